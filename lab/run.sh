@@ -36,6 +36,11 @@ crashes() {
     "$LAB/crash.sh"
 }
 
+pages() {
+    cargo build --release --locked -p evenkeel || return 1
+    "$LAB/pages.sh" "${CARGO_TARGET_DIR:-target}/release"
+}
+
 edits() {
     EVENKEEL_CASES=100000 cargo test --release --locked -p evenkeel-change --lib -- edit:: persist::tests::grub --nocapture
 }
@@ -51,6 +56,7 @@ part 'packages in a fresh Debian' "$LAB/packages.sh"
 part 'reboots and power cuts' "$LAB/reboot.sh"
 part 'tries that nobody confirms, under systemd' "$LAB/tries.sh"
 part 'trials over boots' "$LAB/boots.sh"
+part 'HTML pages in Chromium' pages
 part '100,000 mutated captures' mutations
 part '1,000,000 mutated files of every format' files
 part 'killed at every system call' crashes

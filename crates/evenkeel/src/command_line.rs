@@ -11,6 +11,7 @@ use crate::args::OutputOptions;
 use crate::commands;
 use crate::exit;
 use crate::failure::Failure;
+use crate::help_text;
 use crate::shell::word;
 use crate::wrong_use;
 
@@ -25,7 +26,7 @@ const VERSION: &str = match option_env!("EVENKEEL_VERSION") {
 /// Shows what this machine is, lists the settings worth changing and why, measures on your own server whether each one helps, and
 /// undoes every change when asked. Begin with `evenkeel inspect` and `evenkeel audit`: both only read.
 #[derive(Debug, Parser)]
-#[command(version = VERSION, max_term_width = 100, after_help = exit::table(), arg_required_else_help = true)]
+#[command(version = VERSION, max_term_width = help_text::WIDTH_MAX, after_help = exit::table(), arg_required_else_help = true)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) output: OutputOptions,
@@ -72,7 +73,8 @@ const OF_BOOTS: [(&str, &str); 5] = [
 /// The arguments of this process.
 pub(crate) fn read() -> Result<Args, Refused> {
     let line = of_old_unit(std::env::args_os().collect());
-    let mut matches = match Args::command().try_get_matches_from(&line) {
+    let command = help_text::fit(Args::command(), help_text::width());
+    let mut matches = match command.try_get_matches_from(&line) {
         Ok(matches) => matches,
         Err(error) => {
             return Err(match old_spelling(&line) {

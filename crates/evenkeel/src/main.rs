@@ -10,6 +10,7 @@ mod documents;
 mod exit;
 mod experiment;
 mod failure;
+mod help_text;
 mod host;
 mod overdue;
 mod progress;

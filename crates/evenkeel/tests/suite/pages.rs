@@ -242,3 +242,43 @@ fn help_fits_narrow_and_wide_terminals() {
         }
     }
 }
+
+/// At each width the same words: none is broken, and an example that takes several lines is still one command.
+#[test]
+fn help_of_every_command_breaks_no_word_and_no_option() {
+    let scene = Scene::new();
+    let help = |words: &[String], columns: usize| {
+        let line = format!("{} --help", words.join(" "));
+        let output = scene.command(&line).env("COLUMNS", columns.to_string()).output().unwrap();
+        crate::support::Seen::from(output).stdout
+    };
+    let words =
+        |text: &str| -> Vec<String> { text.replace(" \\\n", "\n").split_whitespace().map(str::to_owned).collect() };
+    let (mut commands, mut seen) = (vec![Vec::new()], 0);
+    while let Some(command) = commands.pop() {
+        let (narrow, usual, wide) = (help(&command, 60), help(&command, 100), help(&command, 200));
+        seen += 1;
+        assert_eq!(words(&narrow), words(&wide), "{command:?}");
+        assert_eq!(usual, wide, "{command:?}: help is never wider than 100 columns");
+        for (text, columns) in [(&narrow, 60), (&usual, 100)] {
+            let lines: Vec<&str> = text.lines().collect();
+            for (at, line) in lines.iter().enumerate() {
+                let is_usage =
+                    line.contains("<CMD>") || line.starts_with("Usage:") || line.starts_with("       evenkeel");
+                let is_whole =
+                    line.trim_end_matches(" \\").trim().split(" -").count() <= 2 && line.contains("evenkeel");
+                assert!(line.chars().count() <= columns || is_usage || is_whole, "{command:?} at {columns}: {line:?}");
+                // Behind a backslash comes the rest of a command.
+                let goes_on = line.ends_with(" \\");
+                assert!(!goes_on || lines[at + 1].starts_with("      "), "{command:?} at {columns}: {line:?}");
+            }
+        }
+        let listed = wide.split("Commands:\n").nth(1).map(|text| text.split("\n\n").next().unwrap().to_owned());
+        let listed = listed.unwrap_or_default();
+        let names = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+        for name in names.filter(|name| !name.is_empty() && *name != "help") {
+            commands.push([command.clone(), vec![name.to_owned()]].concat());
+        }
+    }
+    assert!(seen > 45, "only {seen} commands");
+}

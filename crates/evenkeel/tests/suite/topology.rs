@@ -86,6 +86,63 @@ fn pictures_are_whole_and_hold_nothing_from_outside() {
     }
 }
 
+/// Cells of CPUs and captions of caches have no line under them: each runs in the gaps, and ends at the side of its cell.
+#[test]
+fn no_line_of_a_picture_runs_under_a_cell() {
+    let scene = Scene::new();
+    let mut lines = 0;
+    for (name, text) in captured() {
+        scene.write("host.txt", &text);
+        let svg = scene.run("inspect --topology=svg --host host.txt").stdout;
+        let number = |tag: &str, key: &str| -> f64 {
+            tag.split(&format!(" {key}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        };
+        let cells: Vec<[f64; 4]> = svg
+            .split("<rect")
+            .filter(|tag| ["\"cpu\"", "\"serves\"", "\"off\""].iter().any(|class| tag.contains(class)))
+            .map(|tag| [number(tag, "x"), number(tag, "y"), number(tag, "width"), number(tag, "height")])
+            .collect();
+        for path in svg.split("<path d=\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            lines += 1;
+            for (x, y) in points(path) {
+                let inside = |[left, top, width, height]: &[f64; 4]| {
+                    (left + 1.0..left + width - 1.0).contains(&x) && (top + 1.0..top + height - 1.0).contains(&y)
+                };
+                assert!(!cells.iter().any(inside), "{name}: {path} runs under a cell at {x}, {y}");
+            }
+        }
+    }
+    assert!(lines > 20, "only {lines} lines");
+}
+
+/// Points along a path of moves, cubic curves and straight lines.
+fn points(path: &str) -> Vec<(f64, f64)> {
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    let starts: Vec<usize> = path.match_indices(|letter: char| letter.is_alphabetic()).map(|(at, _)| at).collect();
+    for (at, start) in starts.iter().enumerate() {
+        let end = starts.get(at + 1).copied().unwrap_or(path.len());
+        let numbers: Vec<f64> = path[start + 1..end].split_whitespace().map(|number| number.parse().unwrap()).collect();
+        let (x, y) = points.last().copied().unwrap_or_default();
+        let ends = match (&path[*start..=*start], numbers.as_slice()) {
+            ("M", [x, y]) => vec![(*x, *y)],
+            ("V", [to]) => (1..=50).map(|part| (x, y + (to - y) * f64::from(part) / 50.0)).collect(),
+            ("H", [to]) => (1..=50).map(|part| (x + (to - x) * f64::from(part) / 50.0, y)).collect(),
+            ("C", [x1, y1, x2, y2, x3, y3]) => (1..=50)
+                .map(|part| {
+                    let (t, left) = (f64::from(part) / 50.0, 1.0 - f64::from(part) / 50.0);
+                    let mix = |a: f64, b: f64, c: f64, d: f64| {
+                        left.powi(3) * a + 3.0 * left.powi(2) * t * b + 3.0 * left * t.powi(2) * c + t.powi(3) * d
+                    };
+                    (mix(x, *x1, *x2, *x3), mix(y, *y1, *y2, *y3))
+                })
+                .collect(),
+            other => panic!("{other:?} in {path}"),
+        };
+        points.extend(ends);
+    }
+    points
+}
+
 /// Every tag is closed in its order, and text holds no bare `<` or `&`.
 fn assert_balanced(svg: &str, name: &str) {
     let mut open = Vec::new();

@@ -1,7 +1,6 @@
 //! Charts of a trial as self-contained SVG. Widths are in percent and heights in pixels, so that text keeps its size on a phone, on a
 //! screen and on paper. Every colour has a shape that says the same.
 
-use evenkeel_trial::ArmName;
 use maud::{Markup, html};
 
 mod boots;
@@ -119,14 +118,6 @@ fn mark(is_a: bool, x: f64, y: f64, tooltip: &str) -> Markup {
     html! {
         @if is_a { circle.a cx=(percent(x)) cy=(pixel(y)) r="3.5" { title { (tooltip) } } }
         @else { rect.b x=(percent(x)) y=(pixel(y)) width="7" height="7" transform="translate(-3.5 -3.5)" { title { (tooltip) } } }
-    }
-}
-
-/// A mark of one of several arms: a ring for A, and for the others their letter.
-fn letter(arm: ArmName, x: f64, y: f64, tooltip: &str) -> Markup {
-    html! {
-        @if arm == ArmName::A { (mark(true, x, y, tooltip)) }
-        @else { text.b x=(percent(x)) y=(pixel(y + 4.0)) text-anchor="middle" { (arm) title { (tooltip) } } }
     }
 }
 

@@ -5,10 +5,12 @@ use evenkeel_trial::saved::TrialEntry;
 use evenkeel_trial::{ArmName, Conditions, Report, Rules, Window};
 use maud::{Markup, html};
 
-use super::{Axis, Scale, Source, framed, letter, mark, percent, pixel};
+use super::{Axis, Scale, Source, framed, mark, percent, pixel};
 use crate::report::words::trim;
 
 const HEIGHT: f64 = 180.0;
+/// Of one of several arms.
+const ROW_HEIGHT: f64 = 110.0;
 const STRIP_HEIGHT: f64 = 34.0;
 /// More windows than this are drawn in steps, so that the page stays small.
 const WINDOWS_MAX: usize = 600;
@@ -71,31 +73,48 @@ fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool, source: &Source) 
     // An odd step, so that of windows in pairs both arms are drawn.
     let step = if step > 1 { step | 1 } else { 1 };
     let drawn: Vec<&(&Window, bool)> = all.iter().step_by(step).collect();
-    let scale = Scale::over(drawn.iter().map(|(window, _)| window.value), 18.0, HEIGHT - 8.0);
     let begins = (!control.is_empty()).then(|| windows.first().map(|window| x.at(window.start_us) - 0.7)).flatten();
     let against = if is_of_all { "all arms".to_owned() } else { format!("A against {}", trial.other()) };
-    let inside = html! {
-        @if let Some(begins) = begins {
-            line.zero x1=(percent(begins)) x2=(percent(begins)) y1="0" y2=(HEIGHT) {}
-            text x=(percent(begins)) y="10" dx="-4" text-anchor="end" { "A/A phase" }
-            text x=(percent(begins)) y="10" dx="4" { (against) }
-        }
-        @for (window, is_control) in &drawn {
-            @let (at, value, tooltip) = (x.at(window.start_us), scale.at(window.value), tooltip(window, *is_control));
-            @if is_of_all { (letter(if *is_control { ArmName::A } else { window.arm }, at, value, &tooltip)) }
-            @else { (mark(*is_control || window.arm == ArmName::A, at, value, &tooltip)) }
+    let arm_of = |window: &Window, is_control: bool| if is_control { ArmName::A } else { window.arm };
+    let mut arms: Vec<ArmName> = drawn.iter().map(|(window, is_control)| arm_of(window, *is_control)).collect();
+    arms.sort_unstable();
+    arms.dedup();
+    // Windows of one block are so close in time that the marks of several arms would cover each other: each arm has a row.
+    let rows: Vec<Option<ArmName>> = if is_of_all { arms.into_iter().map(Some).collect() } else { vec![None] };
+    let height = if is_of_all { ROW_HEIGHT } else { HEIGHT };
+    let scale = Scale::over(drawn.iter().map(|(window, _)| window.value), 18.0, height - 8.0);
+    let row = |of: Option<ArmName>, is_first: bool| {
+        html! {
+            @if let Some(begins) = begins {
+                line.zero x1=(percent(begins)) x2=(percent(begins)) y1="0" y2=(height) {}
+                @if is_first {
+                    text x=(percent(begins)) y="10" dx="-4" text-anchor="end" { "A/A phase" }
+                    text x=(percent(begins)) y="10" dx="4" { (against) }
+                }
+            }
+            @if let Some(arm) = of { text.b x="2" y="12" { (arm) } }
+            @for (window, is_control) in &drawn {
+                @let arm = arm_of(window, *is_control);
+                @if of.is_none_or(|of| of == arm) {
+                    @let (at, value, tooltip) = (x.at(window.start_us), scale.at(window.value), tooltip(window, *is_control));
+                    (mark(arm == ArmName::A, at, value, &tooltip))
+                }
+            }
         }
     };
     let alternative = format!("{} of {} windows over {} s", trial.metric.name, all.len(), trim(last_us / 1e6));
-    let rows: Vec<&Window> = all.iter().map(|(window, _)| *window).collect();
+    let every: Vec<&Window> = all.iter().map(|(window, _)| *window).collect();
     html! {
         figure {
-            (framed(HEIGHT, &alternative, scale, &trial.metric.unit, &inside))
-            @for strip in STRIPS { (strip_row(&rows, &trial.design.rules, strip, x)) }
+            @for (at, of) in rows.iter().enumerate() {
+                @let alternative = of.map_or(alternative.clone(), |arm| format!("arm {arm}: {alternative}"));
+                (framed(height, &alternative, scale, &trial.metric.unit, &row(*of, at == 0)))
+            }
+            @for strip in STRIPS { (strip_row(&every, &trial.design.rules, strip, x)) }
             div.drawing { div.scale {} div.ends { span { "0 s" } span { (trim(last_us / 1e6)) " s" } } }
             figcaption {
                 "Top: " code { (trial.metric.name) } " of each window; "
-                @if is_of_all { span.key-a { "○ A" } ", the others by their letters" } @else { (crate::report::markup::key(trial.other())) }
+                @if is_of_all { "a row for each arm" } @else { (crate::report::markup::key(trial.other())) }
                 ". Below: what the machine did at the same time. evenkeel drops a pair above a dashed line."
                 @if step > 1 { " Every " (step) "th window is drawn above; the strips have them all." }
             }

@@ -1,6 +1,7 @@
 //! The machine as a picture: sockets, memory nodes, cores with their threads, caches, and which CPUs serve the network. One model,
 //! drawn as text and as SVG.
 
+mod lines;
 mod svg;
 mod text;
 

@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 use evenkeel_host::Facts;
 use maud::{Markup, PreEscaped, html};
 
+use super::lines::{Area, CELL_HEIGHT, CELL_WIDTH, Cell, GAP, LINE, MARGIN, QUEUE_WIDTH, Queue, path};
 use super::{By, Core, Domain, NicView, Region, Topology, letter};
 use crate::show::escape::plain;
 
-/// All lengths are in the picture's pixels.
-const MARGIN: usize = 16;
-const LINE: usize = 18;
-const CELL_WIDTH: usize = 48;
-const CELL_HEIGHT: usize = 34;
-const GAP: usize = 4;
+/// A little more than most letters take.
+const CHAR_WIDTH: usize = 8;
 const CORE_WIDTH: usize = CELL_WIDTH + 3 * GAP;
 /// Sixteen cores a row are as wide as a page.
 const CORES_A_ROW: usize = 16;
-const QUEUE_WIDTH: usize = 116;
 const WIDTH_MIN: usize = 640;
+/// A longer title is cut.
+const WIDTH_MAX: usize = 1024;
+/// Its letters are larger.
+const TITLE_CHAR_WIDTH: usize = 9;
 /// More lines than these hide the CPUs behind them.
 const LINES_MAX: usize = 8;
 
@@ -43,8 +43,9 @@ struct Picture {
     lines: Vec<Markup>,
     /// Over the lines, which would cross them out.
     captions: Vec<Markup>,
-    /// The middle of the lower edge of each CPU's cell.
-    cpus: BTreeMap<usize, (usize, usize)>,
+    cpus: BTreeMap<usize, Cell>,
+    /// Where lines may not run: cores, and captions beside them.
+    taken: Vec<Area>,
     width: usize,
     y: usize,
 }
@@ -56,6 +57,7 @@ pub(crate) fn draw(facts: &Facts) -> String {
         lines: Vec::new(),
         captions: Vec::new(),
         cpus: BTreeMap::new(),
+        taken: Vec::new(),
         width: width(&topology),
         y: MARGIN,
     };
@@ -66,8 +68,9 @@ pub(crate) fn draw(facts: &Facts) -> String {
     for region in &topology.regions {
         picture.region(region);
     }
+    let end = picture.y;
     for (at, nic) in topology.nics.iter().enumerate() {
-        picture.nic(nic, COLOURS[at % COLOURS.len()]);
+        picture.nic(nic, COLOURS[at % COLOURS.len()], end, at > 0);
     }
     picture.finish(&topology.title)
 }
@@ -75,7 +78,8 @@ pub(crate) fn draw(facts: &Facts) -> String {
 fn width(topology: &Topology<'_>) -> usize {
     let rows = topology.regions.iter().flat_map(rows);
     let widest = rows.map(|row| row.iter().map(|domain| domain_width(domain)).sum::<usize>()).max().unwrap_or(0);
-    (2 * MARGIN + 3 * GAP + widest).max(WIDTH_MIN)
+    let title = topology.title.chars().count() * TITLE_CHAR_WIDTH;
+    (2 * MARGIN + 3 * GAP + widest).max(WIDTH_MIN).max((2 * MARGIN + title).min(WIDTH_MAX))
 }
 
 /// Domains beside each other, as many as fit.
@@ -105,6 +109,11 @@ impl Picture {
         self.captions.push(words(at, class, text));
     }
 
+    /// No line runs where a caption that begins here is.
+    fn takes(&mut self, (x, y): (usize, usize), text: &str) {
+        self.taken.push(Area { x, y, width: text.chars().count() * CHAR_WIDTH, height: LINE });
+    }
+
     fn rect(&mut self, at: (usize, usize), size: (usize, usize), class: &str) {
         self.shapes.push(area(at, size, class));
     }
@@ -117,11 +126,13 @@ impl Picture {
         let height: usize = rows.iter().map(|row| row_height(row)).sum();
         self.rect((MARGIN, top), (self.width - 2 * MARGIN, LINE + 2 * GAP + height), "region");
         self.text((MARGIN + 2 * GAP, top + LINE - 4), "name", &region.name);
+        self.takes((MARGIN + 2 * GAP, top), &region.name);
         self.y += LINE + GAP;
         for row in &rows {
             let mut x = MARGIN + 2 * GAP;
+            let floor = self.y + row_height(row) - GAP / 2;
             for domain in row {
-                self.domain(x, domain);
+                self.domain(x, domain, floor);
                 x += domain_width(domain);
             }
             self.y += row_height(row);
@@ -129,21 +140,24 @@ impl Picture {
         self.y = top + LINE + 2 * GAP + height;
     }
 
-    fn domain(&mut self, x: usize, domain: &Domain) {
+    fn domain(&mut self, x: usize, domain: &Domain, floor: usize) {
         let height = domain_height(&domain.cores) - GAP;
         self.rect((x, self.y), (domain_width(domain) - GAP, height), "domain");
         let label = if domain.cache.is_empty() { "no shared cache known" } else { &domain.cache };
         self.text((x + GAP, self.y + LINE - 5), "dim", label);
+        self.takes((x + GAP, self.y), label);
         let row_height = core_height(&domain.cores) + GAP;
         for (at, core) in domain.cores.iter().enumerate() {
             let (column, row) = (at % CORES_A_ROW, at / CORES_A_ROW);
-            self.core((x + GAP + column * CORE_WIDTH, self.y + LINE + row * row_height), core);
+            self.core((x + GAP + column * CORE_WIDTH, self.y + LINE + row * row_height), core, floor);
         }
     }
 
-    fn core(&mut self, (x, y): (usize, usize), core: &Core) {
+    fn core(&mut self, (x, y): (usize, usize), core: &Core, floor: usize) {
         let threads = core.threads.len();
-        self.rect((x, y), (CELL_WIDTH + 2 * GAP, threads * (CELL_HEIGHT + GAP) + GAP), "core");
+        let (width, height) = (CELL_WIDTH + 2 * GAP, threads * (CELL_HEIGHT + GAP) + GAP);
+        self.rect((x, y), (width, height), "core");
+        self.taken.push(Area { x, y, width, height });
         for (at, thread) in core.threads.iter().enumerate() {
             let (x, y) = (x + GAP, y + GAP + at * (CELL_HEIGHT + GAP));
             let class = match (thread.is_online, thread.irqs.is_empty()) {
@@ -171,11 +185,11 @@ impl Picture {
             });
             self.captions.push(words((x + CELL_WIDTH / 2, y + 15), "number", &name));
             self.captions.push(words((x + CELL_WIDTH / 2, y + 28), "irq", &irqs));
-            self.cpus.insert(thread.cpu, (x + CELL_WIDTH / 2, y + CELL_HEIGHT));
+            self.cpus.insert(thread.cpu, Cell { x, y, thread: at, floor });
         }
     }
 
-    fn nic(&mut self, nic: &NicView<'_>, colour: &str) {
+    fn nic(&mut self, nic: &NicView<'_>, colour: &str, end: usize, is_below: bool) {
         self.y += 10 * GAP;
         self.line_of_text("name", &nic.title());
         for steered in nic.steered() {
@@ -201,11 +215,10 @@ impl Picture {
             self.captions.push(words((x + GAP, y + 2 * LINE - 6), "small", &shortened(&number)));
             if nic.irqs.len() <= LINES_MAX
                 && let By::Cpu(cpu) = served.by
-                && let Some((to_x, to_y)) = self.cpus.get(&cpu)
+                && let Some(cell) = self.cpus.get(&cpu)
             {
-                let (from_x, bend) = (x + QUEUE_WIDTH / 2, (y - to_y) / 2);
-                let curve = format!("M{from_x} {y} C{from_x} {} {to_x} {} {to_x} {to_y}", y - bend, to_y + bend);
-                self.lines.push(html! { path d=(curve) stroke=(colour) {} });
+                let line = path(Queue { x, y, first_row: self.y + GAP }, *cell, &self.taken, end, is_below, at);
+                self.lines.push(html! { path d=(line) stroke=(colour) {} });
             }
         }
         self.y += nic.irqs.len().div_ceil(columns) * (2 * LINE + 2 * GAP);

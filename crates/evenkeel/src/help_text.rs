@@ -1,0 +1,132 @@
+//! The text below the options of `--help`, in the width of the terminal. The parser would break an example between an option and its value;
+//! here a command goes on behind a backslash, so that it can still be copied.
+
+use clap::Command;
+
+/// Wider help is hard to read, however wide the terminal is.
+pub(crate) const WIDTH_MAX: usize = 100;
+/// Where a command or a row goes on.
+const HANGING: usize = 6;
+
+/// The width that the parser takes for help: that of the terminal, else what `COLUMNS` says, else the most.
+pub(crate) fn width() -> usize {
+    let terminal = || terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0));
+    let named = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal().or_else(named).filter(|width| *width > 0).map_or(WIDTH_MAX, |width| width.min(WIDTH_MAX))
+}
+
+/// The command and those below it, with that text wrapped.
+pub(crate) fn fit(command: Command, width: usize) -> Command {
+    let text = command.get_after_help().map(ToString::to_string);
+    let command = match text {
+        Some(text) => command.after_help(wrapped(&text, width)),
+        None => command,
+    };
+    command.mut_subcommands(|below| fit(below, width))
+}
+
+fn wrapped(text: &str, width: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut shown = Vec::new();
+    // Lines of a paragraph belong together; each indented line stands for itself.
+    for group in lines.chunk_by(|one, next| is_prose(one) && is_prose(next) && !one.ends_with(':')) {
+        match group[0] {
+            line if is_prose(line) => shown.extend(filled(&group.join(" "), "", "", width)),
+            line if line.contains("evenkeel ") => shown.extend(example(line, width)),
+            "" => shown.push(String::new()),
+            line => shown.extend(row(line, width)),
+        }
+    }
+    shown.join("\n")
+}
+
+fn is_prose(line: &str) -> bool {
+    !line.is_empty() && !line.starts_with(' ')
+}
+
+/// A command, with what it does behind it.
+fn example(line: &str, width: usize) -> Vec<String> {
+    if line.chars().count() <= width {
+        return vec![line.to_owned()];
+    }
+    let text = line.trim_start();
+    let (command, does) = text.split_once("   ").map_or((text, ""), |(command, does)| (command, does.trim_start()));
+    let mut parts: Vec<String> = Vec::new();
+    for word in command.split(' ') {
+        let is_quoted = parts.last().is_some_and(|part| part.matches('\'').count() % 2 == 1);
+        // A part begins with an option, or where the user's own command line begins.
+        match parts.last_mut() {
+            Some(part) if is_quoted || !(word.starts_with('-') || word == "|") => *part += &format!(" {word}"),
+            _ => parts.push(word.to_owned()),
+        }
+    }
+    let mut lines = filled_parts(&parts, width);
+    if !does.is_empty() {
+        let indent = " ".repeat(HANGING);
+        lines.extend(filled(does, &indent, &indent, width));
+    }
+    lines
+}
+
+/// The parts of a command, each whole, in as few lines as hold them with a backslash.
+fn filled_parts(parts: &[String], width: usize) -> Vec<String> {
+    let mut lines = vec![format!("  {}", parts[0])];
+    for part in &parts[1..] {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + part.chars().count() + 3 <= width => {
+                line.push(' ');
+                line.push_str(part);
+            }
+            last => {
+                last.into_iter().for_each(|line| line.push_str(" \\"));
+                lines.push(format!("{}{part}", " ".repeat(HANGING)));
+            }
+        }
+    }
+    lines
+}
+
+/// A row of a table: what follows two spaces stands below itself.
+fn row(line: &str, width: usize) -> Vec<String> {
+    let text = line.trim_start();
+    let (name, says) = text.split_once("  ").unwrap_or(("", text));
+    let indent = if name.is_empty() { "  ".to_owned() } else { " ".repeat(name.chars().count() + 4) };
+    let first = if name.is_empty() { indent.clone() } else { format!("  {name}  ") };
+    filled(says.trim_start(), &first, &indent, width)
+}
+
+/// Words in lines; a word that is longer than a line stays whole.
+fn filled(text: &str, first: &str, rest: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![first.to_owned()];
+    let mut is_empty = true;
+    for word in text.split_whitespace() {
+        let fits = |line: &String| line.chars().count() + 1 + word.chars().count() <= width;
+        match lines.last_mut() {
+            Some(line) if is_empty => line.push_str(word),
+            Some(line) if fits(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("{rest}{word}")),
+        }
+        is_empty = false;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_below_the_options_fits() {
+        let text = "One two three four\nfive.\n\nExamples:\n  evenkeel one --two 3 --four 5 -- ./six --seven\n  evenkeel a    what it does\n\nCodes:\n  \
+                    0  a long meaning of it";
+        let expected = "One two three four\nfive.\n\nExamples:\n  evenkeel one \\\n      --two 3 \\\n      --four 5 \\\n      -- ./six \\\n      \
+                        --seven\n  evenkeel a\n      what it does\n\nCodes:\n  0  a long meaning\n     of it";
+        assert_eq!(wrapped(text, 19), expected);
+        let wide = "One two three four five.\n\nExamples:\n  evenkeel one --two 3 --four 5 -- ./six --seven\n  evenkeel a    what it does\n\nCodes:\n  \
+                    0  a long meaning of it";
+        assert_eq!(wrapped(text, 100), wide);
+    }
+}

@@ -1,0 +1,110 @@
+//! The ways of the picture's lines, from a queue up to the CPU that serves its interrupt: through the gaps between cores, so that no line
+//! crosses a caption. Where another row of cores is in the way, a line goes round all of them in the margin.
+
+/// All lengths are in the picture's pixels.
+pub(super) const MARGIN: usize = 16;
+pub(super) const LINE: usize = 18;
+pub(super) const CELL_WIDTH: usize = 48;
+pub(super) const CELL_HEIGHT: usize = 34;
+pub(super) const GAP: usize = 4;
+pub(super) const QUEUE_WIDTH: usize = 116;
+
+/// A CPU's cell, as a line needs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    pub(super) x: usize,
+    pub(super) y: usize,
+    /// Which thread of its core it is: lines to several threads run beside each other.
+    pub(super) thread: usize,
+    /// The lower end of its row of caches: the next row begins below.
+    pub(super) floor: usize,
+}
+
+/// An area that no line may cross.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    pub(super) x: usize,
+    pub(super) y: usize,
+    pub(super) width: usize,
+    pub(super) height: usize,
+}
+
+impl Area {
+    /// Whether it meets the upright line from `top` to `bottom`.
+    fn meets(&self, x: usize, top: usize, bottom: usize) -> bool {
+        (self.x..self.x + self.width).contains(&x) && self.y < bottom && top < self.y + self.height
+    }
+}
+
+/// A queue's box, and where the first row of its device's queues begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    pub(super) x: usize,
+    pub(super) y: usize,
+    pub(super) first_row: usize,
+}
+
+impl Queue {
+    /// How a line leaves, and where it is above all queues of the device.
+    fn begin(self) -> (String, usize) {
+        if self.y == self.first_row {
+            let middle = self.x + QUEUE_WIDTH / 2;
+            return (format!("M{middle} {}", self.y), middle);
+        }
+        // Up between the boxes of the rows above.
+        let (side, gap) = (self.x + QUEUE_WIDTH, self.x + QUEUE_WIDTH + GAP / 2);
+        (format!("M{side} {} H{gap} V{}", self.y + LINE, self.first_row), gap)
+    }
+}
+
+/// The path from a queue to `cell`. `end` is the lower end of all cores, and `is_below` says that another device's queues lie between.
+/// `number` keeps lines in the margin apart.
+pub(super) fn path(queue: Queue, cell: Cell, taken: &[Area], end: usize, is_below: bool, number: usize) -> String {
+    let (begin, from_x) = queue.begin();
+    let (from_y, side, middle) = (queue.first_row, cell.x + CELL_WIDTH, cell.y + CELL_HEIGHT / 2);
+    // Between the frames of two cores.
+    let gap = side + GAP + 1 + cell.thread % 2 * 2;
+    if !is_below && !taken.iter().any(|area| area.meets(gap, middle, end)) {
+        return format!("{begin} {} V{middle} H{side}", curve((from_x, from_y), (gap, end)));
+    }
+    let margin = MARGIN - 3 - number % 4 * 3;
+    let top = if is_below { from_y.saturating_sub(10 * GAP) } else { end };
+    format!("{begin} {} V{} H{gap} V{middle} H{side}", curve((from_x, from_y), (margin, top)), cell.floor)
+}
+
+/// Leaves and arrives upright.
+fn curve((from_x, from_y): (usize, usize), (to_x, to_y): (usize, usize)) -> String {
+    let bend = from_y.saturating_sub(to_y) / 2;
+    format!("C{from_x} {} {to_x} {} {to_x} {to_y}", from_y - bend, to_y + bend)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CELL: Cell = Cell { x: 100, y: 100, thread: 0, floor: 190 };
+
+    fn queue(y: usize) -> Queue {
+        Queue { x: 0, y, first_row: y }
+    }
+
+    #[test]
+    fn a_line_goes_through_the_gap_beside_its_core() {
+        // The frame of its own core, and of the next one.
+        let cores = [96, 156].map(|x| Area { x, y: 96, width: 56, height: 80 });
+        assert_eq!(path(queue(300), CELL, &cores, 200, false, 0), "M58 300 C58 250 153 250 153 200 V117 H148");
+        let other = Cell { thread: 1, ..CELL };
+        assert_eq!(path(queue(300), other, &cores, 200, false, 0), "M58 300 C58 250 155 250 155 200 V117 H148");
+    }
+
+    #[test]
+    fn a_line_goes_round_what_is_in_its_way() {
+        let below = [Area { x: 140, y: 220, width: 56, height: 80 }];
+        let round = path(queue(400), CELL, &below, 310, false, 1);
+        assert_eq!(round, "M58 400 C58 355 10 355 10 310 V190 H153 V117 H148");
+        assert_eq!(path(queue(500), CELL, &[], 310, true, 0), "M58 500 C58 480 13 480 13 460 V190 H153 V117 H148");
+        let second_row = Queue { y: 344, ..queue(300) };
+        let between = path(second_row, CELL, &[], 200, false, 0);
+        assert_eq!(between, "M116 362 H118 V300 C118 250 153 250 153 200 V117 H148");
+    }
+}
