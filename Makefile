@@ -3,7 +3,7 @@
 # Each does the set-up that it needs on a fresh Debian or Ubuntu machine that has a Rust toolchain.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test live check model mutants lab bench site build dist release-check install-rt setup fmt clean
+.PHONY: help demo test live check model mutants lab bench site pictures build dist release-check install-rt setup fmt clean
 
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
@@ -59,6 +59,9 @@ site: setup ## build the documentation site in target/site, with mdBook
 	@deploy/setup.sh site
 	lab/site.sh target/tools/bin/mdbook
 
+pictures: build ## make the pictures of the README anew: a topology, a flame graph of a recording, a terminal session
+	lab/pictures.sh $(or $(CARGO_TARGET_DIR),target)/release
+
 build: setup ## build the program and the reference server
 	$(CARGO) build --release --locked -p evenkeel -p evenkeel-arena
 
@@ -69,7 +72,7 @@ dist: setup ## make a release in target/dist: static programs, tarballs, .deb, .
 release-check: setup ## whether this tree can be released: every check, two builds that have to be the same, packages in a fresh Debian
 	deploy/release-check.sh
 
-install-rt: setup ## build the library for C, C++ and C#, and install it below PREFIX (/usr/local unless told); FEATURES=io-uring for that
+install-rt: setup ## build the library for C, C++ and C#, and install it below PREFIX (by default /usr/local); FEATURES=io-uring for that
 	$(CARGO) build --profile rt-c --locked -p evenkeel-rt-c $(if $(FEATURES),--features $(FEATURES))
 	crates/rt-c/install.sh "$(or $(PREFIX),/usr/local)" "$(or $(CARGO_TARGET_DIR),target)/rt-c"
 
