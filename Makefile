@@ -34,10 +34,11 @@ live: setup ## run the live checks, one at a time: what measures the machine; NA
 	$(CARGO) run --locked -q -p evenkeel-testkit --bin evenkeel-live -- $(NAME) $(if $(RESUME),--resume) $(if $(WITHIN),--within $(WITHIN)) \
 	    $(if $(EXTRA),--extra) $(if $(LIST),--list) $(if $(RECORD),--record) || [ $$? -eq 4 ] # none failed, and some could not be judged here
 
-check: setup $(DENY) ## formatting, lints, documentation; licences, duplicates and known vulnerabilities of dependencies
+check: setup $(DENY) ## formatting, lints, documentation; the libraries for other systems; licences, duplicates and known vulnerabilities of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	$(CARGO) clippy --workspace --test live --all-features --locked -- -D warnings
+	lab/other-systems.sh
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	$(DENY) --locked check bans licenses sources
 	lab/advisories.sh $(DENY)

@@ -62,6 +62,7 @@ part '1,000,000 mutated files of every format' files
 part 'killed at every system call' crashes
 part '100,000 edited files of kernel arguments' edits
 part 'the library for C under ThreadSanitizer' "$LAB/thread-sanitizer.sh"
+part 'the runtime library as Windows programs' "$LAB/windows.sh"
 part 'locks and jobs under miri' "$LAB/miri.sh"
 part 'fuzz targets' "$LAB/fuzz.sh" -t "${EVENKEEL_FUZZ_SECONDS:-10}"
 

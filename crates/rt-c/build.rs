@@ -1,7 +1,9 @@
 //! Gives the shared library its name for the loader: programs that were linked against it ask for the ABI's number, not for the file
-//! that they were linked with.
+//! that they were linked with. Only the linkers of Linux know such names.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libevenkeel_rt.so.2");
+    if std::env::var_os("CARGO_CFG_TARGET_OS").is_some_and(|system| system == "linux") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libevenkeel_rt.so.2");
+    }
 }

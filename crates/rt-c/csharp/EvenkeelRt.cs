@@ -23,7 +23,7 @@ namespace Evenkeel
         /// </summary>
         public const ulong EVENKEEL_DO_NOT_ASK = 9223372036854775807;
         /// <summary>
-        ///  A number that the kernel does not tell.
+        ///  A number that the kernel does not report.
         /// </summary>
         public const ulong EVENKEEL_UNKNOWN = 9223372036854775807;
 
@@ -987,6 +987,7 @@ namespace Evenkeel
         /// <summary>
         ///  Logs each innermost scope that uses the CPU for longer than this, in nanoseconds, from now on, on threads that record. Start with half the
         ///  quantum of a sliced CPU. It reads the thread's CPU time twice a scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
+        ///  EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1488,9 +1489,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_local_address(EvenkeelUdp* udp, EvenkeelAddress* address);
 
         /// <summary>
-        ///  The socket's file descriptor, to wait for packets together with other things (poll, epoll). It is readable while packets wait in the
-        ///  kernel; those that a bound left over from the last call are not among them. It stays the library's: do not close it, and do not read from
-        ///  it, which would take packets that are counted.
+        ///  The socket's file descriptor, to wait for packets and other events (poll, epoll). It is readable while packets wait in the kernel. Packets
+        ///  that a limit left over from the last call do not count. It belongs to the library: do not close it, and do not read from it. EVENKEEL_STATUS_UNSUPPORTED on systems without file descriptors.
         ///
         ///  Threads: any, at any time.
         ///
@@ -1503,7 +1503,7 @@ namespace Evenkeel
         /// <summary>
         ///  Closes it.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_free(EvenkeelUdp* udp);
@@ -1554,8 +1554,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_waited(EvenkeelUdp* udp, EvenkeelSummary* waited);
 
         /// <summary>
-        ///  One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NO_DATA where there are no more. At most 64 that
-        ///  the kernel refused to send to come first, then as many that the network told of, where the settings ask to hear of them.
+        ///  One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most 64
+        ///  for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
         ///
         ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
         ///
@@ -2813,8 +2813,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelApplyStatus, and the kernel's error number
-    ///  (errno) where it was refused, else 0.
+    ///  Which settings of a socket are active, and its counters since the start. A setting has an EvenkeelApplyStatus, and the kernel's error number
+    ///  (errno) if it was refused, else 0.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpReport
@@ -2832,11 +2832,11 @@ namespace Evenkeel
         /// </summary>
         public uint port;
         /// <summary>
-        ///  The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
+        ///  The backend for receiving now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
         /// </summary>
         public uint receive_backend;
         /// <summary>
-        ///  The way that packets go now.
+        ///  The backend for sending now.
         /// </summary>
         public uint send_backend;
         /// <summary>
@@ -3314,6 +3314,10 @@ namespace Evenkeel
         ///  The object belongs to another thread, the one that made it.
         /// </summary>
         WrongThread = 18,
+        /// <summary>
+        ///  This system does not have it: only Linux does.
+        /// </summary>
+        Unsupported = 19,
     }
 
     /// <summary>

@@ -21,7 +21,7 @@
 // For a field of EvenkeelThreadConfig whose zero means a default: request nothing.
 #define EVENKEEL_DO_NOT_ASK 9223372036854775807
 
-// A number that the kernel does not tell.
+// A number that the kernel does not report.
 #define EVENKEEL_UNKNOWN 9223372036854775807
 
 // The result of a call. Non-zero means that the call failed.
@@ -69,6 +69,8 @@ enum EvenkeelStatus
     EVENKEEL_STATUS_NO_WORKER = 17,
     // The object belongs to another thread, the one that made it.
     EVENKEEL_STATUS_WRONG_THREAD = 18,
+    // This system does not have it: only Linux does.
+    EVENKEEL_STATUS_UNSUPPORTED = 19,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -988,8 +990,8 @@ typedef struct EvenkeelPacket {
     uint32_t reserved;
 } EvenkeelPacket;
 
-// Gets each packet that was received. It must come back: no exception and no longjmp may leave it. It may answer by evenkeel_udp_send
-// and evenkeel_udp_flush on the same socket; what receives or tells of what was received is EVENKEEL_STATUS_BUSY meanwhile.
+// Gets each received packet. It must return: no exception and no longjmp may leave it. It may answer with evenkeel_udp_send and
+// evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return EVENKEEL_STATUS_BUSY meanwhile.
 typedef void (*EvenkeelOnPacket)(const struct EvenkeelPacket *packet, void *context);
 
 // What one call has received.
@@ -1024,8 +1026,8 @@ typedef struct EvenkeelFlushed {
     uint64_t waiting;
 } EvenkeelFlushed;
 
-// What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelApplyStatus, and the kernel's error number
-// (errno) where it was refused, else 0.
+// Which settings of a socket are active, and its counters since the start. A setting has an EvenkeelApplyStatus, and the kernel's error number
+// (errno) if it was refused, else 0.
 typedef struct EvenkeelUdpReport {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
@@ -1033,9 +1035,9 @@ typedef struct EvenkeelUdpReport {
     uint32_t version;
     // The port that it receives on.
     uint32_t port;
-    // The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
+    // The backend for receiving now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
     uint32_t receive_backend;
-    // The way that packets go now.
+    // The backend for sending now.
     uint32_t send_backend;
     // 0.
     uint32_t reserved;
@@ -1891,6 +1893,7 @@ EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
 
 // Logs each innermost scope that uses the CPU for longer than this, in nanoseconds, from now on, on threads that record. Start with half the
 // quantum of a sliced CPU. It reads the thread's CPU time twice a scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
+// EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_log_long(uint64_t over_ns);
@@ -2278,9 +2281,8 @@ EvenkeelStatus evenkeel_udp_flush(struct EvenkeelUdp *udp, struct EvenkeelFlushe
 // `address` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_local_address(const struct EvenkeelUdp *udp, struct EvenkeelAddress *address);
 
-// The socket's file descriptor, to wait for packets together with other things (poll, epoll). It is readable while packets wait in the
-// kernel; those that a bound left over from the last call are not among them. It stays the library's: do not close it, and do not read from
-// it, which would take packets that are counted.
+// The socket's file descriptor, to wait for packets and other events (poll, epoll). It is readable while packets wait in the kernel. Packets
+// that a limit left over from the last call do not count. It belongs to the library: do not close it, and do not read from it. EVENKEEL_STATUS_UNSUPPORTED on systems without file descriptors.
 //
 // Threads: any, at any time.
 //
@@ -2291,7 +2293,7 @@ EvenkeelStatus evenkeel_udp_descriptor(const struct EvenkeelUdp *udp,
 
 // Closes it.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
 
 // Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT where it is none.
@@ -2351,8 +2353,8 @@ EvenkeelStatus evenkeel_udp_trial(const struct EvenkeelUdp *udp, struct Evenkeel
 // `waited` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_waited(const struct EvenkeelUdp *udp, struct EvenkeelSummary *waited);
 
-// One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NO_DATA where there are no more. At most 64 that
-// the kernel refused to send to come first, then as many that the network told of, where the settings ask to hear of them.
+// One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most 64
+// for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
 //
 // Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
 //

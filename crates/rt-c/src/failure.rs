@@ -48,10 +48,12 @@ pub enum EvenkeelStatus {
     NoWorker = 17,
     /// The object belongs to another thread, the one that made it.
     WrongThread = 18,
+    /// This system does not have it: only Linux does.
+    Unsupported = 19,
 }
 
 /// Each status with its text; in the order of their numbers.
-const TEXTS: [(EvenkeelStatus, &str); 19] = [
+const TEXTS: [(EvenkeelStatus, &str); 20] = [
     (EvenkeelStatus::Ok, "success\0"),
     (EvenkeelStatus::NullPointer, "a pointer is null\0"),
     (EvenkeelStatus::Misaligned, "a pointer is not aligned for its type\0"),
@@ -71,6 +73,7 @@ const TEXTS: [(EvenkeelStatus, &str); 19] = [
     (EvenkeelStatus::NoData, "no data: no tick has begun, nothing was recorded, or none is left\0"),
     (EvenkeelStatus::NoWorker, "no thread runs the jobs of this queue\0"),
     (EvenkeelStatus::WrongThread, "the object belongs to another thread: call this on the thread that made it\0"),
+    (EvenkeelStatus::Unsupported, "only Linux has this\0"),
 ];
 
 /// Returns a short English text for a status; also for a number that is not one.
@@ -88,7 +91,7 @@ pub extern "C" fn evenkeel_status_text(status: u32) -> *const c_char {
 pub(crate) struct Failure {
     pub(crate) status: EvenkeelStatus,
     /// Whether the calling thread's text is set already.
-    is_told: bool,
+    has_text: bool,
 }
 
 impl Failure {
@@ -97,14 +100,14 @@ impl Failure {
         let mut text = Text::default();
         // It never refuses: what does not fit is left out.
         let _ = write!(text, "{what}");
-        tell(text);
-        Failure { status, is_told: true }
+        set_last(text);
+        Failure { status, has_text: true }
     }
 }
 
 impl From<EvenkeelStatus> for Failure {
     fn from(status: EvenkeelStatus) -> Failure {
-        Failure { status, is_told: false }
+        Failure { status, has_text: false }
     }
 }
 
@@ -161,8 +164,8 @@ pub(crate) fn caught(body: impl FnOnce() -> Result<(), Failure>) -> EvenkeelStat
             failure
         }
     };
-    if !failure.is_told {
-        tell(Text::default());
+    if !failure.has_text {
+        set_last(Text::default());
     }
     failure.status
 }
@@ -172,7 +175,7 @@ pub(crate) fn last() -> Text {
     LAST.try_with(|last| last.try_borrow().map(|last| *last).unwrap_or_default()).unwrap_or_default()
 }
 
-fn tell(text: Text) {
+fn set_last(text: Text) {
     // A thread that is about to end has no such place any more.
     let _ = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
@@ -223,7 +226,7 @@ mod tests {
     #[test]
     fn every_number_has_a_text() {
         let mut seen = std::collections::BTreeSet::new();
-        for status in (0..20).chain([u32::MAX]) {
+        for status in (0..30).chain([u32::MAX]) {
             // SAFETY: a text of ours, with its zero.
             let text = unsafe { CStr::from_ptr(evenkeel_status_text(status)) }.to_str().unwrap();
             assert!(!text.is_empty());

@@ -1,4 +1,4 @@
-//! Handles: what C holds as a pointer to an object of ours is a number that says where in a table the object is, and how many were there
+//! Handles: what C holds as a pointer to an object is a number. It has the object's place in a table, and how many objects were there
 //! before it. It is looked up, never followed, so that a handle that was freed, is of another kind, or is nonsense is an error instead of
 //! a crash, and so is a second thread in an object that is for one.
 
@@ -32,7 +32,7 @@ impl<V> Slot<V> {
 pub(crate) trait Handle: Sized + 'static {
     /// What is behind it.
     type Value: Send + Sync + 'static;
-    /// Told apart by this.
+    /// Distinguishes it from the other kinds.
     const KIND: u8;
     /// Where the next one is looked for first.
     fn cursor() -> &'static AtomicUsize;
@@ -40,7 +40,7 @@ pub(crate) trait Handle: Sized + 'static {
     fn slots() -> &'static Slots<Self::Value>;
 }
 
-/// Every kind of handle, by the name of its type: two of one number would be taken for each other.
+/// Every kind of handle, by the name of its type. No two may have the same number.
 #[allow(clippy::enum_variant_names, reason = "each is the name of a type, by which the macro finds it")]
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {

@@ -8,7 +8,7 @@
 //!
 //! **No pointer of ours is ever followed.** What C holds as `EvenkeelClock *` is a number in the clothes of a pointer (`handle`): one that
 //! was freed, is of another kind, or was never given out is an error, and so is a second thread in the same clock. Pointers of the
-//! caller's are looked at as far as that goes: null and misaligned ones are errors, and so are structs that tell no size.
+//! caller's are looked at as far as that goes: null and misaligned ones are errors, and so are structs without a size.
 //!
 //! **Structs grow.** Each begins with its size and version (`structs`). In an older caller's shorter struct, missing fields count as zero, which
 //! means the default. In a newer caller's longer struct, the size shows how much was filled.

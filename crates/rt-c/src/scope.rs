@@ -49,6 +49,7 @@ impl From<ScopeError> for Failure {
     fn from(error: ScopeError) -> Failure {
         let status = match error {
             ScopeError::TooManyThreads => EvenkeelStatus::NoRoom,
+            ScopeError::Unsupported => EvenkeelStatus::Unsupported,
             _ => EvenkeelStatus::NoData,
         };
         Failure::new(status, error)
@@ -213,14 +214,12 @@ static LONG: Mutex<Long> = Mutex::new(Long { scopes: VecDeque::new(), lost: 0 })
 
 /// Logs each innermost scope that uses the CPU for longer than this, in nanoseconds, from now on, on threads that record. Start with half the
 /// quantum of a sliced CPU. It reads the thread's CPU time twice a scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
+/// EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_scope_log_long(over_ns: u64) -> EvenkeelStatus {
-    caught(|| {
-        scope::log_long(Duration::from_nanos(over_ns));
-        Ok(())
-    })
+    caught(|| Ok(scope::log_long(Duration::from_nanos(over_ns))?))
 }
 
 /// Logs no more scopes. Those in the log can still be taken.

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use evenkeel_rt::Errno;
 use evenkeel_rt::telemetry::{
     self, Access, Count, Counters, Faults, PageError, State, Telemetry, TelemetryReader, TelemetrySettings,
 };
@@ -71,7 +72,11 @@ structs! {
 
 impl From<PageError> for Failure {
     fn from(error: PageError) -> Failure {
-        Failure::new(EvenkeelStatus::Refused, error)
+        let status = match error {
+            PageError::Unsupported => EvenkeelStatus::Unsupported,
+            _ => EvenkeelStatus::Refused,
+        };
+        Failure::new(status, error)
     }
 }
 
@@ -281,8 +286,8 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus_of_all(
         structs::puttable(needed)?;
         // SAFETY: as this function's caller promises.
         let folder = unsafe { text::text(folder) }?;
-        let is_told = !folder.is_empty();
-        let folders = if is_told { vec![PathBuf::from(folder)] } else { telemetry::folders() };
+        let is_named = !folder.is_empty();
+        let folders = if is_named { vec![PathBuf::from(folder)] } else { telemetry::folders() };
         let mut pages = Vec::new();
         for folder in folders {
             match telemetry::sessions(&folder) {
@@ -290,8 +295,9 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus_of_all(
                     let running = sessions.iter().filter(|session| session.state == State::Live);
                     pages.extend(running.filter_map(|session| session.reader.read().ok()));
                 }
+                Err(Errno::OPNOTSUPP) => return Err(PageError::Unsupported.into()),
                 // Of the usual places one may not be there.
-                Err(errno) if is_told => {
+                Err(errno) if is_named => {
                     let what = format_args!("failed to read {}: {errno}", folder.display());
                     return Err(Failure::new(EvenkeelStatus::Refused, what));
                 }

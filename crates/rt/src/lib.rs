@@ -66,6 +66,8 @@ mod guard;
 pub mod jobs;
 mod margin;
 pub mod memory;
+#[cfg(all(test, not(target_os = "linux")))]
+mod other_systems;
 mod preempt;
 mod quantum;
 pub mod rate;

@@ -51,6 +51,17 @@ impl Default for MemoryConfig {
 }
 
 /// Which settings of [`MemoryConfig`] are active. Printed, it is one line.
+///
+/// ```
+/// use evenkeel_rt::memory::{Memory, MemoryConfig, MemoryLock, MemoryReport};
+///
+/// let config = MemoryConfig { lock: MemoryLock::Nothing, ..MemoryConfig::default() };
+/// let report: MemoryReport = Memory::set_up(&config).report();
+/// println!("{report}");
+/// for advice in report.advice() {
+///     eprintln!("{advice}");
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryReport {
     /// Whether pages that are mapped now stay.
@@ -113,6 +124,14 @@ impl fmt::Display for MemoryReport {
 }
 
 /// Memory could not be loaded.
+///
+/// ```
+/// use evenkeel_rt::memory::{MemoryError, prefault};
+///
+/// if let Err(MemoryError { errno }) = prefault(&mut vec![0; 4096]) {
+///     eprintln!("before Linux 5.14, or without free memory: {errno}");
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to load pages into memory: {errno}")]
 pub struct MemoryError {
@@ -121,6 +140,18 @@ pub struct MemoryError {
 }
 
 /// Page faults of a tick.
+///
+/// ```
+/// use evenkeel_rt::memory::{Memory, MemoryConfig, TickMemory};
+/// # let mut clock = evenkeel_rt::TickClock::start(evenkeel_rt::TickSettings::default())?;
+/// # let mut memory = Memory::set_up(&MemoryConfig { lock: evenkeel_rt::memory::MemoryLock::Nothing, ..MemoryConfig::default() });
+///
+/// clock.wait();
+/// let done = clock.done().expect("a tick has begun");
+/// let TickMemory { faults, swapped_in } = memory.after(&done);
+/// println!("{faults:?}, {swapped_in:?} pages from swap");
+/// # Ok::<(), evenkeel_rt::TickError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickMemory {
     /// Page faults of the tick's thread since the previous tick ended.
@@ -291,10 +322,12 @@ mod tests {
     use super::*;
     use crate::Tick;
 
+    #[cfg(target_os = "linux")]
     fn after(memory: &mut Memory, at_ns: u64) -> TickMemory {
         memory.after(&Done { tick: Tick { number: 0, due_ns: at_ns, began_ns: at_ns, missed: 0 }, done_ns: at_ns })
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_tick_knows_its_faults() {
         let config = MemoryConfig { lock: MemoryLock::Nothing, stack_bytes: None, heap_bytes: None };
@@ -310,6 +343,7 @@ mod tests {
         assert!(quiet.any(|faults| faults == Faults::default()), "a tick that touches nothing new has none");
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_stack_is_loaded() {
         let body = |bytes: usize| {

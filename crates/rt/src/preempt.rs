@@ -55,7 +55,7 @@ fn serves() -> bool {
     std::thread::Builder::new().spawn(body).is_ok_and(|tried| tried.join().unwrap_or(false))
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 

@@ -83,6 +83,17 @@ impl fmt::Display for ApplyStatus {
 }
 
 /// Which settings of [`ThreadConfig`] are active. Printed, it is one line.
+///
+/// ```
+/// use evenkeel_rt::{ThreadConfig, ThreadReport, TickThread};
+///
+/// let thread = TickThread::set_up(&ThreadConfig { fifo: Some(10), ..ThreadConfig::unchanged() });
+/// let report: ThreadReport = thread.report();
+/// println!("{report}");
+/// for advice in report.advice() {
+///     eprintln!("{advice}");
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadReport {
     /// [`ThreadConfig::cpus`].
@@ -259,6 +270,7 @@ mod tests {
         );
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn each_setting_has_a_status() {
         let report = |config: ThreadConfig| std::thread::spawn(move || TickThread::set_up(&config).report()).join();

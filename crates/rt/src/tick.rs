@@ -51,6 +51,15 @@ impl Default for TickSettings {
 }
 
 /// A tick that has begun.
+///
+/// ```
+/// # let mut clock = evenkeel_rt::TickClock::start(evenkeel_rt::TickSettings::default())?;
+/// use evenkeel_rt::Tick;
+///
+/// let Tick { number, due_ns, began_ns, missed, .. } = clock.wait();
+/// println!("tick {number} began {} ns late, after {missed} missed ones", began_ns - due_ns);
+/// # Ok::<(), evenkeel_rt::TickError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
     /// How many ticks came before it, missed ones included.
@@ -64,6 +73,15 @@ pub struct Tick {
 }
 
 /// A tick that has ended.
+///
+/// ```
+/// # let mut clock = evenkeel_rt::TickClock::start(evenkeel_rt::TickSettings::default())?;
+/// clock.wait();
+/// let done = clock.done().expect("a tick has begun");
+/// println!("worked for {} ns", done.work_ns());
+/// assert_eq!(done.due_to_done_ns(), done.lateness_ns() + done.work_ns());
+/// # Ok::<(), evenkeel_rt::TickError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The tick.
@@ -215,6 +233,16 @@ impl TickClock {
     }
 
     /// As [`on`](TickClock::on), for a clock that runs already.
+    ///
+    /// ```
+    /// use evenkeel_rt::{ThreadConfig, TickClock, TickSettings, TickThread};
+    ///
+    /// let mut clock = TickClock::start(TickSettings::default())?;
+    /// clock.take_thread(TickThread::set_up(&ThreadConfig::default()));
+    /// println!("{}", clock.thread().expect("it was passed"));
+    /// clock.shift_ns(500_000); // all later ticks, by half a millisecond
+    /// # Ok::<(), evenkeel_rt::TickError>(())
+    /// ```
     pub fn take_thread(&mut self, thread: TickThread) {
         self.thread = Some((thread, Guard::new(clock::monotonic_ns())));
     }
@@ -387,6 +415,7 @@ fn room_ns(period_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_os = "linux")]
     use crate::ThreadConfig;
 
     #[test]
@@ -411,6 +440,7 @@ mod tests {
     }
 
     /// The test sets the times of the ticks itself, so that seconds pass in a moment.
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
         const TICK_NS: u64 = 10_000_000;

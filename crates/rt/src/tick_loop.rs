@@ -19,6 +19,42 @@ use crate::thread::{ThreadConfig, ThreadReport, TickThread};
 use crate::tick::{Done, Report, Spinning, Tick, TickClock, TickError, TickSettings};
 
 /// Settings of a [`TickLoop`]. Each has a default, and their order does not matter.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use evenkeel_rt::memory::MemoryConfig;
+/// use evenkeel_rt::rate::{RatePhase, RateSettings};
+/// use evenkeel_rt::telemetry::TelemetrySettings;
+/// use evenkeel_rt::{Align, Overrun, Spinning, ThreadConfig, TickLoop};
+/// # let here = tempfile::tempdir().unwrap();
+/// # let folder = Some(here.path().to_owned());
+///
+/// let page = TelemetrySettings { folder, ..TelemetrySettings::named("match 7") }; // folder: None for /dev/shm
+/// let mut ticks = TickLoop::builder()
+///     .adaptive_rate(RateSettings::default()) // 20, 30 or 50 ms
+///     .period(Duration::from_millis(20)) // the first period
+///     .overrun(Overrun::CatchUp { at_most: 2 })
+///     .spinning(Spinning::Never)
+///     .align(Align::Never)
+///     .thread(ThreadConfig::unchanged())
+///     .memory(MemoryConfig::default())
+///     .telemetry(page)
+///     .scopes("tick", 4096)
+///     .build()?;
+/// println!("the page is {}", ticks.telemetry_path().expect("it was requested").display());
+/// println!("the first tick is due at {} ns", ticks.next_due_ns());
+/// ticks.on_rate_change(|change| println!("{change}"));
+/// let mut tick = ticks.wait();
+/// println!("{} counts", tick.counters().is_some());
+/// tick.enter_phase(RatePhase::between(Duration::from_millis(30), Duration::from_millis(50)));
+/// drop(tick);
+/// assert_eq!(ticks.period(), Duration::from_millis(30));
+/// ticks.enter_phase(RatePhase::between(Duration::from_millis(20), Duration::from_millis(50)));
+/// println!("load {:?}", ticks.rate().expect("it was requested").load());
+/// println!("{}, {:?}", ticks.quantum(), ticks.aligned().alignment);
+/// # Ok::<(), evenkeel_rt::TickLoopError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "call `build` on the thread that ticks"]
 pub struct TickLoopBuilder {
@@ -409,6 +445,7 @@ impl fmt::Display for SetupReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_os = "linux")]
     use crate::telemetry::{Count, TelemetryReader};
 
     const FAST: Duration = Duration::from_millis(2);
@@ -468,6 +505,7 @@ mod tests {
         assert!(refused(TickLoop::builder().adaptive_rate(ladder)).starts_with("a ladder of tick periods"));
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn every_part_gets_every_tick() {
         let folder = tempfile::tempdir().unwrap();
@@ -495,6 +533,7 @@ mod tests {
         assert_eq!(reader.read().unwrap().period_ns, Some(10_000_000), "readers see the new period");
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn the_setup_report_names_what_is_missing() {
         let fine = SetupReport { thread: None, memory: None };

@@ -6,6 +6,11 @@ use rustix::time::{Timespec, clock_getres, clock_gettime};
 const NS: u64 = 1_000_000_000;
 
 /// The monotonic clock, in nanoseconds since an unspecified start. It stops while the machine sleeps.
+///
+/// ```
+/// let began_ns = evenkeel_sys::clock::monotonic_ns();
+/// println!("{} ns", evenkeel_sys::clock::monotonic_ns() - began_ns);
+/// ```
 pub fn monotonic_ns() -> u64 {
     to_ns(clock_gettime(rustix::time::ClockId::Monotonic))
 }

@@ -8,6 +8,22 @@ use std::ops::RangeInclusive;
 pub const MAX_CPUS: usize = 8192;
 
 /// A set of CPUs, by number. Iterates in ascending order.
+///
+/// ```
+/// use evenkeel_sys::CpuSet;
+///
+/// let mut cpus = CpuSet::parse_list("0-3,8").expect("a list of CPUs");
+/// cpus.insert(9);
+/// assert_eq!((cpus.to_string(), cpus.len(), cpus.first()), ("0-3,8-9".to_owned(), 6, Some(0)));
+/// assert!(cpus.contains(8) && !cpus.is_empty());
+/// assert_eq!(CpuSet::parse_mask("30f"), Some(cpus.clone()));
+/// assert_eq!(cpus.to_mask(12), "30f");
+///
+/// let few: CpuSet = [2, 3].into_iter().collect();
+/// assert!(few.is_subset(&cpus));
+/// assert_eq!((cpus.and(&few), few.or(&cpus)), (few.clone(), cpus.clone()));
+/// assert_eq!(cpus.without(&few).iter().collect::<Vec<_>>(), [0, 1, 8, 9]);
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CpuSet {
     /// 64 CPUs per word, without trailing zero words, so that equal sets compare equal.

@@ -2,63 +2,76 @@
 
 use std::fmt;
 
-/// An error number of the running kernel's architecture, as `errno(3)` names it.
+/// An error number, as `errno(3)` names it. The numbers are those of Linux, on other systems too.
+///
+/// ```
+/// use evenkeel_sys::Errno;
+///
+/// let errno = Errno::ACCESS;
+/// assert_eq!(errno.to_string(), "permission denied (EACCES)");
+/// assert_eq!((errno.raw(), errno.meaning(), errno.is_denial()), (13, "permission denied", true));
+/// assert_eq!(Errno::parse("EACCES"), Some(errno));
+/// assert!(Errno::from_raw(2).is_absence());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Errno(i32);
 
 macro_rules! errnos {
-    ($($name:ident = $meaning:literal),* $(,)?) => {
+    ($($name:ident = $number:literal, $meaning:literal;)*) => {
         impl Errno {
-            $(#[doc = $meaning] pub const $name: Errno = Errno(rustix::io::Errno::$name.raw_os_error());)*
+            $(#[doc = $meaning] pub const $name: Errno = Errno($number);)*
         }
         const NAMES: &[(Errno, &str, &str)] = &[$((Errno::$name, concat!("E", stringify!($name)), $meaning)),*];
+        /// That the numbers are those of this kernel.
+        #[cfg(target_os = "linux")]
+        const _: () = { $(assert!($number == rustix::io::Errno::$name.raw_os_error());)* };
     };
 }
 
 errnos! {
-    PERM = "operation not permitted",
-    NOENT = "no such file or directory",
-    SRCH = "no such process",
-    INTR = "interrupted system call",
-    IO = "input/output error",
-    NXIO = "no such device or address",
-    BADF = "bad file descriptor",
-    AGAIN = "resource temporarily unavailable",
-    NOMEM = "out of memory",
-    ACCESS = "permission denied",
-    BUSY = "device or resource busy",
-    EXIST = "file exists",
-    XDEV = "invalid cross-device link",
-    NODEV = "no such device",
-    NOTDIR = "not a directory",
-    ISDIR = "is a directory",
-    INVAL = "invalid argument",
-    MFILE = "too many open files",
-    NOTTY = "inappropriate ioctl for device",
-    FBIG = "file too large",
-    NOSPC = "no space left on device",
-    ROFS = "read-only file system",
-    RANGE = "numerical result out of range",
-    NAMETOOLONG = "file name too long",
-    NOSYS = "function not implemented",
-    LOOP = "too many levels of symbolic links",
-    NODATA = "no data available",
-    OVERFLOW = "value too large for defined data type",
-    OPNOTSUPP = "operation not supported",
-    PROTO = "protocol error",
-    NETUNREACH = "network is unreachable",
-    TIMEDOUT = "connection timed out",
-    CONNREFUSED = "connection refused",
-    HOSTUNREACH = "no route to host",
-    STALE = "stale file handle",
-    MSGSIZE = "message too long",
-    NOPROTOOPT = "protocol not available",
-    AFNOSUPPORT = "address family not supported by protocol",
-    ADDRINUSE = "address already in use",
-    ADDRNOTAVAIL = "cannot assign requested address",
-    NOBUFS = "no buffer space available",
-    NOTEMPTY = "directory not empty",
-    ILSEQ = "invalid or incomplete multibyte character",
+    PERM = 1, "operation not permitted";
+    NOENT = 2, "no such file or directory";
+    SRCH = 3, "no such process";
+    INTR = 4, "interrupted system call";
+    IO = 5, "input/output error";
+    NXIO = 6, "no such device or address";
+    BADF = 9, "bad file descriptor";
+    AGAIN = 11, "resource temporarily unavailable";
+    NOMEM = 12, "out of memory";
+    ACCESS = 13, "permission denied";
+    BUSY = 16, "device or resource busy";
+    EXIST = 17, "file exists";
+    XDEV = 18, "invalid cross-device link";
+    NODEV = 19, "no such device";
+    NOTDIR = 20, "not a directory";
+    ISDIR = 21, "is a directory";
+    INVAL = 22, "invalid argument";
+    MFILE = 24, "too many open files";
+    NOTTY = 25, "inappropriate ioctl for device";
+    FBIG = 27, "file too large";
+    NOSPC = 28, "no space left on device";
+    ROFS = 30, "read-only file system";
+    RANGE = 34, "numerical result out of range";
+    NAMETOOLONG = 36, "file name too long";
+    NOSYS = 38, "function not implemented";
+    LOOP = 40, "too many levels of symbolic links";
+    NODATA = 61, "no data available";
+    OVERFLOW = 75, "value too large for defined data type";
+    OPNOTSUPP = 95, "operation not supported";
+    PROTO = 71, "protocol error";
+    NETUNREACH = 101, "network is unreachable";
+    TIMEDOUT = 110, "connection timed out";
+    CONNREFUSED = 111, "connection refused";
+    HOSTUNREACH = 113, "no route to host";
+    STALE = 116, "stale file handle";
+    MSGSIZE = 90, "message too long";
+    NOPROTOOPT = 92, "protocol not available";
+    AFNOSUPPORT = 97, "address family not supported by protocol";
+    ADDRINUSE = 98, "address already in use";
+    ADDRNOTAVAIL = 99, "cannot assign requested address";
+    NOBUFS = 105, "no buffer space available";
+    NOTEMPTY = 39, "directory not empty";
+    ILSEQ = 84, "invalid or incomplete multibyte character";
 }
 
 /// The kernel's spelling differs from rustix' for one name; captures use the kernel's.
@@ -120,6 +133,9 @@ impl fmt::Display for Errno {
     }
 }
 
+impl std::error::Error for Errno {}
+
+#[cfg(target_os = "linux")]
 impl From<rustix::io::Errno> for Errno {
     fn from(errno: rustix::io::Errno) -> Errno {
         Errno(errno.raw_os_error())
@@ -129,9 +145,11 @@ impl From<rustix::io::Errno> for Errno {
 impl From<&std::io::Error> for Errno {
     fn from(error: &std::io::Error) -> Errno {
         use std::io::ErrorKind;
+        // Other systems have numbers of their own.
+        let raw = error.raw_os_error().filter(|_| crate::IS_LINUX);
         // An error without a number comes from code that adds a path to the kernel's error and keeps its kind, or from std's own checks (a
         // NUL in a path): for that the kernel would have said EINVAL.
-        error.raw_os_error().map_or_else(
+        raw.map_or_else(
             || match error.kind() {
                 ErrorKind::NotFound => Errno::NOENT,
                 ErrorKind::PermissionDenied => Errno::ACCESS,
@@ -140,6 +158,9 @@ impl From<&std::io::Error> for Errno {
                 ErrorKind::IsADirectory => Errno::ISDIR,
                 ErrorKind::StorageFull => Errno::NOSPC,
                 ErrorKind::ReadOnlyFilesystem => Errno::ROFS,
+                ErrorKind::Unsupported => Errno::OPNOTSUPP,
+                ErrorKind::TimedOut => Errno::TIMEDOUT,
+                ErrorKind::ConnectionRefused => Errno::CONNREFUSED,
                 _ => Errno::INVAL,
             },
             Errno,

@@ -19,6 +19,12 @@ const HEADERS_MAX: usize = 100;
 const INTERIM_MAX: u32 = 4;
 
 /// What is wrong with an answer.
+///
+/// ```
+/// use evenkeel_sys::http::BadAnswer;
+///
+/// assert_eq!(BadAnswer::BodyTooLong { bytes_max: 256 << 10 }.to_string(), "the answer has more than 256 KiB");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnswer {
     /// It does not start with `HTTP/1.0 NNN` or `HTTP/1.1 NNN`.

@@ -1,59 +1,118 @@
 //! System calls and unsafe primitives behind safe functions, and the safe code that the runtime library needs with them.
 //! Clocks, affinity, scheduling, locks, the job system's cells, UDP in batches, perf events, shared pages.
 //!
+//! On other systems than Linux there is what `evenkeel-rt` uses, as far as the standard library goes (`portable`).
+//!
 //! A host as files (`/proc`, `/sys`, captures) is `evenkeel-hostfs`, which a game server does not compile.
 //!
 //! Only this crate and the C interface of the runtime library contain `unsafe`. Every block says why it is sound.
 
+#[cfg(target_os = "linux")]
 pub mod chain;
+#[cfg(target_os = "linux")]
 pub mod clock;
+#[cfg(target_os = "linux")]
 pub mod clock_calls;
+#[cfg(target_os = "linux")]
 pub mod cpu_limit;
 mod cpuset;
+#[cfg(target_os = "linux")]
 mod cycles;
+#[cfg(target_os = "linux")]
 pub mod dma_latency;
 mod errno;
+#[cfg(target_os = "linux")]
 pub mod ethtool;
+#[cfg(target_os = "linux")]
 pub mod foreign_process;
+#[cfg(target_os = "linux")]
+mod futex;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod job;
 pub mod lock;
+#[cfg(target_os = "linux")]
 pub mod mapping;
+#[cfg(target_os = "linux")]
 pub mod mark;
+#[cfg(target_os = "linux")]
 pub mod packet_filter;
+#[cfg(target_os = "linux")]
 pub mod packet_ring;
+#[cfg(target_os = "linux")]
 pub mod pages;
+#[cfg(target_os = "linux")]
 mod perf_event;
+#[cfg(target_os = "linux")]
 pub mod perf_probe;
+#[cfg(target_os = "linux")]
 pub mod perf_sampler;
+#[cfg(target_os = "linux")]
 pub mod perf_switch;
+#[cfg(target_os = "linux")]
 pub mod perf_thread;
+#[cfg(not(target_os = "linux"))]
+mod portable;
+/// Its tests run on Linux too.
+#[cfg(all(test, target_os = "linux"))]
+#[path = "portable/futex.rs"]
+mod portable_futex;
+#[cfg(target_os = "linux")]
 pub mod process;
+#[cfg(target_os = "linux")]
 pub mod readiness;
+#[cfg(target_os = "linux")]
 pub mod resident;
+#[cfg(target_os = "linux")]
 pub mod ring;
+#[cfg(target_os = "linux")]
 pub mod rseq;
+#[cfg(target_os = "linux")]
 pub mod sched;
+#[cfg(target_os = "linux")]
 pub mod schedstat;
 #[cfg(loom)]
 #[path = "telemetry/sequence.rs"]
 pub mod sequence;
+#[cfg(target_os = "linux")]
 pub mod shared_page;
+#[cfg(target_os = "linux")]
 pub mod simd_memory;
+#[cfg(target_os = "linux")]
 pub mod stall;
+#[cfg(target_os = "linux")]
 pub mod suspended_child;
 #[cfg(not(loom))]
 pub mod telemetry;
+#[cfg(target_os = "linux")]
 pub mod thread;
+#[cfg(target_os = "linux")]
 pub mod timer_fd;
+#[cfg(target_os = "linux")]
 pub mod tracepoint;
 pub mod tsc;
+#[cfg(target_os = "linux")]
 pub mod udp;
+#[cfg(target_os = "linux")]
 mod usage;
+#[cfg(target_os = "linux")]
 pub mod waking;
 
+/// Whether this is Linux. Elsewhere the runtime library has clocks, locks and jobs from the standard library, and everything else is refused
+/// with `EOPNOTSUPP`.
+pub const IS_LINUX: bool = cfg!(target_os = "linux");
+
 pub use cpuset::{CpuSet, MAX_CPUS};
+#[cfg(target_os = "linux")]
 pub use cycles::Cycles;
 pub use errno::Errno;
+#[cfg(not(target_os = "linux"))]
+use portable::futex;
+#[cfg(not(target_os = "linux"))]
+pub use portable::usage::Usage;
+#[cfg(not(target_os = "linux"))]
+pub use portable::{
+    clock, cpu_limit, dma_latency, mark, resident, rseq, sched, schedstat, shared_page, stall, thread, udp,
+};
+#[cfg(target_os = "linux")]
 pub use usage::Usage;

@@ -2,6 +2,7 @@
 //! allocated beforehand: a full file system is reported when the page is created, not by a signal during a tick.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
@@ -122,6 +123,27 @@ pub fn is_locked(file: &File) -> Result<bool, Errno> {
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// The user that a file belongs to.
+///
+/// # Errors
+/// What the kernel said.
+pub fn user_of(file: &File) -> Result<u32, Errno> {
+    file.metadata().map(|found| found.uid()).map_err(|error| Errno::from(&error))
+}
+
+/// The user of this process, to whom its files belong.
+pub fn own_user() -> Option<u32> {
+    Some(rustix::process::geteuid().as_raw())
+}
+
+/// Reads at a place of a file, and moves nothing.
+///
+/// # Errors
+/// What the kernel said.
+pub fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    file.read_at(bytes, at)
 }
 
 /// Opens another process's file for reading: a regular file of up to [`PAGE_BYTES_MAX`] bytes, without following a symbolic link or waiting

@@ -6,9 +6,9 @@ mod settings;
 
 use std::ffi::c_void;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard};
 
+use evenkeel_rt::Errno;
 use evenkeel_rt::udp::{Incoming, Outgoing, SendError, Udp, UdpError, UdpReport};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
@@ -30,7 +30,8 @@ pub struct EvenkeelUdp(());
 /// packets may answer them.
 pub(crate) struct Socket {
     address: SocketAddr,
-    descriptor: i32,
+    /// None where sockets have no file descriptor.
+    descriptor: Option<i32>,
     report: UdpReport,
     incoming: Mutex<Incoming>,
     outgoing: Mutex<Outgoing>,
@@ -38,15 +39,27 @@ pub(crate) struct Socket {
 
 impl Socket {
     fn new(udp: Udp) -> Socket {
-        let (address, descriptor, report) = (udp.local_address(), udp.as_fd().as_raw_fd(), udp.report().clone());
+        let (address, descriptor, report) = (udp.local_address(), descriptor(&udp), udp.report().clone());
         let (incoming, outgoing) = udp.into_halves();
         Socket { address, descriptor, report, incoming: Mutex::new(incoming), outgoing: Mutex::new(outgoing) }
     }
 }
 
+#[cfg(unix)]
+fn descriptor(udp: &Udp) -> Option<i32> {
+    use std::os::fd::{AsFd, AsRawFd};
+
+    Some(udp.as_fd().as_raw_fd())
+}
+
+#[cfg(not(unix))]
+fn descriptor(_: &Udp) -> Option<i32> {
+    None
+}
+
 handles! { EvenkeelUdp, 256 of Socket; }
 
-/// A number that the kernel does not tell.
+/// A number that the kernel does not report.
 pub const EVENKEEL_UNKNOWN: u64 = 0x7fff_ffff_ffff_ffff;
 
 /// The most sockets that share an address.
@@ -79,8 +92,8 @@ pub struct EvenkeelPacket {
     pub reserved: u32,
 }
 
-/// Gets each packet that was received. It must come back: no exception and no longjmp may leave it. It may answer by evenkeel_udp_send
-/// and evenkeel_udp_flush on the same socket; what receives or tells of what was received is EVENKEEL_STATUS_BUSY meanwhile.
+/// Gets each received packet. It must return: no exception and no longjmp may leave it. It may answer with evenkeel_udp_send and
+/// evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return EVENKEEL_STATUS_BUSY meanwhile.
 pub type EvenkeelOnPacket = Option<unsafe extern "C" fn(packet: *const EvenkeelPacket, context: *mut c_void)>;
 
 /// What one call has received.
@@ -129,7 +142,11 @@ structs! {
 
 impl From<UdpError> for Failure {
     fn from(error: UdpError) -> Failure {
-        Failure::new(EvenkeelStatus::Refused, error)
+        let status = match error.why {
+            Errno::OPNOTSUPP => EvenkeelStatus::Unsupported,
+            _ => EvenkeelStatus::Refused,
+        };
+        Failure::new(status, error)
     }
 }
 
@@ -323,9 +340,8 @@ pub unsafe extern "C" fn evenkeel_udp_local_address(
     })
 }
 
-/// The socket's file descriptor, to wait for packets together with other things (poll, epoll). It is readable while packets wait in the
-/// kernel; those that a bound left over from the last call are not among them. It stays the library's: do not close it, and do not read from
-/// it, which would take packets that are counted.
+/// The socket's file descriptor, to wait for packets and other events (poll, epoll). It is readable while packets wait in the kernel. Packets
+/// that a limit left over from the last call do not count. It belongs to the library: do not close it, and do not read from it. EVENKEEL_STATUS_UNSUPPORTED on systems without file descriptors.
 ///
 /// Threads: any, at any time.
 ///
@@ -334,7 +350,7 @@ pub unsafe extern "C" fn evenkeel_udp_local_address(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_descriptor(udp: *const EvenkeelUdp, descriptor: *mut i32) -> EvenkeelStatus {
     caught(|| {
-        let found = handle::shared(udp, |udp| Ok(udp.descriptor))?;
+        let found = handle::shared(udp, |udp| Ok(udp.descriptor))?.ok_or(EvenkeelStatus::Unsupported)?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::put(descriptor, found) }
     })
@@ -342,7 +358,7 @@ pub unsafe extern "C" fn evenkeel_udp_descriptor(udp: *const EvenkeelUdp, descri
 
 /// Closes it.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_udp_free(udp: *mut EvenkeelUdp) -> EvenkeelStatus {
     caught(|| handle::take(udp).map(drop))

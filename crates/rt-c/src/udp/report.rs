@@ -1,4 +1,4 @@
-//! What became of the wishes that a socket was opened with, what went over it, and how the ways were tried.
+//! Which settings of a socket are active, its counters, and the measurements of the backends.
 
 use std::ffi::c_char;
 
@@ -13,8 +13,8 @@ use crate::handle;
 use crate::structs::{self, structs};
 use crate::thread::got;
 
-/// What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelApplyStatus, and the kernel's error number
-/// (errno) where it was refused, else 0.
+/// Which settings of a socket are active, and its counters since the start. A setting has an EvenkeelApplyStatus, and the kernel's error number
+/// (errno) if it was refused, else 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpReport {
@@ -24,9 +24,9 @@ pub struct EvenkeelUdpReport {
     pub version: u32,
     /// The port that it receives on.
     pub port: u32,
-    /// The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
+    /// The backend for receiving now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
     pub receive_backend: u32,
-    /// The way that packets go now.
+    /// The backend for sending now.
     pub send_backend: u32,
     /// 0.
     pub reserved: u32,
@@ -277,8 +277,8 @@ pub unsafe extern "C" fn evenkeel_udp_waited(udp: *const EvenkeelUdp, waited: *m
     })
 }
 
-/// One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NO_DATA where there are no more. At most 64 that
-/// the kernel refused to send to come first, then as many that the network told of, where the settings ask to hear of them.
+/// One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most 64
+/// for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
 ///
 /// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
 ///

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use evenkeel_stats::periodicity::{Gap, Label};
+use evenkeel_sys::IS_LINUX;
 use evenkeel_sys::clock;
 use evenkeel_sys::cpu_limit::{self, Counters};
 
@@ -43,8 +44,11 @@ struct Work {
 }
 
 impl Keeper {
-    /// None where no thread can be started that says what gaps mean.
+    /// None if no thread can be started that analyses gaps, and on other systems than Linux, which do not report who caused a gap.
     pub(crate) fn start(now_ns: u64, period_ns: u64) -> Option<Keeper> {
+        if !IS_LINUX {
+            return None;
+        }
         let limit = cpu_limit::tightest();
         let tick_ns = Some(clock::kernel_tick_ns());
         let given = Given { limit: limit.as_ref().map(|limit| (limit.quota_ns, limit.period_ns)), tick_ns };

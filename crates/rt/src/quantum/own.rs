@@ -1,7 +1,7 @@
-//! What the kernel tells the thread that ticks of itself: whether it was preempted while it ran (rseq(2)), and how long it waited for a CPU.
+//! What the kernel reports about the tick's own thread: whether it was preempted while it ran (rseq(2)), and how long it waited for a CPU.
 //!
-//! The mark of rseq says nothing of a sleep, in which a thread gives the CPU up itself: who was late to wake it is told by the kernel's
-//! count of its waiting, as everything is where the mark does not serve.
+//! The mark of rseq does not cover a sleep, in which a thread gives the CPU up itself. There, and where the mark does not work, the kernel's
+//! count of its waiting shows who was late.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -92,12 +92,12 @@ pub(super) fn label_of_sleep(late_ns: u64) -> Label {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_told_of_itself() {
+    fn a_thread_knows_about_itself() {
         std::thread::spawn(|| {
             prepare();
             mark();

@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use evenkeel_sys::IS_LINUX;
+
+use super::error::ScopeError;
+
 /// The most that wait to be taken.
 const KEPT_MAX: usize = 4096;
 /// No scope runs that long, so none is logged.
@@ -27,6 +31,16 @@ pub struct LongScope {
 }
 
 /// The scopes that were logged.
+///
+/// ```
+/// use evenkeel_rt::scope::{LongScope, LongScopes, take_long};
+///
+/// let LongScopes { scopes, lost } = take_long();
+/// for LongScope { name, cpu_ns, .. } in scopes {
+///     println!("{name} used the CPU for {cpu_ns} ns");
+/// }
+/// assert_eq!(lost, 0);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LongScopes {
     /// In the order in which they ended.
@@ -46,18 +60,25 @@ pub struct LongScopes {
 /// static MOVE: Scope = Scope::new("move players");
 ///
 /// scope::start_thread("tick", 64)?;
-/// scope::log_long(Duration::from_millis(2));
+/// scope::log_long(Duration::from_millis(2))?;
 /// drop(MOVE.enter());
 /// scope::stop_long();
 /// let log = scope::take_long();
 /// println!("{} long scopes, {} lost", log.scopes.len(), log.lost);
 /// # Ok::<(), evenkeel_rt::scope::ScopeError>(())
 /// ```
-pub fn log_long(over: Duration) {
+///
+/// # Errors
+/// [`ScopeError::Unsupported`] on other systems than Linux, where the CPU time of a thread is not known.
+pub fn log_long(over: Duration) -> Result<(), ScopeError> {
+    if !IS_LINUX {
+        return Err(ScopeError::Unsupported);
+    }
     let mut log = log();
     let missing = KEPT_MAX.saturating_sub(log.scopes.capacity());
     log.scopes.reserve_exact(missing);
     OVER_NS.store(u64::try_from(over.as_nanos()).map_or(OFF - 1, |ns| ns.min(OFF - 1)), Ordering::Relaxed);
+    Ok(())
 }
 
 /// Logs no more scopes. Those in the log can still be taken.

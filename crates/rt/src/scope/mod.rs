@@ -25,6 +25,7 @@
 //! | `tracy` | each scope is also a zone of the Tracy profiler, while the server runs a Tracy client |
 
 mod chrome;
+mod error;
 mod long;
 mod named;
 #[cfg(feature = "puffin")]
@@ -43,6 +44,8 @@ use evenkeel_sys::clock::thread_cpu_ns;
 use evenkeel_sys::tsc::{self, Scale};
 
 use crate::preempt::Preemptions;
+pub use error::ScopeError;
+use error::THREADS_MAX;
 pub use long::{LongScope, LongScopes, log_long, stop_long, take_long};
 use ring::{KeptCpu, Ring};
 #[cfg(feature = "tracing")]
@@ -50,7 +53,6 @@ pub use spans::ScopeLayer;
 
 /// The most names and the most threads. The recorder counts what exceeds them.
 const NAMES_MAX: usize = 4096;
-const THREADS_MAX: usize = 256;
 /// The most scopes that a thread's ring holds: 24 MB.
 const RING_MAX: usize = 1 << 20;
 
@@ -103,6 +105,16 @@ pub struct Scope {
 }
 
 /// A scope that was entered. Dropping this leaves it.
+///
+/// ```
+/// use evenkeel_rt::scope::{Entered, Scope};
+///
+/// static MOVE: Scope = Scope::new("move players");
+///
+/// let entered: Entered = MOVE.enter();
+/// // … move the players …
+/// drop(entered); // the scope ends
+/// ```
 #[derive(Debug)]
 #[must_use = "a scope ends where this is dropped: `let _scope = …`"]
 pub struct Entered {
@@ -240,6 +252,20 @@ fn new_ring(name: &str, scopes: usize) -> Option<Own> {
 }
 
 /// The contents of all rings.
+///
+/// ```
+/// use evenkeel_rt::scope::{self, Recorded, Recording, Scope, Span};
+///
+/// static MOVE: Scope = Scope::new("move players");
+///
+/// scope::start_thread("tick", 64)?;
+/// drop(MOVE.enter());
+/// let Recording { threads, .. } = scope::recording()?;
+/// let Recorded { name, spans, .. } = &threads[0];
+/// let Span { length_ns, switched_out, .. } = spans[0];
+/// println!("{name}: {length_ns} ns, switched out: {switched_out:?}");
+/// # Ok::<(), evenkeel_rt::scope::ScopeError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// Each thread that recorded, also if it has ended.
@@ -264,27 +290,6 @@ pub struct Recorded {
     pub overwritten: u64,
     /// Scopes without a name, because the recorder has room for 4,096 names.
     pub unnamed: u64,
-}
-
-/// Why there is no recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScopeError {
-    /// No thread of the process records.
-    ///
-    /// ```
-    /// use evenkeel_rt::scope::{self, Scope, ScopeError};
-    ///
-    /// static MOVE: Scope = Scope::new("move players");
-    ///
-    /// drop(MOVE.enter());
-    /// assert_eq!(scope::recording().unwrap_err(), ScopeError::NotStarted);
-    /// ```
-    #[error("no thread records scopes: call scope::start_thread on the tick's thread before its first tick")]
-    NotStarted,
-    /// The recorder has room for 256 threads.
-    #[error("too many threads record scopes: {THREADS_MAX} can, those that have ended included")]
-    TooManyThreads,
 }
 
 /// One pass through a scope.
@@ -384,6 +389,7 @@ mod tests {
         assert!((15..=16).contains(&recorded.spans.len()), "{}", recorded.spans.len());
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_scope_in_which_the_thread_slept_says_so() {
         let body = || {
@@ -396,9 +402,9 @@ mod tests {
             (0..20).for_each(|_| drop(INNER.enter()));
             crate::preempt::Preemptions::of_this_thread().is_some()
         };
-        let is_told = std::thread::spawn(body).join().unwrap();
+        let is_known = std::thread::spawn(body).join().unwrap();
         let spans = of("switched").spans;
-        if !is_told {
+        if !is_known {
             evenkeel_testkit::skipped("the kernel does not report a thread's preemptions here");
             assert!(spans.iter().all(|span| span.switched_out.is_none()));
             return;
@@ -410,6 +416,7 @@ mod tests {
         assert!(count(empty) <= 5, "{empty:?}");
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn long_innermost_scopes_are_logged_less_the_time_switched_out() {
         static AROUND: Scope = Scope::new("around a long one");
@@ -423,7 +430,7 @@ mod tests {
         };
         let body = move || {
             start_thread("long", 64).unwrap();
-            log_long(std::time::Duration::from_millis(2));
+            log_long(std::time::Duration::from_millis(2)).unwrap();
             {
                 let _around = AROUND.enter();
                 let _long = LONG.enter();

@@ -16,6 +16,19 @@ use crate::rate::{SliceModel, TimeSlices};
 use crate::tick::Done;
 
 /// Settings of a session's page.
+///
+/// ```
+/// use evenkeel_rt::telemetry::{Access, Telemetry, TelemetrySettings};
+/// # let here = tempfile::tempdir().unwrap();
+///
+/// let settings = TelemetrySettings {
+///     session: "match 7".to_owned(),
+///     folder: Some(here.path().to_owned()), // None for /dev/shm
+///     access: Access::Group,
+/// };
+/// println!("{}", Telemetry::create(&settings)?.path().display());
+/// # Ok::<(), evenkeel_rt::telemetry::PageError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct TelemetrySettings {
     /// The session's name: any text of 1 to 64 bytes. In the file's name, characters other than letters, digits and `-` become `_`.
@@ -104,6 +117,24 @@ impl Telemetry {
     }
 
     /// Sets the detected quantum ([`TickClock::quantum`](crate::TickClock::quantum)), from the next entry on.
+    ///
+    /// ```
+    /// # use evenkeel_rt::telemetry::{Telemetry, TelemetrySettings};
+    /// # let here = tempfile::tempdir().unwrap();
+    /// # let settings = TelemetrySettings { folder: Some(here.path().to_owned()), ..TelemetrySettings::named("match 7") };
+    /// # let mut telemetry = Telemetry::create(&settings)?;
+    /// # let mut clock = evenkeel_rt::TickClock::start(evenkeel_rt::TickSettings::default())?;
+    /// # let mut memory = evenkeel_rt::memory::Memory::set_up(&evenkeel_rt::memory::MemoryConfig::default());
+    /// clock.wait();
+    /// if let Some(done) = clock.done() {
+    ///     let used = memory.after(&done);
+    ///     telemetry.set_faults(used.faults);
+    ///     telemetry.set_swapped_in(used.swapped_in);
+    ///     telemetry.set_quantum(&clock.quantum());
+    ///     telemetry.after(&done);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_quantum(&mut self, quantum: &Quantum) {
         self.turns = match TimeSlices::of(quantum) {
             None if *quantum == Quantum::None => PageSlices::Whole,
@@ -158,7 +189,7 @@ fn in_first(folders: &[PathBuf], settings: &TelemetrySettings) -> Result<PageWri
     Err(PageError::NoFolder(refusals.join("; ")))
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
     use crate::Tick;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use evenkeel_sys::Errno;
@@ -17,6 +16,17 @@ use super::tried::BackendTrial;
 use crate::thread::ApplyStatus;
 
 /// Why a socket could not be opened.
+///
+/// ```
+/// use evenkeel_rt::udp::{Udp, UdpError, UdpSettings};
+///
+/// let settings = UdpSettings { address: "192.0.2.1:7777".parse()?, ..UdpSettings::default() };
+/// if let Err(error @ UdpError { why, .. }) = Udp::open(settings) {
+///     eprintln!("{error}"); // with what to do
+///     assert_eq!(why, evenkeel_rt::Errno::ADDRNOTAVAIL);
+/// }
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
 #[derive(Debug)]
 pub struct UdpError {
     /// The requested address.
@@ -36,6 +46,7 @@ impl fmt::Display for UdpError {
             Errno::ADDRNOTAVAIL => "; no interface has this address: ask for 0.0.0.0 or [::], or give it to one",
             Errno::ACCESS => "; ports below 1024 take CAP_NET_BIND_SERVICE: ask for a higher one",
             Errno::AFNOSUPPORT => "; the kernel has no such version of the protocol: ask for an address of the other",
+            Errno::OPNOTSUPP => "; only Linux has it: use std::net::UdpSocket on this system",
             Errno::MFILE => "; the process may have no more files: raise its limit (ulimit -n)",
             _ => "",
         };
@@ -46,8 +57,30 @@ impl fmt::Display for UdpError {
 impl std::error::Error for UdpError {}
 
 /// A server's socket. Use it from one thread, or use each half from its own thread ([`Udp::halves`], [`Udp::into_halves`]).
+///
+/// ```
+/// use evenkeel_rt::udp::{Counts, ReceiveCounters, SendCounters, Udp, UdpSettings};
+///
+/// let settings = UdpSettings { address: "127.0.0.1:0".parse()?, ..UdpSettings::default() };
+/// let (mut server, mut client) = (Udp::open(settings)?, Udp::open(settings)?);
+/// client.send(server.local_address(), b"move left")?;
+/// client.flush();
+/// let Counts { packets, .. } = server.receive_at_most(100, |packet| println!("{} bytes", packet.bytes.len()));
+/// assert_eq!(packets, 1);
+/// let ReceiveCounters { dropped, .. } = server.received();
+/// let SendCounters { refused, .. } = client.sent();
+/// println!("{dropped:?} packets dropped, {refused} refused");
+/// for failure in client.failures() {
+///     println!("{} packets to {} failed: {}", failure.packets, failure.to, failure.why);
+/// }
+/// client.forget_failures();
+/// let (incoming, outgoing) = server.into_halves(); // for two threads
+/// println!("receives by {}, sends by {}", incoming.way(), outgoing.way());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Udp {
+    #[cfg_attr(not(unix), expect(dead_code, reason = "it is for its file descriptor"))]
     socket: Arc<UdpSocket>,
     address: SocketAddr,
     incoming: Incoming,
@@ -172,10 +205,11 @@ impl Udp {
     }
 }
 
-impl AsFd for Udp {
+#[cfg(unix)]
+impl std::os::fd::AsFd for Udp {
     /// For `epoll` and similar calls. The descriptor is readable while packets wait in the kernel. Packets that a limit left over from the last call
     /// do not count.
-    fn as_fd(&self) -> BorrowedFd<'_> {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }

@@ -10,7 +10,7 @@ pub(super) use model::*;
 mod real {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-    use rustix::thread::futex::{self, Flags};
+    pub(crate) use crate::futex::wait;
 
     /// A cell with the model checker's interface, so that it can watch each access.
     #[derive(Debug)]
@@ -27,15 +27,9 @@ mod real {
         }
     }
 
-    /// Waits while `word` is `value`. May return early, even without a reason.
-    pub(crate) fn wait(word: &AtomicU32, value: u32) {
-        // A changed word and a signal are both reasons to check again, which the caller does.
-        let _ = futex::wait(word, Flags::PRIVATE, value, None);
-    }
-
     /// Wakes one thread that waits on `word`.
     pub(crate) fn wake(word: &AtomicU32) {
-        let _ = futex::wake(word, Flags::PRIVATE, 1);
+        crate::futex::wake(word, 1);
     }
 
     pub(crate) fn relax() {

@@ -8,6 +8,16 @@ const HAPPENED: u32 = 1;
 const WAITED_FOR: u32 = 2;
 
 /// An event that happens once, until it is reset. Writes before [`set`](Event::set) are visible to threads that have waited.
+///
+/// ```
+/// use evenkeel_sys::lock::Event;
+///
+/// let over = Event::new();
+/// assert!(!over.is_set() && !over.is_awaited());
+/// over.set();
+/// over.wait(); // returns at once
+/// over.reset(); // for the next time
+/// ```
 #[derive(Debug)]
 pub struct Event {
     word: AtomicU32,

@@ -4,7 +4,11 @@
 
 mod event;
 #[cfg(not(loom))]
+#[cfg_attr(not(target_os = "linux"), path = "inherit_portable.rs")]
 mod inherit;
+/// Its tests run on Linux too.
+#[cfg(all(test, target_os = "linux", not(loom)))]
+mod inherit_portable;
 mod plain;
 mod primitive;
 #[cfg(not(loom))]

@@ -12,23 +12,12 @@ mod real {
 
     pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 
-    use rustix::thread::futex::{self, Flags};
+    pub(crate) use crate::futex::{wait, wake};
 
     use crate::thread;
 
     /// Reads of the word before a waiter sleeps: some hundred nanoseconds, less than two system calls.
     const SPINS: u32 = 100;
-
-    /// Waits while `word` is `value`. May return early, even without a reason.
-    pub(crate) fn wait(word: &AtomicU32, value: u32) {
-        // A changed word and a signal are both reasons to check again, which the caller does.
-        let _ = futex::wait(word, Flags::PRIVATE, value, None);
-    }
-
-    /// Wakes up to `count` threads that wait on `word`, and returns whether there was one.
-    pub(crate) fn wake(word: &AtomicU32, count: u32) -> bool {
-        futex::wake(word, Flags::PRIVATE, count).is_ok_and(|woken| woken > 0)
-    }
 
     /// How often to spin before sleeping: not at all if all threads share one CPU.
     pub(crate) fn spins() -> u32 {

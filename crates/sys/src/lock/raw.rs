@@ -7,6 +7,19 @@ use super::read_write::ReadWrite;
 /// A lock for data that only ordinary threads share, or only real-time ones.
 pub type Mutex<T> = lock_api::Mutex<RawPlain, T>;
 /// Holds the lock until it is dropped.
+///
+/// ```
+/// use evenkeel_sys::lock::{InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+///
+/// let (score, world, input) = (Mutex::new(0), RwLock::new(vec![1, 2]), InheritMutex::new(7));
+/// let mut all: MutexGuard<'_, usize> = score.lock();
+/// let read: RwLockReadGuard<'_, Vec<i32>> = world.read();
+/// let given: InheritMutexGuard<'_, usize> = input.lock();
+/// *all += read.len() + *given;
+/// drop(read); // a writer gets in when no reader is left
+/// let mut written: RwLockWriteGuard<'_, Vec<i32>> = world.write();
+/// written.push(3);
+/// ```
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawPlain, T>;
 /// A lock for data that a real-time thread shares with ordinary ones.
 pub type InheritMutex<T> = lock_api::Mutex<RawInherit, T>;

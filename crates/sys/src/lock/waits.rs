@@ -57,6 +57,19 @@ pub struct LongWait {
 }
 
 /// The logged waits.
+///
+/// ```
+/// use evenkeel_sys::lock::waits::{self, Kind, LongWait, LongWaits};
+///
+/// waits::log_over_ns(5_000_000);
+/// // … the server runs …
+/// waits::stop_log();
+/// let LongWaits { waits, lost } = waits::take_log();
+/// for LongWait { kind, length_ns, .. } in waits.iter().filter(|wait| wait.kind == Kind::Mutex) {
+///     println!("{kind:?}: {length_ns} ns");
+/// }
+/// assert_eq!(lost, 0);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LongWaits {
     /// In the order in which they ended.

@@ -2,12 +2,22 @@
 //! has its own.
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 
 use crate::errno::Errno;
 use crate::shared_page;
 
 /// A process, distinguished from all others since this kernel's boot.
+///
+/// ```
+/// use evenkeel_sys::telemetry::Owner;
+///
+/// let ours = Owner::ours()?;
+/// assert_eq!(ours.pid, u64::from(std::process::id()));
+/// // The lock on a page decides where /proc does not show its process.
+/// let no_page = std::fs::File::open("/dev/null")?;
+/// println!("{:?}", ours.state(&no_page)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Its number in its own namespace.
@@ -79,8 +89,17 @@ pub fn parse_start(text: &str) -> Option<(char, u64)> {
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
+#[cfg(target_os = "linux")]
 fn namespace() -> Result<u64, Errno> {
+    use std::os::unix::fs::MetadataExt;
+
     fs::metadata("/proc/self/ns/pid").map(|found| found.ino()).map_err(|error| Errno::from(&error))
+}
+
+/// Other systems have no such thing.
+#[cfg(not(target_os = "linux"))]
+fn namespace() -> Result<u64, Errno> {
+    Err(Errno::OPNOTSUPP)
 }
 
 fn boot() -> Result<[u64; 2], Errno> {

@@ -2,7 +2,6 @@
 //! reader.
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use super::owner::State;
 use super::prometheus::prometheus;
 use super::sequence;
 use super::snapshot::{Odd, Snapshot};
+use crate::IS_LINUX;
 use crate::errno::Errno;
 use crate::shared_page::{self, PAGE_BYTES_MAX};
 
@@ -55,6 +55,9 @@ pub enum PageError {
         /// Which file.
         path: PathBuf,
     },
+    /// Only Linux has such pages.
+    #[error("telemetry pages need Linux: leave telemetry out on this system")]
+    Unsupported,
     /// There is no folder for it.
     #[error("no folder for a page of telemetry: {0}; name one that this user can write to, best on a tmpfs")]
     NoFolder(String),
@@ -73,6 +76,9 @@ impl TelemetryReader {
     /// # Errors
     /// If it does not exist, is not a regular file, is too long for a page, or this user may not read it.
     pub fn open(path: &Path) -> Result<TelemetryReader, PageError> {
+        if !IS_LINUX {
+            return Err(PageError::Unsupported);
+        }
         let file = shared_page::open(path).map_err(|errno| PageError::Kernel { path: path.to_owned(), errno })?;
         Ok(TelemetryReader { file, path: path.to_owned() })
     }
@@ -123,7 +129,7 @@ impl TelemetryReader {
     /// # Errors
     /// The kernel's error.
     pub fn user(&self) -> Result<u32, PageError> {
-        self.file.metadata().map(|found| found.uid()).map_err(|error| self.refused(Errno::from(&error)))
+        shared_page::user_of(&self.file).map_err(|errno| self.refused(errno))
     }
 
     fn state_of_torn(&self) -> Result<State, PageError> {
@@ -136,7 +142,7 @@ impl TelemetryReader {
         let mut length = 0;
         // A file that grows meanwhile is cut at the end of the buffer.
         while length < bytes.len() {
-            match self.file.read_at(&mut bytes[length..], length as u64) {
+            match shared_page::read_at(&self.file, &mut bytes[length..], length as u64) {
                 Ok(0) => break,
                 Ok(more) => length += more,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -150,8 +156,10 @@ impl TelemetryReader {
     /// A word of the header. 0 if it cannot be read, which reading the whole page then reports.
     fn word(&self, at: usize) -> u64 {
         let mut word = [0; 8];
-        let _ = self.file.read_exact_at(&mut word, at as u64 * 8);
-        u64::from_ne_bytes(word)
+        match shared_page::read_at(&self.file, &mut word, at as u64 * 8) {
+            Ok(8) => u64::from_ne_bytes(word),
+            _ => 0,
+        }
     }
 
     fn refused(&self, errno: Errno) -> PageError {
@@ -160,6 +168,24 @@ impl TelemetryReader {
 }
 
 /// A session whose page was found.
+///
+/// ```
+/// use evenkeel_sys::telemetry::{PageError, Session, State, folders, prometheus, sessions};
+///
+/// let mut pages = Vec::new();
+/// for folder in folders() {
+///     for Session { reader, path, state } in sessions(&folder).unwrap_or_default() {
+///         match reader.read() {
+///             Ok(page) if state == State::Live => pages.push(page),
+///             Ok(_) => println!("{} was left behind by user {}", path.display(), reader.user()?),
+///             Err(error @ PageError::HalfWritten { .. }) => println!("{error}, {:?}", reader.state()?),
+///             Err(error) => println!("{error}"),
+///         }
+///     }
+/// }
+/// print!("{}", prometheus(&pages));
+/// # Ok::<(), PageError>(())
+/// ```
 #[derive(Debug)]
 pub struct Session {
     /// Its page.
@@ -179,8 +205,11 @@ pub fn folders() -> Vec<PathBuf> {
 /// The valid pages in a folder, by name; up to 256. Other files with such names are left out.
 ///
 /// # Errors
-/// The kernel's error.
+/// The kernel's error of the folder; `EOPNOTSUPP` on other systems than Linux.
 pub fn sessions(folder: &Path) -> Result<Vec<Session>, Errno> {
+    if !IS_LINUX {
+        return Err(Errno::OPNOTSUPP);
+    }
     let found = session_paths(folder)?.into_iter().filter_map(|path| {
         let reader = TelemetryReader::open(&path).ok()?;
         let state = reader.state().ok()?;

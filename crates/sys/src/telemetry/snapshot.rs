@@ -146,6 +146,39 @@ impl PageHistogram {
 }
 
 /// The contents of a page.
+///
+/// ```
+/// use evenkeel_sys::shared_page::Access;
+/// use evenkeel_sys::telemetry::{
+///     Count, Counters, Faults, LastTick, Odd, PageHistogram, PageSlices, PageWriter, Snapshot, TelemetryReader, TickEntry,
+/// };
+/// # let here = tempfile::tempdir().unwrap();
+/// # let folder = here.path();
+///
+/// let mut writer = PageWriter::create(folder, "match 7", Access::Owner)?;
+/// let counters: Counters = writer.counters(); // for any thread
+/// counters.add(Count::Jobs, 3);
+/// counters.set(Count::Players, 12);
+/// writer.tick(&TickEntry {
+///     number: 0,
+///     missed: 0,
+///     due_ns: 1_000,
+///     began_ns: 1_200,
+///     done_ns: 5_000,
+///     period_ns: Some(20_000_000),
+///     turns: PageSlices::Whole,
+///     faults: Some(Faults { minor: 1, major: 0 }),
+///     swapped_in: None,
+/// });
+/// let Snapshot { last, work, .. } = TelemetryReader::open(writer.path())?.read()?;
+/// assert!(matches!(last, Some(LastTick { began_ns: 1_200, .. })));
+/// let nothing_before = PageHistogram { count: 0, sum_ns: 0, max_ns: None, buckets: vec![0; work.buckets.len()] };
+/// println!("work: {:?} ns at p99", work.since(&nothing_before).quantile_ns(0.99));
+/// let page = Snapshot::parse(&std::fs::read(writer.path())?)?;
+/// assert_eq!(page.count(Count::Players), Some(12));
+/// assert_eq!(Snapshot::parse(b"something else"), Err(Odd::Foreign));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// The session's name, as the server set it: any text of up to 64 bytes.

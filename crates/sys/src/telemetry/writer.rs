@@ -10,8 +10,9 @@ use super::owner::{Owner, State};
 use super::reader::{self, PREFIX, PageError};
 use super::sequence;
 use super::snapshot::{Faults, PageSlices};
+use crate::IS_LINUX;
 use crate::clock;
-use crate::shared_page::{Access, SharedPage};
+use crate::shared_page::{self, Access, SharedPage};
 
 /// The longest name of a session in bytes.
 pub const NAME_BYTES_MAX: usize = head::NAME_WORDS * 8;
@@ -60,6 +61,9 @@ impl PageWriter {
     pub fn create(folder: &Path, session: &str, access: Access) -> Result<PageWriter, PageError> {
         if session.is_empty() || session.len() > NAME_BYTES_MAX {
             return Err(PageError::Name(session.len()));
+        }
+        if !IS_LINUX {
+            return Err(PageError::Unsupported);
         }
         let owner = Owner::ours().map_err(|errno| PageError::Kernel { path: "/proc/self".into(), errno })?;
         sweep(folder);
@@ -202,7 +206,7 @@ fn file_name(pid: u64, session: &str) -> String {
 fn sweep(folder: &Path) {
     for path in reader::session_paths(folder).unwrap_or_default() {
         let Ok(found) = reader::TelemetryReader::open(&path) else { continue };
-        let is_ours = found.user().is_ok_and(|user| user == rustix::process::geteuid().as_raw());
+        let is_ours = shared_page::own_user().is_some_and(|own| found.user() == Ok(own));
         if is_ours && found.state() == Ok(State::Gone) {
             let _ = std::fs::remove_file(path);
         }

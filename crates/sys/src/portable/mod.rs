@@ -1,0 +1,590 @@
+//! The plain fallback for other systems than Linux: the same names as the modules for Linux, as far as the runtime library uses them. Clocks,
+//! sleeping and locks work, from the standard library. All that only Linux has is refused with `EOPNOTSUPP`, so that callers report it.
+
+pub(crate) mod futex;
+pub mod udp;
+
+/// Clocks, and a sleep to an absolute time.
+pub mod clock {
+    use std::sync::OnceLock;
+    use std::time::{Duration, Instant, SystemTime};
+
+    /// The reading at the first call: callers subtract some time from what they read.
+    const FIRST_NS: u64 = 1 << 40;
+
+    /// A clock that never goes back, in nanoseconds since an unnamed start.
+    pub fn monotonic_ns() -> u64 {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let passed = START.get_or_init(Instant::now).elapsed();
+        u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX).saturating_add(FIRST_NS)
+    }
+
+    /// The wall clock, in nanoseconds since 1970 UTC; 0 before that.
+    pub fn realtime_ns() -> u64 {
+        let passed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The CPU time of a thread is not known here: 0. Callers ask [`IS_LINUX`](crate::IS_LINUX) first.
+    pub fn thread_cpu_ns() -> u64 {
+        0
+    }
+
+    /// A guess at one tick of the kernel's timer: 1 ms.
+    pub fn kernel_tick_ns() -> u64 {
+        1_000_000
+    }
+
+    /// Sleeps until the monotonic clock reads `deadline_ns`. Returns at once if it has passed.
+    pub fn sleep_until_ns(deadline_ns: u64) {
+        loop {
+            match deadline_ns.checked_sub(monotonic_ns()) {
+                None | Some(0) => return,
+                Some(left_ns) => std::thread::sleep(Duration::from_nanos(left_ns)),
+            }
+        }
+    }
+}
+
+/// What a thread may set of itself.
+pub mod thread {
+    use std::cell::Cell;
+    use std::num::NonZeroU64;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use crate::{CpuSet, Errno};
+
+    /// The system does not report it.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn affinity() -> Result<CpuSet, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// The system does not report it.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn process_affinity() -> Result<CpuSet, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// How many threads of the process can run at once.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if the system does not report it.
+    pub fn allowed_cpus() -> Result<usize, Errno> {
+        std::thread::available_parallelism().map(usize::from).map_err(|_| Errno::OPNOTSUPP)
+    }
+
+    /// Threads are not pinned here.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn set_affinity(_: &CpuSet) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// A number of the calling thread that no other thread of the process has: below 2^31, and above 0.
+    pub fn id() -> u32 {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        thread_local! {
+            static OWN: Cell<u32> = const { Cell::new(0) };
+        }
+        OWN.with(|own| {
+            if own.get() == 0 {
+                own.set(NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1));
+            }
+            own.get()
+        })
+    }
+
+    /// Nice values are not set here.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn set_nice(_: i32) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Only Linux has timer slack.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn timer_slack_ns() -> Result<u64, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Only Linux has timer slack.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn set_timer_slack_ns(_: Option<NonZeroU64>) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+}
+
+/// Scheduling classes, which are not set here.
+pub mod sched {
+    use crate::Errno;
+
+    /// The scheduling classes of Linux.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Policy {
+        /// The ordinary one.
+        Other,
+        /// Real-time.
+        Fifo,
+    }
+
+    /// Makes no thread real-time.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn set_fifo(_: u8) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Sets no slice.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn set_ordinary(_: Option<u64>) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// The class is not known.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn policy() -> Result<Policy, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// The slice is not known.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn slice_ns() -> Result<Option<u64>, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+}
+
+/// Limits of control groups, of which there are none.
+pub mod cpu_limit {
+    /// A limit on CPU time; none is found here.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct CpuLimit {
+        /// CPU time in each period, in nanoseconds.
+        pub quota_ns: u64,
+        /// From one refill to the next, in nanoseconds.
+        pub period_ns: u64,
+    }
+
+    impl CpuLimit {
+        /// How many CPUs it comes to.
+        pub fn cpus(&self) -> f64 {
+            self.quota_ns as f64 / self.period_ns as f64
+        }
+    }
+
+    /// What limits have taken: unknown.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Throttled {
+        /// In how many periods they ran out.
+        pub times: Option<u64>,
+        /// How long threads were held back, in nanoseconds.
+        pub ns: Option<u64>,
+    }
+
+    /// No limits.
+    pub fn all() -> Vec<CpuLimit> {
+        Vec::new()
+    }
+
+    /// No limit.
+    pub fn tightest() -> Option<CpuLimit> {
+        None
+    }
+
+    /// Counters of no limits.
+    #[derive(Debug)]
+    pub struct Counters(());
+
+    impl Counters {
+        /// There are none.
+        pub fn of<'a>(_: impl IntoIterator<Item = &'a CpuLimit>) -> Counters {
+            Counters(())
+        }
+
+        /// True.
+        pub fn is_empty(&self) -> bool {
+            true
+        }
+
+        /// Nothing is known.
+        pub fn read(&self) -> Throttled {
+            Throttled::default()
+        }
+    }
+}
+
+/// How long a thread waited for a CPU, which only Linux counts.
+pub mod schedstat {
+    use crate::Errno;
+
+    /// What a kernel counts of a thread.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Counted {
+        /// The monotonic clock.
+        pub wall_ns: u64,
+        /// The time that it ran.
+        pub cpu_ns: u64,
+        /// The time that it waited for a CPU.
+        pub run_delay_ns: u64,
+        /// How often it was given a CPU.
+        pub turns: u64,
+    }
+
+    /// Counts of a thread; none can be made here.
+    #[derive(Debug)]
+    pub enum RunDelay {}
+
+    impl RunDelay {
+        /// There is no such count.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn of_this_thread() -> Result<RunDelay, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// The counts.
+        ///
+        /// # Errors
+        /// None.
+        pub fn read(&self) -> Result<Counted, Errno> {
+            match *self {}
+        }
+    }
+}
+
+/// Pressure of CPUs, which only Linux reports.
+pub mod stall {
+    use crate::Errno;
+
+    /// A count of stalls; none can be made here.
+    #[derive(Debug)]
+    pub enum CpuStalls {}
+
+    impl CpuStalls {
+        /// There is no such count.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn of_the_system() -> Result<CpuStalls, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// There is no such count.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn of_this_group() -> Result<CpuStalls, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// The count.
+        ///
+        /// # Errors
+        /// None.
+        pub fn some_us(&self) -> Result<u64, Errno> {
+            match *self {}
+        }
+    }
+}
+
+/// A limit on idle exit latency, which only Linux takes.
+pub mod dma_latency {
+    use crate::Errno;
+
+    /// A limit; none can be made here.
+    #[derive(Debug)]
+    pub enum DmaLatency {}
+
+    impl DmaLatency {
+        /// There is no such limit.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn hold_us(_: i32) -> Result<DmaLatency, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// The limit in force.
+        ///
+        /// # Errors
+        /// None.
+        pub fn in_force_us(&mut self) -> Result<i32, Errno> {
+            match *self {}
+        }
+    }
+}
+
+/// Marks for tools that look at a program from outside, which only Linux has.
+pub mod mark {
+    /// Nothing.
+    #[inline(always)]
+    pub fn tick_begin(_: u64, _: u64) {}
+
+    /// Nothing.
+    #[inline(always)]
+    pub fn tick_done(_: u64, _: u64) {}
+}
+
+/// Restartable sequences, which only Linux has.
+pub mod rseq {
+    use crate::Errno;
+
+    /// Watches a thread; none can be made here.
+    #[derive(Debug)]
+    pub enum Watcher {}
+
+    impl Watcher {
+        /// There is no such thing.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn of_this_thread() -> Result<Watcher, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// From now on a preemption is seen.
+        pub fn arm(&self) {
+            match *self {}
+        }
+
+        /// Whether the thread kept its CPU.
+        pub fn intact(&self) -> bool {
+            match *self {}
+        }
+
+        /// Tries it out.
+        ///
+        /// # Errors
+        /// None.
+        pub fn self_test(&self) -> Result<(), Errno> {
+            match *self {}
+        }
+    }
+}
+
+/// Memory that stays, which is not requested here.
+pub mod resident {
+    use crate::Errno;
+
+    /// Which of the process' pages stay in memory.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Lock {
+        /// All that it has mapped now.
+        Present,
+        /// And all that it maps later.
+        PresentAndFuture,
+        /// What it has mapped now, each page from its first touch on.
+        PresentOnFault,
+        /// And what it maps later, likewise.
+        PresentAndFutureOnFault,
+    }
+
+    /// Locks nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn lock(_: Lock) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// No limit is known.
+    pub fn lock_limit_bytes() -> Option<u64> {
+        None
+    }
+
+    /// Not known.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn locked_kib() -> Result<u64, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Loads nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn populate(_: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Loads nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn populate_capacity<T>(_: &mut Vec<T>) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Not known.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn stack_left_bytes() -> Result<usize, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Sets nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn keep_freed_memory() -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// A count of pages read back from swap; none can be made here.
+    #[derive(Debug)]
+    pub enum SwapIns {}
+
+    impl SwapIns {
+        /// There is no such count.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn open() -> Result<SwapIns, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// The count.
+        ///
+        /// # Errors
+        /// None.
+        pub fn pages(&self) -> Result<u64, Errno> {
+            match *self {}
+        }
+    }
+}
+
+/// What a kernel counts of a thread, which is not read here.
+pub(crate) mod usage {
+    use crate::Errno;
+
+    /// Counts since the thread began.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Usage {
+        /// Page faults that no disk was needed for.
+        pub minor_faults: u64,
+        /// Page faults that waited for a disk.
+        pub major_faults: u64,
+    }
+
+    impl Usage {
+        /// Not known.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn of_this_thread() -> Result<Usage, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// What came since `before`.
+        pub fn since(&self, before: &Usage) -> Usage {
+            Usage {
+                minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
+                major_faults: self.major_faults.saturating_sub(before.major_faults),
+            }
+        }
+    }
+}
+
+/// Pages of memory that other processes read, which are not made here.
+pub mod shared_page {
+    use std::fs::File;
+    use std::io;
+    use std::path::Path;
+    use std::sync::atomic::AtomicU64;
+
+    use crate::Errno;
+
+    /// The most bytes that a page may have.
+    pub const PAGE_BYTES_MAX: usize = 1 << 16;
+
+    /// Who else may read the file.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Access {
+        /// Nobody but its owner.
+        #[default]
+        Owner,
+        /// Its group too.
+        Group,
+    }
+
+    /// A page; none can be made here.
+    #[derive(Debug)]
+    pub enum SharedPage {}
+
+    impl SharedPage {
+        /// Makes none.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn create(_: &Path, _: usize, _: Access) -> Result<SharedPage, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// The words.
+        pub fn words(&self) -> &[AtomicU64] {
+            match *self {}
+        }
+
+        /// Where the file is.
+        pub fn path(&self) -> &Path {
+            match *self {}
+        }
+    }
+
+    /// Opens none.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn open(_: &Path) -> Result<File, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Not known.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn is_locked(_: &File) -> Result<bool, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Not known.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn user_of(_: &File) -> Result<u32, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Nobody's file is known to be ours.
+    pub fn own_user() -> Option<u32> {
+        None
+    }
+
+    /// Reads nothing.
+    ///
+    /// # Errors
+    /// Always `Unsupported`.
+    pub fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

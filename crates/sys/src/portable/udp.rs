@@ -1,0 +1,249 @@
+//! Batches of packets, which only Linux has: no socket is opened here.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::num::NonZeroU16;
+use std::ops::Range;
+
+use crate::Errno;
+
+/// Packets of one call, at the most.
+pub const BATCH: usize = 64;
+/// Sockets of one group, at the most.
+pub const SHARDS_MAX: usize = 64;
+
+/// Whether other sockets may have the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// No.
+    Alone,
+    /// Those of the same user.
+    SameUser,
+}
+
+/// Opens none.
+///
+/// # Errors
+/// Always `EOPNOTSUPP`.
+pub fn open(_: SocketAddr, _: Sharing) -> Result<UdpSocket, Errno> {
+    Err(Errno::OPNOTSUPP)
+}
+
+/// A packet that was received.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// What it says.
+    pub bytes: &'a [u8],
+    /// Who says to have sent it.
+    pub from: Option<SocketAddr>,
+    /// When the kernel first had it, on the wall clock in nanoseconds.
+    pub stamp_ns: Option<u64>,
+    /// It is several that the kernel merged, each so long, the last perhaps shorter.
+    pub segment_bytes: Option<NonZeroU16>,
+    /// How many packets the socket had dropped by when this one came.
+    pub dropped: Option<u32>,
+    /// It was longer than there was room for.
+    pub truncated: bool,
+}
+
+/// Receives nothing.
+#[derive(Debug)]
+pub struct Inbox(());
+
+impl Inbox {
+    /// One for packets of so many bytes.
+    pub fn new(_: usize) -> Inbox {
+        Inbox(())
+    }
+
+    /// The same, with room for so many packets.
+    pub fn with_room(_: usize, _: usize) -> Inbox {
+        Inbox(())
+    }
+
+    /// Receives nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn receive_at_most(&mut self, _: &UdpSocket, _: usize) -> Result<usize, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Receives nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn receive_one(&mut self, _: &UdpSocket) -> Result<usize, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// There is none.
+    pub fn packet(&self, _: usize) -> Option<Packet<'_>> {
+        None
+    }
+}
+
+/// Receives by a standing request; none can be made here.
+#[cfg(feature = "io-uring")]
+#[derive(Debug)]
+pub enum RingInbox {}
+
+#[cfg(feature = "io-uring")]
+impl RingInbox {
+    /// There is no such thing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn new(_: &UdpSocket, _: usize, _: usize) -> Result<RingInbox, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Receives nothing.
+    ///
+    /// # Errors
+    /// None.
+    pub fn receive(&mut self) -> Result<(), Errno> {
+        match *self {}
+    }
+
+    /// Whether there is a packet.
+    pub fn has_packet(&self) -> bool {
+        match *self {}
+    }
+
+    /// The packet.
+    pub fn packet(&self) -> Option<Packet<'_>> {
+        match *self {}
+    }
+
+    /// Goes on to the next.
+    pub fn advance(&mut self) {
+        match *self {}
+    }
+}
+
+/// Sends nothing.
+#[derive(Debug)]
+pub struct Sender(());
+
+impl Sender {
+    /// One for so many parts.
+    pub fn new(_: usize) -> Sender {
+        Sender(())
+    }
+
+    /// No messages yet.
+    pub fn load<'a>(&'a mut self) -> Load<'a> {
+        Load { messages: 0, sender: self }
+    }
+}
+
+/// Messages to send.
+#[derive(Debug)]
+pub struct Load<'a> {
+    messages: usize,
+    #[expect(dead_code, reason = "it lends the parts for as long as on Linux")]
+    sender: &'a mut Sender,
+}
+
+impl<'a> Load<'a> {
+    /// How many messages it holds.
+    pub fn len(&self) -> usize {
+        self.messages
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.messages == 0
+    }
+
+    /// Adds a message.
+    pub fn add(&mut self, _: Option<SocketAddr>, _: Option<u16>, _: impl Iterator<Item = &'a [u8]>) -> bool {
+        self.messages += 1;
+        true
+    }
+
+    /// Sends nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn send(&mut self, _: &UdpSocket, _: Range<usize>) -> Result<usize, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Sends nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn send_one(&mut self, _: &UdpSocket, _: usize) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+}
+
+/// A packet that did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undelivered {
+    /// To whom.
+    pub to: Option<SocketAddr>,
+    /// Why.
+    pub why: Errno,
+}
+
+/// None is known.
+///
+/// # Errors
+/// Always `EOPNOTSUPP`.
+pub fn undelivered(_: &UdpSocket) -> Result<Option<Undelivered>, Errno> {
+    Err(Errno::OPNOTSUPP)
+}
+
+/// Not counted.
+pub fn dropped(_: &UdpSocket) -> Option<u32> {
+    None
+}
+
+/// Not known.
+///
+/// # Errors
+/// Always `EOPNOTSUPP`.
+pub fn receive_buffer_bytes(_: &UdpSocket) -> Result<u64, Errno> {
+    Err(Errno::OPNOTSUPP)
+}
+
+/// Not known.
+///
+/// # Errors
+/// Always `EOPNOTSUPP`.
+pub fn set_busy_poll_us(_: &UdpSocket, _: u32) -> Result<u32, Errno> {
+    Err(Errno::OPNOTSUPP)
+}
+
+/// Not done.
+///
+/// # Errors
+/// Always `EOPNOTSUPP`.
+pub fn shard_by_cpu(_: &UdpSocket, _: &[usize]) -> Result<(), Errno> {
+    Err(Errno::OPNOTSUPP)
+}
+
+/// Options of a socket that are not set here.
+macro_rules! refused {
+    ($($name:ident($($argument:ty),*))*) => { $(
+        /// Not done.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn $name(_: &UdpSocket $(, _: $argument)*) -> Result<(), Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+    )* };
+}
+
+refused! {
+    merge_received()
+    split_sent(u16)
+    tell_dropped()
+    keep_undelivered()
+    stamp_arrivals()
+    set_receive_buffer_bytes(u32)
+    force_receive_buffer_bytes(u32)
+}
