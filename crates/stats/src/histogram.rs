@@ -159,6 +159,15 @@ impl Default for Histogram {
 
 /// The usual quantiles of a [`Histogram`]. All but `count` are in nanoseconds, so name the field that holds a summary accordingly:
 /// `wake_latency_ns`.
+///
+/// ```
+/// use evenkeel_stats::{Histogram, Summary};
+///
+/// let mut lateness = Histogram::new();
+/// lateness.record(40_000);
+/// let Summary { count, max, .. } = lateness.summary().expect("a value was recorded");
+/// assert_eq!((count, max), (1, 40_000));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// How many values were recorded.

@@ -99,6 +99,22 @@ impl fmt::Display for Request {
 
 /// Asks the sidecar at a port of this machine; each call blocks until it is answered, or the time-out is over. For other threads than
 /// the one that ticks.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use evenkeel_rt::agones::{AgonesError, Client, Request};
+///
+/// let client = Client::at(1).within(Duration::from_millis(200)); // no sidecar listens there
+/// assert_eq!(client.timeout(), Duration::from_millis(200));
+/// match client.ready() {
+///     Err(AgonesError::Connection { request, .. }) => assert_eq!(request, Request::Ready),
+///     other => panic!("{other:?}"),
+/// }
+/// assert!(client.health().is_err() && client.shutdown().is_err() && client.game_server().is_err());
+/// println!("{:?}", Client::from_environment()?); // AGONES_SDK_HTTP_PORT, else 9358
+/// # Ok::<(), AgonesError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
     port: u16,

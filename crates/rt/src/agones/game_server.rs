@@ -5,21 +5,34 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 
 /// The game server in Kubernetes, as the sidecar reports it. Missing fields are none.
+///
+/// ```
+/// use evenkeel_rt::agones::{GameServer, HealthSpec, ObjectMeta, Port, Spec, Status};
+///
+/// let json = br#"{"object_meta": {"name": "seven"}, "status": {"state": "Ready", "ports": [{"port": 7777}]}}"#;
+/// let GameServer { object_meta, spec, status } = GameServer::parse(json)?;
+/// let ObjectMeta { name, .. } = object_meta;
+/// let (Spec { health }, Status { state, ports, .. }) = (spec, status);
+/// assert_eq!((name.as_deref(), state.as_deref()), (Some("seven"), Some("Ready")));
+/// assert_eq!(ports, [Port { name: None, port: Some(7777) }]);
+/// assert_eq!(health.and_then(|HealthSpec { period_seconds, .. }| period_seconds), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GameServer {
-    /// Who it is.
+    /// Its name and labels.
     #[serde(alias = "objectMeta", deserialize_with = "or_default")]
     pub object_meta: ObjectMeta,
-    /// What was asked for.
+    /// Its requested settings.
     #[serde(deserialize_with = "or_default")]
     pub spec: Spec,
-    /// What it has.
+    /// Its state and address.
     #[serde(deserialize_with = "or_default")]
     pub status: Status,
 }
 
-/// Who it is.
+/// Its name and labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ObjectMeta {
@@ -27,7 +40,7 @@ pub struct ObjectMeta {
     pub name: Option<String>,
     /// Its namespace.
     pub namespace: Option<String>,
-    /// Told apart by this from all that ever were.
+    /// Distinguishes it from all others, past ones included.
     pub uid: Option<String>,
     /// Its labels.
     #[serde(deserialize_with = "or_default")]
@@ -37,7 +50,7 @@ pub struct ObjectMeta {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What was asked for.
+/// Its requested settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Spec {
@@ -62,7 +75,7 @@ pub struct HealthSpec {
     pub initial_delay_seconds: Option<u32>,
 }
 
-/// What it has.
+/// Its state and address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Status {

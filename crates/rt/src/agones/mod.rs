@@ -47,7 +47,7 @@ const RETRY_MOST: Duration = Duration::from_secs(2);
 /// Settings for Agones.
 #[derive(Clone, Copy, Debug)]
 pub struct AgonesSettings {
-    /// Whom to tell.
+    /// The sidecar to report to.
     pub client: Client,
     /// From one sign of health to the next. Agones judges by `spec.health.periodSeconds`, 5 s by default: use less than that.
     pub health_period: Duration,
@@ -96,8 +96,24 @@ pub struct AgonesReport {
     pub last_failure: Option<String>,
 }
 
-/// Tells the sidecar from a thread of its own, until it is dropped. Start it before the tick's thread is set up: a thread begins with the
+/// Reports to the sidecar from a thread of its own, until it is dropped. Start it before the tick's thread is set up: a thread begins with the
 /// CPUs of the one that starts it.
+///
+/// ```
+/// use evenkeel_rt::agones::{Agones, AgonesReport, AgonesSettings, Client, Progress};
+///
+/// let settings = AgonesSettings::at(Client::at(1)); // no sidecar listens there
+/// let agones = Agones::start(settings)?;
+/// agones.ready();
+/// agones.tick();
+/// agones.shutdown();
+/// let AgonesReport { ready, failures, .. } = agones.report();
+/// assert_eq!(ready, Progress::Asked); // the thread repeats it until the sidecar accepts
+/// println!("{failures} requests failed");
+/// assert!(agones.game_server().is_err()); // waits for the answer: not in a tick
+/// println!("{:?}", AgonesSettings::from_environment()?.health_period);
+/// # Ok::<(), evenkeel_rt::agones::AgonesError>(())
+/// ```
 #[derive(Debug)]
 pub struct Agones {
     shared: Arc<Shared>,
@@ -117,8 +133,8 @@ impl Agones {
     /// Starts the thread. That nobody listens yet is no error: sidecars start when they like.
     pub fn start(settings: AgonesSettings) -> Result<Agones, AgonesError> {
         let shared = Arc::new(Shared::default());
-        let teller = Teller::new(settings, Arc::clone(&shared), Instant::now());
-        let thread = thread::Builder::new().name("evenkeel-agones".into()).spawn(move || teller.run());
+        let reporter = Reporter::new(settings, Arc::clone(&shared), Instant::now());
+        let thread = thread::Builder::new().name("evenkeel-agones".into()).spawn(move || reporter.run());
         Ok(Agones { shared, client: settings.client, thread: Some(thread.map_err(AgonesError::Thread)?) })
     }
 
@@ -215,7 +231,7 @@ impl Errand {
 
 /// The thread's own.
 #[derive(Debug)]
-struct Teller {
+struct Reporter {
     settings: AgonesSettings,
     shared: Arc<Shared>,
     ready: Errand,
@@ -227,10 +243,10 @@ struct Teller {
     beat: Option<Instant>,
 }
 
-impl Teller {
-    fn new(settings: AgonesSettings, shared: Arc<Shared>, now: Instant) -> Teller {
+impl Reporter {
+    fn new(settings: AgonesSettings, shared: Arc<Shared>, now: Instant) -> Reporter {
         let [ready, shutdown] = [READY, SHUTDOWN].map(|bit| Errand::new(bit, now));
-        Teller { settings, shared, ready, shutdown, next_health: now, next_withheld: now, beats: 0, beat: None }
+        Reporter { settings, shared, ready, shutdown, next_health: now, next_withheld: now, beats: 0, beat: None }
     }
 
     fn run(mut self) {

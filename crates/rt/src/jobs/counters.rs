@@ -7,6 +7,16 @@ use std::time::Duration;
 use super::parts::{CALLER, Counted, Shared};
 
 /// What one frame did. Printed, it is one line.
+///
+/// ```
+/// use evenkeel_rt::jobs::{FrameCounters, JobSettings, Jobs, Queue};
+///
+/// let mut jobs = Jobs::start(&JobSettings::default())?;
+/// jobs.frame(|frame| frame.push(Queue(0), || println!("move the players")))?;
+/// let FrameCounters { jobs: ran, longest_job_ns, .. } = jobs.last_frame();
+/// println!("{ran} jobs, the longest took {longest_job_ns} ns");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounters {
     /// Jobs of the frame that ran.

@@ -41,6 +41,23 @@ pub enum PushError {
 }
 
 /// A job of a frame that others can depend on.
+///
+/// ```
+/// use evenkeel_rt::jobs::{Handle, JobSettings, Jobs, Queue};
+///
+/// const FRAME: Queue = Queue(0);
+///
+/// let mut jobs = Jobs::start(&JobSettings::default())?;
+/// jobs.frame(|frame| {
+///     let moved: Handle<'_> = frame.push_dependency(FRAME, || println!("move the players"))?;
+///     let answered = frame.push_after_with(&[moved], FRAME, |frame| {
+///         let _ = frame.push(FRAME, || println!("answer one of them"));
+///     })?;
+///     assert!(frame.wait(answered) && frame.is_done(moved));
+///     Ok::<(), evenkeel_rt::jobs::PushError>(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Handle<'env> {
     link: Link,

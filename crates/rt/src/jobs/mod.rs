@@ -161,6 +161,23 @@ impl Jobs {
     }
 
     /// The payload of the first panic of an asynchronous job since the last call.
+    ///
+    /// ```
+    /// use evenkeel_rt::jobs::{JobSettings, Jobs, Queue, WorkerSettings};
+    ///
+    /// const LATER: Queue = Queue(1);
+    ///
+    /// let workers = vec![WorkerSettings::of(&[LATER])];
+    /// let mut jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() })?;
+    /// println!("the worker's thread: {}", jobs.workers()[0]);
+    /// let finished = evenkeel_rt::jobs::Completion::new();
+    /// jobs.asynchronous().push_with_completion(LATER, &finished, || panic!("no room on the disk"))?;
+    /// while !finished.has_ended() {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert!(jobs.take_panic().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn take_panic(&mut self) -> Option<Box<dyn Any + Send>> {
         let failures = &self.shared.asynchronous_failures;
         failures.first.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -27,6 +27,25 @@ pub enum WhenFull {
 }
 
 /// Settings of a queue.
+///
+/// ```
+/// use evenkeel_rt::jobs::{Idling, JobSettings, Jobs, Queue, QueueKind, QueueSettings, WhenFull};
+///
+/// const LATER: Queue = Queue(1);
+///
+/// let later = QueueSettings { when_full: WhenFull::RunHere, ..QueueSettings::asynchronous(64) };
+/// assert_eq!(later.kind, QueueKind::Asynchronous);
+/// let settings = JobSettings {
+///     queues: vec![QueueSettings::frame(4096), later],
+///     caller_runs_asynchronous: true, // there are no workers
+///     idling: Idling::SleepAtOnce,
+///     ..JobSettings::default()
+/// };
+/// let mut jobs = Jobs::start(&settings)?;
+/// jobs.asynchronous().push(LATER, || println!("save the match"))?;
+/// assert_eq!(jobs.run_asynchronous(10), 1); // in the time that a tick has left
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSettings {
     /// Whether a frame waits for its jobs.
@@ -111,6 +130,14 @@ impl Default for JobSettings {
 const MOST: usize = 1 << 20;
 
 /// Why a job system cannot start.
+///
+/// ```
+/// use evenkeel_rt::jobs::{JobSettings, Jobs, JobsError};
+///
+/// let error = Jobs::start(&JobSettings { queues: vec![], ..JobSettings::default() }).unwrap_err();
+/// assert!(matches!(error, JobsError::Queues(0)));
+/// assert_eq!(error.to_string(), "0 queues: name 1 to 64");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobsError {

@@ -46,7 +46,7 @@ const TURN_TICKS: u32 = 6;
 const SWEEP_NS: u64 = 6 * SECOND_NS;
 const SWEEP_TURNS: u64 = 40;
 /// What a place must gain: where slots are believed, under a limit, and where nothing but the gain speaks for it. Beside noisy
-/// neighbours two places of one share are told apart by chance, and an hour of ticks was then 6 % longer than at the other.
+/// neighbours, two places of one share differ by chance, and an hour of ticks was then 6 % longer than at the other.
 const GAIN_SLOTS: f64 = 0.97;
 const GAIN_LIMIT: f64 = 0.98;
 const GAIN_ALONE: f64 = 0.96;

@@ -132,6 +132,19 @@ pub enum Alignment {
 }
 
 /// The quantum, and what the clock did about it so far.
+///
+/// ```
+/// use evenkeel_rt::{Aligned, GapsSeen, Quantum, Slot, TickLoop};
+///
+/// let mut ticks = TickLoop::builder().rate_hz(500).build()?;
+/// drop(ticks.wait());
+/// let Aligned { quantum, gaps: GapsSeen { foreign, .. }, .. } = ticks.aligned();
+/// println!("{foreign} gaps from outside, period {:?} ns, share {:?}", quantum.period_ns(), quantum.share());
+/// if let Quantum::FixedSlot(Slot { confidence, .. }) = quantum {
+///     println!("a slice of the CPU, with a confidence of {confidence}");
+/// }
+/// # Ok::<(), evenkeel_rt::TickLoopError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Aligned {
     /// How the CPU is taken away.

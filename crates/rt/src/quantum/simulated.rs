@@ -327,7 +327,7 @@ fn ticks_that_are_a_little_early_are_moved() {
 }
 
 #[test]
-fn a_period_that_fits_nothing_is_told_and_left_alone() {
+fn a_period_that_fits_nothing_is_reported_and_left_alone() {
     let machine = Machine::Slots {
         period_ms: 13.7,
         share: 0.5,

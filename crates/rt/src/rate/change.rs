@@ -4,6 +4,19 @@ use std::fmt;
 use std::time::Duration;
 
 /// The range of periods for a phase of the game, such as lobby, round or end.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use evenkeel_rt::rate::{RatePhase, RateSettings, TickRate};
+///
+/// const ROUND: RatePhase = RatePhase::between(Duration::from_millis(30), Duration::from_millis(50)).sustainable(0.6);
+///
+/// let mut rate = TickRate::start(RateSettings::default())?;
+/// assert_eq!(rate.enter(ROUND), Some(Duration::from_millis(30)));
+/// println!("a window is overloaded above a load of {}", rate.thresholds().load);
+/// # Ok::<(), evenkeel_rt::rate::RateError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatePhase {
     /// The shortest period.
@@ -28,6 +41,15 @@ impl RatePhase {
 }
 
 /// A change of the period. Printed, it is one line.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use evenkeel_rt::rate::{RateChange, RateReason};
+///
+/// let change = RateChange { from: Duration::from_millis(20), to: Duration::from_millis(30), why: RateReason::Missed };
+/// assert_eq!(change.to_string(), "20ms to 30ms: ticks were missed");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateChange {
     /// The period before.

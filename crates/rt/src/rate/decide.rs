@@ -13,9 +13,9 @@ const JUDGED_BY: f64 = 0.9;
 const OVERLOADED: u32 = 2;
 const LAST_WINDOWS: u8 = 0b111;
 /// Calm windows before the period becomes shorter again.
-pub const CALM_WINDOWS: u32 = 10;
+pub(super) const CALM_WINDOWS: u32 = 10;
 /// The most calm windows that are required, after repeated unsuccessful returns.
-pub const CALM_WINDOWS_MAX: u32 = 640;
+pub(super) const CALM_WINDOWS_MAX: u32 = 640;
 /// A return is unsuccessful if the server is overloaded again within this many windows.
 const IN_VAIN_WINDOWS: u32 = 60;
 /// Before a return, the load at the faster rung must be below this share of the sustainable load.
@@ -23,31 +23,39 @@ const BACK_BELOW: f64 = 0.85;
 
 /// The kernel's counters for a window of about a second. A counter that the kernel does not report is none, never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Readings {
+pub(super) struct Readings {
     /// The length of the window, in nanoseconds.
-    pub window_ns: u64,
+    pub(super) window_ns: u64,
     /// CPU time of the tick's thread, in nanoseconds.
-    pub cpu_ns: Option<u64>,
+    pub(super) cpu_ns: Option<u64>,
     /// How long that thread was ready but did not run, in nanoseconds.
-    pub run_wait_ns: Option<u64>,
+    pub(super) run_wait_ns: Option<u64>,
     /// How long some thread of the system was ready but did not run, in nanoseconds.
-    pub pressure_ns: Option<u64>,
+    pub(super) pressure_ns: Option<u64>,
     /// The same for the server's control group.
-    pub group_pressure_ns: Option<u64>,
+    pub(super) group_pressure_ns: Option<u64>,
     /// How long a CPU limit stopped the server's control group, in nanoseconds, summed over CPUs.
-    pub throttled_ns: Option<u64>,
+    pub(super) throttled_ns: Option<u64>,
 }
 
 /// The machine's CPUs, from which the limits follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hardware {
+pub(super) struct Hardware {
     /// CPUs that the server may run on.
-    pub cpus: usize,
+    pub(super) cpus: usize,
     /// CPUs that a limit leaves it on average; none without a limit.
-    pub cpu_limit: Option<f64>,
+    pub(super) cpu_limit: Option<f64>,
 }
 
 /// The limits above which a window counts as overloaded.
+///
+/// ```
+/// use evenkeel_rt::rate::{RateSettings, Thresholds, TickRate};
+///
+/// let Thresholds { load, missed, .. } = TickRate::start(RateSettings::default())?.thresholds();
+/// println!("overloaded above a load of {load}, or if {:.0} % of the ticks are missed", missed * 100.0);
+/// # Ok::<(), evenkeel_rt::rate::RateError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
     /// Work over the tick's share of the period.

@@ -17,6 +17,13 @@ const NEAR: f64 = 0.05;
 const SAME: f64 = 0.001;
 
 /// Why a ladder is invalid.
+///
+/// ```
+/// use evenkeel_rt::rate::{LadderError, RateError, RateSettings, TickRate};
+///
+/// let error = TickRate::start(RateSettings { ladder: vec![], ..RateSettings::default() }).unwrap_err();
+/// assert_eq!(error, RateError::Ladder(LadderError::Empty));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LadderError {
     /// It has no period.
@@ -31,6 +38,15 @@ pub enum LadderError {
 }
 
 /// The detected time slices in which this machine or server gets the CPU.
+///
+/// ```
+/// use evenkeel_rt::Quantum;
+/// use evenkeel_rt::rate::{SliceModel, TimeSlices};
+///
+/// let limit = Quantum::TokenBucket { quota_ns: 40_000_000, period_ns: 100_000_000 };
+/// let slices = TimeSlices::of(&limit).expect("it has a period and a share");
+/// assert_eq!((slices.share, slices.model), (0.4, SliceModel::Bucket));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeSlices {
     /// From the start of one slice to the start of the next.
@@ -207,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ladder_is_told() {
+    fn an_invalid_ladder_is_an_error() {
         let table = [
             (vec![], "a ladder of tick periods needs at least one"),
             (vec![ms(20); 17], "a ladder of tick periods may have 16 rungs, and this one has 17"),

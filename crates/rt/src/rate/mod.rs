@@ -12,8 +12,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use change::{RateChange, RatePhase, RateReason};
-pub use decide::{CALM_WINDOWS, CALM_WINDOWS_MAX, Hardware, Readings, Thresholds};
-use decide::{Decider, DeciderConfig};
+pub use decide::Thresholds;
+use decide::{Decider, DeciderConfig, Hardware};
 pub use ladder::{LadderError, RUNG_LEAST, RUNG_MOST, RUNGS_MAX, SliceModel, TimeSlices};
 use sampler::Sampler;
 
@@ -157,6 +157,14 @@ impl TickRate {
     }
 
     /// Work over the tick's share of the period in the last window, such as 0.6; none in the first window.
+    ///
+    /// ```
+    /// use evenkeel_rt::rate::{RateSettings, TickRate};
+    ///
+    /// let rate = TickRate::start(RateSettings::default())?;
+    /// assert_eq!(rate.load(), None); // in the first second
+    /// # Ok::<(), evenkeel_rt::rate::RateError>(())
+    /// ```
     pub fn load(&self) -> Option<f64> {
         self.decider.load()
     }

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 
 use proptest::prelude::*;
 
+use super::decide::{CALM_WINDOWS, CALM_WINDOWS_MAX, Readings};
 use super::*;
 use crate::{Done, Tick};
 

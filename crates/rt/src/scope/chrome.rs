@@ -46,6 +46,15 @@ struct Trace<'a> {
 
 impl Recording {
     /// The recording as JSON that opens in Perfetto and in chrome://tracing. Times are microseconds of the monotonic clock.
+    ///
+    /// ```
+    /// use evenkeel_rt::scope;
+    ///
+    /// scope::start_thread("tick", 64)?;
+    /// let json = scope::recording()?.chrome_json(); // write it to a file, and open that in Perfetto
+    /// assert!(json.starts_with('{'));
+    /// # Ok::<(), evenkeel_rt::scope::ScopeError>(())
+    /// ```
     pub fn chrome_json(&self) -> String {
         let pid = std::process::id();
         let mut events = Vec::new();

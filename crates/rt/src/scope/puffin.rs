@@ -10,6 +10,18 @@ use super::{Recorded, Recording, Span};
 impl Recording {
     /// Hands the recording to puffin's global profiler; it is part of the next `GlobalProfiler::new_frame`. What was recorded twice is
     /// shown twice: take a recording at the end of what it is to show.
+    ///
+    /// ```
+    /// use evenkeel_rt::scope::{self, Scope};
+    ///
+    /// static MOVE: Scope = Scope::new("move players");
+    ///
+    /// scope::start_thread("tick", 64)?;
+    /// drop(MOVE.enter());
+    /// scope::recording()?.to_puffin();
+    /// puffin::GlobalProfiler::lock().new_frame();
+    /// # Ok::<(), evenkeel_rt::scope::ScopeError>(())
+    /// ```
     pub fn to_puffin(&self) {
         let apart_ns = puffin::now_ns() - clock::monotonic_ns().cast_signed();
         let mut profiler = GlobalProfiler::lock();

@@ -12,6 +12,22 @@ const LEAST_BYTES: u64 = 2048;
 const OPTION_MAX: u64 = (i32::MAX / 2) as u64;
 
 /// The packets that a server gets, and how often it receives.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use evenkeel_rt::udp::{BufferNeed, kernel_bytes};
+///
+/// let need = BufferNeed {
+///     players: 64,
+///     packets_a_second: 60,
+///     bytes: 120,
+///     drain_interval: Duration::from_millis(50),
+/// };
+/// assert_eq!(need.packets(), 192); // three of each player
+/// assert_eq!(kernel_bytes(120), 2304); // what the kernel counts for one of them
+/// assert_eq!(need.buffer_bytes(), 192 * 2304 * 4 / 3);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferNeed {
     /// Players, or other senders.

@@ -71,6 +71,19 @@ impl Udp {
     /// pinned to that CPU then finds the packet in its cache. The device (RSS) or the system (RPS) chooses the CPU. Other sockets of the same user can
     /// join the address.
     ///
+    /// ```
+    /// use evenkeel_rt::udp::{Udp, UdpSettings};
+    ///
+    /// let settings = UdpSettings { address: "127.0.0.1:0".parse()?, ..UdpSettings::default() };
+    /// let cpus = [0];
+    /// let sockets = Udp::open_sharded(settings, &cpus)?;
+    /// for (mut udp, cpu) in sockets.into_iter().zip(cpus) {
+    ///     // Run a thread for each, pinned to this CPU (`ThreadConfig::cpus`).
+    ///     println!("CPU {cpu}: {} packets", udp.receive(|_| {}).packets);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If the address is not available, or for no CPUs or more than 64.
     pub fn open_sharded(settings: UdpSettings, cpus: &[usize]) -> Result<Vec<Udp>, UdpError> {

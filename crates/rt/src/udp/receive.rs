@@ -137,6 +137,25 @@ impl Given for RingInbox {
 }
 
 /// The half of a socket that receives.
+///
+/// ```
+/// use evenkeel_rt::udp::{Incoming, Received, Stamps, Udp, UdpSettings};
+///
+/// let address = "127.0.0.1:0".parse()?;
+/// let settings = UdpSettings { address, stamps: Stamps::EachPacket, ..UdpSettings::default() };
+/// let mut incoming: Incoming = Udp::open(settings)?.into_halves().0;
+/// let each = |packet: Received<'_>| println!("{} bytes from {}", packet.bytes.len(), packet.from);
+/// incoming.receive(each);
+/// incoming.receive_at_most(10, each);
+/// println!("{} packets by {}", incoming.counters().packets, incoming.way());
+/// if let Some(waited) = incoming.waited_ns() {
+///     println!("they waited {} ns at p99", waited.p99);
+/// }
+/// println!("{:?}", incoming.waited_histogram().map(|waits| waits.count()));
+/// println!("{} peers and {} packets more were not reached", incoming.failures().len(), incoming.failures_of_others());
+/// incoming.forget_failures();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Incoming {
     socket: Arc<UdpSocket>,

@@ -51,6 +51,21 @@ impl BufferReport {
 }
 
 /// Which settings of a socket are active. Printed, it has a line for each problem and each figure.
+///
+/// ```
+/// use evenkeel_rt::udp::{BackendRefusal, BufferReport, Half, Udp, UdpReport, UdpSettings};
+///
+/// let settings = UdpSettings { address: "127.0.0.1:0".parse()?, ..UdpSettings::default() };
+/// let udp = Udp::open(settings)?;
+/// let UdpReport { refused, buffer, .. } = udp.report();
+/// for BackendRefusal { half, way, why } in refused {
+///     println!("no {way} for {}: {why}", if *half == Half::Send { "sending" } else { "receiving" });
+/// }
+/// if let Some(missing) = buffer.as_ref().and_then(BufferReport::missing_bytes) {
+///     println!("the receive buffer lacks {missing} bytes");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct UdpReport {
     /// The backend for receiving.

@@ -68,6 +68,26 @@ pub struct SendCounters {
 }
 
 /// The half of a socket that sends.
+///
+/// ```
+/// use evenkeel_rt::udp::{Flushed, Outgoing, PeerFailure, SendError, Udp, UdpSettings};
+///
+/// let settings = UdpSettings { address: "127.0.0.1:0".parse()?, bytes_max: 1200, ..UdpSettings::default() };
+/// let peer = Udp::open(settings)?;
+/// let mut outgoing: Outgoing = Udp::open(settings)?.into_halves().1;
+/// outgoing.send(peer.local_address(), b"moved")?;
+/// assert_eq!(outgoing.send(peer.local_address(), &[0; 2000]), Err(SendError::TooLong));
+/// assert_eq!(outgoing.waiting(), 1);
+/// let Flushed { sent, waiting, .. } = outgoing.flush();
+/// println!("{sent} sent by {}, {waiting} wait", outgoing.way());
+/// println!("{} calls", outgoing.counters().calls);
+/// for PeerFailure { to, why, .. } in outgoing.failures() {
+///     println!("{to}: {why}");
+/// }
+/// println!("{} packets to other peers", outgoing.failures_of_others());
+/// outgoing.forget_failures();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Outgoing {
     socket: Arc<UdpSocket>,

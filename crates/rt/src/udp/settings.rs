@@ -117,6 +117,29 @@ pub enum Undelivered {
 }
 
 /// Settings of a socket.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use evenkeel_rt::udp::{
+///     BackendChoice, BufferNeed, IoBackend, Stamps, Traffic, TrialSettings, Udp, UdpSettings, Undelivered,
+/// };
+///
+/// let tick = Duration::from_millis(20);
+/// let udp = Udp::open(UdpSettings {
+///     address: "127.0.0.1:0".parse()?,
+///     receive: BackendChoice::Measured,
+///     send: BackendChoice::Is(IoBackend::Batched),
+///     traffic: Traffic { peers: 64, packets_a_peer: 2, bytes: 120 },
+///     trial: TrialSettings { at_most: Duration::from_millis(20), toward: None },
+///     buffer: Some(BufferNeed { players: 64, packets_a_second: 60, bytes: 120, drain_interval: 2 * tick }),
+///     stamps: Stamps::EachPacket,
+///     undelivered: Undelivered::Reported,
+///     ..UdpSettings::default()
+/// })?;
+/// print!("{}", udp.report()); // what is active, and what is missing
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UdpSettings {
     /// The address to receive on.

@@ -17,6 +17,22 @@ pub struct BackendTrialRow {
 }
 
 /// The measurements of all backends.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use evenkeel_rt::udp::{BackendChoice, BackendTrial, BackendTrialRow, TrialSettings, Udp, UdpSettings};
+///
+/// let trial = TrialSettings { at_most: Duration::from_millis(20), toward: None };
+/// let address = "127.0.0.1:0".parse()?;
+/// let udp = Udp::open(UdpSettings { address, trial, receive: BackendChoice::Measured, ..UdpSettings::default() })?;
+/// let trial: &BackendTrial = udp.report().trial.as_ref().expect("it was requested");
+/// for BackendTrialRow { way, receive_ns, .. } in &trial.rows {
+///     println!("{way}: {receive_ns:?} ns a packet");
+/// }
+/// println!("best: {:?} to receive, {:?} to send", trial.receive_backend(), trial.send_backend());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackendTrial {
     /// A row for each backend.

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "agones")]
 mod agones;
+mod examples;
 mod inherit;
 mod jobs;
 mod memory;
