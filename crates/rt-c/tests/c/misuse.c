@@ -40,7 +40,7 @@ static int older_and_newer_callers(void)
     HOLDS(old.size == 24 && old.due_ns > 0);
     HOLDS(old.behind[0] == 0x5555555555555555u && old.behind[1] == 0x5555555555555555u);
 
-    /* A program that knows more fields than the library: it is told how far the struct was filled. */
+    /* A program that knows more fields than the library: size shows how far the struct was filled. */
     CHECK(evenkeel_init(&new, sizeof new), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_clock_wait(clock, &new.tick), EVENKEEL_STATUS_OK);
     HOLDS(new.tick.size == sizeof(EvenkeelTick) && new.tick.number > old.number && new.newer[0] == 0);

@@ -154,7 +154,7 @@ static void page(const char *folder)
     HOLDS(strncmp(text, folder, strlen(folder)) == 0 && needed == strlen(text) + 1);
     OK(evenkeel_telemetry_prometheus(telemetry, text, sizeof text, &needed));
     HOLDS(strstr(text, "evenkeel_ticks_total") != NULL && strstr(text, "match \\\"7\\\"") != NULL);
-    /* 3 minor faults and 1 of a disk in each of 10 ticks, none in the one that told none. */
+    /* 3 minor faults and 1 of a disk in each of 10 ticks, none in the one without. */
     HOLDS(strstr(text, "} 30\n") != NULL && strstr(text, "} 10\n") != NULL);
     OK(evenkeel_telemetry_prometheus_of_all(folder, text, sizeof text, &needed));
     HOLDS(strstr(text, "match \\\"7\\\"") != NULL && needed == strlen(text) + 1);

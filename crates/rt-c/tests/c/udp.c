@@ -101,7 +101,7 @@ static void older_callers(void)
     HOLDS(old.report.size == were && old.report.port > 0 && ((unsigned char *)&old)[were] == 0x55);
     OK(evenkeel_udp_free(udp));
 
-    /* One that asks for what is new gets it, or is told that it is wrong. */
+    /* One that asks for what is new gets it, or an error. */
     OK(EVENKEEL_INIT(&settings));
     settings.trial_ms = 10001;
     CHECK(evenkeel_udp_new(&settings, &udp), EVENKEEL_STATUS_OUT_OF_RANGE);
@@ -310,7 +310,7 @@ static void *send_rounds(void *pair)
     return pair;
 }
 
-/* One thread sends by the socket that another one receives from: neither is told that it is busy. */
+/* One thread sends by the socket that another one receives from: neither gets BUSY. */
 static void two_threads(void)
 {
     EvenkeelUdp *pair[2] = {opened("127.0.0.1:0", 0), opened("127.0.0.1:0", 0)};
@@ -343,7 +343,7 @@ static void undelivered(void)
 
     OK(EVENKEEL_INIT(&address));
     OK(evenkeel_udp_local_address(gone, &address));
-    /* Its port stays taken, by a socket that is connected to itself: that takes nothing from others, who are told that nobody is there. */
+    /* Its port stays taken, by a socket that is connected to itself: that takes nothing from others, who get the error that nobody is there. */
     OK(evenkeel_udp_descriptor(gone, &deaf));
     deaf = dup(deaf);
     HOLDS(deaf >= 0 && getsockname(deaf, (struct sockaddr *)&own, &own_bytes) == 0);

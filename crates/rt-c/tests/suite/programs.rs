@@ -104,8 +104,8 @@ fn the_examples_run() {
             continue;
         }
         let program = library.compile(compiler, &own("examples").join(example), linked, &[language]);
-        let told = library.run(&program);
-        assert!(told.contains(said), "{example} {linked:?}: {told}");
+        let printed = library.run(&program);
+        assert!(printed.contains(said), "{example} {linked:?}: {printed}");
     }
 }
 
@@ -134,8 +134,8 @@ fn the_csharp_example_runs() {
     let mut mono = Command::new("mono");
     let output = mono.arg(&program).env("LD_LIBRARY_PATH", library.folder.path()).output().unwrap();
     success(&output, &program);
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.contains("50 ticks"), "{told}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("50 ticks"), "{printed}");
 }
 
 /// A sidecar that says yes to everything until it is asked to end the server; gives what it was asked.
@@ -169,7 +169,7 @@ fn sidecar(listener: TcpListener) -> Vec<String> {
 }
 
 #[test]
-fn agones_is_told_from_c() {
+fn agones_gets_reports_from_c() {
     let library = Library::new();
     let program = library.compile("cc", &own("tests/c/agones.c"), Linked::Shared, &["-std=c99"]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -179,15 +179,15 @@ fn agones_is_told_from_c() {
     let output =
         command.env("LD_LIBRARY_PATH", library.folder.path()).env("AGONES_SDK_HTTP_PORT", port).output().unwrap();
     success(&output, &program);
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.starts_with("ready 2, health sent"), "{told}");
-    assert!(told.contains("seven is Ready at 10.0.0.7:7777"), "{told}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.starts_with("ready 2, health sent"), "{printed}");
+    assert!(printed.contains("seven is Ready at 10.0.0.7:7777"), "{printed}");
     let heard = heard.join().unwrap();
     assert_eq!(heard.iter().filter(|line| line.starts_with("POST /ready ")).count(), 1, "{heard:?}");
 }
 
 #[test]
-fn misuse_is_told_and_no_crash() {
+fn misuse_is_a_status_and_no_crash() {
     let library = Library::new();
     for linked in [Linked::Shared, Linked::Static] {
         let program = library.compile("cc", &own("tests/c/misuse.c"), linked, &["-std=gnu11"]);
@@ -210,7 +210,7 @@ fn jobs_are_functions_with_a_context() {
 }
 
 #[test]
-fn memory_stays_and_long_waits_are_told() {
+fn memory_stays_and_long_waits_are_logged() {
     let library = Library::new();
     library.run(&library.compile("cc", &own("tests/c/memory.c"), Linked::Shared, &["-std=gnu11"]));
 }
@@ -323,7 +323,7 @@ fn no_null_and_no_nonsense_brings_it_down() {
         let pointers: Vec<usize> = (0..parameters.len()).filter(|at| parameters[*at].contains('*')).collect();
         let handles = |at: usize| parameters[at].contains("Evenkeel") && !parameters[at].contains("**");
         for odd in &pointers {
-            // A struct's pointer can't be told from memory that is none of the program's: only handles may be anything.
+            // The library cannot detect a struct's pointer that is wrong, so only handles get nonsense.
             let is_struct = structs(&parameters[*odd]);
             let values: &[&str] = if handles(*odd) && !is_struct {
                 &["0", "1", "0xdeadbeef", "~(uintptr_t)0", "(uintptr_t)any"]

@@ -19,7 +19,7 @@ fn sending_and_receiving_allocates_nothing() {
             ..UdpSettings::default()
         };
         let (mut server, mut client) = (Udp::open(settings).unwrap(), Udp::open(settings).unwrap());
-        // Connected to itself it takes nothing from others, and keeps its port: they are told that nobody is there.
+        // Connected to itself it takes nothing from others, and keeps its port: they get the error that nobody is there.
         let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (to, nobody) = (server.local_address(), deaf.local_addr().unwrap());
         deaf.connect(nobody).unwrap();

@@ -1,5 +1,5 @@
-//! Ticks on a CPU that a real-time thread takes away at set times: without being told anything, the clock has to put them where they are
-//! done about as soon as a clock's that was told.
+//! Ticks on a CPU that a real-time thread takes away at set times. The clock finds the slots itself. Its ticks must finish about as soon as
+//! those of a clock that knows the slots.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ struct Server {
     work_ms: f64,
     seconds: f64,
     align: Align,
-    /// A beginning of our share and its period in milliseconds, for a clock that is told.
-    told: Option<(u64, f64)>,
+    /// A beginning of our share and its period in milliseconds, for a clock that knows them.
+    informed: Option<(u64, f64)>,
     sets_up: bool,
     /// The control group that its thread enters.
     group: Option<&'static Group>,
@@ -52,7 +52,7 @@ const SERVER: Server = Server {
     work_ms: 3.5,
     seconds: 12.0,
     align: Align::Measured,
-    told: None,
+    informed: None,
     sets_up: true,
     group: None,
 };
@@ -68,7 +68,7 @@ fn serve(cpu: usize, server: Server) -> Ran {
         let period = Duration::from_nanos((server.period_ms * MS) as u64);
         let mut clock =
             TickClock::start(TickSettings { period, align: server.align, ..TickSettings::default() }).unwrap();
-        if let Some((start_ns, quantum_ms)) = server.told {
+        if let Some((start_ns, quantum_ms)) = server.informed {
             let turns = (clock.next_due_ns() as f64 - start_ns as f64) / (quantum_ms * MS);
             clock.shift_ns(((turns.ceil() - turns) * quantum_ms * MS + 50_000.0) as i64);
         }
@@ -110,7 +110,7 @@ fn holds(mut try_it: impl FnMut() -> (String, bool, bool)) {
     });
 }
 
-/// The clock under a thief, and then one that is told where the share begins, for three seconds, and whether both thieves kept their times.
+/// The clock under a thief, and then one that knows where the share begins, for three seconds; and whether both thieves kept their times.
 fn beside_a_thief(slots: Slots, server: Server) -> (Ran, Ran, bool) {
     let cpu = cpu();
     // Wherever the first tick comes to lie.
@@ -122,12 +122,12 @@ fn beside_a_thief(slots: Slots, server: Server) -> (Ran, Ran, bool) {
     drop(thief);
     let slots = Slots { drift_ppm: 0.0, start_ns: begin(0.0), ..slots };
     let thief = Taker::thief(cpu, slots);
-    let told = Some((slots.start_ns, slots.period_ms));
-    let told = serve(cpu, Server { align: Align::Never, seconds: 3.0, told, ..server });
+    let informed = Some((slots.start_ns, slots.period_ms));
+    let informed = serve(cpu, Server { align: Align::Never, seconds: 3.0, informed, ..server });
     let off_share = off_share.max(thief.off_share());
     drop(thief);
     println!("{:.1} % of a thief's turns were off their time", 100.0 * off_share);
-    (ran, told, off_share < 0.05)
+    (ran, informed, off_share < 0.05)
 }
 
 /// 20 ms ticks, or the nearest that are a multiple of the thief's period, find the share that it leaves.
@@ -140,10 +140,10 @@ fn find(period_ms: f64, share: f64, jitter: f64, drift_ppm: f64) {
     let ticks_ms = period_ms * (20.0_f64 / period_ms).round().max(1.0);
     let server = Server { period_ms: ticks_ms, work_ms: 3.5_f64.min(0.6 * share * ticks_ms), ..SERVER };
     holds(|| {
-        let (ran, told, is_staged) = beside_a_thief(slots, server);
-        let (got, bar) = (ran.median_after(8.0), told.median_after(0.5));
+        let (ran, informed, is_staged) = beside_a_thief(slots, server);
+        let (got, bar) = (ran.median_after(8.0), informed.median_after(0.5));
         let seen = format!(
-            "{slots:?} ticks {ticks_ms} ms: {got:.3} ms, mean {:.3}, told {bar:.3}, interval {:.4}, {:?}",
+            "{slots:?} ticks {ticks_ms} ms: {got:.3} ms, mean {:.3}, informed {bar:.3}, interval {:.4}, {:?}",
             ran.mean_after(8.0),
             ran.interval_ms,
             ran.aligned
@@ -203,7 +203,7 @@ fn ticks_stay_there_for_an_hour() {
     stay_for(3_600);
 }
 
-/// Under a thief with jitter and drift, each half minute against what a clock has that is told.
+/// Under a thief with jitter and drift, each half minute compared with a clock that knows the slots.
 fn stay_for(seconds: u32) {
     let _host = HostLock::take();
     if !may_be_real_time() {
@@ -211,8 +211,8 @@ fn stay_for(seconds: u32) {
     }
     let slots = Slots { period_ms: 10.0, share: 0.4, jitter: 0.02, drift_ppm: 100.0, start_ns: 0 };
     holds(|| {
-        let (ran, told, is_staged) = beside_a_thief(slots, Server { seconds: f64::from(seconds), ..SERVER });
-        let bar = told.median_after(0.5);
+        let (ran, informed, is_staged) = beside_a_thief(slots, Server { seconds: f64::from(seconds), ..SERVER });
+        let bar = informed.median_after(0.5);
         let mut behind = Vec::new();
         for from in (0..seconds / 30).map(|part| f64::from(part) * 30.0) {
             let within = Ran {
@@ -221,7 +221,11 @@ fn stay_for(seconds: u32) {
                 interval_ms: 0.0,
                 gone_share: 0.0,
             };
-            println!("{from} s: {:.3} ms, mean {:.3}, told {bar:.3}", within.median_after(0.0), within.mean_after(0.0));
+            println!(
+                "{from} s: {:.3} ms, mean {:.3}, informed {bar:.3}",
+                within.median_after(0.0),
+                within.mean_after(0.0)
+            );
             if from > 0.0 && within.median_after(0.0) > bar * 1.05 {
                 behind.push(from);
             }
@@ -287,8 +291,8 @@ fn come_near_the_best_place(work_ms: f64) {
     holds(|| {
         let ran = serve(cpu(), server);
         let places = (0..8_u64).map(|place| {
-            let told = Some((place * 1_250_000, 10.0));
-            serve(cpu(), Server { align: Align::Never, told, seconds: 3.0, ..server }).mean_after(0.5)
+            let informed = Some((place * 1_250_000, 10.0));
+            serve(cpu(), Server { align: Align::Never, informed, seconds: 3.0, ..server }).mean_after(0.5)
         });
         let places: Vec<f64> = places.collect();
         let best = places.iter().copied().fold(f64::INFINITY, f64::min);
@@ -316,10 +320,10 @@ fn keep_intervals(period_ms: f64, work_ms: f64, bar_ms: f64) {
     }
     let slots = Slots { period_ms: 10.0, share: 0.4, jitter: 0.0, drift_ppm: 0.0, start_ns: 0 };
     holds(|| {
-        let (ran, told, is_staged) = beside_a_thief(slots, Server { period_ms, work_ms, ..SERVER });
-        let (got, bar) = (ran.median_after(8.0), told.median_after(0.5));
+        let (ran, informed, is_staged) = beside_a_thief(slots, Server { period_ms, work_ms, ..SERVER });
+        let (got, bar) = (ran.median_after(8.0), informed.median_after(0.5));
         let seen = format!(
-            "4 of 10 ms, {work_ms} ms of work in {period_ms}: mean interval {:.4} ms, due to done {got:.3} ms, told {bar:.3}",
+            "4 of 10 ms, {work_ms} ms of work in {period_ms}: mean interval {:.4} ms, due to done {got:.3} ms, informed {bar:.3}",
             ran.interval_ms
         );
         (seen, ran.interval_ms <= bar_ms && got <= bar * 1.05, is_staged)

@@ -55,8 +55,8 @@ pub(crate) struct Taker {
     own: Arc<Own>,
 }
 
-/// How well a thief kept to its times, by its own record: where the machine stood still or came late, the slots were others than those that
-/// were asked for, and nothing is told by who did not find them.
+/// How well a thief kept to its times, by its own record: if the machine stood still or was late, the slots differ from the requested
+/// ones, and a clock that does not find them proves nothing.
 #[derive(Debug, Default)]
 struct Own {
     turns: AtomicU64,

@@ -139,7 +139,7 @@ fn no_json(stream: &mut TcpStream, _: &str) {
 
 #[test]
 fn whatever_is_answered_there_is_an_end() {
-    let told: [(Manner, &str); 9] = [
+    let table: [(Manner, &str); 9] = [
         (dripping, "no answer of the sidecar"),
         (silent, "no answer of the sidecar"),
         (closing, "the connection closed within the answer"),
@@ -150,7 +150,7 @@ fn whatever_is_answered_there_is_an_end() {
         (no_json, "is invalid"),
         (good, ""),
     ];
-    for (manner, expected) in told {
+    for (manner, expected) in table {
         let sidecar = Sidecar::new(manner);
         // Short only where it is to run out: an answer that comes is not to be late on a machine that stands still for a while.
         let runs_out = expected.starts_with("no answer");

@@ -191,7 +191,7 @@ fn handles_of_elsewhere_count_as_done() {
 }
 
 #[test]
-fn a_full_queue_does_what_it_was_told() {
+fn a_full_queue_does_what_its_settings_say() {
     for (when_full, expected) in [(WhenFull::RunHere, Ok(())), (WhenFull::Refuse, Err(PushError::Full(Queue(0))))] {
         let queue = QueueSettings { when_full, ..QueueSettings::frame(4) };
         let settings = JobSettings { queues: vec![queue], linked_max: 2, waits_max: 1, ..JobSettings::default() };

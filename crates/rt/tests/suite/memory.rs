@@ -37,8 +37,8 @@ fn set_up(lock: MemoryLock) -> String {
 }
 
 #[test]
-fn a_limit_is_told_and_allocations_go_on() {
-    const TEST: &str = "memory::a_limit_is_told_and_allocations_go_on";
+fn a_limit_is_reported_and_allocations_go_on() {
+    const TEST: &str = "memory::a_limit_is_reported_and_allocations_go_on";
     if let Ok(case) = std::env::var(CASE) {
         let lock = if case == "all" { MemoryLock::All } else { MemoryLock::AllOnFault };
         return println!("{}", set_up(lock));

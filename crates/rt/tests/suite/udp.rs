@@ -180,7 +180,7 @@ fn what_is_too_long_is_cut_off_and_told() {
     });
 }
 
-/// A socket that is connected to itself takes nothing from others, and keeps its port: they are told that nobody is there.
+/// A socket that is connected to itself takes nothing from others, and keeps its port: they get the error that nobody is there.
 fn deaf(address: &str) -> UdpSocket {
     let socket = UdpSocket::bind(address).unwrap();
     socket.connect(socket.local_addr().unwrap()).unwrap();
@@ -298,7 +298,7 @@ fn the_kernel_tells_how_long_packets_waited() {
         let mut client = open(address, way, |settings| settings).unwrap();
         let pause = Duration::from_millis(5);
         // The kernel begins to stamp arrivals a moment after it was asked: until then it stamps packets as they are received.
-        let told = (0..1000).any(|number| {
+        let is_stamped = (0..1000).any(|number| {
             let begun = Instant::now();
             (0..3).for_each(|_| client.send(server.local_address(), &numbered(number, 50)).unwrap());
             client.flush();
@@ -314,7 +314,7 @@ fn the_kernel_tells_how_long_packets_waited() {
             assert!(waits.iter().all(|ns| u128::from(*ns) <= most), "{way}: {waits:?}, at most {most}");
             waits.iter().all(|ns| u128::from(*ns) >= least)
         });
-        assert!(told, "{way}");
+        assert!(is_stamped, "{way}");
         let (incoming, _) = server.halves();
         assert!(incoming.waited_ns().unwrap().max >= 4_500_000);
     });
@@ -399,7 +399,7 @@ fn ways_are_tried_and_told() {
 }
 
 #[test]
-fn what_is_refused_is_told() {
+fn refusals_are_reported() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let settings = UdpSettings { address: taken.local_addr().unwrap(), ..UdpSettings::default() };
     let error = Udp::open(settings).unwrap_err().to_string();
@@ -442,7 +442,7 @@ fn packets_go_to_the_socket_of_the_cpu_that_handles_them() {
     }
 }
 
-/// Told to the copy of this program that runs in a network namespace of its own.
+/// Set for the copy of this program that runs in a network namespace of its own.
 const INSIDE: &str = "EVENKEEL_TEST_INSIDE_NAMESPACE";
 
 #[test]
