@@ -34,7 +34,7 @@ pub enum Command {
         /// 0 to [`MAX_DELAY_US`].
         value: u32,
     },
-    /// Gives every tick this much work beside the match from now on, in place of what it was started with. Server only.
+    /// Sets the extra work of each tick from now on. Server only.
     WorkUs {
         /// 0 to [`MAX_DELAY_US`].
         value: u32,
@@ -97,7 +97,7 @@ pub enum ServerEvent {
         tick_tid: i32,
         /// Ticks a second.
         tick_hz: u16,
-        /// Threads beside the tick thread that share its work.
+        /// Extra threads that share the work of the tick thread.
         #[serde(default)]
         workers: usize,
         /// Units of work that fit a microsecond, as calibrated at start.
@@ -222,7 +222,7 @@ pub struct ServerWindow {
     pub drops: Drops,
     /// Datagrams the kernel would not take for sending.
     pub dropped_out: u64,
-    /// Datagrams that came and for which the socket had no room; left out where the kernel does not tell.
+    /// Datagrams that the socket had no room for; missing if the kernel does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflowed_in: Option<u64>,
     /// Jobs that the ticks were cut into.
@@ -249,7 +249,7 @@ pub struct ServerWindow {
     /// How far the match was rewound for each shot.
     #[serde(default)]
     pub rewound_us: Quantiles,
-    /// Memory of the process that is in RAM, in KiB; left out where the kernel does not tell.
+    /// Memory of the process that is in RAM, in KiB; missing if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_kib: Option<u64>,
     /// The same figures of the tick since the server started.
@@ -286,7 +286,7 @@ pub struct Drops {
     pub unproven: u64,
     /// Sent too fast.
     pub rate_limited: u64,
-    /// Seen before, or too old to tell.
+    /// Received before, or too old to be checked.
     pub replayed: u64,
     /// The tick thread was behind.
     pub queue_full: u64,
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart_by_their_fields() {
+    fn the_fields_identify_each_kind_of_answer() {
         for line in [
             r#"{"timer_slack_ns":50000}"#,
             r#"{"delay_us":5}"#,

@@ -1,16 +1,17 @@
-//! The reference game server of evenkeel and the bots that play on it: an authoritative, headless server in the manner of a tactical
-//! shooter, built on what `evenkeel-rt` offers to everybody, and the workload on which settings of a host are proved when the
-//! user's own server is not at hand.
+//! The reference game server of evenkeel, and the bots that play on it. It is an authoritative, headless server in the manner of a
+//! tactical shooter, built on the public interface of `evenkeel-rt`. Settings are proved on it if your own server is not available.
 //!
-//! [`game`] is the match itself, pure: ground, hit boxes moved by a skeleton, 250 ms of history for shots, ways for bots. [`net`]
-//! is what goes over the network and who may send it. [`room`] joins both, without sockets or clocks, so that [`record`] can play a
-//! match again byte for byte. [`server`] and [`bots`] are the two programs, driven by and reporting in lines of JSON ([`control`]).
+//! [`game`] is the match itself, as pure functions: the map, hit boxes moved by a skeleton, 250 ms of history for shots, and paths for
+//! bots. [`net`] is the protocol, and decides who may send. [`room`] joins both, without sockets or clocks, so that [`record`] can
+//! replay a match byte for byte. [`server`] and [`bots`] are the two programs. Both take commands and answer in lines of JSON
+//! ([`control`]).
 //!
-//! There is nothing here that draws, sounds or takes keys; tests look at what it uses and at what the running server has open.
+//! Nothing here draws, plays sounds or reads keys. Tests check the dependencies and the open files of the running server.
 
 pub mod bots;
 pub mod console;
 pub mod control;
+mod durations;
 pub mod game;
 pub mod net;
 pub mod place;
@@ -18,7 +19,6 @@ mod probe;
 pub mod record;
 pub mod room;
 pub mod server;
-mod tally;
 pub mod time;
 pub mod work;
 pub mod worker_group;

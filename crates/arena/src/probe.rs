@@ -9,10 +9,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::control::Quantiles;
+use crate::durations::DurationHistogram;
 use crate::net::client::Joined;
 use crate::net::is_quiet;
 use crate::net::wire::{FromClient, FromServer, MAX_DATAGRAM_BYTES};
-use crate::tally::Tally;
 use crate::time::{SECOND_NS, now_ns};
 
 /// A pong later than this counts as lost.
@@ -22,12 +22,12 @@ const LOST_NS: u64 = SECOND_NS;
 #[derive(Debug)]
 pub(crate) struct Probe {
     thread: JoinHandle<()>,
-    seen: Arc<Mutex<Seen>>,
+    state: Arc<Mutex<ProbeState>>,
 }
 
 #[derive(Debug)]
-struct Seen {
-    round_trip: Tally,
+struct ProbeState {
+    round_trip: DurationHistogram,
     lost: u64,
     /// The shortest round trip since this one was measured, and the server's clock by it.
     clock: Option<ClockSeen>,
@@ -60,22 +60,22 @@ struct Pong {
 impl Probe {
     /// Starts probing with `gap` of sleep after every pong, until `stop` is set.
     pub(crate) fn start(joined: Joined, gap: Duration, stop: Arc<AtomicBool>) -> io::Result<Self> {
-        let seen = Arc::new(Mutex::new(Seen { round_trip: Tally::new(), lost: 0, clock: None }));
-        let pinger = Pinger { socket: joined.socket, session: joined.session, seen: Arc::clone(&seen), stop };
+        let state = Arc::new(Mutex::new(ProbeState { round_trip: DurationHistogram::new(), lost: 0, clock: None }));
+        let pinger = Pinger { socket: joined.socket, session: joined.session, state: Arc::clone(&state), stop };
         let thread = thread::Builder::new().name("probe".into()).spawn(move || pinger.run(gap))?;
-        Ok(Self { thread, seen })
+        Ok(Self { thread, state })
     }
 
     /// Round trips and lost pings since the last call.
     pub(crate) fn take(&self) -> (Quantiles, u64) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        (seen.round_trip.take(), std::mem::take(&mut seen.lost))
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.round_trip.take(), std::mem::take(&mut state.lost))
     }
 
     /// By how much the server's clock is ahead of ours; none before the first answer.
     pub(crate) fn server_ahead_ns(&self) -> Option<i64> {
         // Held for no longer than it takes to note a number.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clock.map(|clock| clock.ahead_ns)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clock.map(|clock| clock.ahead_ns)
     }
 
     /// Waits for the thread, once `stop` is set: at most a read timeout and a gap.
@@ -88,7 +88,7 @@ impl Probe {
 struct Pinger {
     socket: UdpSocket,
     session: u64,
-    seen: Arc<Mutex<Seen>>,
+    state: Arc<Mutex<ProbeState>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -139,16 +139,16 @@ impl Pinger {
     }
 
     fn record(&self, pong: Option<Pong>) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Pong { sent_ns, arrived_ns, server_ns }) = pong else {
-            seen.lost += 1;
+            state.lost += 1;
             return;
         };
         let round_trip_ns = arrived_ns - sent_ns;
-        seen.round_trip.record_ns(round_trip_ns);
+        state.round_trip.record_ns(round_trip_ns);
         // It was there half-way, or at most half a round trip from it.
         let ahead_ns = server_ns.wrapping_sub(sent_ns + round_trip_ns / 2) as i64;
-        seen.clock = Some(ClockSeen::better(seen.clock, ClockSeen { round_trip_ns, ahead_ns }));
+        state.clock = Some(ClockSeen::better(state.clock, ClockSeen { round_trip_ns, ahead_ns }));
     }
 }
 
@@ -157,13 +157,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_round_trip_tells_the_clock_until_it_is_old() {
-        let seen = |round_trip_ns, ahead_ns| ClockSeen { round_trip_ns, ahead_ns };
-        let mut clock = ClockSeen::better(None, seen(90_000, 5));
-        clock = ClockSeen::better(Some(clock), seen(40_000, 1));
-        clock = ClockSeen::better(Some(clock), seen(60_000, 9));
+    fn the_shortest_round_trip_sets_the_clock_until_it_is_old() {
+        let state = |round_trip_ns, ahead_ns| ClockSeen { round_trip_ns, ahead_ns };
+        let mut clock = ClockSeen::better(None, state(90_000, 5));
+        clock = ClockSeen::better(Some(clock), state(40_000, 1));
+        clock = ClockSeen::better(Some(clock), state(60_000, 9));
         assert_eq!(clock.ahead_ns, 1);
-        let later = (0..2_000).fold(clock, |clock, _| ClockSeen::better(Some(clock), seen(60_000, 7)));
+        let later = (0..2_000).fold(clock, |clock, _| ClockSeen::better(Some(clock), state(60_000, 7)));
         assert_eq!(later.ahead_ns, 7);
     }
 }

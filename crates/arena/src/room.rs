@@ -34,12 +34,12 @@ pub struct ClientInput {
 #[derive(Debug)]
 pub struct Room {
     sim: Sim,
-    seats: Vec<Seat>,
+    clients: Vec<ClientState>,
 }
 
 /// What the server keeps of one client.
 #[derive(Debug)]
-struct Seat {
+struct ClientState {
     taken: bool,
     ack: u32,
     /// What the client was sent, in a ring by tick.
@@ -48,7 +48,7 @@ struct Seat {
     is_full: bool,
 }
 
-impl Seat {
+impl ClientState {
     fn new(slots: usize) -> Self {
         let empty = || Snapshot { entities: Vec::with_capacity(slots.max(MAX_SEEN)), ..Snapshot::default() };
         Self {
@@ -87,7 +87,7 @@ impl Room {
     pub fn new(config: SimConfig) -> Self {
         let sim = Sim::new(config);
         let slots = config.slots.min(usize::from(u8::MAX));
-        Self { sim, seats: (0..slots).map(|_| Seat::new(slots)).collect() }
+        Self { sim, clients: (0..slots).map(|_| ClientState::new(slots)).collect() }
     }
 
     /// The match itself.
@@ -100,21 +100,21 @@ impl Room {
         match act {
             Act::Join(slot) => {
                 self.sim.join(slot);
-                if let Some(seat) = self.seats.get_mut(slot.0) {
-                    seat.forget(true);
+                if let Some(client) = self.clients.get_mut(slot.0) {
+                    client.forget(true);
                 }
             }
             Act::Leave(slot) => {
                 self.sim.leave(slot);
-                if let Some(seat) = self.seats.get_mut(slot.0) {
-                    seat.forget(false);
+                if let Some(client) = self.clients.get_mut(slot.0) {
+                    client.forget(false);
                 }
             }
             Act::Input(slot, ClientInput { sequence, ack, input }) => {
                 let newest = self.sim.player(slot).map_or(0, |body| body.input_sequence);
                 self.sim.set_input(slot, sequence, input);
-                if let Some(seat) = self.seats.get_mut(slot.0).filter(|_| sequence >= newest) {
-                    seat.ack = ack;
+                if let Some(client) = self.clients.get_mut(slot.0).filter(|_| sequence >= newest) {
+                    client.ack = ack;
                 }
             }
         }
@@ -124,17 +124,17 @@ impl Room {
     pub fn tick(&mut self, group: &mut WorkerGroup, due_us: u32) {
         self.sim.step(group);
         let sim = &self.sim;
-        group.each_mut(&mut self.seats, |slot, seat| {
-            if seat.taken {
-                seat.write(sim, Slot(slot), due_us);
+        group.each_mut(&mut self.clients, |slot, client| {
+            if client.taken {
+                client.write(sim, Slot(slot), due_us);
             }
         });
     }
 
     /// The datagram for each client, and whether it is in full.
     pub fn datagrams(&self) -> impl Iterator<Item = (Slot, &[u8], bool)> {
-        let seats = self.seats.iter().enumerate().filter(|(_, seat)| seat.taken);
-        seats.map(|(slot, seat)| (Slot(slot), &seat.datagram[..], seat.is_full))
+        let clients = self.clients.iter().enumerate().filter(|(_, client)| client.taken);
+        clients.map(|(slot, client)| (Slot(slot), &client.datagram[..], client.is_full))
     }
 
     /// A number that differs when the state or any byte of a datagram does, up to chance.

@@ -46,11 +46,8 @@ fn played(seed: u64, ticks: u32, group: &mut WorkerGroup) -> Played {
             .map(|(slot, client)| {
                 let (entities, view) =
                     client.mirror.shown().map_or((&[][..], Default::default()), |(s, v)| (&s.entities, v));
-                let input = client.bot.next_input(
-                    room.sim().ground(),
-                    &mut paths,
-                    Shown { player: slot as u8, entities, view },
-                );
+                let input =
+                    client.bot.next_input(room.sim().map(), &mut paths, Shown { player: slot as u8, entities, view });
                 Act::Input(Slot(slot), ClientInput { sequence: tick, ack: client.mirror.ack(), input })
             })
             .collect();

@@ -1,6 +1,5 @@
-//! Work a tick does beside the match, in amounts that can be asked for: shots judged against rewound hit boxes, which is what lag
-//! compensation costs a server of many players. It is cut into a thousand jobs, and fixed in steps, not in time, so that time
-//! stolen from it shows.
+//! Extra work of each tick, in a chosen amount: shots judged against rewound hit boxes, which is the cost of lag compensation on a
+//! server with many players. It is cut into a thousand jobs. The number of steps is fixed rather than the time, so stolen time shows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

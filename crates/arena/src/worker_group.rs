@@ -1,5 +1,5 @@
-//! The work of a tick as jobs over ranges: on the tick's thread alone, or on workers beside it. What comes out never depends on
-//! how many there are: each job writes what is its own, and what is added up is added without order.
+//! The work of a tick as jobs over ranges: on the tick thread alone, or shared with workers. The number of workers never changes the
+//! result: each job writes only its own part, and sums do not depend on the order.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,7 +19,7 @@ pub struct WorkerGroup {
 }
 
 impl WorkerGroup {
-    /// The calling thread, and so many beside it.
+    /// The calling thread and this many workers.
     ///
     /// # Errors
     /// If the system gives no more threads, or more than 63 are asked for.
@@ -29,7 +29,7 @@ impl WorkerGroup {
         Ok(Self { jobs: Some(jobs), done: 0 })
     }
 
-    /// Threads beside the calling one.
+    /// Threads in addition to the calling one.
     pub fn workers(&self) -> usize {
         self.jobs.as_ref().map_or(0, |jobs| jobs.workers().len())
     }

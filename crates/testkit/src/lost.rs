@@ -27,7 +27,7 @@ pub struct Lost {
 
 impl Lost {
     /// A watcher for ticks of this period.
-    pub fn beside(period_ns: u64) -> Lost {
+    pub fn with_ticks(period_ns: u64) -> Lost {
         Lost { gaps: VecDeque::new(), one_tick_ns: period_ns + most_ns(period_ns) }
     }
 
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn gaps_add_up_within_one_tick_only() {
-        let mut lost = Lost::beside(20 * MS);
+        let mut lost = Lost::with_ticks(20 * MS);
         assert_eq!(lost.add(100 * MS, 9 * MS), 9 * MS);
         assert_eq!(lost.add(101 * MS, MS / 2), 0);
         assert_eq!(lost.add(120 * MS, 8 * MS), 17 * MS);

@@ -21,12 +21,12 @@ use signal_hook::flag;
 
 /// A headless UDP game server in the manner of a tactical shooter, for 10 to 64 players
 ///
-/// It simulates a match, judges every shot by what the shooter saw up to 250 ms ago, and sends each player a snapshot each tick: what
-/// is in its sight, as changes from what it has, in at most 1,200 bytes. evenkeel-bots plays on it.
+/// It simulates a match, judges each shot by what the shooter saw up to 250 ms ago, and sends each player a snapshot each tick. A
+/// snapshot has the visible players, as changes from an earlier snapshot, in at most 1,200 bytes. evenkeel-bots plays on it.
 ///
-/// The first line on stdout is JSON and says where it listens. Then it takes commands as lines of JSON on stdin and answers each with
+/// The first line on stdout is JSON and says where it listens. Then it reads commands as lines of JSON from stdin, and answers each with
 /// one line: {"cmd":"window"}, {"cmd":"delay_us","value":5000}, {"cmd":"work_us","value":300},
-/// {"cmd":"tail_us","value":5000}, {"cmd":"timer_slack_ns","value":1}, {"cmd":"stop"}. It ends at the end of its input, and on SIGINT or SIGTERM.
+/// {"cmd":"tail_us","value":5000}, {"cmd":"timer_slack_ns","value":1}, {"cmd":"stop"}. It ends when stdin is closed, and on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Arguments {
@@ -39,34 +39,34 @@ struct Arguments {
     /// Most players at a time: 1 to 255
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = range!(u8).range(1..))]
     players: u8,
-    /// Decides the ground and where players appear
+    /// Seed of the map and of the places where players appear
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Work of each tick beside the match, in microseconds of this machine undisturbed, cut into a thousand jobs
+    /// Extra work of each tick, in microseconds on this machine when undisturbed, cut into a thousand jobs
     #[arg(long, value_name = "US", default_value_t = 300, value_parser = range!(u32).range(..=1_000_000))]
     work_us: u32,
-    /// Further work of one tick in fifty, in microseconds: a tail that is planted
+    /// More work in one tick of fifty, in microseconds, to create a tail
     #[arg(long, value_name = "US", default_value_t = 0, value_parser = range!(u32).range(..=1_000_000))]
     tail_us: u32,
-    /// Threads beside the tick's that share its work; with one CPU, or for little work, none is best
+    /// Extra threads that share the work of the tick thread; 0 is best with one CPU or little work
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = range!(u8).range(..=63))]
     workers: u8,
-    /// How the tick thread is treated
+    /// How the tick thread keeps time
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Tick::Steady)]
     tick: Tick,
-    /// Real-time priority of the tick thread, 1 to 99; needs CAP_SYS_NICE, and does without where it is refused
+    /// Real-time priority of the tick thread, 1 to 99. Needs CAP_SYS_NICE; without it, the thread runs at normal priority
     #[arg(long, value_name = "PRIORITY", value_parser = range!(u8).range(1..=99))]
     fifo: Option<u8>,
     /// Run on this CPU only
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
-    /// Keep a page of figures in shared memory under this name, which others can read while the server runs
+    /// Publish the server's figures in shared memory under this name, for other programs to read while it runs
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    /// Write the match to this file, to be played again
+    /// Write the match to this file, for --replay
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Play the match of this file again instead of serving, and say whether it came out the same; exit code 1 if not
+    /// Replay the match in this file instead of serving, and check that the result is the same; exit code 1 if not
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "listen"])]
     replay: Option<PathBuf>,
     /// Ignore stdin, and print one line for people a second
@@ -84,9 +84,9 @@ Examples:
 /// [`Keeping`], as an argument.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Tick {
-    /// A short slice, exact timers, and a learned margin waited out awake where there is room
+    /// A short slice, exact timers, and a learned margin that the thread waits out awake if the CPU has time
     Steady,
-    /// As the kernel treats any thread: what a server without such care has
+    /// As an ordinary thread, without these measures
     Plain,
 }
 

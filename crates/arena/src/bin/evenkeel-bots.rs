@@ -18,18 +18,18 @@ use signal_hook::flag;
 
 /// Bots that play on evenkeel-arena, and a probe that times round trips
 ///
-/// They walk by the shortest ways, turn to whom they see, and shoot; and report what players would feel: how often snapshots come, how
-/// old they are, how long an input takes to show, what was lost, and how far shots were rewound.
+/// They walk the shortest ways, turn to visible opponents, and shoot. They report what players would feel: how often snapshots arrive,
+/// how old they are, how long an input takes to show, what was lost, and how far shots were rewound.
 ///
-/// The first line on stdout is JSON and says that all have joined, or how many could. Then they take commands as lines of JSON on stdin
-/// and answer each with one line: {"cmd":"window"}, {"cmd":"stop"}. They end at the end of their input, and on SIGINT or SIGTERM.
+/// The first line on stdout is JSON and says how many bots have joined. Then they read commands as lines of JSON from stdin, and answer
+/// each with one line: {"cmd":"window"}, {"cmd":"stop"}. They end when stdin is closed, and on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(name = "evenkeel-bots", version, after_help = EXAMPLES)]
 struct Arguments {
     /// The server's address
     #[arg(long, value_name = "ADDRESS:PORT")]
     connect: SocketAddr,
-    /// Bots, beside the probe: 1 to 254
+    /// Bots, not counting the probe: 1 to 254
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = range!(u8).range(1..=254))]
     bots: u8,
     /// Inputs a second from each bot: 1 to 200
@@ -44,8 +44,8 @@ struct Arguments {
     /// How long all together may take to join, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = range!(u32).range(1..=600_000))]
     join_timeout_ms: u32,
-    /// Real-time priority of the thread that plays, 1 to 99, so that what it reports is not how late it runs itself beside a busy
-    /// server; needs CAP_SYS_NICE, and does without where it is refused
+    /// Real-time priority of the playing thread, 1 to 99, so that a busy machine does not delay the measurement. Needs CAP_SYS_NICE;
+    /// without it, the thread runs at normal priority
     #[arg(long, value_name = "PRIORITY", value_parser = range!(u8).range(1..=99))]
     fifo: Option<u8>,
     /// Run on this CPU only

@@ -1,4 +1,4 @@
-//! Bots: one thread plays them all, a socket each, and a probe beside them times round trips.
+//! Bots: one thread plays them all, with a socket each. A separate probe measures round trips.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::bots::play::{Play, Player};
 use crate::console::{Request, answer_waiting};
 use crate::control::{BotsEvent, FORMAT};
 use crate::game::bot::BotSeed;
-use crate::game::ground::Ground;
+use crate::game::map::GameMap;
 use crate::net::client::{JoinError, Joined, join};
 use crate::net::wire::MAX_DATAGRAM_BYTES;
 use crate::probe::Probe;
@@ -31,7 +31,7 @@ const MAX_WAIT_NS: u64 = SECOND_NS / 100;
 pub struct BotsConfig {
     /// The server.
     pub connect: SocketAddr,
-    /// Bots, beside the probe; 1 to 254.
+    /// Bots, not counting the probe; 1 to 254.
     pub bots: u8,
     /// Inputs a second from each bot, 1 to 200.
     pub input_hz: u16,
@@ -86,7 +86,7 @@ pub struct Bots {
     config: BotsConfig,
     tick_hz: u16,
     probe: Joined,
-    ground_seed: u64,
+    map_seed: u64,
     sockets: Vec<UdpSocket>,
     players: Vec<Player>,
 }
@@ -99,7 +99,7 @@ impl Bots {
         let one =
             |joined| join(config.connect, deadline_ns).map_err(|source| BotsError::Join { joined, wanted, source });
         let probe = one(0)?;
-        let (tick_hz, ground_seed) = (probe.tick_hz, probe.seed);
+        let (tick_hz, map_seed) = (probe.tick_hz, probe.seed);
         let (mut sockets, mut players) = (Vec::new(), Vec::new());
         for number in 0..u32::from(config.bots) {
             let joined = one(sockets.len() + 1)?;
@@ -107,7 +107,7 @@ impl Bots {
             players.push(Player::new(BotSeed { seed: config.seed, number }, &joined));
             sockets.push(joined.socket);
         }
-        Ok(Self { config, tick_hz, probe, ground_seed, sockets, players })
+        Ok(Self { config, tick_hz, probe, map_seed, sockets, players })
     }
 
     /// What to announce.
@@ -118,10 +118,10 @@ impl Bots {
     /// Plays until `stop` is set; commands are answered in between.
     pub fn run(self, requests: &Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), BotsError> {
         let probe = Probe::start(self.probe, self.config.probe_gap, Arc::clone(stop)).map_err(BotsError::Start)?;
-        // Beside a busy server they would otherwise measure how late the scheduler lets themselves run.
+        // Otherwise bots on a busy machine would measure how late the scheduler runs them.
         let _thread = TickThread::set_up(&ThreadConfig { fifo: self.config.fifo, ..ThreadConfig::default() });
-        let ground = Ground::new(self.ground_seed);
-        let mut play = Play::new(ground, self.players, SECOND_NS / u64::from(self.tick_hz.max(1)));
+        let map = GameMap::new(self.map_seed);
+        let mut play = Play::new(map, self.players, SECOND_NS / u64::from(self.tick_hz.max(1)));
         // Spread evenly over the input period: one clock serves the bots in turn.
         let count = self.sockets.len().max(1);
         let inputs_s = u64::from(self.config.input_hz.max(1)) * count as u64;

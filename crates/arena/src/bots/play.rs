@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use crate::bots::window::Window;
 use crate::control::{Answer, BotsWindow, Command};
 use crate::game::bot::{Bot, BotSeed, Shown};
-use crate::game::ground::Ground;
+use crate::game::map::GameMap;
 use crate::game::path::Paths;
 use crate::net::client::Joined;
 use crate::net::mirror::Mirror;
@@ -59,7 +59,7 @@ impl Player {
 
 /// All of them.
 pub(super) struct Play {
-    ground: Ground,
+    map: GameMap,
     paths: Paths,
     players: Vec<Player>,
     window: Window,
@@ -68,9 +68,9 @@ pub(super) struct Play {
 }
 
 impl Play {
-    pub(super) fn new(ground: Ground, players: Vec<Player>, tick_ns: u64) -> Self {
+    pub(super) fn new(map: GameMap, players: Vec<Player>, tick_ns: u64) -> Self {
         Self {
-            ground,
+            map,
             paths: Paths::default(),
             players,
             window: Window::open(),
@@ -87,7 +87,7 @@ impl Play {
             None => (&[][..], Default::default()),
         };
         let shown = Shown { player: player.number, entities, view };
-        let input = player.bot.next_input(&self.ground, &mut self.paths, shown);
+        let input = player.bot.next_input(&self.map, &mut self.paths, shown);
         let (session, sequence, ack) = (player.session, player.sequence, player.mirror.ack());
         FromClient::Input { session, sequence, ack, input }.encode(&mut self.bytes);
         player.sent_ns[sequence as usize % INPUTS_KEPT] = now_ns();
@@ -179,12 +179,12 @@ mod tests {
     use crate::net::wire::encode_snapshot;
 
     #[test]
-    fn lost_late_and_early_snapshots_are_told_apart() {
+    fn lost_late_and_early_snapshots_are_counted_separately() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let joined = Joined { socket, session: 1, player: 0, tick_hz: 50, seed: 1 };
         let mut player = Player::new(BotSeed { seed: 1, number: 1 }, &joined);
         (player.sequence, player.sent_ns[7], player.sent_ns[8]) = (8, 5_000, 20_000);
-        let mut play = Play::new(Ground::new(1), vec![player], 20_000);
+        let mut play = Play::new(GameMap::new(1), vec![player], 20_000);
         // (tick, arrival, newest input in it); tick 3 never comes, 5 comes after 6, 6 twice.
         for (tick, at_ns, input_sequence) in
             [(1, 10_000, 0), (2, 35_000, 7), (4, 70_000, 7), (6, 110_000, 8), (5, 111_000, 7), (6, 112_000, 8)]

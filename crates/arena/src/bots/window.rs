@@ -1,18 +1,18 @@
 //! What the bots count and time between two `window` commands.
 
 use crate::control::{BotsWindow, Quantiles};
-use crate::tally::Tally;
+use crate::durations::DurationHistogram;
 use crate::time::{now_ns, process_cpu_ns};
 
 /// The window being measured.
 pub(super) struct Window {
     opened_ns: u64,
     opened_cpu_ns: u64,
-    pub(super) interval: Tally,
-    pub(super) jitter: Tally,
-    pub(super) age: Tally,
-    pub(super) input_to_snapshot: Tally,
-    pub(super) rewound: Tally,
+    pub(super) interval: DurationHistogram,
+    pub(super) jitter: DurationHistogram,
+    pub(super) age: DurationHistogram,
+    pub(super) input_to_snapshot: DurationHistogram,
+    pub(super) rewound: DurationHistogram,
     pub(super) snapshots: u64,
     pub(super) snapshots_lost: u64,
     pub(super) snapshots_unreadable: u64,
@@ -28,11 +28,11 @@ impl Window {
         Self {
             opened_ns: now_ns(),
             opened_cpu_ns: process_cpu_ns(),
-            interval: Tally::new(),
-            jitter: Tally::new(),
-            age: Tally::new(),
-            input_to_snapshot: Tally::new(),
-            rewound: Tally::new(),
+            interval: DurationHistogram::new(),
+            jitter: DurationHistogram::new(),
+            age: DurationHistogram::new(),
+            input_to_snapshot: DurationHistogram::new(),
+            rewound: DurationHistogram::new(),
             snapshots: 0,
             snapshots_lost: 0,
             snapshots_unreadable: 0,

@@ -4,8 +4,8 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::game::ground::{Ground, Place, centre, place_of};
 use crate::game::history::View;
+use crate::game::map::{GameMap, Place, centre, place_of};
 use crate::game::math::{Look, MAX_PITCH, Vector, heading, root};
 use crate::game::path::Paths;
 use crate::game::sim::{Buttons, PlayerInput};
@@ -79,22 +79,22 @@ impl Bot {
     }
 
     /// What it does next.
-    pub fn next_input(&mut self, ground: &Ground, paths: &mut Paths, shown: Shown<'_>) -> PlayerInput {
+    pub fn next_input(&mut self, map: &GameMap, paths: &mut Paths, shown: Shown<'_>) -> PlayerInput {
         let own = shown.entities.iter().find(|entity| entity.player == shown.player && entity.alive());
         let Some(own) = own else {
             self.way.clear();
             self.next = 0;
             return PlayerInput { look: self.look, view: shown.view, ..PlayerInput::default() };
         };
-        let bits = match self.opponent(ground, own, shown.entities) {
+        let bits = match self.opponent(map, own, shown.entities) {
             Some(target) => self.fight(own, target),
-            None => self.walk(ground, paths, own),
+            None => self.walk(map, paths, own),
         };
         PlayerInput { buttons: Buttons::from_bits(bits), look: self.look, view: shown.view }
     }
 
-    /// The nearest living opponent in sight.
-    fn opponent(&self, ground: &Ground, own: &Entity, entities: &[Entity]) -> Option<Vector> {
+    /// The nearest living opponent that is visible.
+    fn opponent(&self, map: &GameMap, own: &Entity, entities: &[Entity]) -> Option<Vector> {
         let eye = own.pose().eye();
         let others =
             entities.iter().filter(|other| other.alive() && team(other.player.into()) != team(own.player.into()));
@@ -104,7 +104,7 @@ impl Bot {
             (square(chest.x - eye.x) + square(chest.y - eye.y), other.player, chest)
         });
         let near = chests.filter(|(apart2, ..)| *apart2 < SIGHT_MM.pow(2));
-        let seen = near.filter(|(_, _, chest)| ground.sees(eye, *chest));
+        let seen = near.filter(|(_, _, chest)| map.sees(eye, *chest));
         seen.min_by_key(|(apart2, player, _)| (*apart2, *player)).map(|(_, _, chest)| chest)
     }
 
@@ -132,7 +132,7 @@ impl Bot {
     }
 
     /// Along its way, and on to another place at the end of it.
-    fn walk(&mut self, ground: &Ground, paths: &mut Paths, own: &Entity) -> u8 {
+    fn walk(&mut self, map: &GameMap, paths: &mut Paths, own: &Entity) -> u8 {
         self.seen_for = 0;
         let at = (i32::from(own.x_mm), i32::from(own.y_mm));
         let moved_mm = (at.0 - self.was_at.0).abs() + (at.1 - self.was_at.1).abs();
@@ -146,9 +146,9 @@ impl Bot {
             self.next += 1;
         }
         if self.next >= self.way.len() || self.stuck_for > STUCK {
-            let goal = ground.open_place(self.rng.next_u32());
+            let goal = map.open_place(self.rng.next_u32());
             // Without a way it stands until its next input, and then picks another place.
-            let _ = paths.find(ground, place_of(at), goal, &mut self.way);
+            let _ = paths.find(map, place_of(at), goal, &mut self.way);
             (self.next, self.stuck_for) = (0, 0);
         }
         let Some(place) = self.way.get(self.next) else {
@@ -180,20 +180,20 @@ mod tests {
 
     #[test]
     fn a_bot_walks_to_places_without_anybody_to_shoot_at() {
-        let ground = Ground::new(1);
+        let map = GameMap::new(1);
         let mut paths = Paths::default();
         let mut bot = Bot::new(BotSeed { seed: 1, number: 1 });
-        let mut at = centre(ground.open_place(9));
+        let mut at = centre(map.open_place(9));
         let start = at;
         let mut furthest = 0;
         for _ in 0..600 {
             let entities = [entity(0, at)];
             let input =
-                bot.next_input(&ground, &mut paths, Shown { player: 0, entities: &entities, view: View::default() });
+                bot.next_input(&map, &mut paths, Shown { player: 0, entities: &entities, view: View::default() });
             assert!(!input.buttons.any(Buttons::SHOOT));
             if input.buttons.any(Buttons::FORWARD) {
                 let way = input.look.direction();
-                at = ground.slide(crate::game::ground::Move { from: at, by: (way.x / 100, way.y / 100) });
+                at = map.slide(crate::game::map::Move { from: at, by: (way.x / 100, way.y / 100) });
             }
             furthest = furthest.max((at.0 - start.0).abs() + (at.1 - start.1).abs());
         }
@@ -201,21 +201,21 @@ mod tests {
     }
 
     #[test]
-    fn a_bot_turns_to_an_opponent_in_sight_and_shoots_after_a_moment() {
-        let ground = Ground::new(1);
+    fn a_bot_turns_to_a_visible_opponent_and_shoots_after_a_moment() {
+        let map = GameMap::new(1);
         let place =
-            (0..9_999).map(|pick| ground.open_place(pick)).find(|(x, y)| (1..5).all(|by| ground.is_open((x + by, *y))));
+            (0..9_999).map(|pick| map.open_place(pick)).find(|(x, y)| (1..5).all(|by| map.is_open((x + by, *y))));
         let (x, y) = centre(place.unwrap());
         let entities = [entity(0, (x, y)), entity(1, (x + 4_000, y)), entity(2, (x + 1_000, y))];
         let mut bot = Bot::new(BotSeed { seed: 1, number: 1 });
         bot.look.yaw = 0x8000;
         let mut paths = Paths::default();
         let mut inputs =
-            || bot.next_input(&ground, &mut paths, Shown { player: 0, entities: &entities, view: View::default() });
+            || bot.next_input(&map, &mut paths, Shown { player: 0, entities: &entities, view: View::default() });
         let shots: Vec<bool> = (0..20).map(|_| inputs().buttons.any(Buttons::SHOOT)).collect();
         assert!(!shots[..12].contains(&true) && shots[15..].iter().all(|shot| *shot), "{shots:?}");
         let dead = entities.map(|other| Entity { health: if other.player == 1 { 0 } else { 100 }, ..other });
-        let input = bot.next_input(&ground, &mut paths, Shown { player: 0, entities: &dead, view: View::default() });
+        let input = bot.next_input(&map, &mut paths, Shown { player: 0, entities: &dead, view: View::default() });
         assert!(!input.buttons.any(Buttons::SHOOT), "its own team and the dead are left alone");
     }
 }

@@ -1,10 +1,10 @@
-//! The shortest way over the ground: A* over the cells, straight and diagonal. All memory is taken once, and a search that
-//! would look at more cells than there are cannot happen.
+//! The shortest way over the map: A* over the cells, straight and diagonal. All memory is allocated once, and a search never visits
+//! more cells than the map has.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::game::ground::{CELLS, Ground, Place};
+use crate::game::map::{CELLS, GameMap, Place};
 
 /// Cost of a step to the side, and of a diagonal one: 10 times 1 and the root of 2.
 const STRAIGHT: u32 = 10;
@@ -32,9 +32,9 @@ impl Default for Paths {
 impl Paths {
     /// Replaces `way` by the cells after `start` up to `goal`, and gives the way's cost: 10 a straight step, 14 a diagonal one,
     /// which may not cut a corner. None where there is no way.
-    pub fn find(&mut self, ground: &Ground, start: Place, goal: Place, way: &mut Vec<Place>) -> Option<u32> {
+    pub fn find(&mut self, map: &GameMap, start: Place, goal: Place, way: &mut Vec<Place>) -> Option<u32> {
         way.clear();
-        if !ground.is_open(start) || !ground.is_open(goal) {
+        if !map.is_open(start) || !map.is_open(goal) {
             return None;
         }
         self.search = self.search.wrapping_add(1);
@@ -51,7 +51,7 @@ impl Paths {
                 self.walk_back(start, goal, way);
                 return Some(cost);
             }
-            for (next, step) in steps(ground, place) {
+            for (next, step) in steps(map, place) {
                 self.reach(next, place, cost + step, goal);
             }
         }
@@ -86,20 +86,20 @@ impl Paths {
     }
 }
 
-/// The cost of a way over nothing but open ground: never more than the true one, and never more less than a step is worth.
+/// The cost if all cells were open. It never exceeds the true cost, and never falls by more than the cost of a step.
 fn at_least(from: Place, to: Place) -> u32 {
     let (dx, dy) = (from.0.abs_diff(to.0), from.1.abs_diff(to.1));
     STRAIGHT * dx.max(dy) + (DIAGONAL - STRAIGHT) * dx.min(dy)
 }
 
 /// Where one can step to from here, and for how much.
-fn steps(ground: &Ground, (x, y): Place) -> impl Iterator<Item = (Place, u32)> {
+fn steps(map: &GameMap, (x, y): Place) -> impl Iterator<Item = (Place, u32)> {
     let ways = [(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)];
     ways.into_iter().filter_map(move |(dx, dy)| {
         let to = (x + dx, y + dy);
-        let corner_free = ground.is_open((x + dx, y)) && ground.is_open((x, y + dy));
+        let corner_free = map.is_open((x + dx, y)) && map.is_open((x, y + dy));
         let cost = if dx != 0 && dy != 0 { DIAGONAL } else { STRAIGHT };
-        (ground.is_open(to) && (cost == STRAIGHT || corner_free)).then_some((to, cost))
+        (map.is_open(to) && (cost == STRAIGHT || corner_free)).then_some((to, cost))
     })
 }
 
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     /// The cost of every cell from the start, by looking until nothing gets cheaper.
-    fn by_relaxing(ground: &Ground, start: Place) -> Vec<u32> {
+    fn by_relaxing(map: &GameMap, start: Place) -> Vec<u32> {
         let mut cost = vec![u32::MAX; COUNT];
         cost[usize::from(number(start))] = 0;
         let mut changed = true;
@@ -129,7 +129,7 @@ mod tests {
                 if own == u32::MAX {
                     continue;
                 }
-                for (next, step) in steps(ground, place(at)) {
+                for (next, step) in steps(map, place(at)) {
                     let other = &mut cost[usize::from(number(next))];
                     if own + step < *other {
                         *other = own + step;
@@ -145,17 +145,17 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn a_way_is_valid_and_none_is_shorter(seed in 0u64..100, pick: u32, goals in prop::collection::vec((0..CELLS, 0..CELLS), 12)) {
-            let ground = Ground::new(seed);
-            let start = ground.open_place(pick);
-            let truth = by_relaxing(&ground, start);
+            let map = GameMap::new(seed);
+            let start = map.open_place(pick);
+            let truth = by_relaxing(&map, start);
             let (mut paths, mut way) = (Paths::default(), Vec::new());
             for goal in goals {
                 let cost = truth[usize::from(number(goal))];
-                let found = paths.find(&ground, start, goal, &mut way);
+                let found = paths.find(&map, start, goal, &mut way);
                 prop_assert_eq!(found, (cost != u32::MAX).then_some(cost), "{:?}", goal);
                 let (mut at, mut paid) = (start, 0);
                 for next in &way {
-                    let step = steps(&ground, at).find(|(to, _)| to == next);
+                    let step = steps(&map, at).find(|(to, _)| to == next);
                     prop_assert!(step.is_some(), "{:?} to {:?}", at, next);
                     paid += step.unwrap().1;
                     at = *next;
@@ -169,11 +169,11 @@ mod tests {
 
     #[test]
     fn there_is_no_way_into_a_wall_and_a_short_one_to_where_one_is() {
-        let ground = Ground::new(1);
+        let map = GameMap::new(1);
         let (mut paths, mut way) = (Paths::default(), Vec::new());
-        let start = ground.open_place(0);
-        assert_eq!(paths.find(&ground, start, (0, 0), &mut way), None);
-        assert_eq!(paths.find(&ground, start, (-5, 900), &mut way), None);
-        assert_eq!((paths.find(&ground, start, start, &mut way), way.len()), (Some(0), 0));
+        let start = map.open_place(0);
+        assert_eq!(paths.find(&map, start, (0, 0), &mut way), None);
+        assert_eq!(paths.find(&map, start, (-5, 900), &mut way), None);
+        assert_eq!((paths.find(&map, start, start, &mut way), way.len()), (Some(0), 0));
     }
 }

@@ -4,12 +4,12 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::game::ground::{Ground, Move, centre};
 use crate::game::history::{Figure, History, Hit, Shot, View};
+use crate::game::map::{GameMap, Move, centre};
 use crate::game::math::{Look, MAX_PITCH, cos, scale, sin};
 use crate::game::shape::Ray;
 use crate::game::skeleton::{MAX_STANCE, Pose};
-use crate::game::visibility::Sight;
+use crate::game::visibility::Visibility;
 use crate::worker_group::WorkerGroup;
 
 pub use crate::game::player::{Body, Buttons, Fired, PlayerInput, Slot};
@@ -21,7 +21,7 @@ const RELOAD_S: u32 = 2;
 /// Shots before a new magazine is put in.
 pub const MAGAZINE: u8 = 30;
 const FULL_HEALTH: u8 = 100;
-/// One step of both legs covers so much ground, in millimetres.
+/// The length of one step of both legs, in millimetres.
 const GAIT_MM: i32 = 2_400;
 /// From upright to crouched in so many milliseconds.
 const CROUCH_MS: u32 = 240;
@@ -29,7 +29,7 @@ const CROUCH_MS: u32 = 240;
 /// What a match is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimConfig {
-    /// Builds the ground and picks where players appear.
+    /// Seed of the map and of the places where players appear.
     pub seed: u64,
     /// Ticks a second, 10 to 500.
     pub tick_hz: u16,
@@ -40,12 +40,12 @@ pub struct SimConfig {
 /// The whole match.
 #[derive(Debug, Clone)]
 pub struct Sim {
-    ground: Ground,
+    map: GameMap,
     rng: ChaCha8Rng,
     bodies: Vec<Option<Body>>,
     aims: Vec<Option<Hit>>,
     history: History,
-    sight: Sight,
+    visibility: Visibility,
     tick: u32,
     tick_hz: u32,
     lives: u32,
@@ -57,12 +57,12 @@ impl Sim {
         let tick_hz = u32::from(config.tick_hz.clamp(10, 500));
         let slots = config.slots.min(usize::from(u8::MAX));
         Self {
-            ground: Ground::new(config.seed),
+            map: GameMap::new(config.seed),
             rng: ChaCha8Rng::seed_from_u64(!config.seed),
             bodies: vec![None; slots],
             aims: vec![None; slots],
             history: History::new(slots, tick_hz),
-            sight: Sight::new(slots, tick_hz),
+            visibility: Visibility::new(slots, tick_hz),
             tick: 0,
             tick_hz,
             lives: 0,
@@ -75,8 +75,8 @@ impl Sim {
     }
 
     /// Where it is played.
-    pub fn ground(&self) -> &Ground {
-        &self.ground
+    pub fn map(&self) -> &GameMap {
+        &self.map
     }
 
     /// Where everybody was.
@@ -85,8 +85,8 @@ impl Sim {
     }
 
     /// Who is shown whom.
-    pub fn sight(&self) -> &Sight {
-        &self.sight
+    pub fn visibility(&self) -> &Visibility {
+        &self.visibility
     }
 
     /// The player in `slot`, if any.
@@ -128,10 +128,10 @@ impl Sim {
     /// One tick: everyone moves, then shots land in the order of slots, then the fallen return, then each looks around.
     pub fn step(&mut self, group: &mut WorkerGroup) {
         self.tick = self.tick.wrapping_add(1);
-        let (ground, tick_hz, bodies) = (&self.ground, self.tick_hz, &mut self.bodies);
+        let (map, tick_hz, bodies) = (&self.map, self.tick_hz, &mut self.bodies);
         group.each_mut(bodies, |_, body| {
             if let Some(body) = body {
-                walk(body, ground, tick_hz);
+                walk(body, map, tick_hz);
             }
         });
         let bodies = &self.bodies;
@@ -139,10 +139,10 @@ impl Sim {
             *figure = bodies[slot].as_ref().map_or(Figure::default(), Body::figure);
         });
         self.pull_triggers();
-        let (ground, history, bodies) = (&self.ground, &self.history, &self.bodies);
+        let (map, history, bodies) = (&self.map, &self.history, &self.bodies);
         group.each_mut(&mut self.aims, |slot, aim| {
             let body = bodies[slot].as_ref().filter(|body| body.shot.is_some());
-            *aim = body.and_then(|body| aimed_at(ground, history, Slot(slot), body));
+            *aim = body.and_then(|body| aimed_at(map, history, Slot(slot), body));
         });
         for slot in 0..self.aims.len() {
             if let Some(hit) = self.aims[slot].take() {
@@ -150,14 +150,14 @@ impl Sim {
             }
         }
         (0..self.bodies.len()).for_each(|slot| self.maybe_return(slot));
-        self.sight.look(group, self.tick, &self.ground, &self.bodies);
+        self.visibility.look(group, self.tick, &self.map, &self.bodies);
     }
 
     /// Whom a shot of `body` would hit in the world as it is now, without any rewinding.
     pub fn aim_now(&self, slot: Slot) -> Option<Hit> {
         let body = *self.player(slot)?;
         let view = View { tick: self.tick, part: 0 };
-        aimed_at(&self.ground, &self.history, slot, &Body { input: PlayerInput { view, ..body.input }, ..body })
+        aimed_at(&self.map, &self.history, slot, &Body { input: PlayerInput { view, ..body.input }, ..body })
     }
 
     /// A number that differs when any part of the state does, up to chance.
@@ -245,7 +245,7 @@ impl Sim {
     }
 
     fn fresh(&mut self) -> Body {
-        let (x_mm, y_mm) = centre(self.ground.open_place(self.rng.next_u32()));
+        let (x_mm, y_mm) = centre(self.map.open_place(self.rng.next_u32()));
         self.lives += 1;
         let pose = Pose { x_mm, y_mm, ..Pose::default() };
         Body { pose, health: FULL_HEALTH, life: self.lives, ammo: MAGAZINE, ..Body::default() }
@@ -253,14 +253,14 @@ impl Sim {
 }
 
 /// Where a shot by `body` goes, in the world as it was seen.
-fn aimed_at(ground: &Ground, history: &History, by: Slot, body: &Body) -> Option<Hit> {
+fn aimed_at(map: &GameMap, history: &History, by: Slot, body: &Body) -> Option<Hit> {
     let ray = Ray { from: body.pose.eye(), toward: body.pose.look.direction() };
-    let shot = Shot { by, ray, reach_mm: ground.reach_mm(&ray) };
+    let shot = Shot { by, ray, reach_mm: map.reach_mm(&ray) };
     history.first_hit(body.input.view, &shot)
 }
 
 /// Moves a body by one tick of its input.
-fn walk(body: &mut Body, ground: &Ground, tick_hz: u32) {
+fn walk(body: &mut Body, map: &GameMap, tick_hz: u32) {
     if !body.alive() {
         body.pose.stride = 0;
         return;
@@ -281,7 +281,7 @@ fn walk(body: &mut Body, ground: &Ground, tick_hz: u32) {
     let step_mm = if ahead != 0 && left != 0 { step_mm * 181 / 256 } else { step_mm };
     let (cos, sin) = (cos(look.yaw), sin(look.yaw));
     let by = (scale(step_mm, ahead * cos - left * sin), scale(step_mm, ahead * sin + left * cos));
-    let (x_mm, y_mm) = ground.slide(Move { from: (body.pose.x_mm, body.pose.y_mm), by });
+    let (x_mm, y_mm) = map.slide(Move { from: (body.pose.x_mm, body.pose.y_mm), by });
     let moves = (ahead, left) != (0, 0);
     (body.pose.x_mm, body.pose.y_mm) = (x_mm, y_mm);
     body.pose.stride = if moves { (speed_mm_s * 255 / RUN_MM_S) as u8 } else { 0 };

@@ -5,14 +5,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::game::skeleton::Bone;
 
-/// Two players of one line of sight, 6 m apart along x, nothing between them or behind the first for 3 m.
+/// Two players that see each other, 6 m apart along x, with nothing between them or behind the first for 3 m.
 pub(crate) fn duel(tick_hz: u16) -> Sim {
     let mut sim = Sim::new(SimConfig { seed: 1, tick_hz, slots: 2 });
     sim.join(Slot(0));
     sim.join(Slot(1));
-    let is_free =
-        |ground: &Ground, (x, y): (i32, i32)| (0..7).all(|by| (-2..3).all(|up| ground.is_open((x + by, y + up))));
-    let place = (0..99_999).map(|pick| sim.ground.open_place(pick)).find(|place| is_free(&sim.ground, *place));
+    let is_free = |map: &GameMap, (x, y): (i32, i32)| (0..7).all(|by| (-2..3).all(|up| map.is_open((x + by, y + up))));
+    let place = (0..99_999).map(|pick| sim.map.open_place(pick)).find(|place| is_free(&sim.map, *place));
     let (x_mm, y_mm) = centre(place.unwrap());
     for (slot, offset) in [(0, 0), (1, 6_000)] {
         let body = sim.bodies[slot].as_mut().unwrap();
@@ -145,8 +144,8 @@ proptest! {
                 body
             };
             let view = View { tick: then.tick(), part: 0 };
-            let unrewound = aimed_at(&then.ground, &then.history, Slot(0), &shooter(&then, view));
-            let rewound = aimed_at(&sim.ground, &sim.history, Slot(0), &shooter(&sim, view));
+            let unrewound = aimed_at(&then.map, &then.history, Slot(0), &shooter(&then, view));
+            let rewound = aimed_at(&sim.map, &sim.history, Slot(0), &shooter(&sim, view));
             prop_assert_eq!(summary(rewound), summary(unrewound));
         }
     }

@@ -203,7 +203,7 @@ mod tests {
                 for end in [bone.a, bone.b] {
                     prop_assert!(apart_mm(end, pose.middle()) + bone.radius_mm <= REACH_MM, "{bone:?}");
                 }
-                prop_assert!(bone.a.z.min(bone.b.z) - bone.radius_mm >= -40, "in the ground: {bone:?}");
+                prop_assert!(bone.a.z.min(bone.b.z) - bone.radius_mm >= -40, "below the floor: {bone:?}");
             }
             for limb in [3, 5, 7, 9] {
                 prop_assert_eq!(bones[limb].b, bones[limb + 1].a, "a joint is one place");

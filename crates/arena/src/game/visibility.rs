@@ -1,17 +1,17 @@
-//! What each player is shown of the others: those of its team, those near enough to be heard, and those in sight; and some time
-//! after. No client gets what a wall hides, so that a cheating client cannot show it.
+//! Which players the server shows to each player: its team, those near enough to be heard, and those in its line of sight; and each
+//! of them for some time after. No client receives what a wall hides, so a cheating client cannot show it.
 
-use crate::game::ground::Ground;
+use crate::game::map::GameMap;
 use crate::game::math::{Look, Vector};
 use crate::game::player::{Body, Slot};
 use crate::game::skeleton::Pose;
 use crate::worker_group::WorkerGroup;
 
-/// From here on an opponent must be in sight, in millimetres.
+/// Beyond this distance an opponent is shown only in the line of sight, in millimetres.
 const HEARD_MM: i64 = 12_000;
-/// One that has been seen stays shown so long.
+/// How long an opponent stays shown after it was last visible.
 const KEEP_MS: u32 = 500;
-/// Lines of sight are looked along so many times a second for each pair.
+/// How often the line of sight of each pair is checked in a second.
 const LOOKS_HZ: u32 = 12;
 
 /// One player as shown to another; as exact as a snapshot carries it.
@@ -45,7 +45,7 @@ impl Entity {
         let Pose { x_mm, y_mm, look, gait, stride, stance } = body.pose;
         Self {
             player: slot.0 as u8,
-            // The ground is 64 m wide, so a position fits; the clamp only says so to the type.
+            // The map is 64 m wide, so a position always fits; the clamp only satisfies the type.
             x_mm: x_mm.clamp(0, i32::from(u16::MAX)) as u16,
             y_mm: y_mm.clamp(0, i32::from(u16::MAX)) as u16,
             yaw: look.yaw >> 4,
@@ -76,41 +76,42 @@ impl Entity {
     }
 }
 
-/// Players come in two teams, by turns.
+/// Players join two teams alternately.
 pub fn team(player: usize) -> usize {
     player % 2
 }
 
 /// Who is shown whom.
 #[derive(Debug, Clone)]
-pub struct Sight {
+pub struct Visibility {
     /// For each viewer and each player the last tick at which it is shown.
     rows: Vec<Vec<u32>>,
-    turns: u32,
+    /// Viewers are checked in this many groups, one group a tick.
+    groups: u32,
     keep_ticks: u32,
 }
 
-impl Sight {
+impl Visibility {
     /// Of so many players nobody is shown anybody yet.
     pub fn new(slots: usize, tick_hz: u32) -> Self {
-        let turns = (tick_hz / LOOKS_HZ).max(1);
-        Self { rows: vec![vec![0; slots]; slots], turns, keep_ticks: tick_hz * KEEP_MS / 1_000 + turns }
+        let groups = (tick_hz / LOOKS_HZ).max(1);
+        Self { rows: vec![vec![0; slots]; slots], groups, keep_ticks: tick_hz * KEEP_MS / 1_000 + groups }
     }
 
-    /// Looks along the lines of sight of the viewers whose turn it is.
-    pub fn look(&mut self, group: &mut WorkerGroup, tick: u32, ground: &Ground, bodies: &[Option<Body>]) {
-        let (turns, keep) = (self.turns, self.keep_ticks);
+    /// Checks the lines of sight of this tick's group of viewers.
+    pub fn look(&mut self, group: &mut WorkerGroup, tick: u32, map: &GameMap, bodies: &[Option<Body>]) {
+        let (groups, keep) = (self.groups, self.keep_ticks);
         group.each_mut(&mut self.rows, |viewer, row| {
             let Some(Some(own)) = bodies.get(viewer) else {
                 return row.fill(0);
             };
-            if !(tick.wrapping_add(viewer as u32)).is_multiple_of(turns) && row.iter().any(|until| *until > 0) {
+            if !(tick.wrapping_add(viewer as u32)).is_multiple_of(groups) && row.iter().any(|until| *until > 0) {
                 return;
             }
             let eye = own.pose.eye();
             for (other, until) in row.iter_mut().enumerate() {
                 match bodies.get(other) {
-                    Some(Some(body)) if is_shown(ground, (viewer, eye), (other, body)) => {
+                    Some(Some(body)) if is_shown(map, (viewer, eye), (other, body)) => {
                         *until = tick.wrapping_add(keep).max(1);
                     }
                     Some(Some(_)) => {}
@@ -127,7 +128,7 @@ impl Sight {
     }
 }
 
-fn is_shown(ground: &Ground, (viewer, eye): (usize, Vector), (other, body): (usize, &Body)) -> bool {
+fn is_shown(map: &GameMap, (viewer, eye): (usize, Vector), (other, body): (usize, &Body)) -> bool {
     if team(viewer) == team(other) {
         return true;
     }
@@ -136,44 +137,44 @@ fn is_shown(ground: &Ground, (viewer, eye): (usize, Vector), (other, body): (usi
     if square(head.x - eye.x) + square(head.y - eye.y) <= HEARD_MM.pow(2) {
         return true;
     }
-    ground.sees(eye, head) || ground.sees(eye, Vector { z: head.z - 400, ..head })
+    map.sees(eye, head) || map.sees(eye, Vector { z: head.z - 400, ..head })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::game::ground::centre;
+    use crate::game::map::centre;
 
     fn standing(pose: Pose) -> Option<Body> {
         Some(Body { pose, health: 100, life: 1, ..Body::default() })
     }
 
     #[test]
-    fn opponents_are_shown_while_they_are_near_or_in_sight_and_a_while_after() {
-        let ground = Ground::new(5);
+    fn opponents_are_shown_while_near_or_visible_and_for_a_while_after() {
+        let map = GameMap::new(5);
         let eye_at = |pick| {
-            let (x_mm, y_mm) = centre(ground.open_place(pick));
+            let (x_mm, y_mm) = centre(map.open_place(pick));
             Pose { x_mm, y_mm, ..Pose::default() }
         };
         let viewer = eye_at(0);
         let far = |pose: &Pose| (pose.x_mm - viewer.x_mm).abs() > 13_000;
         let all = || (0..2_000).map(eye_at);
-        let hidden = all().find(|pose| far(pose) && !ground.sees(viewer.eye(), pose.eye())).unwrap();
-        let seen = all().find(|pose| far(pose) && ground.sees(viewer.eye(), pose.eye())).unwrap();
-        let mut sight = Sight::new(3, 50);
+        let hidden = all().find(|pose| far(pose) && !map.sees(viewer.eye(), pose.eye())).unwrap();
+        let seen = all().find(|pose| far(pose) && map.sees(viewer.eye(), pose.eye())).unwrap();
+        let mut visibility = Visibility::new(3, 50);
         let mut tick = 100;
         let mut shown = |opponent: Pose| {
             // Slot 2 is of the viewer's team.
             let bodies = [standing(viewer), standing(opponent), standing(hidden)];
             for _ in 0..4 {
                 tick += 1;
-                sight.look(&mut WorkerGroup::default(), tick, &ground, &bodies);
+                visibility.look(&mut WorkerGroup::default(), tick, &map, &bodies);
             }
-            [0, 1, 2].map(|other| sight.is_shown(Slot(0), Slot(other), tick))
+            [0, 1, 2].map(|other| visibility.is_shown(Slot(0), Slot(other), tick))
         };
         assert_eq!(shown(hidden), [true, false, true]);
         assert_eq!(shown(seen), [true, true, true]);
-        assert_eq!(shown(hidden), [true, true, true], "just out of sight");
+        assert_eq!(shown(hidden), [true, true, true], "just hidden");
         for _ in 0..8 {
             shown(hidden);
         }

@@ -25,7 +25,7 @@ pub struct Joined {
     pub player: u8,
     /// The server's tick rate.
     pub tick_hz: u16,
-    /// Builds the ground.
+    /// Seed of the map.
     pub seed: u64,
 }
 
@@ -78,7 +78,7 @@ fn open(server: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// One handshake from the start. A nonce of its own makes answers to an earlier attempt easy to tell apart.
+/// One handshake from the start. Its own nonce identifies the answers to it, as opposed to an earlier attempt.
 fn attempt(socket: &UdpSocket) -> Option<Reply> {
     let nonce = RandomState::new().hash_one(now_ns());
     match ask(socket, FromClient::Hello { nonce }, nonce)? {

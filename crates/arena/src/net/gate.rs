@@ -64,7 +64,7 @@ pub enum Refusal {
     Unproven,
     /// More than the sender may send.
     RateLimited,
-    /// Seen before, or too old to tell.
+    /// Received before, or too old to be checked.
     Replayed,
     /// The simulation is behind.
     QueueFull,
@@ -91,12 +91,12 @@ pub struct Gate {
     strangers: Strangers,
     challenges: TokenBucket,
     by_address: HashMap<SocketAddr, Slot>,
-    peers: Vec<Option<Peer>>,
+    clients: Vec<Option<KnownClient>>,
     events: SyncSender<Event>,
 }
 
 #[derive(Debug)]
-struct Peer {
+struct KnownClient {
     address: SocketAddr,
     nonce: u64,
     session: u64,
@@ -129,7 +129,7 @@ impl Gate {
             strangers: Strangers::new(STRANGER),
             challenges: TokenBucket::default(),
             by_address: HashMap::with_capacity(config.slots),
-            peers: (0..config.slots).map(|_| None).collect(),
+            clients: (0..config.slots).map(|_| None).collect(),
             events,
         }
     }
@@ -159,36 +159,36 @@ impl Gate {
                 self.join(claim, now_ns).map(Some)
             }
             FromClient::Input { session, sequence, ack, input } => {
-                let (slot, peer) = self.prove(from, session)?;
+                let (slot, client) = self.prove(from, session)?;
                 // In this order, so that replays by somebody on the way do not use up the player's rate.
-                fresh(&mut peer.inputs, sequence)?;
-                take(&mut peer.input_tokens, INPUTS, now_ns)?;
-                peer.heard_ns = now_ns;
-                self.tell(Event::Input { slot, sequence, ack, input })?;
+                fresh(&mut client.inputs, sequence)?;
+                take(&mut client.input_tokens, INPUTS, now_ns)?;
+                client.heard_ns = now_ns;
+                self.send(Event::Input { slot, sequence, ack, input })?;
                 Ok(None)
             }
             FromClient::Ping { session, sequence, sent_ns } => {
-                let (_, peer) = self.prove(from, session)?;
-                fresh(&mut peer.pings, sequence)?;
-                take(&mut peer.ping_tokens, PINGS, now_ns)?;
-                peer.heard_ns = now_ns;
+                let (_, client) = self.prove(from, session)?;
+                fresh(&mut client.pings, sequence)?;
+                take(&mut client.ping_tokens, PINGS, now_ns)?;
+                client.heard_ns = now_ns;
                 Ok(Some(FromServer::Pong { sequence, sent_ns, server_ns: now_ns }))
             }
         }
     }
 
-    /// Lets go of players that have been silent for [`SILENCE_NS`]. One whose leaving the simulation cannot be told yet
-    /// stays until the next sweep.
+    /// Removes players that have been silent for [`SILENCE_NS`]. If the simulation's queue is full, the player stays until the next
+    /// sweep.
     pub fn sweep(&mut self, now_ns: u64) {
-        for slot in 0..self.peers.len() {
-            let Some(Some(peer)) = self.peers.get(slot) else {
+        for slot in 0..self.clients.len() {
+            let Some(Some(client)) = self.clients.get(slot) else {
                 continue;
             };
-            let silent = now_ns.saturating_sub(peer.heard_ns) >= SILENCE_NS;
-            let address = peer.address;
-            if silent && self.tell(Event::Leave { slot: Slot(slot) }).is_ok() {
+            let silent = now_ns.saturating_sub(client.heard_ns) >= SILENCE_NS;
+            let address = client.address;
+            if silent && self.send(Event::Leave { slot: Slot(slot) }).is_ok() {
                 self.by_address.remove(&address);
-                self.peers[slot] = None;
+                self.clients[slot] = None;
             }
         }
     }
@@ -199,18 +199,18 @@ impl Gate {
         if let Some(&slot) = self.by_address.get(&from) {
             // Another nonce is another attempt from an address still held: it must wait until the old one is silent,
             // or a join from the past could throw a player out.
-            return match &self.peers[slot.0] {
-                Some(peer) if peer.nonce == nonce => Ok(self.welcome(slot, peer)),
+            return match &self.clients[slot.0] {
+                Some(client) if client.nonce == nonce => Ok(self.welcome(slot, client)),
                 _ => Err(Refusal::Replayed),
             };
         }
-        let Some(free) = self.peers.iter().position(Option::is_none) else {
+        let Some(free) = self.clients.iter().position(Option::is_none) else {
             return Ok(FromServer::Full { nonce });
         };
         let slot = Slot(free);
-        self.tell(Event::Join { slot, address: from })?;
+        self.send(Event::Join { slot, address: from })?;
         self.sessions += 1;
-        let peer = Peer {
+        let client = KnownClient {
             address: from,
             nonce,
             session: self.session_key.hash_one((from, nonce, self.sessions)),
@@ -220,16 +220,16 @@ impl Gate {
             input_tokens: TokenBucket::default(),
             ping_tokens: TokenBucket::default(),
         };
-        let welcome = self.welcome(slot, &peer);
+        let welcome = self.welcome(slot, &client);
         self.by_address.insert(from, slot);
-        self.peers[free] = Some(peer);
+        self.clients[free] = Some(client);
         Ok(welcome)
     }
 
-    fn welcome(&self, slot: Slot, peer: &Peer) -> FromServer<'static> {
+    fn welcome(&self, slot: Slot, client: &KnownClient) -> FromServer<'static> {
         FromServer::Welcome {
-            nonce: peer.nonce,
-            session: peer.session,
+            nonce: client.nonce,
+            session: client.session,
             player: slot.0 as u8,
             tick_hz: self.config.tick_hz,
             seed: self.config.seed,
@@ -241,15 +241,15 @@ impl Gate {
     }
 
     /// The player at this address, if the sender knows its session's secret.
-    fn prove(&mut self, from: SocketAddr, session: u64) -> Result<(Slot, &mut Peer), Refusal> {
+    fn prove(&mut self, from: SocketAddr, session: u64) -> Result<(Slot, &mut KnownClient), Refusal> {
         let slot = *self.by_address.get(&from).ok_or(Refusal::Unproven)?;
-        match self.peers.get_mut(slot.0) {
-            Some(Some(peer)) if peer.session == session => Ok((slot, peer)),
+        match self.clients.get_mut(slot.0) {
+            Some(Some(client)) if client.session == session => Ok((slot, client)),
             _ => Err(Refusal::Unproven),
         }
     }
 
-    fn tell(&self, event: Event) -> Result<(), Refusal> {
+    fn send(&self, event: Event) -> Result<(), Refusal> {
         match self.events.try_send(event) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Refusal::QueueFull),

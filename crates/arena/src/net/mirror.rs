@@ -1,4 +1,4 @@
-//! A client's memory of the snapshots it got: what changes are told from, and what it shows, a little behind the newest.
+//! The snapshots that a client keeps: as the base of changes, and to show the game a little behind the newest.
 
 use crate::game::history::View;
 use crate::net::error::WireError;

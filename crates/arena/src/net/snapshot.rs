@@ -83,7 +83,7 @@ impl Snapshot {
             shot: own.and_then(|body| body.shot.as_ref()).map(Shot::of),
         };
         self.entities.clear();
-        let shown = sim.players().filter(|(slot, _)| sim.sight().is_shown(viewer, *slot, sim.tick()));
+        let shown = sim.players().filter(|(slot, _)| sim.visibility().is_shown(viewer, *slot, sim.tick()));
         self.entities.extend(shown.map(|(slot, body)| Entity::of(slot, body)));
         if self.entities.len() > MAX_SEEN {
             let at = own.map_or((0, 0), |body| (body.pose.x_mm, body.pose.y_mm));

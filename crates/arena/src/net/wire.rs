@@ -7,7 +7,7 @@
 //! | 1 hello | client | nonce u64, zeros up to 64 bytes in all |
 //! | 2 challenge | server | nonce u64, cookie u64 |
 //! | 3 join | client | nonce u64, cookie u64, zeros up to 64 bytes in all |
-//! | 4 welcome | server | nonce u64, session u64, player u8, tick rate in Hz u16, the ground's seed u64 |
+//! | 4 welcome | server | nonce u64, session u64, player u8, tick rate in Hz u16, the map's seed u64 |
 //! | 5 full | server | nonce u64 |
 //! | 6 input | client | session u64, sequence u32, newest snapshot's tick u32, buttons u8, yaw u16, pitch i16, seen tick u32, part u8 |
 //! | 7 ping | client | session u64, sequence u32, client's clock u64 |
@@ -90,7 +90,7 @@ pub enum FromServer<'a> {
         player: u8,
         /// Ticks, and so snapshots, a second; at least 1.
         tick_hz: u16,
-        /// Builds the ground.
+        /// Seed of the map.
         seed: u64,
     },
     /// No room; try again later.

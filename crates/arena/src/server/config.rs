@@ -33,13 +33,13 @@ pub struct ServerConfig {
     pub tick_hz: u16,
     /// Most players at a time, 1 to 255.
     pub players: u8,
-    /// Decides the ground and where players appear.
+    /// Seed of the map and of the places where players appear.
     pub seed: u64,
-    /// Work a tick does beside the match, in microseconds of this machine undisturbed.
+    /// Extra work of each tick, in microseconds on this machine when undisturbed.
     pub work_us: u32,
     /// Further work of one tick in fifty, in microseconds: a planted tail.
     pub tail_us: u32,
-    /// Threads beside the tick thread that share its work.
+    /// Extra threads that share the work of the tick thread.
     pub workers: usize,
     /// How the tick thread is treated.
     pub keeping: Keeping,
@@ -77,7 +77,7 @@ pub enum ServerError {
         /// Why not.
         source: io::Error,
     },
-    /// A thread beside the tick's.
+    /// A thread other than the tick thread.
     #[error("start the {name} thread: {source}")]
     Thread {
         /// Which.

@@ -17,20 +17,20 @@ use rustix::thread::gettid;
 use crate::console::Request;
 use crate::control::{FORMAT, ServerEvent};
 use crate::net::gate::{Gate, GateConfig};
-use crate::server::aside::{Aside, Flood};
 use crate::server::config::QUEUE_EVENTS;
 use crate::server::receive::Receive;
 use crate::server::scribe::Scribe;
 use crate::server::tick::{Parts, Tick};
+use crate::server::tick_gate::{Flood, TickGate};
 use crate::server::window::Counters;
 use crate::work::Work;
 use crate::worker_group::WorkerGroup;
 
-mod aside;
 mod config;
 mod receive;
 mod scribe;
 mod tick;
+mod tick_gate;
 mod window;
 
 pub use config::{Keeping, ServerConfig, ServerError};
@@ -88,14 +88,14 @@ impl Server {
         // For answers, and to wait by: the halves belong to a thread each.
         let socket = udp.as_fd().try_clone_to_owned().map_err(ServerError::Answers)?;
         let (incoming, outgoing) = udp.halves();
-        let aside = Aside::new();
-        let (counters, aside) = (&counters, &aside);
+        let tick_gate = TickGate::new();
+        let (counters, tick_gate) = (&counters, &tick_gate);
         let page = telemetry.as_ref().map(Telemetry::counters);
         let gate = Gate::new(gate, sender);
-        let receiver = Receive { socket, incoming, gate, counters, page, aside, flood: Flood::default(), stop };
+        let receiver = Receive { socket, incoming, gate, counters, page, tick_gate, flood: Flood::default(), stop };
         // Before a datagram is received, so that the first window misses none; and the thread is set up after the other has been
         // started, which would inherit it.
-        let tick = Tick::new(config, Parts { group, telemetry, scribe, work, events, outgoing, counters, aside });
+        let tick = Tick::new(config, Parts { group, telemetry, scribe, work, events, outgoing, counters, tick_gate });
         thread::scope(|scope| {
             thread::Builder::new()
                 .name("receive".into())

@@ -13,7 +13,7 @@ use rustix::net::{SendFlags, sendto};
 
 use crate::net::gate::{Arrival, Gate};
 use crate::net::wire::{FromServer, MAX_DATAGRAM_BYTES};
-use crate::server::aside::{Aside, Flood};
+use crate::server::tick_gate::{Flood, TickGate};
 use crate::server::window::Counters;
 use crate::time::{SECOND_NS, now_ns, to_timespec};
 
@@ -30,14 +30,14 @@ pub(super) struct Receive<'a> {
     pub(super) gate: Gate,
     pub(super) counters: &'a Counters,
     pub(super) page: Option<Page>,
-    pub(super) aside: &'a Aside,
+    pub(super) tick_gate: &'a TickGate,
     pub(super) flood: Flood,
     pub(super) stop: &'a AtomicBool,
 }
 
 impl Receive<'_> {
     pub(super) fn run(self) {
-        let Self { socket, incoming, mut gate, counters, page, aside, mut flood, stop } = self;
+        let Self { socket, incoming, mut gate, counters, page, tick_gate, mut flood, stop } = self;
         let mut answer = Vec::with_capacity(MAX_DATAGRAM_BYTES);
         let mut sweep_at_ns = 0;
         let mut may_hold_more = false;
@@ -74,7 +74,7 @@ impl Receive<'_> {
                 thread::sleep(Duration::from_millis(10));
             }
             if is_flood {
-                aside.wait();
+                tick_gate.wait();
             }
             if now_ns >= sweep_at_ns {
                 gate.sweep(now_ns);

@@ -52,8 +52,8 @@ impl Scribe {
         self.is_behind || self.recorder.act(act)
     }
 
-    /// The tick is done. Where the disk is so far behind that it would have to be waited for, the record ends here, and is told
-    /// to be broken at the end.
+    /// The tick is done. If the disk is so far behind that the server would wait for it, the record ends here, and the end reports
+    /// that it is incomplete.
     pub(super) fn tick(&mut self, room: &Room, due_us: u32) {
         if self.is_behind {
             return;

@@ -17,9 +17,9 @@ use crate::control::{Answer, Command};
 use crate::game::sim::Slot;
 use crate::net::gate::Event;
 use crate::room::{Act, ClientInput, Room};
-use crate::server::aside::Aside;
 use crate::server::config::{Keeping, QUEUE_EVENTS, ServerConfig, ServerError};
 use crate::server::scribe::Scribe;
+use crate::server::tick_gate::TickGate;
 use crate::server::window::{Counters, Window};
 use crate::time::SECOND_NS;
 use crate::work::Work;
@@ -37,7 +37,7 @@ pub(super) struct Parts<'a> {
     pub(super) events: Receiver<Event>,
     pub(super) outgoing: &'a mut Outgoing,
     pub(super) counters: &'a Counters,
-    pub(super) aside: &'a Aside,
+    pub(super) tick_gate: &'a TickGate,
 }
 
 pub(super) struct Tick<'a> {
@@ -80,9 +80,9 @@ impl<'a> Tick<'a> {
         }
         while !stop.load(Ordering::Relaxed) {
             let due_ns = clock.wait().due_ns;
-            self.parts.aside.begin();
+            self.parts.tick_gate.begin();
             self.tick((due_ns / 1_000) as u32);
-            self.parts.aside.end();
+            self.parts.tick_gate.end();
             if let Some(done) = clock.done() {
                 self.window.record(&done);
                 if let Some(telemetry) = &mut self.parts.telemetry {

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use evenkeel_rt::{ApplyStatus, Done, TickClock};
 
 use crate::control::{Drops, ServerWindow, SinceStart};
+use crate::durations::{DurationHistogram, quantiles};
 use crate::game::sim::Fired;
 use crate::net::gate::Refusal;
-use crate::tally::{Tally, quantiles};
 use crate::time::{now_ns, process_cpu_ns};
 
-/// A count that the kernel does not tell.
+/// A count that the kernel does not report.
 const UNKNOWN: u64 = u64::MAX;
 
 /// Datagrams since the start, counted by both threads. Each number stands for itself, so no ordering is needed.
@@ -119,16 +119,16 @@ pub(super) struct Window {
     period_ns: u64,
     ticks: u64,
     missed_ticks: u64,
-    lateness: Tally,
-    due_to_done: Tally,
-    work: Tally,
+    lateness: DurationHistogram,
+    due_to_done: DurationHistogram,
+    work: DurationHistogram,
     longest_gap_ns: u64,
     snapshots_full: u64,
     jobs: u64,
     shots: u64,
     shots_hit: u64,
     shots_too_old: u64,
-    rewound: Tally,
+    rewound: DurationHistogram,
     /// Survives the window: a gap between two windows belongs to the second.
     last_start_ns: Option<u64>,
 }
@@ -142,16 +142,16 @@ impl Window {
             period_ns,
             ticks: 0,
             missed_ticks: 0,
-            lateness: Tally::new(),
-            due_to_done: Tally::new(),
-            work: Tally::new(),
+            lateness: DurationHistogram::new(),
+            due_to_done: DurationHistogram::new(),
+            work: DurationHistogram::new(),
             longest_gap_ns: 0,
             snapshots_full: 0,
             jobs: 0,
             shots: 0,
             shots_hit: 0,
             shots_too_old: 0,
-            rewound: Tally::new(),
+            rewound: DurationHistogram::new(),
             last_start_ns: None,
         }
     }
@@ -234,7 +234,7 @@ fn since_start(clock: &TickClock) -> SinceStart {
     }
 }
 
-/// Memory of this process that is in RAM; none where the kernel does not tell.
+/// Memory of this process that is in RAM, or none if the kernel does not report it.
 fn resident_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

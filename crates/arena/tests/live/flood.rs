@@ -46,12 +46,12 @@ fn a_flood_from_forged_addresses_holds_up_nobody() {
 }
 
 /// What the players and the server saw in one second or more.
-struct Seen {
+struct WindowStats {
     server: ServerWindow,
     bots: BotsWindow,
 }
 
-impl Seen {
+impl WindowStats {
     fn ask(server: &mut Program, bots: &mut Program) -> Self {
         Self { server: server.ask(WINDOW), bots: bots.ask(WINDOW) }
     }
@@ -62,7 +62,7 @@ impl Seen {
         Self::ask(server, bots)
     }
 
-    fn tell(&self, what: &str) {
+    fn print(&self, what: &str) {
         let (server, bots) = (&self.server, &self.bots);
         let seconds = server.span_us / 1e6;
         println!(
@@ -94,17 +94,17 @@ fn within_a_network_of_our_own() {
     let BotsEvent::Ready { bots: 63, .. } = bots.next_line() else { panic!("not all joined") };
     sleep(Duration::from_millis(500));
     fitness::holds(TRIES, || {
-        let before = Seen::over(&mut server, &mut bots, 2);
-        before.tell("quiet");
+        let before = WindowStats::over(&mut server, &mut bots, 2);
+        before.print("quiet");
         let attacker = attacker::start(addr, FLOOD_S);
         sleep(Duration::from_millis(300));
-        let flooded = Seen::over(&mut server, &mut bots, FLOOD_S - 1);
-        flooded.tell("flood");
+        let flooded = WindowStats::over(&mut server, &mut bots, FLOOD_S - 1);
+        flooded.print("flood");
         let sent = attacker.join().unwrap();
         println!("{sent}");
         check_always(&before, &flooded, &sent);
-        let after = Seen::over(&mut server, &mut bots, 1);
-        let off_us = |seen: &Seen| seen.bots.snapshot_jitter_us.p99.unwrap();
+        let after = WindowStats::over(&mut server, &mut bots, 1);
+        let off_us = |seen: &WindowStats| seen.bots.snapshot_jitter_us.p99.unwrap();
         if off_us(&flooded) <= OFF_CADENCE_US {
             return Some(Ok(()));
         }
@@ -119,7 +119,7 @@ fn within_a_network_of_our_own() {
 }
 
 /// What holds however busy the machine is.
-fn check_always(quiet: &Seen, flooded: &Seen, sent: &attacker::Sent) {
+fn check_always(quiet: &WindowStats, flooded: &WindowStats, sent: &attacker::Sent) {
     let (server, bots) = (&flooded.server, &flooded.bots);
     assert_eq!((server.players, bots.silent_bots), (64, 0), "everybody plays on, and nobody came in");
     // What did not fit into the socket is the kernel's to drop, and how many a second it is is the machine's to say.

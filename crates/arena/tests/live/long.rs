@@ -1,9 +1,9 @@
 //! Sixty-four bots for long: no tick is missed but by what the machine itself shows, and memory stays flat. The figures of the findings are
 //! those of half an hour; a sample of some seconds is checked each time.
 //!
-//! What explains a missed tick is seen by watchers that know nothing of the server: a real-time thread on each CPU, above
-//! the tick's own priority, that wakes each millisecond. Where such a thread is late, no care of a server's could have kept the
-//! tick; an ordinary neighbour delays neither. The kernel's count of stolen time stands beside it, in units of 10 ms.
+//! Independent watchers show what explains a missed tick: a real-time thread on each CPU, above the priority of the tick, that wakes
+//! each millisecond. If such a thread is late, no server could have kept the tick; an ordinary neighbour delays neither. The report
+//! adds the kernel's count of stolen time, in units of 10 ms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,7 +36,7 @@ impl Watcher {
             cpus.insert(cpu);
             let set = TickThread::set_up(&ThreadConfig { fifo: Some(2), cpus: Some(cpus), ..ThreadConfig::default() });
             let is_real_time = set.report().fifo == evenkeel_rt::ApplyStatus::Active;
-            let mut lost = Lost::beside(PERIOD_NS);
+            let mut lost = Lost::with_ticks(PERIOD_NS);
             while !end.load(Ordering::Relaxed) {
                 let due_ns = now_ns() + STEP_NS;
                 sleep(Duration::from_nanos(STEP_NS));

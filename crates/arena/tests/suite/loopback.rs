@@ -173,7 +173,7 @@ fn the_server_takes_commands_and_survives_rubbish() {
 }
 
 #[test]
-fn without_control_it_talks_to_people_until_it_is_told_to_end() {
+fn without_control_it_prints_lines_for_people_until_a_signal() {
     let (mut server, _) = server(&["--no-control"]);
     server.close_stdin();
     let line = server.next_text();
@@ -196,7 +196,7 @@ fn bots_without_server_say_so_and_end() {
 #[test]
 fn bots_that_do_not_all_fit_say_how_many_did() {
     // As long as three take to join here, which nobody knows, and over before they count as silent, after three seconds.
-    let told = ["300", "1000", "2500"].into_iter().map(|timeout_ms| {
+    let attempts = ["300", "1000", "2500"].into_iter().map(|timeout_ms| {
         let (_server, addr) = server(&["--players", "3"]);
         let mut bots = bots(addr, &["--bots", "5", "--join-timeout-ms", timeout_ms]);
         let BotsEvent::Failed { joined, wanted, error, .. } = bots.next_line() else {
@@ -206,8 +206,9 @@ fn bots_that_do_not_all_fit_say_how_many_did() {
         assert!(joined <= 3 && !bots.ended().success());
         (joined, error)
     });
-    let is_full =
-        told.inspect(|told| println!("{told:?}")).any(|(joined, error)| joined == 3 && error.contains("full"));
+    let is_full = attempts
+        .inspect(|attempt| println!("{attempt:?}"))
+        .any(|(joined, error)| joined == 3 && error.contains("full"));
     assert!(is_full);
 }
 

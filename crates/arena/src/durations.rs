@@ -9,9 +9,9 @@ const MAX_NS: u64 = 60 * crate::time::SECOND_NS;
 
 /// A histogram of durations that keeps three digits of each.
 #[derive(Debug)]
-pub(crate) struct Tally(Histogram<u64>);
+pub(crate) struct DurationHistogram(Histogram<u64>);
 
-impl Tally {
+impl DurationHistogram {
     #[expect(clippy::expect_used, reason = "the bounds are constants, and a test makes one")]
     pub(crate) fn new() -> Self {
         Self(Histogram::new_with_bounds(1, MAX_NS, 3).expect("bounds are in order"))
@@ -55,15 +55,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_told_once_and_an_empty_one_has_no_numbers() {
-        let mut tally = Tally::new();
+    fn a_window_is_reported_once_and_an_empty_one_has_no_numbers() {
+        let mut histogram = DurationHistogram::new();
         for us in 1..=100 {
-            tally.record_ns(us * 1_000);
+            histogram.record_ns(us * 1_000);
         }
-        tally.record_ns(u64::MAX);
-        let json = |tally: &mut Tally| serde_json::to_string(&tally.take()).unwrap();
+        histogram.record_ns(u64::MAX);
+        let json = |histogram: &mut DurationHistogram| serde_json::to_string(&histogram.take()).unwrap();
         expect![[r#"{"count":101,"p50":51.007,"p90":91.007,"p99":100.031,"max":60028878.847}"#]]
-            .assert_eq(&json(&mut tally));
-        expect![[r#"{"count":0}"#]].assert_eq(&json(&mut tally));
+            .assert_eq(&json(&mut histogram));
+        expect![[r#"{"count":0}"#]].assert_eq(&json(&mut histogram));
     }
 }

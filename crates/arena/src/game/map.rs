@@ -1,5 +1,5 @@
-//! The ground the game is played on: rooms, doors and cover on a grid, the same for the same seed on every machine, with the
-//! questions the game asks of it: how far may this body move, how far does this ray go.
+//! The map of the game: rooms, doors and cover on a grid. The same seed gives the same map on every machine. The map also answers how
+//! far a body may move and how far a ray goes.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -39,7 +39,7 @@ pub type Place = (i32, i32);
 
 /// A square of cells. The outermost ring is wall, so nothing leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ground {
+pub struct GameMap {
     cells: Vec<Cell>,
     /// Open cells where players may appear: each can be walked to from each.
     open: Vec<Place>,
@@ -57,27 +57,27 @@ pub struct Move {
     pub by: (i32, i32),
 }
 
-impl Ground {
+impl GameMap {
     /// Builds rooms by `seed`.
     pub fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut ground = Self { cells: vec![Cell::Open; (CELLS * CELLS) as usize], open: Vec::new() };
+        let mut map = Self { cells: vec![Cell::Open; (CELLS * CELLS) as usize], open: Vec::new() };
         for line in (0..CELLS).step_by(ROOM as usize) {
-            ground.wall(line, &mut rng);
+            map.wall(line, &mut rng);
         }
         for y in 0..CELLS {
             for x in 0..CELLS {
                 let rim = x == 0 || y == 0 || x == CELLS - 1 || y == CELLS - 1;
                 let cover = rng.next_u32().is_multiple_of(SPARSITY);
-                match ground.cell((x, y)) {
-                    _ if rim => ground.set((x, y), Cell::Wall),
-                    Cell::Open if cover => ground.set((x, y), Cell::Cover),
+                match map.cell((x, y)) {
+                    _ if rim => map.set((x, y), Cell::Wall),
+                    Cell::Open if cover => map.set((x, y), Cell::Cover),
                     _ => {}
                 }
             }
         }
-        ground.open = ground.largest_region();
-        ground
+        map.open = map.largest_region();
+        map
     }
 
     /// A wall along one column and one row, with a door or a gap in each room's side.
@@ -86,7 +86,7 @@ impl Ground {
             let (pick, door) = (rng.next_u32(), (rng.next_u32() % 5) as i32 + 1);
             for along in 0..ROOM.min(CELLS - side) {
                 let is_door = along == door || along == door + 1;
-                // Every fourth side of a room is left out, for halls and long lines of sight.
+                // Every fourth side of a room is left out, to get halls and long views.
                 let left_out = |turn: u32| pick.rotate_right(turn).is_multiple_of(4) && along != 0;
                 if !is_door && !left_out(0) {
                     self.set((line, side + along), Cell::Wall);
@@ -130,7 +130,7 @@ impl Ground {
 
     /// An open cell picked by `pick`; all that come of this can be walked between.
     pub fn open_place(&self, pick: u32) -> Place {
-        // Ground without a single open cell would take 3,844 draws that all say cover.
+        // A map without a single open cell would take 3,844 draws that all give cover.
         let index = pick as usize % self.open.len().max(1);
         self.open.get(index).copied().unwrap_or((CELLS / 2, CELLS / 2))
     }
@@ -267,46 +267,44 @@ mod tests {
     use super::*;
 
     /// The first open cell with a wall to its east and an open cell to its north.
-    fn beside_a_wall(ground: &Ground) -> (Point, i32) {
-        let is = |place: &&Place| {
-            ground.cell((place.0 + 1, place.1)) == Cell::Wall && ground.is_open((place.0, place.1 + 1))
-        };
-        let place = *ground.open.iter().find(is).unwrap();
+    fn next_to_a_wall(map: &GameMap) -> (Point, i32) {
+        let is = |place: &&Place| map.cell((place.0 + 1, place.1)) == Cell::Wall && map.is_open((place.0, place.1 + 1));
+        let place = *map.open.iter().find(is).unwrap();
         (centre(place), place.0 + 1)
     }
 
     #[test]
-    fn a_seed_gives_one_ground_with_room_to_play() {
-        assert_eq!(Ground::new(1), Ground::new(1));
-        assert_ne!(Ground::new(1), Ground::new(2));
+    fn a_seed_gives_one_map_with_room_to_play() {
+        assert_eq!(GameMap::new(1), GameMap::new(1));
+        assert_ne!(GameMap::new(1), GameMap::new(2));
         for seed in 0..40 {
-            let ground = Ground::new(seed);
-            let count = |wanted| ground.cells.iter().filter(|cell| **cell == wanted).count();
+            let map = GameMap::new(seed);
+            let count = |wanted| map.cells.iter().filter(|cell| **cell == wanted).count();
             assert!(count(Cell::Cover) > 100 && count(Cell::Wall) > 500, "seed {seed}");
-            let share = ground.open.len() as f64 / count(Cell::Open) as f64;
-            assert!(ground.open.len() > 1_800 && share > 0.9, "seed {seed}: {} open, {share}", ground.open.len());
+            let share = map.open.len() as f64 / count(Cell::Open) as f64;
+            assert!(map.open.len() > 1_800 && share > 0.9, "seed {seed}: {} open, {share}", map.open.len());
         }
     }
 
     #[test]
     fn a_body_stops_at_a_wall_and_slides_along_it() {
-        let ground = Ground::new(1);
-        let (from, wall) = beside_a_wall(&ground);
+        let map = GameMap::new(1);
+        let (from, wall) = next_to_a_wall(&map);
         let stop_x = wall * CELL_MM - BODY_MM;
-        let hit = ground.slide(Move { from, by: (600, 0) });
+        let hit = map.slide(Move { from, by: (600, 0) });
         assert_eq!(hit, (stop_x, from.1));
-        let along = ground.slide(Move { from: hit, by: (600, 150) });
+        let along = map.slide(Move { from: hit, by: (600, 150) });
         assert_eq!(along, (stop_x, from.1 + 150));
     }
 
     #[test]
     fn rays_end_at_walls_at_cover_and_at_the_floor() {
-        let mut ground = Ground { cells: vec![Cell::Open; (CELLS * CELLS) as usize], open: Vec::new() };
-        ground.set((10, 5), Cell::Cover);
-        ground.set((20, 5), Cell::Wall);
+        let mut map = GameMap { cells: vec![Cell::Open; (CELLS * CELLS) as usize], open: Vec::new() };
+        map.set((10, 5), Cell::Cover);
+        map.set((20, 5), Cell::Wall);
         let reach = |z, toward: (i32, i32, i32)| {
             let ray = Ray { from: Vector::new(5_500, 5_500, z), toward: Vector::new(toward.0, toward.1, toward.2) };
-            ground.reach_mm(&ray).round()
+            map.reach_mm(&ray).round()
         };
         for (z, toward, reached) in [
             (1_200, (1, 0, 0), 4_500.0),
@@ -321,12 +319,12 @@ mod tests {
         }
         let (low, high) = (Vector::new(5_500, 5_500, 1_200), Vector::new(5_500, 5_500, 1_500));
         let beyond = |z| Vector::new(12_500, 5_500, z);
-        assert!(!ground.sees(low, beyond(1_200)) && ground.sees(high, beyond(1_500)) && ground.sees(low, low));
+        assert!(!map.sees(low, beyond(1_200)) && map.sees(high, beyond(1_500)) && map.sees(low, low));
     }
 
     /// Whether a body centred here overlaps nothing.
-    fn free(ground: &Ground, (x, y): Point) -> bool {
-        span(x).all(|cx| span(y).all(|cy| ground.is_open((cx, cy))))
+    fn free(map: &GameMap, (x, y): Point) -> bool {
+        span(x).all(|cx| span(y).all(|cy| map.is_open((cx, cy))))
     }
 
     proptest! {
@@ -336,28 +334,28 @@ mod tests {
             pick: u32,
             steps in prop::collection::vec((-600i32..=600, -600i32..=600), 1..100),
         ) {
-            let ground = Ground::new(seed);
-            let mut at = centre(ground.open_place(pick));
-            prop_assert!(free(&ground, at));
+            let map = GameMap::new(seed);
+            let mut at = centre(map.open_place(pick));
+            prop_assert!(free(&map, at));
             for by in steps {
-                at = ground.slide(Move { from: at, by });
-                prop_assert!(free(&ground, at), "{at:?}");
+                at = map.slide(Move { from: at, by });
+                prop_assert!(free(&map, at), "{at:?}");
             }
         }
 
         #[test]
         fn a_ray_is_free_up_to_where_it_ends(seed in 0u64..50, pick: u32, z in 100..2_900, toward: (i8, i8, i8)) {
             prop_assume!(toward != (0, 0, 0));
-            let ground = Ground::new(seed);
-            let (x, y) = centre(ground.open_place(pick));
+            let map = GameMap::new(seed);
+            let (x, y) = centre(map.open_place(pick));
             let toward = Vector::new(toward.0.into(), toward.1.into(), toward.2.into());
             let ray = Ray { from: Vector::new(x, y, z), toward };
-            let (reached, unit) = (ground.reach_mm(&ray), ray.unit());
+            let (reached, unit) = (map.reach_mm(&ray), ray.unit());
             prop_assert!(reached < 100_000.0);
             for part in 0..80 {
                 let at = reached * 0.999 * f64::from(part) / 80.0;
                 let [x, y, z] = [0, 1, 2].map(|axis| real(ray.from)[axis] + unit[axis] * at);
-                let filled_mm = match ground.cell(place_of((x.floor() as i32, y.floor() as i32))) {
+                let filled_mm = match map.cell(place_of((x.floor() as i32, y.floor() as i32))) {
                     Cell::Open => 0,
                     Cell::Cover => COVER_MM,
                     Cell::Wall => WALL_MM,

@@ -1,5 +1,5 @@
-//! Under a flood the receive thread stands aside while a tick is played. It would otherwise share a CPU with it, and the scheduler
-//! gives whoever has it four milliseconds at a time: snapshots would come late for the sake of datagrams that are refused anyway.
+//! Under a flood the receive thread waits while a tick runs. Otherwise both would share a CPU, and the scheduler gives each four
+//! milliseconds at a time: snapshots would be late for the sake of datagrams that are refused anyway.
 
 use evenkeel_rt::Event;
 
@@ -12,11 +12,11 @@ const ROUND_NS: u64 = 10_000_000;
 
 /// Says to the receive thread whether a tick is being played.
 #[derive(Debug)]
-pub(super) struct Aside {
+pub(super) struct TickGate {
     between_ticks: Event,
 }
 
-impl Aside {
+impl TickGate {
     /// No tick is being played.
     pub(super) fn new() -> Self {
         let between_ticks = Event::new();
@@ -29,7 +29,7 @@ impl Aside {
         self.between_ticks.reset();
     }
 
-    /// It is over: who stood aside goes on.
+    /// The tick is over: waiting threads continue.
     pub(super) fn end(&self) {
         self.between_ticks.set();
     }
@@ -40,7 +40,7 @@ impl Aside {
     }
 }
 
-/// Tells a flood from a match.
+/// Detects a flood.
 #[derive(Debug, Default)]
 pub(super) struct Flood {
     seen: u32,
@@ -94,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_aside_goes_on_after_the_tick() {
-        let aside = Aside::new();
-        aside.wait();
-        aside.begin();
+    fn a_waiting_thread_continues_after_the_tick() {
+        let tick_gate = TickGate::new();
+        tick_gate.wait();
+        tick_gate.begin();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| aside.wait());
-            aside.end();
+            let waiting = scope.spawn(|| tick_gate.wait());
+            tick_gate.end();
             waiting.join().unwrap();
         });
     }
