@@ -45,8 +45,8 @@ const KEEPERS: [&str; 7] = ["chrony", "chronyd", "systemd-timesyncd", "ntpd", "n
 
 impl Daemons {
     pub(super) fn probe(probe: Probe<'_>, container: &Fact<Container>, init: &Fact<Init>) -> Daemons {
-        let in_sight = in_sight(container, init);
-        let seen = |look: &dyn Fn() -> Fact<Vec<String>>| match &in_sight {
+        let visible = visible(container, init);
+        let seen = |look: &dyn Fn() -> Fact<Vec<String>>| match &visible {
             Fact::Known(()) => look(),
             unknown => unknown.clone().map(|()| Vec::new()),
         };
@@ -84,7 +84,7 @@ fn running(probe: Probe<'_>, services: &[&str]) -> Fact<Vec<String>> {
 }
 
 /// Units and timers belong to systemd, and a container does not show those of its host.
-fn in_sight(container: &Fact<Container>, init: &Fact<Init>) -> Fact<()> {
+fn visible(container: &Fact<Container>, init: &Fact<Init>) -> Fact<()> {
     match (container, init) {
         (Fact::Known(kind), _) if *kind != Container::None => {
             Fact::absent("a container does not show the timers and services of its host")

@@ -84,7 +84,7 @@ pub struct Rss {
 }
 
 /// The offloads that change when or how a UDP packet reaches its server, out of some sixty.
-const TOLD: [&str; 15] = [
+const REPORTED: [&str; 15] = [
     "rx-checksum",
     "rx-gro",
     "rx-gro-hw",
@@ -118,7 +118,7 @@ fn parse_offloads(text: &str) -> Option<Offloads> {
             "off,fixed" => (false, true),
             _ => return None,
         };
-        if TOLD.contains(&name) {
+        if REPORTED.contains(&name) {
             offloads.insert(name.to_owned(), Offload { on, fixed });
         }
     }
@@ -230,7 +230,7 @@ mod tests {
         for text in ["rx-gro", "rx-gro=", "rx-gro=maybe", "rx-gro=on,stuck"] {
             assert_eq!(parse_offloads(text), None, "{text}");
         }
-        assert!(TOLD.is_sorted());
+        assert!(REPORTED.is_sorted());
     }
 
     #[test]

@@ -162,7 +162,7 @@ mod tests {
                     haswell(facts);
                     facts.idle.states = Fact::Denied { why: "EACCES".into() };
                 }),
-                ("no state tells", Goal::Latency, &with_idle("intel_idle", &[])),
+                ("no state known", Goal::Latency, &with_idle("intel_idle", &[])),
                 ("acpi_idle", Goal::Latency, &with_idle("acpi_idle", &[("C1", 1), ("C2", 18)])),
                 ("haltpoll", Goal::Latency, &with_idle("haltpoll", &[("POLL", 0), ("haltpoll", 1)])),
                 ("another driver", Goal::Latency, &with_idle("psci_idle", &[])),
@@ -187,7 +187,7 @@ mod tests {
                   set intel_idle.max_cstate "2" -> "1": C6-HSW takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot
                 states unknown (latency)
                   unknown intel_idle.max_cstate: how deep the idle states are is not known: EACCES
-                no state tells (latency)
+                no state known (latency)
                   keep intel_idle.max_cstate: no idle state reports its exit latency
                 acpi_idle (latency)
                   not-here intel_idle.max_cstate: acpi_idle controls idle states here: its argument is processor.max_cstate

@@ -50,14 +50,14 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
         }
         unknown => return Err(at(Finding::unknown(ARGUMENT, "what the processor is vulnerable to", unknown))),
     };
-    let at_work: Vec<&str> = all.iter().filter(|one| one.mitigation().is_some()).map(|one| one.name.as_str()).collect();
-    let reason = match (asked, at_work.len()) {
+    let active: Vec<&str> = all.iter().filter(|one| one.mitigation().is_some()).map(|one| one.name.as_str()).collect();
+    let reason = match (asked, active.len()) {
         (Some("off"), _) => "mitigations are off: never run foreign code here".to_owned(),
         (_, 0) => format!("no mitigation is active for any of {} known vulnerabilities", all.len()),
         (_, count) => format!(
             "{count} mitigations are active ({}): they cost time in each system call and protect every program \
                 here; a newer processor needs fewer",
-            at_work.join(", ")
+            active.join(", ")
         ),
     };
     Ok(at(Finding::keep(ARGUMENT, reason)))
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_told_and_kept() {
+    fn mitigations_are_listed_and_never_changed() {
         check(
             &KNOB,
             &[

@@ -149,7 +149,7 @@ mod tests {
                     facts.idle.driver = Fact::Known("acpi_idle".into());
                     facts.idle.states = Fact::absent("no states");
                 }),
-                ("no state tells", Goal::Latency, &with_idle("acpi_idle", &[])),
+                ("no state known", Goal::Latency, &with_idle("acpi_idle", &[])),
                 ("haltpoll", Goal::Latency, &haltpoll),
                 ("haltpoll", Goal::Density, &haltpoll),
                 ("haltpoll on credits", Goal::Latency, &instance("t3.large")),
@@ -174,7 +174,7 @@ mod tests {
                   keep /dev/cpu_dma_latency "2000000000": the deepest state, C1, takes only 1 us to leave
                 states unknown (latency)
                   unknown /dev/cpu_dma_latency: how deep the idle states are is not known: no states
-                no state tells (latency)
+                no state known (latency)
                   keep /dev/cpu_dma_latency "2000000000": no idle state reports its exit latency
                 haltpoll (latency)
                   set /dev/cpu_dma_latency "2000000000" -> "0": haltpoll halts the CPU, and the hypervisor needs long to wake it: polling avoids that

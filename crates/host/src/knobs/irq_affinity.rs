@@ -277,7 +277,7 @@ mod tests {
 
     /// For any server, the CPUs for interrupts and the remaining CPUs are disjoint, and no core is split.
     #[test]
-    fn a_server_is_told_which_cpus_remain() {
+    fn the_reason_names_the_cpus_that_remain() {
         let four_queues = |facts: &mut Facts| nics(facts)[0] = nic("eth0", 4, 24);
         check_server(
             &KNOB,

@@ -130,7 +130,7 @@ mod tests {
     fn it_can_be_chosen_where_the_kernel_was_built_for_it() {
         let locked = |facts: &mut Facts| {
             facts.preemption.on_offer = Fact::Denied { why: "EPERM".into() };
-            facts.preemption.model = Fact::absent("chosen at boot, and only debugfs tells which");
+            facts.preemption.model = Fact::absent("chosen at boot, and only debugfs shows which");
         };
         check(
             &KNOB,
@@ -170,7 +170,7 @@ mod tests {
                 7.3, asked for none under lockdown (density)
                   keep preempt "none": this kernel ignores none at boot: remove it
                 under lockdown (latency)
-                  unknown preempt: the model in force is not known: chosen at boot, and only debugfs tells which
+                  unknown preempt: the model in force is not known: chosen at boot, and only debugfs shows which
                 built as full (latency)
                   not-here preempt: this kernel was built as full and accepts no other model
                 real-time (latency)

@@ -247,7 +247,7 @@ mod tests {
     use crate::testing::{base, cpus, knocked, nic, nics, set};
 
     #[test]
-    fn a_misspelt_knob_is_told_the_nearest() {
+    fn a_misspelt_knob_gets_the_nearest_name() {
         let given = [
             "net.core.busy_poll",
             "net.core.busypoll",

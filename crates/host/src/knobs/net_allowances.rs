@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_exceeded_is_told_with_what_helps() {
+    fn an_exceeded_allowance_is_reported_with_its_remedy() {
         let quiet: &[(&str, u64)] =
             &[("bw_in_allowance_exceeded", 0), ("pps_allowance_exceeded", 0), ("rx_overruns", 5)];
         let loud: &[(&str, u64)] = &[

@@ -164,7 +164,7 @@ mod tests {
 
     /// Past losses are reported, but do not decide anything, whether zero or not.
     #[test]
-    fn the_counter_is_told_and_decides_nothing() {
+    fn the_counter_is_quoted_and_decides_nothing() {
         check(
             &KNOB,
             &[

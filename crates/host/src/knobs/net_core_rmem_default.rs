@@ -107,7 +107,7 @@ mod tests {
     use crate::testing::{check_server, with_sysctl};
 
     #[test]
-    fn it_is_computed_from_what_is_told() {
+    fn it_is_computed_from_the_servers_load() {
         check_server(
             &KNOB,
             &[
@@ -149,7 +149,7 @@ mod tests {
 
     /// Past losses are reported, but do not decide anything, whether zero or not.
     #[test]
-    fn the_counter_is_told_and_decides_nothing() {
+    fn the_counter_is_quoted_and_decides_nothing() {
         check_server(
             &KNOB,
             &[("", &crate::facts::all_counted(0)), ("pps=2560", &crate::facts::all_counted(9))],

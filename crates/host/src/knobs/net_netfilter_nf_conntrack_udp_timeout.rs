@@ -58,7 +58,7 @@ mod tests {
     use crate::testing::{check, with_sysctl};
 
     #[test]
-    fn it_is_told_where_flows_are_tracked() {
+    fn it_applies_where_flows_are_tracked() {
         check(
             &KNOB,
             &[("no firewall", Goal::Latency, &|_| {}), ("default", Goal::Latency, &with_sysctl(PATH, "30"))],

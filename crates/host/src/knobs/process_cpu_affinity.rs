@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_told_of_gets_whole_cores() {
+    fn a_server_gets_whole_cores() {
         let as_text = |alter: &dyn Fn(&mut Facts), cpus| {
             let mut facts = base();
             alter(&mut facts);

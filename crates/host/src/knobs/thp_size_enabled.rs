@@ -79,7 +79,7 @@ mod tests {
     use crate::testing::check;
 
     #[test]
-    fn sizes_are_told_where_there_are_any() {
+    fn sizes_are_listed_if_the_kernel_has_them() {
         let sizes = |word: &'static str, machine: &'static str| {
             move |facts: &mut Facts| {
                 let size = |size_bytes, word: &str| ThpSize { size_bytes, enabled: Fact::Known(word.into()) };

@@ -12,7 +12,7 @@ use crate::shapes::{one, spelled_in_bytes};
 use super::vm_dirty_ratio::{HANDLERS, KERNEL};
 
 const PATH: &str = "/proc/sys/vm/dirty_background_bytes";
-const TWIN: &str = "/proc/sys/vm/dirty_background_ratio";
+const EXCLUSIVE_WITH: &str = "/proc/sys/vm/dirty_background_ratio";
 
 pub(super) const KNOB: Knob = Knob {
     id: "vm.dirty_background_bytes",
@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] }],
         // Counts written, not dirtied pages: a line in any log dirties a page.
         counter: Some(Counter::WrittenPages),
-        side_effects: &[TWIN],
+        side_effects: &[EXCLUSIVE_WITH],
         // A write waits for a disk.
         effect: Some(Effect::Large),
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],

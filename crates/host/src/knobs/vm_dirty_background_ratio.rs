@@ -12,7 +12,7 @@ use crate::shapes::{one, size};
 use super::vm_dirty_ratio::{HANDLERS, KERNEL, bytes_in_use, share_of_memory};
 
 const PATH: &str = "/proc/sys/vm/dirty_background_ratio";
-const TWIN: &str = "/proc/sys/vm/dirty_background_bytes";
+const EXCLUSIVE_WITH: &str = "/proc/sys/vm/dirty_background_bytes";
 
 /// The kernel's default, which Amazon's guide for game servers keeps.
 const WANTED: i64 = 10;
@@ -48,7 +48,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty", "nr_dirty_background_threshold"] }],
         // Counts written, not dirtied pages: a line in any log dirties a page.
         counter: Some(Counter::WrittenPages),
-        side_effects: &[TWIN],
+        side_effects: &[EXCLUSIVE_WITH],
         // A write waits for a disk.
         effect: Some(Effect::Large),
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
@@ -63,7 +63,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
-    if let Some(bytes) = bytes_in_use(facts, TWIN) {
+    if let Some(bytes) = bytes_in_use(facts, EXCLUSIVE_WITH) {
         let reason = format!("vm.dirty_background_bytes is in use instead, with {}", size(bytes));
         return Ok(Finding::keep(PATH, reason).at(current));
     }
@@ -105,7 +105,7 @@ mod tests {
                 ("at once", Goal::Latency, &with_sysctl(PATH, "0")),
                 ("in bytes", Goal::Latency, &|facts| {
                     with_sysctl(PATH, "0")(facts);
-                    with_sysctl(TWIN, "67108864")(facts);
+                    with_sysctl(EXCLUSIVE_WITH, "67108864")(facts);
                 }),
                 ("memory unknown", Goal::Latency, &|facts| facts.memory.total_bytes = Fact::absent("no /proc/meminfo")),
             ],

@@ -10,7 +10,7 @@ use crate::reading::Reading;
 use crate::shapes::{one, size};
 
 const PATH: &str = "/proc/sys/vm/dirty_ratio";
-const TWIN: &str = "/proc/sys/vm/dirty_bytes";
+const EXCLUSIVE_WITH: &str = "/proc/sys/vm/dirty_bytes";
 
 /// The kernel's default, which Amazon's guide for game servers keeps.
 const WANTED: i64 = 20;
@@ -60,7 +60,7 @@ pub(super) const KNOB: Knob = Knob {
         ],
         // Counts written, not dirtied pages: a line in any log dirties a page.
         counter: Some(Counter::WrittenPages),
-        side_effects: &[TWIN],
+        side_effects: &[EXCLUSIVE_WITH],
         // A write waits for a disk.
         effect: Some(Effect::Large),
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
@@ -75,7 +75,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
-    if let Some(bytes) = bytes_in_use(facts, TWIN) {
+    if let Some(bytes) = bytes_in_use(facts, EXCLUSIVE_WITH) {
         return Ok(Finding::keep(PATH, format!("vm.dirty_bytes is in use instead, with {}", size(bytes))).at(current));
     }
     let Some(pile) = share_of_memory(facts, current) else {
@@ -142,7 +142,7 @@ mod tests {
                 ("neither", Goal::Density, &with_sysctl(PATH, "0")),
                 ("in bytes", Goal::Latency, &|facts| {
                     with_sysctl(PATH, "0")(facts);
-                    with_sysctl(TWIN, "268435456")(facts);
+                    with_sysctl(EXCLUSIVE_WITH, "268435456")(facts);
                 }),
                 ("memory unknown", Goal::Latency, &|facts| facts.memory.total_bytes = Fact::absent("no /proc/meminfo")),
             ],

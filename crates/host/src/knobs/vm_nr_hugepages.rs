@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_set_aside_only_for_those_who_ask() {
+    fn huge_pages_are_reserved_only_on_request() {
         check(
             &KNOB,
             &[

@@ -66,7 +66,7 @@ mod tests {
     use crate::testing::{check, with_sysctl};
 
     #[test]
-    fn the_marks_are_told_apart() {
+    fn the_distance_between_the_marks_decides() {
         check(
             &KNOB,
             &[

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_told_of_counts() {
+    fn the_servers_cpus_count() {
         let server = Server { cpus: Some(2), ..Server::default() };
         let finding = advise(&base(), &AdviceContext { goal: Goal::Latency, server }).remove(0);
         assert_eq!(finding.wanted.as_deref(), Some("0,2"), "{}", finding.reason);

@@ -1,6 +1,6 @@
-//! Facts field by field against what independent tools say of the same machine: this one, or a guest of the lab that was asked the
-//! same (`EVENKEEL_AGREE`, a folder with `capture.txt` and `said.txt`; `lab/agree.sh` makes it). What either does not tell is skipped
-//! aloud and counted; one field on which they differ fails the test.
+//! Compares facts, field by field, with independent tools on the same machine: this one, or a guest of the lab (`EVENKEEL_AGREE`, a
+//! folder with `capture.txt` and `said.txt`; `lab/agree.sh` makes it). A field that either side lacks is counted and visibly skipped.
+//! A field on which they differ fails the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

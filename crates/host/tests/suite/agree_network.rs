@@ -1,5 +1,5 @@
-//! What drivers tell, and what stands on what, against `ethtool` and `ip`. A tool that is not installed, a device that this kernel
-//! can't make and a right that is missing are skipped aloud.
+//! Compares what drivers report, and which device is on top of which, with `ethtool` and `ip`. Visibly skips a tool that is not
+//! installed, a device that this kernel can't create, and a check that needs missing rights.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! What was asked of each guest of the lab, against what its facts tell: its command line, its clock, its devices and its shape
-//! were chosen by hand in `lab/machines.sh`, so what must be seen is known.
+//! The facts of each guest of the lab against its configuration. `lab/machines.sh` sets the command line, the clock, the devices and
+//! the topology, so the expected facts are known.
 
 use std::path::Path;
 
@@ -188,7 +188,7 @@ fn a_kernel_that_does_not_take_preempt_none_says_what_it_runs() {
 }
 
 #[test]
-fn memory_is_set_aside_and_swapped_as_it_was_set_up() {
+fn huge_pages_and_swap_are_as_configured() {
     let memory = guest("swap-hugepages-6.12").memory;
     let swaps = memory.swaps.known().unwrap().iter().map(|swap| (swap.path.as_str(), swap.kind.as_str()));
     let expected = [("/dev/zram0", "partition"), ("/dev/vda", "partition"), ("/mnt/swapfile", "file")];

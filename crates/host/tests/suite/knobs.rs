@@ -70,13 +70,13 @@ fn the_page_is_fresh() {
     expect_file!["../../../../docs/knobs.md"].assert_eq(&evenkeel_host::knobs_page());
 }
 
-/// This crate can't write: the hand that does is not in its vocabulary.
+/// This crate can't write: it never names the type that does.
 #[test]
-fn the_hand_is_not_in_the_vocabulary() {
+fn the_crate_never_names_the_host_writer() {
     for path in rust_files(&here().join("src")).unwrap() {
         let text = fs::read_to_string(&path).unwrap();
         let words = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-        let hands = words.filter(|word| *word == "HostWriter").count();
-        assert_eq!(hands, 0, "{} speaks of HostWriter", path.display());
+        let writers = words.filter(|word| *word == "HostWriter").count();
+        assert_eq!(writers, 0, "{} names HostWriter", path.display());
     }
 }
