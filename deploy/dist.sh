@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes a release from this tree: static programs, tarballs, packages, container images, checksums.
+# Makes a release from this tree: static programs, the library, tarballs, packages, container images, checksums.
 #
 # usage: deploy/dist.sh [ARCH ...]
 #
@@ -12,7 +12,7 @@
 [ $# -gt 0 ] || set -- "$(uname -m)"
 steps=$repository/deploy/dist
 mkdir -p "$dist"
-rm -f "$dist"/evenkeel*"$version"* "$dist/SHA256SUMS"
+rm -f "$dist"/{,lib}evenkeel*"$version"* "$dist/SHA256SUMS"
 
 # The pages of every package come from a program that runs here.
 built=
@@ -28,5 +28,9 @@ for arch in "$@"; do
     "$steps/packages.sh" "$arch"
     "$steps/image.sh" "$arch"
 done
-(cd "$dist" && sha256sum evenkeel* >SHA256SUMS)
-du -h "$dist"/evenkeel*
+case " $* " in
+*" $(uname -m) "*) "$steps/library.sh" ;;
+*) echo "skipped: the library, which is built for the processor of this machine only" >&2 ;;
+esac
+(cd "$dist" && sha256sum -- *evenkeel* >SHA256SUMS)
+du -h "$dist"/*evenkeel*

@@ -69,6 +69,7 @@ sockperf sockperf
 iperf3 iperf3
 sysbench sysbench
 c++ g++
+cmake cmake
 pkg-config pkgconf
 memcached memcached
 memcaslap libmemcached-tools

@@ -130,7 +130,52 @@ same_line_tables() {
     readelf -S "$file" | grep -q debug_line
 }
 
+# The library: its program runs in the fresh system, compiled here with what the packages hold and nothing else.
+deb_of() { echo "$dist/$1_$version-1_$(debian_arch "$arch").deb"; }
+unpacks_library() {
+    rm -rf "$work/dev"
+    mkdir "$work/dev"
+    for name in "libevenkeel-rt$abi" libevenkeel-rt-dev; do
+        dpkg-deb -x "$(deb_of "$name")" "$work/dev"
+    done
+}
+flags() { PKG_CONFIG_SYSROOT_DIR=$work/dev PKG_CONFIG_LIBDIR=$work/dev/usr/lib/$arch-linux-gnu/pkgconfig pkg-config --cflags --libs "$@" evenkeel-rt; }
+# shellcheck disable=SC2046 # words are meant
+pkg_config_builds() {
+    local examples=$work/dev/usr/share/doc/libevenkeel-rt-dev/examples
+    cc "$examples/server.c" -o "$root/tmp/server-c" $(flags) -Wl,--allow-shlib-undefined
+    c++ -std=c++17 "$examples/server.cpp" -o "$root/tmp/server-cpp" $(flags) -Wl,--allow-shlib-undefined
+}
+cmake_builds() {
+    cmake -S "$work/dev/usr/share/doc/libevenkeel-rt-dev/examples" -B "$work/cmake" \
+        "-Devenkeel-rt_DIR=$work/dev/usr/lib/$arch-linux-gnu/cmake/evenkeel-rt"
+    cmake --build "$work/cmake"
+    cp "$work/cmake/server-cpp" "$root/tmp/server-cmake"
+}
+runs_inside() { inside "/tmp/$1" | grep '20 ticks'; }
+life_of_the_library() {
+    local name
+    check 'the packages of the library unpack' unpacks_library
+    check 'programs in C and C++ build with pkg-config alone' pkg_config_builds
+    check 'programs build with CMake alone' cmake_builds
+    check 'the shared library installs' installs "$(deb_of "libevenkeel-rt$abi")"
+    # CMake notes the folder of the library in the program; the fresh system has it where the loader looks.
+    for name in server-c server-cpp server-cmake; do
+        check "$name runs with the installed library" runs_inside "$name"
+    done
+    check 'the library is purged' inside dpkg --purge "libevenkeel-rt$abi"
+    rm -f "$root"/tmp/server-*
+    check 'the purge left no file of the library' no_evenkeel
+}
+
+abi=$(sed -n 's/^#define EVENKEEL_ABI_VERSION //p' "$TOP/crates/rt-c/include/evenkeel_rt.h")
 life_of_a_package
+if [ -e "$(deb_of libevenkeel-rt-dev)" ] && command -v cmake >/dev/null && command -v c++ >/dev/null && command -v pkg-config >/dev/null; then
+    life_of_the_library
+    check 'lintian finds nothing in the library' lintian --no-cfg --fail-on error,warning "$(deb_of "libevenkeel-rt$abi")" "$(deb_of libevenkeel-rt-dev)"
+else
+    say 'skipped: the library, which needs its packages (make dist), cmake, g++ and pkg-config'
+fi
 check 'the tarball runs from its folder' tarball
 check 'the image is valid, and runs without rights' image
 check 'line tables are found by build id' same_line_tables

@@ -52,3 +52,35 @@ debian_arch() {
     aarch64) echo arm64 ;;
     esac
 }
+
+maintainer='The evenkeel authors <evenkeel@example.invalid>'
+revision=${REVISION:-1}
+
+# The documents of a Debian package, as Debian's policy has them: its own form of licence and change log.
+debian_documents() { # TREE PACKAGE
+    local doc=$1/usr/share/doc/$2
+    mkdir -p "$doc"
+    sed "s/@YEAR@/$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y)/" "$repository/deploy/dist/debian/copyright" >"$doc/copyright"
+    printf 'evenkeel (%s-%s) unstable; urgency=medium\n\n  * Release %s.\n\n -- %s  %s\n' \
+        "$version" "$revision" "$version" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$doc/changelog.Debian.gz"
+}
+
+# Packs TREE, whose control file has all but the size, as $dist/PACKAGE_VERSION_ARCH.deb.
+debian_package() { # TREE PACKAGE ARCH
+    local tree=$1
+    (cd "$tree" && find . -path ./DEBIAN -prune -o -path ./etc -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
+    sed -i "s/^Section:/Installed-Size: $(du -sk --apparent-size --exclude=DEBIAN "$tree" | cut -f1)\nSection:/" "$tree/DEBIAN/control"
+    find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+    dpkg-deb --root-owner-group -Zxz --build "$tree" "$dist/$2_$version-${revision}_$(debian_arch "$3").deb" >/dev/null
+}
+
+# Builds the packages of a spec file in FOLDER/SPECS into $dist. More arguments go to rpmbuild.
+rpm_packages() { # FOLDER SPEC ARCH …
+    local top=$1 spec=$2 arch=$3
+    shift 3
+    mkdir -p "$top"/{BUILD,RPMS}
+    command rpmbuild --quiet -bb --target "$arch-linux" \
+        --define "_topdir $top" --define "_buildhost evenkeel" --define "source_date_epoch_from_changelog 0" \
+        --define "use_source_date_epoch_as_buildtime 1" --define "clamp_mtime_to_source_date_epoch 1" "$@" "$top/SPECS/$spec"
+    cp "$top"/RPMS/*/*.rpm "$dist/"
+}
