@@ -22,7 +22,7 @@ const KERNEL: &str = "[kernel.kallsyms]";
 /// The most mappings copied from parents to children in all. A child that maps nothing before exec costs none.
 const COPIES_MAX: usize = 1 << 20;
 /// The most caveats of a recording.
-const DOUBTS_MAX: usize = 16;
+const CAVEATS_MAX: usize = 16;
 
 /// The last call chain is kept for this many processes.
 const CHAINS_MAX: usize = 1024;
@@ -76,7 +76,7 @@ impl<'u> Converter<'u> {
 
     /// Adds a caveat to the recording.
     pub fn caveat(&mut self, caveat: RecordingCaveat) {
-        if self.recording.caveats.len() < DOUBTS_MAX {
+        if self.recording.caveats.len() < CAVEATS_MAX {
             self.recording.caveats.push(caveat);
         }
     }
@@ -363,8 +363,8 @@ impl<'u> Converter<'u> {
     }
 }
 
-/// Whether a mapping's name is a file's that holds its code, as perf tells them apart: compilers at run time put theirs into memory of no
-/// file, or of one that is nowhere in the file system; and the kernel's own for users (`[vdso]`) is in none.
+/// Whether a mapping's name is that of a file with its code, by the rules of perf. Compilers at run time put code into memory without a
+/// file, or with a file that is not in the file system. The kernel's own code for users (`[vdso]`) is in no file.
 fn is_of_file(path: &str) -> bool {
     const NO_FILE: &[&str] = &["//anon", "/dev/zero", "/anon_hugepage", "/memfd:", "/SYSV", "["];
     !path.is_empty() && !NO_FILE.iter().any(|beginning| path.starts_with(beginning))

@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folded_text_is_read_and_what_is_none_is_told_with_its_line() {
+    fn folded_text_is_read_and_a_wrong_line_is_reported_with_its_number() {
         let folded = Folded::parse("# a remark\n\nmain;f 3\nmain;f 4\r\nmain;[u8: 8];x y 5\n").unwrap();
         let lines: Vec<_> = folded.lines.iter().map(|(line, weight)| (line.as_str(), *weight)).collect();
         assert_eq!(lines, [("main;[u8: 8];x y", 5), ("main;f", 7)]);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_text_is_told_from_recordings() {
+    fn folded_text_is_not_taken_for_a_recording() {
         let table: [(&[u8], bool); 6] = [
             (b"# remark\nmain;f 3\n", true),
             (b"main 3", true),

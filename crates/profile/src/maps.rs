@@ -15,7 +15,7 @@ pub struct Map {
     pub module: ModuleId,
     /// Where in the file it begins.
     pub file_offset: u64,
-    /// Whether code in it is told by the place in a file: not in memory of none, where compilers at run time put theirs.
+    /// Whether an address in it is a place in a file. False for memory without a file, where compilers at run time put their code.
     pub is_file: bool,
 }
 

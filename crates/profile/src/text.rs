@@ -127,11 +127,11 @@ impl Reader {
             return (events.len() - 1) as EventId;
         }
         let event = events.len() as EventId;
-        let mut told = Event { name: name.to_owned(), unit: Unit::Events };
-        if told.is_clock() {
-            told.unit = Unit::Nanoseconds;
+        let mut added = Event { name: name.to_owned(), unit: Unit::Events };
+        if added.is_clock() {
+            added.unit = Unit::Nanoseconds;
         }
-        events.push(told);
+        events.push(added);
         self.events.insert(name.to_owned(), event);
         event
     }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_nobody_are_told_as_a_doubt() {
+    fn lines_of_no_sample_are_a_caveat() {
         let recording = parse(b"hello\na 1 2 e:\n  1 f (x)\n\nworld\n").unwrap();
         assert_eq!(recording.caveats, [RecordingCaveat::BadLines { count: 2, first: 1 }]);
         let refused = parse(b"\nhello\nworld\n").unwrap_err();

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_by_their_marks() {
+    fn kinds_are_known_by_their_marks() {
         let table = [
             ("read_[k]", Kind::Kernel, "read"),
             ("next_[i]", Kind::Inlined, "next"),

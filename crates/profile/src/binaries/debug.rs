@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::source::{Source, source};
 use super::{Links, Lookup, bare, hex, place, same_build};
 
-/// The file with what was taken out of the one at `path`: by its build id, or by the name and the checksum that it tells.
+/// The separate debug file of the one at `path`: by its build id, or by the name and the checksum in it.
 pub(crate) fn separate(links: &Links, path: &Path, lookup: &Lookup) -> Option<(Source, PathBuf)> {
     if let Some(id) = &links.build_id
         && let Some(found) = by_build_id(id, lookup)
@@ -22,9 +22,9 @@ pub(crate) fn separate(links: &Links, path: &Path, lookup: &Lookup) -> Option<(S
     if name.file_name() != Some(name.as_os_str()) {
         return None;
     }
-    let beside = path.parent()?;
-    let below = beside.strip_prefix("/").ok()?;
-    let folders = [beside.to_owned(), beside.join(".debug")];
+    let folder = path.parent()?;
+    let below = folder.strip_prefix("/").ok()?;
+    let folders = [folder.to_owned(), folder.join(".debug")];
     let folders = folders.into_iter().chain(lookup.debug_folders.iter().map(|folder| folder.join(below)));
     for candidate in folders.map(|folder| folder.join(name)).filter(|candidate| candidate != path) {
         let Ok(opened) = place::open(&candidate) else { continue };
@@ -53,8 +53,8 @@ pub(crate) fn by_build_id(id: &[u8], lookup: &Lookup) -> Option<(Source, PathBuf
 
 /// Where separate debug information of a build id may be. Of one that was filled up with zeros, the file has the name without them.
 pub(crate) fn debug_paths(id: &[u8], lookup: &Lookup) -> impl Iterator<Item = PathBuf> {
-    let as_told = Some(id).into_iter();
-    let ids = as_told.chain(Some(bare(id)).filter(|bare| *bare != id));
+    let as_given = Some(id).into_iter();
+    let ids = as_given.chain(Some(bare(id)).filter(|bare| *bare != id));
     let digits = ids.map(hex).collect::<Vec<_>>();
     let place = |digits: &String| {
         let (first, rest) = digits.split_at_checked(2)?;

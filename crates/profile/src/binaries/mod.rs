@@ -121,8 +121,8 @@ impl<'r> Sought<'r> {
     /// A file that these processes had mapped.
     pub(crate) fn new(machine: &Machine, mappings: &[Mapping], module: &'r Module, lookup: &Lookup) -> Sought<'r> {
         let here = rustix::system::uname();
-        let is_other = |told: &Option<String>, here: &std::ffi::CStr| {
-            told.as_ref().is_some_and(|told| here.to_str().is_ok_and(|here| here != told))
+        let is_other = |recorded: &Option<String>, here: &std::ffi::CStr| {
+            recorded.as_ref().is_some_and(|recorded| here.to_str().is_ok_and(|here| here != recorded))
         };
         let is_of_here = !is_other(&machine.host, here.nodename()) && !is_other(&machine.architecture, here.machine());
         let mappings = mappings.iter().filter(|_| is_of_here);
@@ -136,7 +136,7 @@ impl<'r> Sought<'r> {
     }
 
     /// Opens a path that the file names; for a container, only inside the container.
-    pub(crate) fn open_beside(&self, path: &Path) -> Option<File> {
+    pub(crate) fn open_named(&self, path: &Path) -> Option<File> {
         let mut of_containers = self.live.iter().map(|(live, _)| live).filter(|live| live.has_own_root).peekable();
         if of_containers.peek().is_none() {
             return Some(place::open(path).ok()?.file);
@@ -193,7 +193,7 @@ impl<'r> Sought<'r> {
 
     /// Whether it is the file that ran.
     fn checked(&self, opened: Opened, lookup: &Lookup) -> Result<Opened, NotFound> {
-        let Some(told) = &self.module.build_id else {
+        let Some(recorded) = &self.module.build_id else {
             if !self.is_of_here {
                 return Err(NotFound::OtherMachine);
             }
@@ -204,7 +204,7 @@ impl<'r> Sought<'r> {
         };
         let again = opened.file.try_clone().map_err(|error| NotFound::Malformed(error.to_string()))?;
         let detail = match Links::of(&source(again)?)?.build_id {
-            Some(found) if same_build(told, &found) => return Ok(opened),
+            Some(found) if same_build(recorded, &found) => return Ok(opened),
             Some(found) => format!("its build id is {}", hex(&found)),
             None => "it has no build id".to_owned(),
         };

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_by_its_status() {
+    fn a_process_is_known_by_its_status() {
         let status = "Name:\tserver\nPid:\t4711\nUid:\t0\t1000\t0\t0\nNSpid:\t4711\t17\n";
         assert_eq!(parse_status(status), Some((1000, 17)));
         assert_eq!(parse_status("Name:\tserver\nPid:\t4711\nUid:\t0\t0\t0\t0\n"), Some((0, 4711)));

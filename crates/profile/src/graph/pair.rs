@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beside_something_is_no_division() {
+    fn a_missing_side_is_not_a_division_by_zero() {
         let (nothing, something) = (Tree::default(), tree("a 1"));
         assert_eq!(Pair::new(&nothing, &something, Totals::Equal).scale, 1.0);
         assert_eq!(Pair::new(&something, &nothing, Totals::Equal).changed().len(), 1);

@@ -10,7 +10,7 @@ use crate::names::Names;
 use crate::recording::{Recording, Sample};
 use crate::stack::StackId;
 
-/// Functions and stacks that are told, at the most.
+/// The most functions and stacks that are reported.
 const FUNCTIONS_MAX: usize = 10;
 const STACKS_MAX: usize = 5;
 
@@ -37,7 +37,7 @@ const VECTORS: [&str; 2] = ["sysvec_", "asm_sysvec_"];
 pub struct Filled {
     /// Which CPU.
     pub cpu: u32,
-    /// The samples that tell it.
+    /// The number of samples.
     pub samples: u64,
     /// In the kernel. System calls and interrupts alike.
     pub kernel_share: f64,
@@ -127,12 +127,12 @@ impl Kinds {
                 has_kernel = true;
                 has_name |= !frame.functions.is_empty();
             });
-            let told = kernel.flat_map(|frame| frame.functions.iter().rev()).find_map(|function| {
+            let found = kernel.flat_map(|frame| frame.functions.iter().rev()).find_map(|function| {
                 let name = function.name.as_str();
                 let is_irq = INTERRUPTS.contains(&name) || VECTORS.iter().any(|vector| name.starts_with(vector));
                 if SOFTIRQS.contains(&name) { Some(true) } else { is_irq.then_some(false) }
             });
-            match told {
+            match found {
                 Some(true) => kinds.softirq = kinds.softirq.saturating_add(*weight),
                 Some(false) => kinds.irq = kinds.irq.saturating_add(*weight),
                 None => {}

@@ -159,7 +159,8 @@ pub struct Imbalance {
     /// The functions of the busiest.
     pub filled: Option<Filled>,
     /// The functions of the least busy.
-    pub beside: Option<Filled>,
+    #[serde(rename = "beside")]
+    pub idlest_filled: Option<Filled>,
     /// Caveats.
     #[serde(rename = "doubts")]
     pub caveats: Vec<ImbalanceCaveat>,
@@ -177,7 +178,7 @@ pub fn imbalance(recording: &Recording, names: &Names, may_run_on: &dyn Fn(u32) 
         let Some(seen) = seen.get(&cpu.cpu) else { continue };
         let mut threads: Vec<(Who, u64)> = seen.by_thread.iter().map(|(who, time)| (*who, *time)).collect();
         threads.sort_by_key(|(who, time)| (std::cmp::Reverse(*time), *who));
-        let told = threads.into_iter().take(THREADS_MAX).map(|(who, time)| {
+        let busiest_threads = threads.into_iter().take(THREADS_MAX).map(|(who, time)| {
             let on = by_thread.get(&who).map(|all| all.cpus.iter().copied().collect()).unwrap_or_default();
             let name = recording.threads.get(&who.1).and_then(|thread| thread.name.clone());
             let (share, work_share) = (scale.share(time), time as f64 / seen.busy.max(1) as f64);
@@ -191,7 +192,7 @@ pub fn imbalance(recording: &Recording, names: &Names, may_run_on: &dyn Fn(u32) 
                 may_run_on_cpus: may_run_on(who.1),
             }
         });
-        cpu.threads = told.collect();
+        cpu.threads = busiest_threads.collect();
     }
     let busiest = cpus.iter().max_by(|one, other| one.busy_share.total_cmp(&other.busy_share)).map(|cpu| cpu.cpu);
     let idlest = cpus.iter().min_by(|one, other| one.busy_share.total_cmp(&other.busy_share)).map(|cpu| cpu.cpu);
@@ -207,7 +208,7 @@ pub fn imbalance(recording: &Recording, names: &Names, may_run_on: &dyn Fn(u32) 
         idlest,
         uneven_parts: 0,
         filled: busiest.and_then(|cpu| filled::of(recording, names, cpu)),
-        beside: idlest.and_then(|cpu| filled::of(recording, names, cpu)),
+        idlest_filled: idlest.and_then(|cpu| filled::of(recording, names, cpu)),
         cpus,
         caveats: Vec::new(),
     };

@@ -75,7 +75,7 @@ fn switches_tell_busy_shares_to_the_nanosecond() {
 }
 
 #[test]
-fn one_thread_and_many_are_told_apart() {
+fn one_thread_and_many_have_different_shapes() {
     let alone: Turns<'_> = &[(0, 50), (900, 3), (910, 50)];
     let many: Vec<(u64, u32)> = (0..100).map(|turn| (turn * 10, 50 + (turn % 3) as u32)).collect();
     let idle: Turns<'_> = &[(0, 0), (500, 4), (510, 0)];
@@ -107,7 +107,7 @@ fn a_thread_that_wanders_fills_no_cpu_and_is_found() {
 }
 
 #[test]
-fn what_is_missing_is_unknown_and_told() {
+fn a_missing_part_is_unknown_and_reported() {
     let mut recording = switched(4000, &[(0, &[(0, 0), (1000, 7), (2000, 0)])]);
     // CPU 1 left no trace; on CPU 0 nobody saw who ran from 2 s to 3 s.
     let lost = Switch { at_ns: BEGIN_NS + 3000 * MS, cpu: 0, pid: 9, tid: 9, turn: Turn::Slept, other: Some((0, 0)) };
@@ -149,7 +149,7 @@ fn a_cpu_that_one_thread_never_leaves_has_no_switch_but_samples() {
 }
 
 #[test]
-fn interrupts_are_told_by_the_kernels_names() {
+fn interrupts_are_known_by_the_kernels_names() {
     let mut recording = sampled(10 * MS, &[(0, &[(0, 100)]), (1, &[(9, 1)])]);
     let names = ["ret_from_intr", "asm_common_interrupt", "__do_softirq", "net_rx_action", "tcp_v4_rcv"];
     let mut stack = |names: &[&str]| {

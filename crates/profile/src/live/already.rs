@@ -306,11 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_place_is_read_where_it_is_told() {
+    fn the_kernels_place_is_read_if_this_user_may_see_it() {
         let start = |text: &str| parse_kernel_start(text.as_bytes());
         assert_eq!(start("0 A cpu\nff00 T _stext\nff00 T _text\n"), Some(("_text", 0xff00)));
         assert_eq!(start("ff00 T _stext\nff10 T other\n"), Some(("_stext", 0xff00)));
-        assert_eq!(start("0000 T _text\n"), None, "this user is not told");
+        assert_eq!(start("0000 T _text\n"), None, "the kernel hides it from this user");
         let length = |text: &str| parse_kernel_length(text);
         assert_eq!(length("00000000-00000fff : Reserved\n  01000000-021fffff : Kernel code\n"), Some(0x120_0000));
         assert_eq!(length("  00000000-00000000 : Kernel code\n"), None);

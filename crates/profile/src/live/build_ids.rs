@@ -170,7 +170,7 @@ mod tests {
         let path = std::env::current_exe().unwrap();
         let own = |ids: &BuildIds| ids.table().into_iter().find(|one| path.to_str() == Some(&one.path));
         assert_eq!(own(&ids).map(|one| one.id), expected);
-        // Another file of that path, somewhere else: neither is told by the path alone.
+        // Another file of that path, somewhere else: the path alone identifies neither.
         let map = mapped(&line);
         let other = Mapped { start: 1, end: 2, inode: map.inode + 1, ..map };
         assert_eq!(ids.of(&other), None, "it is not the file that is at its path");

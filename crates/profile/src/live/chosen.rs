@@ -180,7 +180,7 @@ mod tests {
 
     /// Records of one moment are in several rings, which are read one after another.
     #[test]
-    fn who_is_told_of_before_its_parent_is_and_who_was_made_by_one_that_ended_are_found() {
+    fn threads_recorded_before_their_parent_or_after_it_ended_are_found() {
         let mut chosen = Chosen::processes([(7, 7)]);
         let mut ended = Vec::new();
         // The third generation first.
@@ -192,7 +192,7 @@ mod tests {
         chosen.learn_all(&late, &mut ended);
         chosen.forget_all(&late, &mut ended);
         assert!(chosen.has(23, 23), "its parent had ended in the read before");
-        assert!(!chosen.has(20, 20), "that is told by now");
+        assert!(!chosen.has(20, 20), "its end has been read by now");
         // The number of an ended thread goes to an unrelated thread, and to a child.
         let anew = [forked(22, 1), said(What::Ended { pid: 21, tid: 21 })];
         chosen.learn_all(&anew, &mut ended);

@@ -73,19 +73,19 @@ impl Plan {
         let cpu = cpus.first().ok_or(Errno::NODEV)?;
         let try_one =
             |spec: &Spec| SampledEvent::open(&Spec { flags: spec.flags | flag::DISABLED, ..*spec }, whose, cpu);
-        let mut aside = aside(settings, whose);
+        let mut sideband = sideband(settings, whose);
         let mut unseen = Vec::new();
         let mut rights = 0;
-        let mut said = try_one(&aside);
+        let mut said = try_one(&sideband);
         if matches!(said, Err(Errno::INVAL)) {
             // Kernels before 5.12 have no build IDs in mapping records.
-            aside.flags &= !flag::BUILD_ID;
-            said = try_one(&aside);
+            sideband.flags &= !flag::BUILD_ID;
+            said = try_one(&sideband);
         }
         if said.as_ref().is_err_and(|errno| errno.is_denial()) {
             rights = flag::EXCLUDE_KERNEL | flag::EXCLUDE_HYPERVISOR;
-            aside.flags |= rights;
-            said = try_one(&aside);
+            sideband.flags |= rights;
+            said = try_one(&sideband);
             unseen.push("the kernel's functions, because you may not record the kernel".to_owned());
         }
         drop(said?);
@@ -93,10 +93,10 @@ impl Plan {
             kind,
             config,
             rate,
-            flags: aside.flags & (flag::INHERIT | rights) | chain_flags(settings) | flag::DISABLED,
-            ..aside
+            flags: sideband.flags & (flag::INHERIT | rights) | chain_flags(settings) | flag::DISABLED,
+            ..sideband
         };
-        let mut events = vec![Planned::new("dummy", aside)];
+        let mut events = vec![Planned::new("dummy", sideband)];
         let mut add = |name: &str, spec: Spec| events.push(Planned::new(name, spec));
         let mut clock = None;
         if let Some(hz) = settings.clock_hz {
@@ -125,7 +125,7 @@ impl Plan {
             let tried = waking::number().and_then(|config| {
                 let spec = sampled(TRACEPOINT, config, 1);
                 drop(try_one(&spec)?);
-                waking::is_told(&spec, cpus).map(|()| spec)
+                waking::check(&spec, cpus).map(|()| spec)
             });
             match tried {
                 Ok(spec) => add(waking::NAME, spec),
@@ -136,7 +136,7 @@ impl Plan {
         }
         if settings.packets {
             let tried = waking::number_of(waking::PACKETS).and_then(|config| {
-                let spec = Spec { kind: TRACEPOINT, config, ..short(&aside) };
+                let spec = Spec { kind: TRACEPOINT, config, ..short(&sideband) };
                 try_one(&spec).map(|_| spec)
             });
             match tried {
@@ -148,7 +148,7 @@ impl Plan {
         }
         if !settings.probes.is_empty() {
             let kind = ProbeKind::of_kernel()?;
-            events.extend(settings.probes.iter().map(|probed| planned(probed, kind, &aside)));
+            events.extend(settings.probes.iter().map(|probed| planned(probed, kind, &sideband)));
         }
         let bytes = events[0].spec.to_bytes();
         let layout = Layout::parse(&bytes, 0).unwrap_or_default();
@@ -164,16 +164,16 @@ impl Plan {
 }
 
 /// An event whose samples only need thread and time. They begin like all others.
-fn short(aside: &Spec) -> Spec {
+fn short(sideband: &Spec) -> Spec {
     let sample_type = sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::PERIOD;
-    let flags = aside.flags & flag::INHERIT | flag::DISABLED;
+    let flags = sideband.flags & flag::INHERIT | flag::DISABLED;
     Spec { rate: 1, sample_type, flags, ..Spec::default() }
 }
 
 /// The event of a probe, with the requested registers.
-fn planned(probed: &Probed, kind: ProbeKind, aside: &Spec) -> Planned {
+fn planned(probed: &Probed, kind: ProbeKind, sideband: &Spec) -> Planned {
     let (kind, config) = probed.probe.numbers(kind);
-    let short = short(aside);
+    let short = short(sideband);
     let sample_type = short.sample_type | if probed.registers == 0 { 0 } else { sample::REGS_USER };
     let spec = Spec { kind, config, sample_type, user_registers: probed.registers, ..short };
     Planned { probe: Some(probed.probe.clone()), ..Planned::new(&probed.event, spec) }
@@ -211,7 +211,7 @@ pub(super) fn try_probes(settings: &RecordConfig, cpus: &CpuSet) -> Result<(), L
 }
 
 /// The event that delivers mappings, names, new threads and switches.
-fn aside(settings: &RecordConfig, whose: Whose<'_>) -> Spec {
+fn sideband(settings: &RecordConfig, whose: Whose<'_>) -> Spec {
     let mut flags = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::BUILD_ID;
     let mut sample_type = sample::IDENTIFIER
         | sample::IP

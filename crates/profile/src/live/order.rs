@@ -6,11 +6,11 @@ use crate::perf::record::{self, Head, Record, kind};
 /// Records of threads and mappings come first, sorted by time, then all others in their order. A thread's name may be in its CPU's ring before its
 /// creation is in its parent's ring. Without sorting, it would get the parent's name.
 pub(super) fn in_order<'b>(bytes: &'b [u8], layout: &Layout) -> (Vec<Record<'b>>, Vec<&'b [u8]>) {
-    let tells_of_lives = |bytes: &&[u8]| {
+    let is_about_lives = |bytes: &&[u8]| {
         let kinds = [kind::COMM, kind::FORK, kind::EXIT, kind::MMAP, kind::MMAP2];
         Head::parse(bytes, 0).is_ok_and(|head| kinds.contains(&head.kind))
     };
-    let (lives, others): (Vec<&[u8]>, Vec<&[u8]>) = records(bytes).partition(tells_of_lives);
+    let (lives, others): (Vec<&[u8]>, Vec<&[u8]>) = records(bytes).partition(is_about_lives);
     let mut lives: Vec<(Option<Record<'_>>, &[u8])> =
         lives.into_iter().map(|bytes| (record::parse(bytes, layout, 0).ok(), bytes)).collect();
     lives.sort_by_key(|(record, _)| record.as_ref().map_or(0, |record| record.id.at_ns));

@@ -65,7 +65,7 @@ mod tests {
     use crate::perf::layout::Layout;
 
     #[test]
-    fn what_is_run_too_often_is_told_with_its_rate() {
+    fn a_function_that_runs_too_often_is_reported_with_its_rate() {
         let probe = Probe::at(std::path::Path::new("/bin/server"), 64).unwrap();
         let event = |name: &str, probe| Planned {
             name: name.to_owned(),

@@ -98,7 +98,7 @@ struct Recorder<'w> {
     start_ns: u64,
     tally: Status,
     /// Lost records reported in the rings, and counted by closed events.
-    lost_told: u64,
+    lost_reported: u64,
     lost_closed: u64,
     bytes: Vec<u8>,
     build_ids: BuildIds,
@@ -124,7 +124,7 @@ impl<'w> Recorder<'w> {
             by_id: HashMap::new(),
             start_ns: 0,
             tally: Status::default(),
-            lost_told: 0,
+            lost_reported: 0,
             lost_closed: 0,
             bytes: Vec::new(),
             build_ids: BuildIds::default(),
@@ -152,12 +152,12 @@ impl<'w> Recorder<'w> {
 
     fn open_cpu(&mut self, cpu: usize) -> Result<(), Errno> {
         let whose = self.watch.whose();
-        let aside = self.plan.events[0].spec;
+        let sideband = self.plan.events[0].spec;
         // For single threads, the ring belongs to this process, so it outlives each thread.
         let (leader, leads) = match &self.watch {
-            Watch::Everybody => (aside, Whose::Everybody),
-            Watch::Group(group) => (aside, Whose::Group(group)),
-            Watch::Threads(_) => (silent(aside), Whose::Thread(0)),
+            Watch::Everybody => (sideband, Whose::Everybody),
+            Watch::Group(group) => (sideband, Whose::Group(group)),
+            Watch::Threads(_) => (silent(sideband), Whose::Thread(0)),
         };
         let mut ring_bytes = self.config.ring_bytes.clamp(RING_BYTES_MIN, 1 << 30);
         let ring = loop {
@@ -313,8 +313,8 @@ impl<'w> Recorder<'w> {
             }
             kind::LOST | kind::LOST_SAMPLES | kind::THROTTLE => match record::parse(bytes, &self.plan.layout, 0) {
                 Ok(Record { what: What::Lost(count) | What::LostSamples(count), .. }) => {
-                    self.lost_told = self.lost_told.saturating_add(count);
-                    self.tally.lost = self.lost_told;
+                    self.lost_reported = self.lost_reported.saturating_add(count);
+                    self.tally.lost = self.lost_reported;
                 }
                 Ok(Record { what: What::Throttled { is_stopped: true }, .. }) => self.tally.throttled += 1,
                 _ => {}
@@ -392,9 +392,9 @@ impl<'w> Recorder<'w> {
         self.read(into)?;
         // The kernel reports losses with the next record, so the counts of the last losses come from the events.
         let counted = self.rings.values().map(OfCpu::lost).sum::<u64>() + self.lost_closed;
-        let untold = counted.saturating_sub(self.lost_told);
-        if untold > 0 {
-            let body = [self.plan.events[0].ids.first().copied().unwrap_or(0), untold];
+        let unreported = counted.saturating_sub(self.lost_reported);
+        if unreported > 0 {
+            let body = [self.plan.events[0].ids.first().copied().unwrap_or(0), unreported];
             let body: Vec<u8> = body.iter().flat_map(|word| word.to_ne_bytes()).collect();
             self.bytes = write::record(kind::LOST, 0, &body, &self.plan.layout).unwrap_or_default();
             self.pass_on(into)?;
@@ -445,10 +445,10 @@ impl OfCpu {
 }
 
 /// An event that writes nothing by itself.
-fn silent(aside: Spec) -> Spec {
+fn silent(sideband: Spec) -> Spec {
     let summary = flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
     let more = flag::CONTEXT_SWITCH | flag::BUILD_ID | flag::INHERIT;
-    Spec { flags: aside.flags & !(summary | more), ..aside }
+    Spec { flags: sideband.flags & !(summary | more), ..sideband }
 }
 
 fn machine() -> Machine {

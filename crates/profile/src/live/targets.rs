@@ -317,16 +317,16 @@ mod tests {
             let tids = tids_of(&[us], Some(b"came-late")).into_iter().collect::<HashSet<_>>();
             let mut named = Chosen::Named { name: b"came-late".to_vec(), pids, tids };
             let mut processes = Chosen::processes(threads_of(&[us]));
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             let (end, ended) = mpsc::channel::<()>();
             let late = move || {
                 // The kernel's number of this thread: a link such as 7/task/9.
                 let own = std::fs::read_link("/proc/thread-self").unwrap();
-                tell.send(own.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap()).unwrap();
+                sender.send(own.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap()).unwrap();
                 let _ = ended.recv();
             };
             let thread = std::thread::Builder::new().name("came-late".to_owned()).spawn(late).unwrap();
-            let tid = told.recv().unwrap();
+            let tid = receiver.recv().unwrap();
             assert!(!named.has_thread(tid) && !processes.has_thread(tid), "{among:?}");
             look_again(&mut named);
             look_again(&mut processes);

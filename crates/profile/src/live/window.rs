@@ -230,18 +230,18 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn told(kind: u32, words: &[u32]) -> Vec<u8> {
+    fn record(kind: u32, words: &[u32]) -> Vec<u8> {
         let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         write::record(kind, 0, &body, &Layout::default()).unwrap()
     }
 
     fn named(pid: u32, tid: u32, name: [u8; 4]) -> Vec<u8> {
-        told(kind::COMM, &[pid, tid, u32::from_ne_bytes(name), 0])
+        record(kind::COMM, &[pid, tid, u32::from_ne_bytes(name), 0])
     }
 
     #[test]
-    fn a_thread_has_its_makers_name_unless_it_was_told_its_own_first() {
-        let forked = |tid: u32| told(kind::FORK, &[7, 7, tid, 7, 0, 0]);
+    fn a_thread_has_its_parents_name_unless_it_was_named_first() {
+        let forked = |tid: u32| record(kind::FORK, &[7, 7, tid, 7, 0, 0]);
         let mut known = Known::default();
         known.learn_all(&[named(7, 7, *b"main"), forked(8), named(7, 9, *b"late"), forked(9)].concat());
         let name = |tid: u32| known.processes[&7].names[&tid][HEAD_BYTES + 8..][..4].to_vec();

@@ -48,7 +48,7 @@ pub fn faults(
         waits.entry(interval.tid).or_default().push(interval);
     }
     let mut sums: BTreeMap<(u32, Option<ModuleId>, bool), Faults> = BTreeMap::new();
-    let mut told: HashMap<(u32, u64), ()> = HashMap::new();
+    let mut known: HashMap<(u32, u64), ()> = HashMap::new();
     let mut memory = Memory::of(recording);
     let events = events_named(recording, &["major-faults", "major_faults"]);
     let mut since_ns: HashMap<u32, u64> = HashMap::new();
@@ -64,14 +64,14 @@ pub fn faults(
                 && fault.at_ns - interval.span.end_ns <= SAME_FAULT_NS
         });
         let ended: Vec<&&OffCpuInterval> = ended.collect();
-        told.extend(ended.iter().map(|interval| ((interval.tid, interval.span.start_ns), ())));
+        known.extend(ended.iter().map(|interval| ((interval.tid, interval.span.start_ns), ())));
         let is_swap = ended.iter().any(|interval| interval.stack.is_some_and(|stack| is_swap(recording, names, stack)));
         let sum = sums.entry((fault.pid, module, is_swap)).or_default();
         sum.note(ended.iter().map(|interval| interval.span.length_ns()).sum());
     }
     // Waits whose end or fault event is missing.
     for interval in
-        waits.values().flatten().filter(|interval| !told.contains_key(&(interval.tid, interval.span.start_ns)))
+        waits.values().flatten().filter(|interval| !known.contains_key(&(interval.tid, interval.span.start_ns)))
     {
         let is_swap = interval.stack.is_some_and(|stack| is_swap(recording, names, stack));
         sums.entry((interval.pid, None, is_swap)).or_default().note(interval.span.length_ns());

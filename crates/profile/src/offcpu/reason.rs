@@ -226,20 +226,20 @@ fn of_kernel(functions: &[&str]) -> Option<StackReason> {
     }
     // Waits for a disk go through a scheduler function of their own.
     let waits = functions.iter().find_map(|name| {
-        let told = WAITS.iter().find(|(like, _)| like.is(name));
-        told.map(|(_, reason)| *reason)
+        let found = WAITS.iter().find(|(like, _)| like.is(name));
+        found.map(|(_, reason)| *reason)
     });
     Some(StackReason::Waits(waits.unwrap_or(Reason::Other)))
 }
 
 /// From user functions only.
 fn of_user(functions: &[&str]) -> StackReason {
-    let told = functions.iter().take(USER_FRAMES_MAX).find_map(|name| {
+    let found = functions.iter().take(USER_FRAMES_MAX).find_map(|name| {
         let name = name.split('@').next().unwrap_or(name);
         let name = name.trim_start_matches("__GI_").trim_start_matches("__libc_").trim_start_matches('_');
         USER_WAITS.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
     });
-    match told {
+    match found {
         Some(Reason::Yielded) => StackReason::Yielded,
         Some(reason) => StackReason::Waits(reason),
         None => StackReason::Nothing,

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_one_is_seen_beside_those_on_time() {
+    fn a_late_one_is_found_among_those_on_time() {
         let mut times: Vec<u64> = (0..100).map(|turn| 5_000 + turn * 10_101_010 + turn % 7 * 1_000).collect();
         times[40] += 3_000_000;
         let clock = Clock::of(&times).unwrap();

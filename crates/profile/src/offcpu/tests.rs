@@ -134,7 +134,7 @@ fn one_that_moves_is_followed() {
 
 #[test]
 fn what_was_lost_is_not_made_up() {
-    // Its own two switches are missing, then somebody else's: which of two gaps that follow one another was longer can't be told.
+    // Its own two switches are missing, then another thread's: nothing shows which of two neighbouring gaps was longer.
     check(
         "1000 0 7 in 0
          2000 0 7 slept
@@ -218,7 +218,7 @@ fn a_stack_of_another_moment_is_not_taken() {
 }
 
 #[test]
-fn a_limit_is_told_from_a_neighbour() {
+fn a_limit_is_not_taken_for_a_neighbour() {
     let begin = "1000000 0 7 in 0";
     // The kernel's own work says it, and the CPU had nothing to do.
     check(

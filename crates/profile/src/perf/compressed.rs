@@ -101,7 +101,7 @@ fn payload<'a>(piece: &Piece<'a>) -> Result<Option<&'a [u8]>, Malformed> {
     }
 }
 
-/// Unpacks a stream, and tells whether its end is cut off.
+/// Unpacks a stream. Returns whether its end is cut off.
 fn unpack(mut packed: &[u8], limit_bytes: u64, into: &mut Vec<u8>) -> Result<bool, String> {
     let begin = into.len() as u64;
     // What the decoder still holds back is counted too: a window may be a hundred times the bound.

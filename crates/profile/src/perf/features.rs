@@ -1,4 +1,4 @@
-//! `Features`: what a `perf.data` file says beside its records: of its machine, of the names of its events, and of the files that code was in.
+//! `Features`: what a `perf.data` file has in addition to its records: its machine, the names of its events, and the files with the code.
 
 use std::collections::HashMap;
 

@@ -122,13 +122,13 @@ impl<'a> PerfFile<'a> {
             let rest = (self.bytes.len() as u64).saturating_sub(data.0);
             self.data = self.part((data.0, rest))?;
             self.end = End::Undeclared;
-            // The feature that tells of it is not there either.
+            // The feature that says so is missing too.
             self.has_packed = has_packed(self.data);
             return Ok(());
         }
         self.data = self.part(data)?;
-        let told: u32 = bits.iter().map(|word: &u64| word.count_ones()).sum();
-        let mut table = self.part((data.0.saturating_add(data.1), u64::from(told) * PLACE_BYTES as u64))?;
+        let count: u32 = bits.iter().map(|word: &u64| word.count_ones()).sum();
+        let mut table = self.part((data.0.saturating_add(data.1), u64::from(count) * PLACE_BYTES as u64))?;
         for number in (0..FEATURES).filter(|number| bits[*number as usize / 64] >> (number % 64) & 1 == 1) {
             let place = (table.u64()?, table.u64()?);
             self.features.take(number, self.part(place)?)?;
@@ -141,7 +141,7 @@ impl<'a> PerfFile<'a> {
     fn of_pipe(&mut self, at: Cursor<'a>) -> Result<(), Malformed> {
         (self.data, self.end) = (at, End::Undeclared);
         let mut walk = Walk::over(at);
-        // A cut off end is told of when the records are read.
+        // Reading the records reports an end that is cut off.
         while let Ok(Some(piece)) = walk.next() {
             self.has_packed |= is_packed(piece.head);
             let mut at = piece.body();
@@ -222,9 +222,10 @@ impl<'a> PerfFile<'a> {
 
     /// The file's own names, else the kernel's.
     fn name_events(&mut self) {
-        let told = &self.features.event_names;
+        let names = &self.features.event_names;
         for (number, (name, layout)) in self.names.iter_mut().zip(&self.layouts).enumerate() {
-            let own = || told.get(number).filter(|name| !name.is_empty() && told.len() == self.layouts.len()).cloned();
+            let own =
+                || names.get(number).filter(|name| !name.is_empty() && names.len() == self.layouts.len()).cloned();
             let of_kernel = || layout.name().map(str::to_owned);
             *name = name.take().or_else(own).or_else(of_kernel);
         }
@@ -268,7 +269,7 @@ impl<'a> PerfFile<'a> {
                 Err(malformed) => return Err(self.in_records(malformed)),
             };
             if is_packed(piece.head) {
-                let what = "a compressed record in a file that tells of none".to_owned();
+                let what = "a compressed record in a file without the feature for compression".to_owned();
                 return Err(self.in_records(Malformed { what, offset: piece.offset }));
             }
             let Some((event, layout)) = self.event_of(&piece) else {

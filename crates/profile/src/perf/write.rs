@@ -170,7 +170,7 @@ fn head(attributes: &Section, each_bytes: u64, records: &Section, features: &[u8
 /// By their bits, in the order of these.
 fn features(described: &Described) -> Vec<(u32, Vec<u8>)> {
     let machine = &described.machine;
-    let told = |value: &Option<String>| value.as_deref().map(text);
+    let text_of = |value: &Option<String>| value.as_deref().map(text);
     let cpus = described
         .cpus_present
         .zip(machine.cpus)
@@ -184,10 +184,10 @@ fn features(described: &Described) -> Vec<(u32, Vec<u8>)> {
     let all = [
         (feature::TRACING_DATA, tracing_data),
         (feature::BUILD_IDS, (!described.build_ids.is_empty()).then(|| build_ids(&described.build_ids))),
-        (feature::HOST, told(&machine.host)),
-        (feature::KERNEL, told(&machine.kernel)),
+        (feature::HOST, text_of(&machine.host)),
+        (feature::KERNEL, text_of(&machine.kernel)),
         (feature::VERSION, Some(text(&described.version))),
-        (feature::ARCHITECTURE, told(&machine.architecture)),
+        (feature::ARCHITECTURE, text_of(&machine.architecture)),
         (feature::CPUS, cpus),
         (feature::COMMAND, command),
         (feature::EVENTS, Some(descriptions(&described.events))),
@@ -211,7 +211,7 @@ fn descriptions(events: &[WrittenEvent]) -> Vec<u8> {
 fn build_ids(all: &[BuildId]) -> Vec<u8> {
     const ID_BYTES: usize = 20;
     const ROOM_BYTES: usize = 24;
-    /// `misc`: the length of the id is told.
+    /// `misc`: the record has the length of the id.
     const MISC_SIZE: u16 = 1 << 15;
     let mut body = Vec::new();
     for one in all.iter().filter(|one| one.id.len() <= ID_BYTES) {

@@ -19,7 +19,7 @@ struct Thread {
     /// Since when it is away; none while it runs.
     since_ns: Option<u64>,
     /// Whether it has a switch yet.
-    is_told: bool,
+    is_known: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ impl Away {
             match switch.turn {
                 Turn::In => {
                     // A thread whose first record is a switch-in was off CPU until then.
-                    let since_ns = thread.since_ns.take().or((!thread.is_told).then_some(span.start_ns));
+                    let since_ns = thread.since_ns.take().or((!thread.is_known).then_some(span.start_ns));
                     if let Some(start_ns) = since_ns {
                         thread.add(Span { start_ns, end_ns: switch.at_ns });
                     }
@@ -67,7 +67,7 @@ impl Away {
                 // Two switch-outs in a row: the switch-in between was lost, so the later one counts.
                 Turn::Slept | Turn::Preempted => thread.since_ns = Some(switch.at_ns),
             }
-            thread.is_told = true;
+            thread.is_known = true;
         }
         for thread in threads.values_mut() {
             if let Some(start_ns) = thread.since_ns.take() {

@@ -115,7 +115,7 @@ const CLOCK_MONOTONIC: i32 = 1;
 ///
 /// # Errors If the recording does not match the scopes.
 pub fn long(scopes: &Scopes, over_ns: u64, which: Which, recording: Option<&Recording>) -> Result<Long, Mismatch> {
-    let away = recording.map(|recording| beside(scopes, recording)).transpose()?;
+    let away = recording.map(|recording| away_of(scopes, recording)).transpose()?;
     let mut found =
         Found { over_ns, away, rows: BTreeMap::new(), unjudged: Unjudged::default(), looked: 0, covered: 0 };
     for (at, thread) in scopes.threads.iter().enumerate() {
@@ -125,7 +125,7 @@ pub fn long(scopes: &Scopes, over_ns: u64, which: Which, recording: Option<&Reco
     let start_ns = all().map(|scope| scope.start_ns).min().unwrap_or(0);
     let end_ns = all().map(Scope::end_ns).max().unwrap_or(0);
     let mut rows: Vec<Row> =
-        found.rows.into_iter().filter_map(|((at, name), row)| row.told(scopes, at, name)).collect();
+        found.rows.into_iter().filter_map(|((at, name), row)| row.finish(scopes, at, name)).collect();
     rows.sort_by(|one, other| other.long.total_ns.cmp(&one.long.total_ns).then_with(|| one.scope.cmp(&other.scope)));
     Ok(Long {
         over_ns,
@@ -139,7 +139,7 @@ pub fn long(scopes: &Scopes, over_ns: u64, which: Which, recording: Option<&Reco
     })
 }
 
-fn beside(scopes: &Scopes, recording: &Recording) -> Result<Away, Mismatch> {
+fn away_of(scopes: &Scopes, recording: &Recording) -> Result<Away, Mismatch> {
     if recording.switches.is_empty() {
         return Err(Mismatch::NoSwitches);
     }
@@ -240,7 +240,7 @@ fn is_within(inner: &Scope, outer: &Scope) -> bool {
 
 impl Lengthy {
     /// None if none was long.
-    fn told(mut self, scopes: &Scopes, at: usize, name: u32) -> Option<Row> {
+    fn finish(mut self, scopes: &Scopes, at: usize, name: u32) -> Option<Row> {
         let thread = scopes.threads.get(at)?;
         self.lengths_ns.sort_unstable();
         let rank = |share: f64| {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::perf::bytes::Malformed;
 
-/// The most that `evenkeel-rt` tells apart is 4,096 names and 256 threads; these are for several servers in one file.
+/// `evenkeel-rt` has at most 4,096 names and 256 threads; these bounds are for several servers in one file.
 const NAMES_MAX: usize = 65_536;
 const THREADS_MAX: usize = 4_096;
 /// A longer name is a mistake.
@@ -35,9 +35,9 @@ pub struct Scopes {
 pub struct ScopeThread {
     /// Its process.
     pub pid: u64,
-    /// Its name; empty if it was not told.
+    /// Its name, or empty if the file has none.
     pub name: String,
-    /// The kernel's number of it, if it was told.
+    /// Its number in the kernel, if the file has it.
     pub tid: Option<u32>,
     /// Older scopes that were no longer there.
     pub overwritten: u64,

@@ -40,7 +40,7 @@ fn switches(until_ms: u64, turns: &[(u64, Turn)]) -> Recording {
     }
 }
 
-fn told(long: &Long) -> String {
+fn as_text(long: &Long) -> String {
     let mut text = String::new();
     for row in &long.rows {
         let ms = |ns: u64| ns as f64 / 1e6;
@@ -73,13 +73,13 @@ fn leaves_that_keep_the_cpu_are_long() {
         tick in tick: 1 of 1, 0 switched out, p50 2.5 p99 2.5 max 2.5 total 2.5
         unjudged: 0 0 0; covered 0 of 4
     "#]]
-    .assert_eq(&told(&long_ones));
+    .assert_eq(&as_text(&long_ones));
     expect![[r#"
         move in tick: 2 of 2, 0 switched out, p50 3 p99 5 max 5 total 8
         tick in tick: 2 of 2, 0 switched out, p50 2.5 p99 5 max 5 total 7.5
         unjudged: 0 0 0; covered 0 of 5
     "#]]
-    .assert_eq(&told(&long(&scopes, 2 * MS, Which::All, None).unwrap()));
+    .assert_eq(&as_text(&long(&scopes, 2 * MS, Which::All, None).unwrap()));
 }
 
 #[test]
@@ -104,12 +104,12 @@ fn the_time_switched_out_does_not_count() {
         lock in tick: 1 of 1, 1 switched out, p50 3 p99 3 max 3 total 3
         unjudged: 1 1 0; covered 3 of 6
     "#]]
-    .assert_eq(&told(&long(&scopes, 2 * MS, Which::Leaf, Some(&recording)).unwrap()));
+    .assert_eq(&as_text(&long(&scopes, 2 * MS, Which::Leaf, Some(&recording)).unwrap()));
     // Without a recording nobody knows for how long.
     expect![[r#"
         unjudged: 4 1 0; covered 0 of 6
     "#]]
-    .assert_eq(&told(&long(&scopes, 2 * MS, Which::Leaf, None).unwrap()));
+    .assert_eq(&as_text(&long(&scopes, 2 * MS, Which::Leaf, None).unwrap()));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_recording_that_is_not_of_the_scopes_is_refused() {
 }
 
 #[test]
-fn what_is_no_trace_is_told_with_its_place() {
+fn a_malformed_trace_is_reported_with_its_place() {
     check_error("", expect!["EOF while parsing a value, at byte 0"]);
     check_error(
         "7",

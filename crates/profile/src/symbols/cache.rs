@@ -217,7 +217,7 @@ mod tests {
     const KEY: Key<'static> = Key { build_id: &[0xab, 0xcd], path: "/usr/bin/server", scope: Scope::Here };
 
     #[test]
-    fn what_is_kept_is_found_again_by_the_same_key_alone() {
+    fn cached_names_are_found_by_the_same_key_alone() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(Some(&folder.path().join("a/symbols")));
         assert_eq!(cache.load(KEY), None);

@@ -34,7 +34,7 @@ fn cpp(raw: &str) -> Option<String> {
     if !raw.starts_with("_Z") && !raw.starts_with("_GLOBAL__") {
         return None;
     }
-    // A copy that the compiler made of a function is told by what follows the name: `.cold`, `.isra.0`, `.part.1`.
+    // The compiler marks its copies of a function by a suffix: `.cold`, `.isra.0`, `.part.1`.
     let (core, copy) = raw.split_at(raw.find('.').unwrap_or(raw.len()));
     let (name, _) = BorrowedSymbol::with_tail(core.as_bytes()).ok()?;
     let options = DemangleOptions::new().no_params().no_return_type();

@@ -68,7 +68,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         Ok(Image { file, build_id, debug_link, shared_link })
     }
 
-    /// What tells it from others, and which separate file belongs to it.
+    /// Its build id, and which separate file belongs to it.
     pub(crate) fn links(&self) -> Links {
         Links {
             build_id: self.build_id.map(<[u8]>::to_vec),

@@ -110,7 +110,7 @@ fn names_of(sought: &Sought<'_>, offsets: &BTreeSet<u64>, lookup: &Lookup) -> Re
     let (opened, path) = sought.open(lookup)?;
     let source = source(opened.file)?;
     let image = Image::parse(&source)?;
-    let open = |path: &Path| sought.open_beside(path);
+    let open = |path: &Path| sought.open_named(path);
     named(&image, (&path, &open), offsets, lookup)
 }
 
@@ -188,8 +188,8 @@ impl<'a> GoTable<'a> {
         let bytes = image.section(TABLE, &mut left_bytes).ok().filter(|bytes| !bytes.is_empty())?;
         let text = image.section_place(".text")?;
         let module = image.section(".go.module", &mut left_bytes).unwrap_or_default();
-        let told = pclntab::parse_text_start(&module, image.section_place(TABLE)?.0, text);
-        Some(GoTable { bytes, text_start: told.unwrap_or(text.0) })
+        let start = pclntab::parse_text_start(&module, image.section_place(TABLE)?.0, text);
+        Some(GoTable { bytes, text_start: start.unwrap_or(text.0) })
     }
 
     fn functions(&self) -> Option<GoFunctions<'_>> {
@@ -212,8 +212,8 @@ fn shared<'a, R: ReadRef<'a>>(image: &Image<'a, R>, path: &Path, lookup: &Lookup
     if let Some((source, _)) = by_build_id(id, lookup) {
         return Some(source);
     }
-    let beside = path.parent()?.join(OsStr::from_bytes(name));
-    let source = source(place::open(&beside).ok()?.file).ok()?;
+    let alternate = path.parent()?.join(OsStr::from_bytes(name));
+    let source = source(place::open(&alternate).ok()?.file).ok()?;
     let is_it = Links::of(&source).ok()?.build_id.is_some_and(|found| same_build(&found, id));
     is_it.then_some(source)
 }

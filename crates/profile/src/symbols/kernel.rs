@@ -261,7 +261,7 @@ nonsense
     }
 
     #[test]
-    fn another_kernel_is_told() {
+    fn another_kernel_is_reported() {
         let kallsyms = parse_kallsyms(TEXT).unwrap();
         let identity = |release: Option<&str>, build_id: Option<&[u8]>, mark: Option<u64>| Identity {
             release: release.map(str::to_owned),

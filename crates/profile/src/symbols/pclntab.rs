@@ -133,8 +133,8 @@ mod tests {
             (MAGICS[1], 8, false),
             (MAGICS[0], 4, false),
         ] {
-            for (told, given) in [(0, 0x40_1000), (0x40_1000, 7)] {
-                let bytes = table(magic, word_bytes, is_little, told, &names);
+            for (in_table, given) in [(0, 0x40_1000), (0x40_1000, 7)] {
+                let bytes = table(magic, word_bytes, is_little, in_table, &names);
                 let found = parse_pclntab(&bytes, given).unwrap();
                 let at = |offset: u64| found.at(0x40_1000_u64.wrapping_add(offset)).map(Cow::into_owned);
                 let rows = [

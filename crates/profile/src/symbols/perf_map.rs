@@ -1,4 +1,4 @@
-//! `PerfMap`: the functions that a compiler at run time made, as it tells them in `/tmp/perf-PID.map`. Another process wrote it.
+//! `PerfMap`: the functions that a compiler made at run time, from `/tmp/perf-PID.map`. Another process wrote that file.
 
 use std::collections::BTreeMap;
 

@@ -74,7 +74,7 @@ type Place = OnceCell<DwarfSections<Vec<u8>>>;
 /// Unit files, read on demand and closed at once, because there may be more than a process may open.
 pub(super) struct Units<'o> {
     open: Open<'o>,
-    beside: PathBuf,
+    program_folder: PathBuf,
     /// A slot for each, which does not move while others are read.
     read: OnceCell<Box<[Place]>>,
     left_files: Cell<usize>,
@@ -85,7 +85,7 @@ impl<'o> Units<'o> {
     pub(super) fn new(split: Split<'o, '_>) -> Units<'o> {
         Units {
             open: split.open,
-            beside: split.program.parent().unwrap_or(Path::new("/")).to_owned(),
+            program_folder: split.program.parent().unwrap_or(Path::new("/")).to_owned(),
             read: OnceCell::new(),
             left_files: Cell::new(FILES_MAX),
             left_bytes: Cell::new(unpacked_max_bytes()),
@@ -111,9 +111,10 @@ impl<'o> Units<'o> {
         let path = |bytes: &Reader<'_>| PathBuf::from(OsStr::from_bytes(bytes.slice()));
         let Some(name) = wanted.path.as_ref().map(path) else { return Vec::new() };
         let folder = wanted.comp_dir.as_ref().map(path).unwrap_or_default();
-        let told = Some(folder.join(&name)).filter(|told| told.is_absolute());
-        let near = name.file_name().map(|name| self.beside.join(name)).filter(|near| told.as_ref() != Some(near));
-        let all = told.into_iter().chain(near);
+        let named = Some(folder.join(&name)).filter(|named| named.is_absolute());
+        let near =
+            name.file_name().map(|name| self.program_folder.join(name)).filter(|near| named.as_ref() != Some(near));
+        let all = named.into_iter().chain(near);
         all.filter(|path| path.as_os_str().len() < PATH_MAX_BYTES).collect()
     }
 

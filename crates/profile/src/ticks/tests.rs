@@ -148,7 +148,7 @@ fn compared(late_ns: u64, stall: impl Fn(&mut Server)) -> Comparison {
 }
 
 #[test]
-fn a_stall_of_any_kind_is_told() {
+fn a_stall_of_any_kind_has_its_reason() {
     type Row = (&'static str, u64, fn(&mut Server), Spent, Option<&'static str>);
     let rows: [Row; 7] = [
         (
@@ -220,7 +220,7 @@ fn a_stall_of_any_kind_is_told() {
 }
 
 #[test]
-fn who_held_the_lock_and_from_where_it_was_taken_is_told() {
+fn a_lock_wait_names_the_holder_and_where_it_took_the_lock() {
     let said = compared(0, |server| {
         let until_ns = server.now_ns + 3 * MS;
         server.waits(Reason::Futex, Some("main;simulate;world::lock;std::lock;futex_k"), until_ns, Some(8));
@@ -324,7 +324,7 @@ fn a_thread_is_chosen_by_its_name_or_by_what_it_does() {
 
 /// Ticks with begin events, such as a function's entry: of a thread that waits, and of one that never does.
 #[test]
-fn ticks_that_something_else_tells_end_at_the_wait_or_at_the_next() {
+fn ticks_begun_by_an_event_end_at_the_wait_or_at_the_next() {
     let mut server = Server::new();
     let mut begins = Vec::new();
     server.ticks(

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_take_turns_are_one_life() {
+    fn threads_that_alternate_are_one_life() {
         let interval = |tid, start_ns, end_ns| OffCpuInterval {
             tid,
             span: Span { start_ns, end_ns },

@@ -28,8 +28,8 @@ const BY_RBX: u64 = 0x1200;
 const OUTERMOST: u64 = 0x1300;
 const SIGNAL: u64 = 0x1400;
 const ENDLESS: u64 = 0x1500;
-/// What no table tells of.
-const UNTOLD: u64 = 0x1600;
+/// A function that no table has.
+const NO_TABLE: u64 = 0x1600;
 
 fn entry(into: &mut Vec<u8>, body: &[u8]) -> usize {
     let at = into.len();
@@ -141,7 +141,7 @@ fn each_way_to_leave_a_function_is_followed() {
     for kind in [Kind::EhFrame, Kind::DebugFrame] {
         assert_eq!(followed(kind, [0, 0, BIAS + LEAF], &stack), (End::Outermost, whole.clone()), "{kind:?}");
     }
-    // However little is copied of it, what is told is its beginning, and that it goes on.
+    // However little of the stack is copied, the result is its beginning, and that it goes on.
     for length in 0..80 {
         let (end, found) = followed(Kind::EhFrame, [0, 0, BIAS + LEAF], &stack[..length]);
         assert!(end == End::CutOff && whole.starts_with(&found) && found.len() < whole.len(), "{length}: {found:x?}");
@@ -160,13 +160,13 @@ fn a_handler_of_a_signal_leads_to_who_was_interrupted_and_not_to_who_called() {
 #[test]
 fn code_without_a_table_is_followed_by_its_frame_pointer() {
     let frame = STACK + 16;
-    let stack = words(&[7, 7, STACK + 40, BIAS + UNTOLD + 0x10, 7, 0, BIAS + OUTERMOST + 5]);
-    let found = followed(Kind::EhFrame, [0, frame, BIAS + UNTOLD], &stack);
-    assert_eq!(found, (End::Outermost, vec![UNTOLD, UNTOLD + 0x0f, OUTERMOST + 4]));
-    let nonsense = followed(Kind::EhFrame, [0, 0x1234, BIAS + UNTOLD], &stack);
-    assert_eq!(nonsense, (End::CutOff, vec![UNTOLD]), "below the stack");
-    let below = followed(Kind::EhFrame, [0, frame, BIAS + UNTOLD], &words(&[7, 7, frame, 0x1234, 0]));
-    assert_eq!(below, (End::CutOff, vec![UNTOLD]), "no code is there");
+    let stack = words(&[7, 7, STACK + 40, BIAS + NO_TABLE + 0x10, 7, 0, BIAS + OUTERMOST + 5]);
+    let found = followed(Kind::EhFrame, [0, frame, BIAS + NO_TABLE], &stack);
+    assert_eq!(found, (End::Outermost, vec![NO_TABLE, NO_TABLE + 0x0f, OUTERMOST + 4]));
+    let nonsense = followed(Kind::EhFrame, [0, 0x1234, BIAS + NO_TABLE], &stack);
+    assert_eq!(nonsense, (End::CutOff, vec![NO_TABLE]), "below the stack");
+    let below = followed(Kind::EhFrame, [0, frame, BIAS + NO_TABLE], &words(&[7, 7, frame, 0x1234, 0]));
+    assert_eq!(below, (End::CutOff, vec![NO_TABLE]), "no code is there");
 }
 
 #[test]
@@ -229,8 +229,8 @@ fn a_containers_stack_is_followed_by_the_containers_file() {
         let own_id = Image::parse(std::fs::read(&contained.inside).unwrap().as_slice()).unwrap().build_id;
         // The kernel fills a short one up to 20 bytes where it is asked for a fixed length.
         let filled = own_id.clone().map(|id| [id, vec![0; 4]].concat());
-        for told in [own_id, filled] {
-            let (module, mapping) = contained.module(told);
+        for id in [own_id, filled] {
+            let (module, mapping) = contained.module(id);
             let found = find::image(&module, mapping, &Machine::default(), &lookup).unwrap();
             assert!(found.eh_frame == own, "{build_id}");
         }
@@ -282,7 +282,7 @@ proptest! {
             let process = process();
             let mut unwinder = Unwinder::new();
             unwinder.tables.insert(process.module, Ok(Table::of(image)));
-            for start in [LEAF, PUSHED, BY_RBX, OUTERMOST, SIGNAL, ENDLESS, UNTOLD] {
+            for start in [LEAF, PUSHED, BY_RBX, OUTERMOST, SIGNAL, ENDLESS, NO_TABLE] {
                 let registers = [STACK, STACK + 8, STACK, BIAS + start].map(u64::to_ne_bytes).concat();
                 let sampled = SampledStack { machine: &process.machine, pid: 1, registers: &registers, which: WHICH, stack: &stack };
                 let mut found = Vec::new();

@@ -231,27 +231,27 @@ fn stall(kind: &str, by: By) {
 }
 
 #[test]
-fn a_lock_that_another_thread_holds_is_told() {
+fn a_lock_that_another_thread_holds_is_reported() {
     stall("lock", By::Wakes);
 }
 
 #[test]
-fn memory_that_is_on_disk_is_told() {
+fn memory_on_disk_is_reported() {
     stall("fault", By::Wakes);
 }
 
 #[test]
-fn a_busy_loop_is_told() {
+fn a_busy_loop_is_reported() {
     stall("loop", By::Wakes);
 }
 
 #[test]
-fn a_control_groups_limit_is_told() {
+fn a_control_groups_limit_is_reported() {
     stall("quota", By::Wakes);
 }
 
 #[test]
-fn the_same_is_told_by_a_functions_entry_and_return() {
+fn a_functions_entry_and_return_give_the_same() {
     for kind in ["lock", "loop"] {
         stall(kind, By::Function);
     }

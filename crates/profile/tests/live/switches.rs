@@ -1,4 +1,4 @@
-//! Threads that wait for what they say that they wait for, recorded on this machine: each of their intervals has to be told with that reason.
+//! Records threads that wait for a known reason on this machine. Each of their off-CPU intervals must have that reason.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -236,7 +236,7 @@ fn waits_for_one_socket() -> (Vec<Plant>, u32) {
 }
 
 #[test]
-fn waits_are_told_with_their_reason() {
+fn waits_have_their_reason() {
     one_of_some(|| {
         let run = || {
             scope(|scope| {
@@ -275,7 +275,7 @@ fn waits_are_told_with_their_reason() {
 }
 
 #[test]
-fn a_thief_is_named() {
+fn a_real_time_hog_is_named() {
     one_of_some(|| {
         let cpu = thread::affinity().unwrap().first().unwrap();
         let run = || {
@@ -355,7 +355,7 @@ impl Drop for Limited {
 }
 
 #[test]
-fn a_limit_is_told_from_who_runs_meanwhile() {
+fn a_limit_is_not_taken_for_another_thread() {
     one_of_some(|| {
         let run = || {
             let limited = Limited::start().map_err(not_judged).ok()?;
@@ -400,7 +400,7 @@ fn forget(file: &Path) {
 }
 
 #[test]
-fn a_page_fault_is_told_with_its_file() {
+fn a_page_fault_names_its_file() {
     one_of_some(|| {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let program = folder.path().join("forgotten");

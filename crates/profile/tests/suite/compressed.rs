@@ -13,7 +13,7 @@ const COMPRESSED: u64 = 27;
 const ZSTD: u32 = 1;
 /// The most that a block of zstd has.
 const BLOCK_BYTES: usize = 128 << 10;
-/// Where the head of a file tells how long its records are, and which features it has.
+/// The offsets of the length of the records and of the features, in the head of a file.
 const LENGTH_AT: usize = 48;
 const FEATURES_AT: usize = 72;
 
@@ -160,7 +160,7 @@ fn what_can_not_be_unpacked_is_refused_with_its_reason() {
         &with_records(head, &whole, Some(7)),
         "its records are compressed, and by a method that is not known here (number 7)",
     );
-    refused(&with_records(head, &whole, None), "a compressed record in a file that tells of none");
+    refused(&with_records(head, &whole, None), "a compressed record in a file without the feature for compression");
     refused(&with_stream(b"nothing that zstd knows"), "its records are compressed, and are no zstd stream");
     // One byte that is repeated, 128 KiB for each four bytes of the file: 2.5 GB of 80 kB.
     let mut bomb = frame_head();

@@ -1,5 +1,5 @@
-//! Processes that map, run programs, have children and leave their number to others: where their code is must be told by what they had mapped
-//! at that moment.
+//! Processes that map files, run programs, have children and pass on their number. Their mappings at that moment must decide where
+//! their code is.
 
 use std::collections::HashMap;
 
@@ -125,7 +125,7 @@ fn code_is_where_its_process_had_it_mapped() {
 }
 
 #[test]
-fn a_guest_is_told_as_one() {
+fn a_guest_is_marked_as_a_guest() {
     let What::Sample(inside) = at(1, 0x5100) else { panic!("a sample is made there") };
     let inside = What::Sample(Sample { is_guest: true, ..inside });
     assert_eq!(places(&converted(vec![map(1, 0x5000, "/a"), inside])), ["[guest]"]);

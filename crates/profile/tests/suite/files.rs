@@ -66,7 +66,7 @@ fn check(name: &str, expected: &Expect) {
 }
 
 #[test]
-fn a_file_of_disk_tells_its_machine_and_its_switches() {
+fn a_file_on_disk_has_its_machine_and_its_switches() {
     check(
         "disk.data",
         &expect![[r#"
@@ -83,7 +83,7 @@ fn a_file_of_disk_tells_its_machine_and_its_switches() {
 }
 
 #[test]
-fn events_of_different_records_are_told_apart() {
+fn events_of_different_records_are_kept_apart() {
     check(
         "mixed.data",
         &expect![[r#"
@@ -107,7 +107,7 @@ fn events_of_different_records_are_told_apart() {
 }
 
 #[test]
-fn a_file_of_a_pipe_tells_the_same() {
+fn a_file_from_a_pipe_has_the_same() {
     check(
         "pipe.data",
         &expect![[r#"

@@ -128,7 +128,7 @@ fn a_place_is_found_by_its_offset_too() {
 }
 
 #[test]
-fn what_is_not_there_is_told_with_what_is_near() {
+fn a_missing_function_is_reported_with_similar_names() {
     let refused = place("planted_tik", "wait").unwrap_err();
     assert!(matches!(&refused, NoPlace::NoSymbol { near, .. } if near[0].ends_with("planted_tick")), "{refused}");
     assert_eq!(one::planted_twice() + other::planted_twice(), 3);

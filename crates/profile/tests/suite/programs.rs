@@ -65,7 +65,7 @@ fn a_damaged_program_takes_nobody_down() {
         ..ProptestConfig::default()
     });
     let any_change = (any::<prop::sample::Index>(), prop::sample::select(vec![0_u8, 1, 4, 0x7f, 0x80, 0xff, 0x12]));
-    // The heads, the tables of exceptions and the list of functions are where a change tells.
+    // Changes matter in the heads, the tables of exceptions and the list of functions.
     let changes = (
         prop::collection::vec(any_change, 1..40),
         prop::sample::select(vec![(0, 1024), (8192, 4096), (12288, 3856), (0, 16000)]),

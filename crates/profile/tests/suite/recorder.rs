@@ -67,11 +67,11 @@ pub(crate) struct Busy {
 impl Busy {
     pub(crate) fn start<'scope>(scope: &'scope Scope<'scope, '_>, name: &str, stop: &'scope AtomicBool) -> Busy {
         let worked_ns = Arc::<AtomicU64>::default();
-        let tells = Arc::clone(&worked_ns);
+        let worked = Arc::clone(&worked_ns);
         let work = move || {
             while !stop.load(Ordering::Relaxed) {
                 std::hint::black_box((0..1000_u64).sum::<u64>());
-                tells.store(clock::thread_cpu_ns(), Ordering::Relaxed);
+                worked.store(clock::thread_cpu_ns(), Ordering::Relaxed);
             }
         };
         std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work).unwrap();

@@ -41,7 +41,7 @@ pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &NameCoverage) 
     if let Some(cpu) = seen.cpus.iter().find(|cpu| Some(cpu.cpu) == seen.idlest) {
         blocks.push(Block::heading(format!("For comparison, the least busy: CPU {}", cpu.cpu)));
         blocks.extend(threads(cpu));
-        blocks.extend(seen.beside.as_ref().map(functions));
+        blocks.extend(seen.idlest_filled.as_ref().map(functions));
     }
     blocks.extend(seen.caveats.iter().map(|caveat| Block::Warning(caveat_text(*caveat).to_owned())));
     blocks.extend(names.unnamed.iter().take(UNNAMED_MAX).map(|unnamed| {
@@ -64,13 +64,13 @@ pub(crate) fn verdict(seen: &Imbalance) -> String {
     let cpus_were = if seen.full_cpus().len() > 1 { format!("CPUs {cpus} were") } else { format!("CPU {cpus} was") };
     let share = |cpu: Option<u32>| seen.cpus.iter().find(|known| Some(known.cpu) == cpu).map(|cpu| cpu.busy_share);
     let busiest = share(seen.busiest).map_or_else(|| "unknown".to_owned(), percent);
-    let beside = match seen.idlest.zip(share(seen.idlest)) {
+    let idlest = match seen.idlest.zip(share(seen.idlest)) {
         Some((cpu, share)) => format!("CPU {cpu} was busy for {}", percent(share)),
         None => "the machine has no other CPU".to_owned(),
     };
     match seen.shape {
-        Shape::Even => format!("no CPU was full: the busiest, CPU {cpus}, was busy for {busiest}, {beside}"),
-        Shape::Uneven => format!("{cpus_were} full ({busiest}) while {beside}{}", because(seen)),
+        Shape::Even => format!("no CPU was full: the busiest, CPU {cpus}, was busy for {busiest}, {idlest}"),
+        Shape::Uneven => format!("{cpus_were} full ({busiest}) while {idlest}{}", because(seen)),
         Shape::Full => format!("{cpus_were} full, and no other CPU was idle{}", because(seen)),
         Shape::OneThread => {
             let who = seen.thread.as_ref().map_or_else(|| "one thread".to_owned(), named);

@@ -211,10 +211,10 @@ fn event_name(file: &Runs, asked: &PlaceSpec) -> String {
 
 /// The file that the user means.
 fn file_of(asked: &PlaceSpec, pids: &[u32]) -> Result<Runs, NoPlace> {
-    let told = asked.to_string();
+    let text = asked.to_string();
     if pids.is_empty() {
         let path = asked.binary.as_ref().filter(|path| path.contains('/'));
-        let path = path.ok_or(NoPlace::NoProcess(told))?;
+        let path = path.ok_or(NoPlace::NoProcess(text))?;
         return Ok(Runs { open: PathBuf::from(path), path: path.clone() });
     }
     let mut found: BTreeMap<(u64, u64), Runs> = BTreeMap::new();
@@ -233,7 +233,7 @@ fn file_of(asked: &PlaceSpec, pids: &[u32]) -> Result<Runs, NoPlace> {
         (0, _, Some(why)) => Err(why),
         (_, first, _) => {
             let files = first.into_iter().chain(found).map(|(_, file)| file.path).collect();
-            Err(NoPlace::Several { asked: told, files })
+            Err(NoPlace::Several { asked: text, files })
         }
     }
 }

@@ -243,9 +243,9 @@ pub enum NoPlace {
 const NAMES_MAX: usize = 8;
 
 fn listed(names: &[String]) -> String {
-    let told: Vec<&str> = names.iter().take(NAMES_MAX).map(String::as_str).collect();
+    let shown: Vec<&str> = names.iter().take(NAMES_MAX).map(String::as_str).collect();
     let more = if names.len() > NAMES_MAX { ", …" } else { "" };
-    if told.is_empty() { "nothing readable".to_owned() } else { format!("{}{more}", told.join(", ")) }
+    if shown.is_empty() { "nothing readable".to_owned() } else { format!("{}{more}", shown.join(", ")) }
 }
 
 fn nearest(near: &[String]) -> String {

@@ -103,16 +103,16 @@ mod tests {
         ]
         .concat();
         let found = parse_notes(&bytes);
-        let told: Vec<(&str, &str, &str)> =
+        let names: Vec<(&str, &str, &str)> =
             found.iter().map(|note| (&*note.provider, &*note.name, &*note.arguments)).collect();
-        assert_eq!(told, [("evenkeel", "tick_begin", "8@%rdi 8@%rsi"), ("game", "frame", "")]);
+        assert_eq!(names, [("evenkeel", "tick_begin", "8@%rdi 8@%rsi"), ("game", "frame", "")]);
         assert_eq!((found[0].address, found[0].base, found[0].semaphore), (0x1000, 0x2000, 0));
         assert_eq!(parse_notes(&bytes[..bytes.len() - 5]).len(), 1, "one that is cut off is none");
     }
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn registers_are_told_by_their_names() {
+    fn registers_are_known_by_their_names() {
         assert_eq!(registers_of("8@%rdi 8@%rsi"), Some(vec![5, 4]));
         assert_eq!(registers_of(""), Some(vec![]));
         assert_eq!(registers_of("8@-16(%rbp)"), None);

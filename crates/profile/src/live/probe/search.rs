@@ -121,7 +121,7 @@ pub(super) fn begins_at<'a, R: ReadRef<'a>>(image: &Image<'a, R>, address: u64) 
         return Ok(Begins::Here);
     }
     let mut before = own.iter().map(|symbol| symbol.start).filter(|start| *start < address).max();
-    let mut is_told = image.has_own_names();
+    let mut has_names = image.has_own_names();
     let section = image.section(".eh_frame", &mut unpacked_max_bytes())?;
     let endian = if image.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     let frames = EhFrame::from(EndianSlice::new(&section, endian));
@@ -133,7 +133,7 @@ pub(super) fn begins_at<'a, R: ReadRef<'a>>(image: &Image<'a, R>, address: u64) 
     while let Ok(Some(entry)) = entries.next() {
         let CieOrFde::Fde(partial) = entry else { continue };
         let Ok(whole) = partial.parse(|frames, bases, offset| frames.cie_from_offset(bases, offset)) else { continue };
-        is_told = true;
+        has_names = true;
         let start = whole.initial_address();
         if start == address {
             return Ok(Begins::Here);
@@ -142,7 +142,7 @@ pub(super) fn begins_at<'a, R: ReadRef<'a>>(image: &Image<'a, R>, address: u64) 
             before = before.max(Some(start));
         }
     }
-    Ok(if is_told { Begins::Not(before) } else { Begins::Unknown })
+    Ok(if has_names { Begins::Not(before) } else { Begins::Unknown })
 }
 
 #[cfg(test)]
@@ -169,12 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_is_told_the_nearest_first() {
+    fn similar_names_are_listed_nearest_first() {
         let names = ["world_tick", "tick", "tock", "simulate", "_ZN4game5World5tickkEv", "tick"];
-        let told = near("tik", names.iter().map(|name| (*name).into()));
-        assert_eq!(told, ["tick"], "of three letters one may be another");
-        let told = near("World::tick", names.iter().map(|name| (*name).into()));
-        assert_eq!(told, ["tick", "game::World::tickk", "tock", "world_tick"]);
+        let found = near("tik", names.iter().map(|name| (*name).into()));
+        assert_eq!(found, ["tick"], "of three letters one may be another");
+        let found = near("World::tick", names.iter().map(|name| (*name).into()));
+        assert_eq!(found, ["tick", "game::World::tickk", "tock", "world_tick"]);
         assert_eq!(near("render_everything", names.iter().map(|name| (*name).into())), Vec::<String>::new());
     }
 }

@@ -1,12 +1,12 @@
-//! Ticks that events tell: entries and returns, marks, packets.
+//! Ticks that events mark: entries and returns, marks, packets.
 
 use super::super::marks::{self, Marks, MarksError};
 use super::*;
 
-/// What events told: each a name and the moments of it, with the bytes that its samples carry.
-type Seen<'a> = &'a [(&'a str, &'a [(u64, &'a [u64])])];
+/// Events by name, each with its times and the words of its samples.
+type Marked<'a> = &'a [(&'a str, &'a [(u64, &'a [u64])])];
 
-fn marked(events: Seen<'_>) -> Recording {
+fn marked(events: Marked<'_>) -> Recording {
     let mut server = Server::new();
     let stack = server.stack("main;tick");
     let recording = &mut server.recording;
@@ -35,10 +35,10 @@ fn marked(events: Seen<'_>) -> Recording {
     server.recording
 }
 
-/// Begun and done, as told.
+/// The begin and end of each tick.
 fn spans(marks: &Marks, recording: &Recording) -> (Vec<(u64, Option<u64>)>, u64) {
-    let told = marks.ticks(recording, &|tid| tid == TID).unwrap();
-    (told.ticks.iter().map(|tick| (tick.begun_ns, tick.done_ns)).collect(), told.unended)
+    let found = marks.ticks(recording, &|tid| tid == TID).unwrap();
+    (found.ticks.iter().map(|tick| (tick.begun_ns, tick.done_ns)).collect(), found.unended)
 }
 
 #[test]
@@ -87,10 +87,10 @@ fn places_are_named_as_they_were_recorded() {
     assert!(matches!(nobodys, MarksError::TooFew { seen: 0, .. }), "{nobodys}");
 }
 
-/// The library tells each tick's number and when it was due; what it can't have told is not believed.
+/// The library marks each tick with its number and its due time. Impossible values are ignored.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn the_librarys_marks_tell_when_ticks_were_due() {
+fn the_librarys_marks_have_the_due_times() {
     const WHICH: u64 = 1 << 5 | 1 << 4;
     let second = 1_000_000_000;
     let begins: [(u64, &[u64]); 5] = [
@@ -104,8 +104,8 @@ fn the_librarys_marks_tell_when_ticks_were_due() {
     let ends: Vec<(u64, &[u64])> = begins.iter().map(|(at_ns, _)| (at_ns + 50, &[][..])).collect();
     let mut recording = marked(&[("sdt_evenkeel:tick_begin", &begins), ("sdt_evenkeel:tick_done", &ends)]);
     let marks = Marks::of_library(&recording).unwrap();
-    let told = marks.ticks(&recording, &|_| true).unwrap();
-    let seen: Vec<_> = told.ticks.iter().map(|tick| (tick.number, tick.due_ns)).collect();
+    let found = marks.ticks(&recording, &|_| true).unwrap();
+    let seen: Vec<_> = found.ticks.iter().map(|tick| (tick.number, tick.due_ns)).collect();
     assert_eq!(
         seen,
         [
@@ -116,14 +116,14 @@ fn the_librarys_marks_tell_when_ticks_were_due() {
             (Some(13), None)
         ]
     );
-    let cut = cut::at(&recording, &[], &told);
+    let cut = cut::at(&recording, &[], &found);
     assert_eq!((cut.ends, cut.missed, cut.ticks.len()), (Ends::AtItsEnd, 2, 5));
     let lateness: Vec<u64> = cut.ticks.iter().map(Tick::lateness_ns).collect();
     assert_eq!(lateness, [100, 100, 0, 0, 0]);
     // Times of another clock than the recording's say nothing.
     recording.clock = None;
-    let told = marks.ticks(&recording, &|_| true).unwrap();
-    assert!(told.ticks.iter().all(|tick| tick.due_ns.is_none()));
+    let found = marks.ticks(&recording, &|_| true).unwrap();
+    assert!(found.ticks.iter().all(|tick| tick.due_ns.is_none()));
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn packets_are_cut_by_the_ends_of_their_bursts() {
     };
     let packets: Vec<(u64, &[u64])> = (0..8).flat_map(burst).collect();
     let recording = marked(&[("net:net_dev_queue", &packets)]);
-    let told = marks::packets(&recording, &|tid| tid == TID).unwrap();
-    let cut = cut::at(&recording, &[], &told);
+    let found = marks::packets(&recording, &|tid| tid == TID).unwrap();
+    let cut = cut::at(&recording, &[], &found);
     let lengths: Vec<u64> = cut.ticks.iter().map(|tick| tick.span.length_ns() / MS).collect();
     assert_eq!(lengths, [20, 20, 20, 25, 15, 20, 20]);
     let none = marks::packets(&marked(&[]), &|_| true).unwrap_err();
@@ -158,8 +158,8 @@ proptest! {
         let recording = marked(&[("sdt_evenkeel:tick_begin", &begins), ("sdt_evenkeel:tick_done", &ends)]);
         let marks = Marks::of_library(&recording).unwrap();
         for marks in [marks.clone(), marks.without_end()] {
-            let Ok(told) = marks.ticks(&recording, &|_| true) else { continue };
-            let cut = cut::at(&recording, &[], &told);
+            let Ok(found) = marks.ticks(&recording, &|_| true) else { continue };
+            let cut = cut::at(&recording, &[], &found);
             prop_assert!(cut.ticks.windows(2).all(|pair| pair[0].span.end_ns <= pair[1].span.start_ns));
             prop_assert!(cut.ticks.iter().all(|tick| tick.span.start_ns <= tick.begun_ns && tick.begun_ns <= tick.span.end_ns));
             prop_assert!(cut.ticks.len() as u64 + cut.unended <= begins.len() as u64);

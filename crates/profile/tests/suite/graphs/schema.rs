@@ -88,7 +88,7 @@ const TABLES: &[(&str, Columns)] = &[
         ],
     ),
 ];
-/// What a thread has beside its tables.
+/// The fields of a thread, except its tables.
 const OF_THREAD: &[&str] = &[
     "name",
     "isMainThread",

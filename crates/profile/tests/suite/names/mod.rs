@@ -1,4 +1,4 @@
-//! Names of real programs: compiled here, with and without what tells the names, replaced, damaged.
+//! Names of real programs: compiled here, with and without symbols, replaced, damaged.
 
 mod mini;
 mod split;
@@ -31,7 +31,7 @@ fn run(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Compiles one of the programs beside this file.
+/// Compiles one of the programs in this folder.
 fn program(source: &str, compiler: &str, flags: &[&str]) -> Program {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("program");
@@ -109,7 +109,7 @@ fn assert_inlined(found: &[Vec<Function>]) {
 const DEBUG: &[&str] = &["-g", "-O2", "-Wl,--build-id"];
 
 #[test]
-fn what_was_put_into_a_function_is_told_with_its_line() {
+fn inlined_functions_are_named_with_their_line() {
     let program = program("inlined.c", "gcc", DEBUG);
     let recording = program.recording("outer", Some(&program.build_id));
     let (found, symbols) = named(&recording, program.settings());
@@ -212,7 +212,7 @@ fn a_call_into_a_library_has_the_name_of_what_it_calls() {
 }
 
 #[test]
-fn a_replaced_program_is_told_and_what_was_kept_of_it_stays() {
+fn a_replaced_program_is_reported_and_its_cached_names_stay() {
     let program = program("inlined.c", "gcc", DEBUG);
     let recording = program.recording("outer", Some(&program.build_id));
     let kept = Settings { cache_folder: Some(program.folder.path().join("cache")), ..program.settings() };
@@ -239,7 +239,7 @@ fn a_replaced_program_is_told_and_what_was_kept_of_it_stays() {
 }
 
 #[test]
-fn debug_information_that_is_installed_later_takes_the_place_of_what_was_kept() {
+fn debug_information_installed_later_replaces_cached_names() {
     let program = program("inlined.c", "gcc", DEBUG);
     let path = program.path.to_str().unwrap();
     let recording = program.recording("hidden", Some(&program.build_id));
@@ -291,7 +291,7 @@ fn code_made_at_run_time_is_named_by_its_map_and_the_kernels_page_by_itself() {
 
 /// A map goes with its process, and so may a program that has no build id: what was found of them once stays with the recording.
 #[test]
-fn what_only_one_recording_knows_is_kept_for_it_alone() {
+fn names_from_one_recording_are_cached_for_it_alone() {
     let program = program("inlined.c", "gcc", &["-g", "-O2", "-Wl,--build-id=none"]);
     assert_eq!(program.build_id, [0_u8; 0]);
     let mut recording = program.recording("main", None);

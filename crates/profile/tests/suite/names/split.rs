@@ -1,5 +1,5 @@
-//! Names of programs whose units have their lines in files of their own: beside the program, where it was built, packed into one; not theirs,
-//! damaged, and no files at all.
+//! Names of programs that have the lines of their units in separate files: next to the program, in the build folder, or packed into one.
+//! Also files of another program, damaged files, and missing files.
 
 use std::os::unix::fs::symlink;
 
@@ -35,7 +35,7 @@ fn assert_outer_alone(found: &[Vec<Function>]) {
 }
 
 #[test]
-fn what_was_put_into_a_function_is_told_by_the_file_of_its_unit() {
+fn inlined_functions_are_named_by_the_file_of_their_unit() {
     for version in ["-gdwarf-5", "-gdwarf-4"] {
         let Some((program, unit)) = split(&[version]) else { return };
         assert_inlined(&found(&program));
@@ -57,7 +57,7 @@ fn what_was_put_into_a_function_is_told_by_the_file_of_its_unit() {
 }
 
 #[test]
-fn a_unit_is_found_where_it_was_built_and_beside_the_program() {
+fn a_unit_is_found_where_it_was_built_and_next_to_the_program() {
     let Some((mut program, unit)) = split(&[]) else { return };
     let elsewhere = tempfile::tempdir().unwrap();
     let moved = elsewhere.path().join("program");
@@ -69,7 +69,7 @@ fn a_unit_is_found_where_it_was_built_and_beside_the_program() {
 }
 
 #[test]
-fn units_that_are_packed_are_found_beside_the_program() {
+fn packed_units_are_found_next_to_the_program() {
     if Command::new("dwp").arg("--version").output().is_err() {
         skipped("there is no dwp here");
         return;
@@ -105,7 +105,7 @@ fn damaged_units_end_nothing() {
     }
 }
 
-/// Whatever is in the file, each place keeps the name that the program itself tells.
+/// Whatever is in the file, each place keeps the name from the program itself.
 fn damaged(program: &Program, file: &Path) {
     let whole = std::fs::read(file).unwrap();
     let length = whole.len();
