@@ -1,4 +1,4 @@
-//! The load generator alone, on a memcached that runs already: for putting it beside other generators (`lab/load-beside-peers.sh`).
+//! The load generator alone, on a running memcached, to compare it with other generators (`lab/load-beside-peers.sh`).
 //!
 //! usage: load ADDRESS CONNECTIONS RATE SECONDS KEYS KEY_BYTES VALUE_BYTES
 //!

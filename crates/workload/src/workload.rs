@@ -102,7 +102,7 @@ pub trait Workload {
     /// # Errors
     /// If the workload cannot restart, or did not come back.
     fn restart(&mut self) -> Result<(), WorkloadError> {
-        Err(WorkloadError::Program { program: self.describe(), why: "it can't be started anew during a trial".into() })
+        Err(WorkloadError::Program { program: self.describe(), why: "it cannot be restarted during a trial".into() })
     }
 
     /// Runs the load for `settle`, whose numbers are discarded, and then for `window`, and returns the window's numbers. `begin` is called

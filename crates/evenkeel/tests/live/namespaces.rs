@@ -142,8 +142,8 @@ fn a_storm_goes_to_nobody_who_did_not_agree() {
     let (code, out, _) = run("--to 10.78.0.1:9");
     assert!(code == Some(0) && out.contains("\"to\": \"10.78.0.1:9\""), "{out}");
     for (to, why) in [
-        ("--to 10.78.0.2:9", "this is no address of it here"),
-        ("--to 192.0.2.1:9", "this is no address of it here"),
+        ("--to 10.78.0.2:9", "this is not one of its addresses"),
+        ("--to 192.0.2.1:9", "this is not one of its addresses"),
         ("--peer 192.0.2.1:9", "a private or link-local address"),
         ("--peer 10.78.0.2:7007", "nobody answers"),
     ] {

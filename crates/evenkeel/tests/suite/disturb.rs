@@ -340,7 +340,7 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
         ),
         ("sibling --cpus 0 --working-set-mib 10000000", 4, "of which half may be taken"),
         ("storm --to 192.0.2.1:9", 2, "a storm stays on this machine"),
-        ("storm --to 192.0.2.1:9", 2, "this is no address of it here"),
+        ("storm --to 192.0.2.1:9", 2, "this is not one of its addresses"),
         ("storm --peer 192.0.2.1:9", 2, "a private or link-local address"),
         ("storm --rate 0", 2, "expected 1 to 2000000"),
         ("storm --by timers --rate 1000000", 2, "expected 1 to 50000"),

@@ -55,7 +55,7 @@ pub(super) const ENTRY: Entry = Entry {
                 Ok(commands.to_vec())
             }),
             content: match count {
-                0 => "50 ticks a second, nobody plays".to_owned(),
+                0 => "50 ticks a second, no players".to_owned(),
                 1 => "50 ticks a second, 1 player with an input and a ping in each".to_owned(),
                 _ => format!("50 ticks a second, {count} players with an input and a ping in each"),
             },

@@ -164,8 +164,8 @@ fn refuse(settings: &Settings) -> Result<(), MeterError> {
             Err(MeterError::wrong_use(format!("send packets to {to}"), "it needs a port"))
         }
         To::Own(to) if !is_own(to) => {
-            let why = "a storm stays on this machine, and this is no address of it here; another machine of yours is named with --peer, and \
-                       agrees by `evenkeel measure udp --serve` there";
+            let why = "a storm stays on this machine, and this is not one of its addresses; name another machine of yours with --peer, and \
+                       run `evenkeel measure udp --serve` there";
             Err(MeterError::wrong_use(format!("send packets to {to}"), why))
         }
         To::Peer { peer } if !peer::is_near(peer.ip()) => {
@@ -328,7 +328,10 @@ mod tests {
             ["192.0.2.1:9", "8.8.8.8:9", "[2001:db8::1]:5", "0.0.0.0:9", "[::]:9", "224.0.0.1:9", "255.255.255.255:9"]
         {
             let refused = refuse(&to(out)).unwrap_err().to_string();
-            assert!(refused.contains("a storm stays on this machine, and this is no address of it here"), "{refused}");
+            assert!(
+                refused.contains("a storm stays on this machine, and this is not one of its addresses"),
+                "{refused}"
+            );
             let peer = To::Peer { peer: out.parse().unwrap() };
             let refused = refuse(&Settings { to: peer, ..to(out) }).unwrap_err().to_string();
             assert!(refused.contains("a peer has a private or link-local address"), "{refused}");

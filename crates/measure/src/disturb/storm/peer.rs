@@ -42,7 +42,7 @@ impl Peer {
     /// Asks for consent.
     ///
     /// # Errors
-    /// If nobody answers there.
+    /// If no server answers there.
     pub(super) fn open(to: SocketAddr) -> Result<Peer, MeterError> {
         let session = Session::open(to, None)?;
         let refused = |error: std::io::Error| MeterError::refused(format!("send packets to {to}"), &error);

@@ -114,7 +114,7 @@ fn tick(cpu: usize, rate_per_s: u64, end: &End) -> Cpu {
         timers += 1;
         late.record(clock::monotonic_ns().saturating_sub(due_ns));
     }
-    late.lost = Lost::of(beats.missed, "the previous one had not fired yet");
+    late.lost = Lost::new(beats.missed, "the previous one had not fired yet");
     let elapsed_ns = clock::monotonic_ns() - start_ns;
     let taken_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
     Cpu { cpu, timers, elapsed_ns, taken_ns, policy, late, interrupts: None, went_offline }
