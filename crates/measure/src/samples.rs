@@ -88,7 +88,7 @@ impl Samples {
 
 impl Lost {
     /// Values that were not recorded, and why.
-    pub fn of(count: u64, why: &str) -> Lost {
+    pub fn new(count: u64, why: &str) -> Lost {
         Lost { count, why: (count > 0).then(|| why.to_owned()) }
     }
 }

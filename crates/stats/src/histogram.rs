@@ -201,14 +201,14 @@ mod tests {
     use expect_test::{Expect, expect};
     use proptest::prelude::*;
 
-    fn of(values: impl IntoIterator<Item = u64>) -> Histogram {
+    fn histogram(values: impl IntoIterator<Item = u64>) -> Histogram {
         let mut histogram = Histogram::new();
         values.into_iter().for_each(|v| histogram.record(v));
         histogram
     }
 
     fn check(values: impl IntoIterator<Item = u64>, expect: Expect) {
-        let histogram = of(values);
+        let histogram = histogram(values);
         let (mean, clamped) = (histogram.mean(), histogram.clamped());
         let summary = serde_json::to_string(&histogram.summary()).unwrap();
         expect.assert_eq(&format!("{summary} mean {mean:?} clamped {clamped}"));
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn bars_hold_every_value() {
         let bars = |values: &[u64]| -> Vec<(u64, u64)> {
-            of(values.iter().copied()).bars().iter().map(|bar| (bar.upper, bar.count)).collect()
+            histogram(values.iter().copied()).bars().iter().map(|bar| (bar.upper, bar.count)).collect()
         };
         assert_eq!(bars(&[]), []);
         assert_eq!(bars(&[1]), [(1, 1)]);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn an_invalid_share_has_no_quantile() {
-        let histogram = of([1, 2, 3]);
+        let histogram = histogram([1, 2, 3]);
         for q in [-0.01, 1.01, f64::NAN, f64::INFINITY] {
             assert_eq!(histogram.quantile(q), None, "{q}");
         }
@@ -266,7 +266,7 @@ mod tests {
 
         #[test]
         fn a_quantile_is_within_a_thousandth_of_the_recorded_value(mut values in durations(), q in 0.0..=1.0f64) {
-            let histogram = of(values.iter().copied());
+            let histogram = histogram(values.iter().copied());
             values.sort_unstable();
             let rank = ((q * values.len() as f64).ceil() as usize).max(1);
             let exact = values[rank - 1].clamp(Histogram::LOW_NS, Histogram::HIGH_NS);
@@ -278,9 +278,9 @@ mod tests {
 
         #[test]
         fn merging_is_recording_both(left in durations(), right in durations()) {
-            let mut merged = of(left.iter().copied());
-            merged.merge(&of(right.iter().copied()));
-            let both = of(left.into_iter().chain(right));
+            let mut merged = histogram(left.iter().copied());
+            merged.merge(&histogram(right.iter().copied()));
+            let both = histogram(left.into_iter().chain(right));
             prop_assert_eq!(merged.summary(), both.summary());
             prop_assert_eq!((merged.mean(), merged.clamped()), (both.mean(), both.clamped()));
             let bars = both.bars();

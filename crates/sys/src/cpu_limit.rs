@@ -95,7 +95,7 @@ pub struct Counters {
 
 impl Counters {
     /// The counters of these limits on the live machine. A limit whose file cannot be opened is left out and counts nothing.
-    pub fn of<'a>(limits: impl IntoIterator<Item = &'a CpuLimit>) -> Counters {
+    pub fn open<'a>(limits: impl IntoIterator<Item = &'a CpuLimit>) -> Counters {
         let open = |limit: &CpuLimit| File::open(format!("{}/cpu.stat", limit.group)).ok();
         Counters { files: limits.into_iter().filter_map(open).collect() }
     }
@@ -282,7 +282,7 @@ mod tests {
         let first = parse_stat("nr_periods 5\nnr_throttled 3\nthrottled_time 7000\n");
         assert_eq!(first, Throttled { times: Some(3), ns: Some(7000) });
         assert_eq!(parse_stat("usage_usec 1\nnr_throttled -1\n"), Throttled::default());
-        assert!(Counters::of([&tightest]).is_empty(), "that group is not on this machine");
+        assert!(Counters::open([&tightest]).is_empty(), "that group is not on this machine");
     }
 
     #[test]
@@ -296,10 +296,10 @@ mod tests {
         };
         let limits =
             [limit("a", "nr_throttled 2\nthrottled_usec 3\n"), limit("b", "nr_throttled 5\n"), limit("c", "\0")];
-        let counters = Counters::of(&limits);
+        let counters = Counters::open(&limits);
         assert!(!counters.is_empty());
         assert_eq!(counters.read(), Throttled { times: Some(7), ns: Some(3000) });
-        assert_eq!(Counters::of([]).read(), Throttled::default(), "without counters the value is unknown, not 0");
+        assert_eq!(Counters::open([]).read(), Throttled::default(), "without counters the value is unknown, not 0");
     }
 
     proptest! {

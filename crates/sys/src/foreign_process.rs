@@ -41,7 +41,7 @@ impl Signal {
     }
 }
 
-fn of(pid: u32) -> Result<Pid, Errno> {
+fn pid_of(pid: u32) -> Result<Pid, Errno> {
     i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::INVAL)
 }
 
@@ -54,7 +54,7 @@ pub fn signal_group(group: u32, signal: Signal) -> Result<(), Errno> {
     if group <= 1 {
         return Err(Errno::INVAL);
     }
-    Ok(rustix::process::kill_process_group(of(group)?, signal.0)?)
+    Ok(rustix::process::kill_process_group(pid_of(group)?, signal.0)?)
 }
 
 /// Sends a signal to one process if `is_it` confirms it while the pidfd is held: then the number cannot be reused.
@@ -65,7 +65,7 @@ pub fn signal_if(pid: u32, signal: Signal, is_it: impl FnOnce() -> bool) -> Resu
     if pid <= 1 {
         return Err(Errno::INVAL);
     }
-    let held = rustix::process::pidfd_open(of(pid)?, PidfdFlags::empty())?;
+    let held = rustix::process::pidfd_open(pid_of(pid)?, PidfdFlags::empty())?;
     if !is_it() {
         return Err(Errno::SRCH);
     }
@@ -82,7 +82,7 @@ pub fn adopt_orphans() -> Result<(), Errno> {
 
 /// Reaps a child that has ended, if nobody else waits for it.
 pub fn reap(pid: u32) {
-    if let Ok(pid) = of(pid) {
+    if let Ok(pid) = pid_of(pid) {
         let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     }
 }

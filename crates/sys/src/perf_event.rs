@@ -282,7 +282,7 @@ unsafe impl Send for PerfRing {}
 
 impl PerfRing {
     /// The ring of this event.
-    pub(crate) fn of(event: Event) -> Result<PerfRing, Errno> {
+    pub(crate) fn new(event: Event) -> Result<PerfRing, Errno> {
         PerfRing::sized(event, RING_BYTES)
     }
 

@@ -132,7 +132,7 @@ mod tests {
                 let (kind, config) = probe.numbers(ProbeKind::of_kernel()?);
                 // The sample's thread and time.
                 let spec = Spec { kind, config, rate: 1, sample_type: 1 << 1 | 1 << 2, ..Spec::default() };
-                SampledRing::of(SampledEvent::probe(&spec, &probe, Whose::Thread(0), cpu)?, 0)
+                SampledRing::new(SampledEvent::probe(&spec, &probe, Whose::Thread(0), cpu)?, 0)
             };
             let begin = Probe::at(Path::new("/proc/self/exe"), offset).unwrap();
             let (mut begins, mut returns) = match (open(begin.clone()), open(begin.on_return())) {

@@ -202,7 +202,7 @@ impl SampledRing {
     ///
     /// # Errors
     /// `EPERM` if this user may not lock that much memory (kernel.perf_event_mlock_kb), `ENOMEM`.
-    pub fn of(event: SampledEvent, bytes: usize) -> Result<SampledRing, Errno> {
+    pub fn new(event: SampledEvent, bytes: usize) -> Result<SampledRing, Errno> {
         Ok(SampledRing { ring: PerfRing::sized(event.event, bytes)?, says_lost: event.says_lost })
     }
 
@@ -310,7 +310,7 @@ mod tests {
             };
             assert!(event.id().unwrap() > 0);
             assert!(event.lost().is_none_or(|lost| lost == 0));
-            let mut ring = SampledRing::of(event, 1).unwrap();
+            let mut ring = SampledRing::new(event, 1).unwrap();
             let mut bytes = 0;
             // If the whole machine stalls, the time counts as the thread's, but nothing is sampled.
             for _ in 0..20 {

@@ -79,7 +79,7 @@ impl Switches {
     /// where the kernel has no such events.
     pub fn of_cpu(cpu: usize) -> Result<Switches, Errno> {
         let attributes = Attributes::software(SOFTWARE_DUMMY, FLAG_COMM | FLAG_CONTEXT_SWITCH);
-        Ok(Switches { ring: PerfRing::of(Event::on_cpu(&attributes, cpu)?)? })
+        Ok(Switches { ring: PerfRing::new(Event::on_cpu(&attributes, cpu)?)? })
     }
 
     /// How full the ring is, from 0 to 1. It costs two readings of memory.

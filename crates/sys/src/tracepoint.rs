@@ -96,7 +96,7 @@ impl Ready {
     ///
     /// # Errors
     /// As [`Tracepoints::of_cpu`].
-    pub fn of(points: &[Tracepoint], cpu: usize) -> Result<Ready, Errno> {
+    pub fn new(points: &[Tracepoint], cpu: usize) -> Result<Ready, Errno> {
         let open = |point: &Tracepoint| Event::on_cpu(&Attributes::tracepoint(u64::from(point.id)).off(), cpu);
         Ok(Ready { _events: points.iter().map(open).collect::<Result<_, _>>()? })
     }
@@ -151,7 +151,7 @@ impl Tracepoints {
     pub fn of_cpu(cpu: usize, points: &[Tracepoint]) -> Result<Tracepoints, Errno> {
         let (first, others) = points.split_first().ok_or(Errno::INVAL)?;
         let open = |point: &Tracepoint| Event::on_cpu(&Attributes::tracepoint(u64::from(point.id)), cpu);
-        let ring = PerfRing::of(open(first)?)?;
+        let ring = PerfRing::new(open(first)?)?;
         let into_ring = |point: &Tracepoint| {
             let event = open(point)?;
             event.record_into(&ring)?;
@@ -224,7 +224,7 @@ mod tests {
             let names = ["irq_vectors/local_timer_entry", "irq/irq_handler_entry", "none/such"];
             let made = find(&names).and_then(|points| {
                 assert!(!points.is_empty() && points.len() < 3, "{points:?}");
-                let _ready = Ready::of(&points, cpu)?;
+                let _ready = Ready::new(&points, cpu)?;
                 Tracepoints::of_cpu(cpu, &points)
             });
             if let Ok(top) = own_mount() {

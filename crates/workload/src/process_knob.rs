@@ -59,7 +59,7 @@ fn right_for(errno: Errno) -> &'static str {
 
 /// Whether a knob is one of these properties.
 pub fn can_set(knob: &str) -> bool {
-    Property::of(knob).is_some()
+    Property::by_knob(knob).is_some()
 }
 
 /// Sets the knobs of a server's processes, and remembers the original values of each thread.
@@ -83,7 +83,7 @@ impl ProcessKnobs {
             wanted: value.unwrap_or("what it was").to_owned(),
             why: why.to_string(),
         };
-        let property = Property::of(knob).ok_or_else(|| error(NotSet::NoSuchProperty))?;
+        let property = Property::by_knob(knob).ok_or_else(|| error(NotSet::NoSuchProperty))?;
         let (mut done, mut in_force) = (BTreeSet::new(), None);
         let given = self.given.get(&property).copied();
         for _ in 0..LOOKS_MAX {
@@ -152,7 +152,7 @@ impl ProcessKnobs {
 }
 
 impl Property {
-    fn of(knob: &str) -> Option<Property> {
+    fn by_knob(knob: &str) -> Option<Property> {
         Some(match knob {
             "process.timer_slack_ns" => Property::TimerSlack,
             "process.sched_slice_ns" => Property::Slice,

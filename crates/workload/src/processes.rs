@@ -40,7 +40,7 @@ pub(crate) struct Stat {
 
 impl Stat {
     /// Reads the process with this number, if it exists.
-    pub(crate) fn of(pid: u32) -> Option<Stat> {
+    pub(crate) fn read(pid: u32) -> Option<Stat> {
         parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
@@ -74,7 +74,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
 pub(crate) fn all() -> Vec<Stat> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter_map(|name| name.parse().ok()).take(PROCESSES_MAX).filter_map(Stat::of).collect()
+    names.filter_map(|name| name.parse().ok()).take(PROCESSES_MAX).filter_map(Stat::read).collect()
 }
 
 /// An environment variable of the programs that we start. Their children inherit it, which identifies a process that has left its parent,
@@ -109,8 +109,8 @@ pub(crate) struct Family {
 impl Family {
     /// The family of the process with this number, which leads its group and has the mark in its environment. `knows_orphans`: there were
     /// no [others' children](has_others_children) just before it was started.
-    pub(crate) fn of(root: u32, mark: String, knows_orphans: bool) -> Family {
-        let seen = Stat::of(root).map(|stat| (root, stat.started)).into_iter().collect();
+    pub(crate) fn new(root: u32, mark: String, knows_orphans: bool) -> Family {
+        let seen = Stat::read(root).map(|stat| (root, stat.started)).into_iter().collect();
         let files = file_of(root).into_iter().collect();
         Family { root, mark, seen, files, knows_orphans, takes_orphans: false }
     }
@@ -226,7 +226,7 @@ pub fn end_left_by(owner: u32, limit: Duration) -> Result<(), Vec<u32>> {
             return Err(left.iter().map(|stat| stat.pid).collect());
         }
         for stat in &left {
-            let is_it = || Stat::of(stat.pid).is_some_and(|now| now.started == stat.started);
+            let is_it = || Stat::read(stat.pid).is_some_and(|now| now.started == stat.started);
             let _ = foreign_process::signal_if(stat.pid, foreign_process::Signal::KILL, is_it);
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -266,7 +266,7 @@ impl Used {
         let counts = |stat: &Stat| {
             let (cpu_ns, switches) = (foreign_process::cpu_ns(stat.pid).ok(), switches_of(stat.pid));
             let is_read = cpu_ns.is_some() && switches.is_some();
-            let is_here = || Stat::of(stat.pid).is_some_and(|now| now.started == stat.started && now.lives());
+            let is_here = || Stat::read(stat.pid).is_some_and(|now| now.started == stat.started && now.lives());
             let counts = Counts { cpu_ns, switches, minor_faults: stat.minor_faults, major_faults: stat.major_faults };
             (is_read || is_here()).then_some(counts)
         };
@@ -394,10 +394,10 @@ mod tests {
         {
             assert_eq!(parse_stat(odd), None, "{odd}");
         }
-        let ours = Stat::of(std::process::id()).unwrap();
+        let ours = Stat::read(std::process::id()).unwrap();
         assert!(ours.lives() && ours.minor_faults > 0 && ours.started > 0);
         // The first process's state and page faults may change between readings.
-        let first = Stat::of(1).unwrap();
+        let first = Stat::read(1).unwrap();
         assert!(all().iter().any(|stat| (stat.pid, stat.started) == (1, first.started)));
     }
 
@@ -430,7 +430,7 @@ mod tests {
         let mark = fresh_mark();
         let script = "sleep 60 & setsid sh -c 'sleep 61 & exec sleep 62' & (setsid sleep 63 &); exec sleep 64";
         let mut root = Command::new("sh").args(["-c", script]).env(MARK, &mark).process_group(0).spawn().unwrap();
-        let mut family = Family::of(root.id(), mark, true);
+        let mut family = Family::new(root.id(), mark, true);
         // The command has five processes at times while it starts, but not these.
         let command = |stat: &Stat| fs::read_to_string(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
         let mut alive = Vec::new();
@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn the_usage_of_processes_is_counted() {
-        let us = [Stat::of(std::process::id()).unwrap()];
+        let us = [Stat::read(std::process::id()).unwrap()];
         let before = Used::until_now(&us);
         let until_ns = clock::thread_cpu_ns() + 20_000_000;
         while clock::thread_cpu_ns() < until_ns {}
@@ -490,7 +490,7 @@ mod tests {
         Used::until_now(&[]).put_since(&before, &mut none);
         assert_eq!(none, Sample::new(), "of nobody nothing is known");
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let ended = Stat::of(child.id()).unwrap();
+        let ended = Stat::read(child.id()).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         let mut sample = Sample::new();

@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn the_owner_of_a_port_is_found() {
-        let us = [Stat::of(std::process::id()).unwrap()];
-        let parent = Stat::of(us[0].parent).map(|stat| vec![stat]).unwrap_or_default();
+        let us = [Stat::read(std::process::id()).unwrap()];
+        let parent = Stat::read(us[0].parent).map(|stat| vec![stat]).unwrap_or_default();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let number = listener.local_addr().unwrap().port();
         let tcp = Port { protocol: Some(Protocol::Tcp), number };

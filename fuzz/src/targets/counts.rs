@@ -1,11 +1,11 @@
-//! The targets of what is counted: by the kernel, and by a server on its page.
+//! The targets for counts: by the kernel, and by a server on its page.
 
 use evenkeel_hostfs::Root;
 use evenkeel_measure::meters::rates::{Counts, Measured, Pages, PagesSeen, Target, between, parse_fields};
 use evenkeel_measure::meters::{disk, imbalance, memory};
 use evenkeel_sys::{CpuSet, Errno, MAX_CPUS};
 
-/// What a kernel counts: every file that rates are made of says the text before the line `=`, and a second later the text after it.
+/// A kernel's counts: every file behind the rates contains the text before the line `=`, and a second later the text after it.
 pub(super) fn rates(text: &str) {
     const FILES: [&str; 16] = [
         "/proc/stat",
@@ -28,7 +28,7 @@ pub(super) fn rates(text: &str) {
     let (before, after) = text.split_once("\n=\n").unwrap_or((text, text));
     let counts = |text: &str, at_ns: u64| {
         let texts = FILES.map(|path| (path.to_owned(), text.to_owned()));
-        Counts::of(&Root::from(std::collections::BTreeMap::from(texts)), &Target::Process(7), &|| at_ns)
+        Counts::read(&Root::from(std::collections::BTreeMap::from(texts)), &Target::Process(7), &|| at_ns)
     };
     let rollup = parse_fields(after).map_or_else(|| Measured::absent("no fields"), Measured::Known);
     let pages = PagesSeen { rollup, pages: Pages::AsTheyAre };
@@ -39,7 +39,7 @@ pub(super) fn rates(text: &str) {
     }
 }
 
-/// What meters read of /proc: names of threads, interrupts and mounts are whatever somebody called them.
+/// What meters read in /proc: names of threads, interrupts and mounts are arbitrary.
 pub(super) fn kernel_counts(text: &str) {
     let cpus = imbalance::parse_stat(text);
     assert!(cpus.values().all(|ticks| ticks.since(ticks).total() == 0));
@@ -59,7 +59,7 @@ pub(super) fn kernel_counts(text: &str) {
     let _ = memory::parse_field_kib(text, "MemAvailable:");
 }
 
-/// Sets of CPUs in both spellings: what is read is written so that it reads the same.
+/// Sets of CPUs in both spellings: a parsed set is printed so that it parses to the same set.
 pub(super) fn cpuset(text: &str) {
     if let Some(set) = CpuSet::parse_list(text) {
         assert!(set.iter().all(|cpu| cpu < MAX_CPUS), "{set}");
@@ -71,15 +71,15 @@ pub(super) fn cpuset(text: &str) {
     }
 }
 
-/// The name of an error number: what is one is written as it was read, but for zeros in front.
+/// The name of an error number: a valid one prints as it was read, except for leading zeros.
 pub(super) fn errno(text: &str) {
     if let Some(errno) = Errno::parse(text) {
         assert_eq!(Errno::parse(&format!("{errno:?}")), Some(errno));
     }
 }
 
-/// A page of telemetry: a line is a word of it, by its place and its value, changed on a page that is sound; `cut N` ends the page after so
-/// many bytes. The first line is what /proc says of its process, too.
+/// A telemetry page: each line changes one word of a valid page, by place and value. `cut N` ends the page after this many bytes. The first
+/// line is also the process's entry in /proc.
 pub(super) fn telemetry(text: &str) {
     use evenkeel_sys::telemetry::{Snapshot, parse_boot, parse_start, prometheus};
     let _ = (parse_start(text), parse_boot(text), Snapshot::parse(text.as_bytes()));

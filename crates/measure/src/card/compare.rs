@@ -141,7 +141,7 @@ pub enum Outcome {
 }
 
 impl Figure {
-    fn of(line: &Line) -> Figure {
+    fn from_line(line: &Line) -> Figure {
         Figure { value: line.value, low: line.low, high: line.high, rounds: line.rounds }
     }
 }
@@ -191,8 +191,8 @@ fn compared(meter: &str, a: &Line, b: &Line) -> Compared {
         title: a.title.clone(),
         unit: a.unit.clone(),
         better: a.better,
-        a: Figure::of(a),
-        b: Figure::of(b),
+        a: Figure::from_line(a),
+        b: Figure::from_line(b),
         ratio: (ratio.is_finite() && ratio > 0.0).then_some(ratio),
         outcome,
     }

@@ -126,7 +126,7 @@ impl Running {
 fn cpu_report(cpu: usize, start_ns: u64, account: &Account) -> Cpu {
     let mut late = Samples::new("slot_late_ns", Unit::Ns, [("cpu", cpu.to_string())]);
     late.histogram = account.late_ns.clone();
-    late.lost = Lost::of(account.missed, "something else had the CPU for the whole slot");
+    late.lost = Lost::new(account.missed, "something else had the CPU for the whole slot");
     let turns = account.turns;
     let span_ns = account.last_start_ns.saturating_sub(account.first_start_ns);
     // Missed slots lie between two that were taken, so they count as steps of the grid.

@@ -161,7 +161,7 @@ impl<'w> Recorder<'w> {
         };
         let mut ring_bytes = self.config.ring_bytes.clamp(RING_BYTES_MIN, 1 << 30);
         let ring = loop {
-            match SampledRing::of(SampledEvent::open(&leader, leads, cpu)?, ring_bytes) {
+            match SampledRing::new(SampledEvent::open(&leader, leads, cpu)?, ring_bytes) {
                 // Retry with a smaller ring if the limit of locked memory is low.
                 Err(Errno::PERM | Errno::NOMEM) if ring_bytes > RING_BYTES_MIN => ring_bytes /= 2,
                 made => break made?,

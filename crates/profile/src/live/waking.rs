@@ -29,7 +29,7 @@ pub(super) fn number_of(name: &'static str) -> Result<u64, Errno> {
 /// # Errors `ENODATA` if it does not fire; else the kernel's error.
 pub(super) fn check(spec: &Spec, cpus: &CpuSet) -> Result<(), Errno> {
     let spec = Spec { flags: spec.flags & !(flag::DISABLED | flag::INHERIT), ..*spec };
-    let open = |cpu| SampledRing::of(SampledEvent::open(&spec, Whose::Thread(0), cpu)?, 0);
+    let open = |cpu| SampledRing::new(SampledEvent::open(&spec, Whose::Thread(0), cpu)?, 0);
     let mut rings = cpus.iter().map(open).collect::<Result<Vec<_>, Errno>>()?;
     let (say, hear) = std::sync::mpsc::channel::<()>();
     let (ready, is_ready) = std::sync::mpsc::channel();

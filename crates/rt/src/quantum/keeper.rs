@@ -57,7 +57,7 @@ impl Keeper {
             aligner: Aligner::new(now_ns, period_ns, given),
             finder: Finder::start()?,
             is_limited: limit.is_some(),
-            counters: Counters::of(limit.as_ref()),
+            counters: Counters::open(limit.as_ref()),
             throttled: 0,
             is_on: PERIODS_NS.contains(&period_ns),
             work: Work::default(),

@@ -32,7 +32,7 @@ impl Sampler {
             own: RunDelay::of_this_thread().ok(),
             pressure: CpuStalls::of_the_system().ok(),
             group_pressure: CpuStalls::of_this_group().ok(),
-            throttled: Counters::of(&cpu_limit::all()),
+            throttled: Counters::open(&cpu_limit::all()),
             last: Counts::default(),
         };
         sampler.last = sampler.counts();
@@ -43,7 +43,7 @@ impl Sampler {
     #[cfg(test)]
     pub(super) fn of_nothing() -> Sampler {
         let (own, pressure, group_pressure) = (None, None, None);
-        Sampler { own, pressure, group_pressure, throttled: Counters::of([]), last: Counts::default() }
+        Sampler { own, pressure, group_pressure, throttled: Counters::open([]), last: Counts::default() }
     }
 
     /// The CPUs that the calling thread may use, and the limit on its control group.

@@ -103,10 +103,10 @@ pub fn compare_boots(boots: &[Boot], options: Options) -> Result<BootsComparison
         .collect();
     let estimate = WalshAverages::new(&ratios).median();
     let (p_value, (low, high)) = if whole.len() == BOOTS_BLOCK {
-        let normal = Normal::of(whole);
+        let normal = Normal::fit(whole);
         (normal.p_value(), normal.interval(BOOTS_ERROR))
     } else {
-        let relabelled = Relabelled::of(whole);
+        let relabelled = Relabelled::new(whole);
         (relabelled.p_value(0.0), relabelled.interval(BOOTS_ERROR))
     };
     let effect = LogEffect { estimate, low, high };
@@ -142,7 +142,7 @@ struct Normal {
 }
 
 impl Normal {
-    fn of(boots: &[Boot]) -> Normal {
+    fn fit(boots: &[Boot]) -> Normal {
         let logs = |of_b: bool| -> Vec<f64> {
             boots.iter().filter(|boot| boot.is_b == of_b).map(|boot| boot.value.ln()).collect()
         };
@@ -182,7 +182,7 @@ struct Relabelled {
 }
 
 impl Relabelled {
-    fn of(boots: &[Boot]) -> Relabelled {
+    fn new(boots: &[Boot]) -> Relabelled {
         let count = boots.len();
         let half = count / 2;
         let logs: Vec<f64> = boots.iter().map(|boot| boot.value.ln()).collect();
@@ -302,7 +302,7 @@ mod tests {
                 let all: Vec<u32> = (0..1_u32 << count).filter(|way| way.count_ones() as usize == count / 2).collect();
                 let claims = |way: &&u32| {
                     let boot = |at: usize| Boot { is_b: (**way >> at) & 1 == 1, value: of(at).exp() };
-                    Relabelled::of(&(0..count).map(boot).collect::<Vec<_>>()).p_value(0.0) <= BOOTS_ERROR
+                    Relabelled::new(&(0..count).map(boot).collect::<Vec<_>>()).p_value(0.0) <= BOOTS_ERROR
                 };
                 let share = all.iter().filter(claims).count() as f64 / all.len() as f64;
                 assert!(share <= at_best + 1e-12, "{count} boots: {share}");

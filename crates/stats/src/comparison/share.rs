@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    fn of(values: &[f64]) -> Share {
+    fn share_of(values: &[f64]) -> Share {
         let mut sum = ShareSum::default();
         values.iter().for_each(|value| sum.add(3.0, *value));
         sum.share().unwrap()
@@ -105,7 +105,7 @@ mod tests {
         let more = [(10, 10, 0.691_503, 1.0), (36, 120, 0.219_756, 0.390_396)];
         for (hits, windows, low, high) in table.into_iter().chain(more) {
             let values: Vec<f64> = (0..windows).map(|at| if at < hits { 1.0 } else { 0.0 }).collect();
-            let said = of(&values);
+            let said = share_of(&values);
             let off = (said.low - low).abs().max((said.high - high).abs());
             assert!(off < 1e-4, "{hits} of {windows}: {said:?}");
         }

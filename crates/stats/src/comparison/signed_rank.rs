@@ -31,7 +31,7 @@ pub(crate) fn two_sided_p_value(differences: &[f64]) -> f64 {
     let total: usize = ranks.iter().sum();
     // The distribution is symmetric, so both tails are equal.
     let nearer = positive.min(total - positive);
-    (2.0 * RankSum::of(&ranks).at_most(nearer)).min(1.0)
+    (2.0 * RankSum::from_ranks(&ranks).at_most(nearer)).min(1.0)
 }
 
 /// The largest `k` for which the rank sum of `pairs` untied differences is below `k` with a probability of at most
@@ -39,7 +39,7 @@ pub(crate) fn two_sided_p_value(differences: &[f64]) -> f64 {
 /// when there is none, that is, with too few pairs.
 pub(crate) fn critical_rank(pairs: usize, tail: f64) -> usize {
     let ranks: Vec<usize> = (1..=pairs).map(|rank| 2 * rank).collect();
-    let rank_sum = RankSum::of(&ranks);
+    let rank_sum = RankSum::from_ranks(&ranks);
     let (mut fits, mut too_large) = (0, pairs * (pairs + 1) / 2 + 1);
     while too_large - fits > 1 {
         let middle = fits.midpoint(too_large);
@@ -63,7 +63,7 @@ enum RankSum {
 }
 
 impl RankSum {
-    fn of(doubled_ranks: &[usize]) -> Self {
+    fn from_ranks(doubled_ranks: &[usize]) -> Self {
         if doubled_ranks.len() <= EXACT_PAIRS { Self::exact(doubled_ranks) } else { Self::normal(doubled_ranks) }
     }
 

@@ -60,7 +60,7 @@ pub(super) struct Room {
 
 impl Room {
     /// For this many gaps.
-    pub(super) fn of(gaps: usize) -> Room {
+    pub(super) fn with_capacity(gaps: usize) -> Room {
         let residuals = || Residuals { points: Vec::with_capacity(gaps) };
         let edges = || Vec::with_capacity(gaps);
         Room { starts: edges(), ends: edges(), of_starts: residuals(), of_ends: residuals(), left: edges() }

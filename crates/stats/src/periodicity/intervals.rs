@@ -42,7 +42,7 @@ pub(super) struct Room {
 
 impl Room {
     /// For this many gaps.
-    pub(super) fn of(gaps: usize) -> Room {
+    pub(super) fn with_capacity(gaps: usize) -> Room {
         let numbers = || Vec::with_capacity(gaps);
         Room { lengths: numbers(), intervals: numbers(), apart: numbers() }
     }

@@ -244,9 +244,9 @@ impl Detector {
     pub fn with_room(windows: usize, gaps: usize) -> Detector {
         Detector {
             observed: Observed::with_room(windows, gaps),
-            spectrum: spectrum::Room::of(windows, gaps),
-            fit: fit::Room::of(gaps),
-            intervals: intervals::Room::of(gaps),
+            spectrum: spectrum::Room::with_capacity(windows, gaps),
+            fit: fit::Room::with_capacity(gaps),
+            intervals: intervals::Room::with_capacity(gaps),
         }
     }
 

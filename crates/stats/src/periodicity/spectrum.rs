@@ -29,7 +29,7 @@ pub(super) struct Room {
 
 impl Room {
     /// For this many windows and gaps.
-    pub(super) fn of(windows: usize, gaps: usize) -> Room {
+    pub(super) fn with_capacity(windows: usize, gaps: usize) -> Room {
         Room {
             windows: Vec::with_capacity(windows + gaps),
             gaps: Vec::with_capacity(gaps),

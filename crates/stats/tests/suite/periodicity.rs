@@ -247,7 +247,7 @@ struct Score {
 }
 
 impl Score {
-    fn of(machines: impl Iterator<Item = Machine>) -> Score {
+    fn simulate(machines: impl Iterator<Item = Machine>) -> Score {
         let mut score = Score::default();
         for machine in machines {
             let said = machine.watch().detect(&Known::default());
@@ -287,7 +287,7 @@ fn a_period_is_reported_with_its_jitter() {
     for adds_up in [false, true] {
         for jitter in [0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1] {
             let like = Machine { jitter, adds_up, ..CLEAN };
-            let score = Score::of(machines(&[0.2, 0.4, 0.55, 0.8, 0.9], like, seeds));
+            let score = Score::simulate(machines(&[0.2, 0.4, 0.55, 0.8, 0.9], like, seeds));
             println!("jitter {jitter}, adds up: {adds_up}: {}", score.row());
             assert_eq!((score.found, score.near), (score.runs, score.runs), "{}", score.row());
             // Uniform in both directions.
@@ -298,7 +298,7 @@ fn a_period_is_reported_with_its_jitter() {
             assert!(if out_of_phase { in_phase <= 0.1 } else { adds_up || in_phase == 1.0 }, "{}", score.row());
 
             let noisy = Machine { random_hz: 20.0, ..like };
-            let score = Score::of(machines(&[0.2, 0.4, 0.55, 0.7], noisy, seeds));
+            let score = Score::simulate(machines(&[0.2, 0.4, 0.55, 0.7], noisy, seeds));
             println!("    with 20 random gaps a second: {}", score.row());
             let share = |count: u32| f64::from(count) / f64::from(score.runs);
             assert!(share(score.found) >= 0.9 && score.fair == score.found, "{}", score.row());

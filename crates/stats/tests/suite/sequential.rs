@@ -47,7 +47,13 @@ struct Ends {
 }
 
 impl Ends {
-    fn of(noise: &Noise, ratio: f64, options: Options, expected: Verdict, trials: u64) -> Result<Ends, StatsError> {
+    fn simulate(
+        noise: &Noise,
+        ratio: f64,
+        options: Options,
+        expected: Verdict,
+        trials: u64,
+    ) -> Result<Ends, StatsError> {
         let mut ends = Ends { trials, found: Vec::new(), otherwise: 0 };
         for seed in 0..trials {
             match stopped(noise, ratio, options, seed)? {
@@ -79,7 +85,7 @@ impl Ends {
 
 /// A against itself, with a look after each of 100 pairs: the share of trials in which any look claimed something.
 fn alike(noise: &Noise, trials: u64) -> Result<f64, StatsError> {
-    let ends = Ends::of(noise, 1.0, NO_LINE, Verdict::Better, trials)?;
+    let ends = Ends::simulate(noise, 1.0, NO_LINE, Verdict::Better, trials)?;
     Ok(ends.share(ends.found.len() + ends.otherwise))
 }
 
@@ -133,7 +139,7 @@ fn an_ordinary_test_with_the_same_looks_claims_far_more() -> Result<(), StatsErr
 fn planted_effects_are_found_with_their_direction() -> Result<(), StatsError> {
     for noise in noise::all() {
         for (ratio, expected) in [(1.0 / 1.2, Verdict::Better), (1.2, Verdict::Worse)] {
-            let ends = Ends::of(&noise, ratio, NO_LINE, expected, PLANTED)?;
+            let ends = Ends::simulate(&noise, ratio, NO_LINE, expected, PLANTED)?;
             // A wrong side occurs in at most 2.5 % without any effect; 3 standard deviations of 200 are 3.3 %.
             assert!(ends.share(ends.otherwise) <= 0.05, "{}: {} wrong", noise.name, ends.otherwise);
         }
@@ -164,7 +170,7 @@ fn the_interval_covers_the_truth_at_every_look() -> Result<(), StatsError> {
 #[test]
 fn an_effect_that_matters_is_seldom_called_the_same() -> Result<(), StatsError> {
     for noise in noise::all() {
-        let ends = Ends::of(&noise, 1.05, LINE, Verdict::Same, PLANTED)?;
+        let ends = Ends::simulate(&noise, 1.05, LINE, Verdict::Same, PLANTED)?;
         assert!(ends.share(ends.found.len()) <= 0.05, "{}: {} of {PLANTED}", noise.name, ends.found.len());
     }
     Ok(())
@@ -237,10 +243,10 @@ fn table() -> Result<String, StatsError> {
     for (noise, rate) in noise::all().iter().zip(alike_rates()?) {
         let _infallible = write!(table, "| {} | {:.1} % |", noise.name, 100.0 * rate);
         for effect in EFFECTS {
-            let ends = Ends::of(noise, 1.0 + effect, NO_LINE, Verdict::Worse, PLANTED)?;
+            let ends = Ends::simulate(noise, 1.0 + effect, NO_LINE, Verdict::Worse, PLANTED)?;
             let _infallible = write!(table, " {} |", ends.cell());
         }
-        let _infallible = writeln!(table, " {} |", Ends::of(noise, 1.0, LINE, Verdict::Same, PLANTED)?.cell());
+        let _infallible = writeln!(table, " {} |", Ends::simulate(noise, 1.0, LINE, Verdict::Same, PLANTED)?.cell());
     }
     Ok(table)
 }

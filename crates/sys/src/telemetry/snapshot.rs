@@ -66,7 +66,7 @@ impl PageSlices {
     }
 
     /// A value that none of our writers produces is unknown.
-    fn of(model: u64, period_ns: u64, millionths: u64) -> PageSlices {
+    fn from_words(model: u64, period_ns: u64, millionths: u64) -> PageSlices {
         let share = millionths as f64 / 1e6;
         match (model, period_ns, millionths) {
             (0, ..) => PageSlices::Whole,
@@ -255,7 +255,7 @@ impl Snapshot {
             last,
             period_ns: known(tick(tick::PERIOD)),
             period_changes: tick(tick::PERIOD_CHANGES),
-            turns: PageSlices::of(tick(tick::TURNS_MODEL), tick(tick::TURNS_PERIOD), tick(tick::TURNS_SHARE)),
+            turns: PageSlices::from_words(tick(tick::TURNS_MODEL), tick(tick::TURNS_PERIOD), tick(tick::TURNS_SHARE)),
             faults: faults(tick::MINOR_FAULTS, tick::MAJOR_FAULTS),
             swapped_in: known(tick(tick::SWAPPED_IN)),
             counts: Count::ALL.map(|count| known(u64::from_ne_bytes(counts[count as usize]))),

@@ -24,7 +24,7 @@ pub(super) struct ControlData {
 
 impl ControlData {
     #[inline]
-    pub(super) fn of(header: &libc::msghdr) -> ControlData {
+    pub(super) fn from_header(header: &libc::msghdr) -> ControlData {
         // Most packets have no control message.
         if header.msg_controllen == 0 { ControlData::default() } else { ControlData::read(header) }
     }

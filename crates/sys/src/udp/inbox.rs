@@ -177,7 +177,7 @@ impl Inbox {
     pub fn packet(&self, at: usize) -> Option<Packet<'_>> {
         let header = self.headers.get(at).filter(|_| at < self.received)?;
         let length = (header.msg_len as usize).min(self.bytes_each);
-        let control = ControlData::of(&header.msg_hdr);
+        let control = ControlData::from_header(&header.msg_hdr);
         Some(Packet {
             bytes: self.bytes.get(at * self.stride..)?.get(..length)?,
             from: self.names.get(at)?.get(header.msg_hdr.msg_namelen as usize),

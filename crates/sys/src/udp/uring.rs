@@ -316,7 +316,7 @@ impl RingInbox {
         let mut header = self.template;
         header.msg_control = control.as_ptr().cast_mut().cast();
         header.msg_controllen = control.len() as _;
-        ControlData::of(&header)
+        ControlData::from_header(&header)
     }
 }
 

@@ -255,7 +255,7 @@ impl Answer {
     pub(super) fn screened(&mut self, runner: &SearchRunner<'_>, fit: &Fit) {
         let pairs = runner.used() / 2;
         for (at, knob) in self.knobs.iter_mut().enumerate() {
-            let Some(found) = fit.of(Term::Main(at)) else { continue };
+            let Some(found) = fit.get(Term::Main(at)) else { continue };
             let ends = [-1.0, 1.0].map(|side| runner.design.ratio(found.effect + side * ERRORS_95 * found.error));
             knob.screening = Some(Measure {
                 ratio: runner.design.ratio(found.effect),

@@ -73,7 +73,7 @@ pub(super) fn take_out_harmful(runner: &mut SearchRunner<'_>, seen: &Rows, knobs
         let Ok(fit) = fit(&runs, &terms) else { continue };
         let harm = guard.harm_ratio.ln_1p();
         for knob in (0..knobs).filter(|knob| runner.is_in(*knob)).collect::<Vec<_>>() {
-            let Some(found) = fit.of(Term::Main(knob)) else { continue };
+            let Some(found) = fit.get(Term::Main(knob)) else { continue };
             if found.effect >= harm && found.effect >= ERRORS * found.error {
                 let times = guard.metric.times_worse(found.effect.exp());
                 let why = format!("{} is {times:.2} times what it was, among all others", guard.metric.name);

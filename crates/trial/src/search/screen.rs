@@ -286,10 +286,10 @@ fn partners(runner: &SearchRunner<'_>, mains: &Fit, seen: &Rows, knobs: usize) -
     let runs: Vec<Run<'_>> =
         sums.iter().enumerate().map(|(at, (levels, value))| Run { levels, block: at / 2, value: *value }).collect();
     let effects: BTreeMap<usize, f64> =
-        (0..knobs).filter_map(|knob| Some((knob, mains.of(Term::Main(knob))?.effect))).collect();
+        (0..knobs).filter_map(|knob| Some((knob, mains.get(Term::Main(knob))?.effect))).collect();
     let all = (knobs * knobs.saturating_sub(1) / 2).max(1) as f64;
     let of_pair = |(a, b): (usize, usize)| {
-        let pair = *fit(&runs, &[Term::Two(a, b)]).ok()?.of(Term::Two(a, b))?;
+        let pair = *fit(&runs, &[Term::Two(a, b)]).ok()?.get(Term::Two(a, b))?;
         let (a_alone, b_alone) = (effects.get(&a)? - pair.effect, effects.get(&b)? - pair.effect);
         let both = effects.get(&a)? + effects.get(&b)?;
         let best = a_alone.min(b_alone).min(both);

@@ -31,7 +31,7 @@ pub(crate) struct Full {
 
 impl Full {
     /// None if the load's CPUs are unknown.
-    pub(crate) fn of(load: &Ran, server: &Ran) -> Option<Full> {
+    pub(crate) fn new(load: &Ran, server: &Ran) -> Option<Full> {
         if load.on.is_empty() {
             return None;
         }
@@ -77,7 +77,7 @@ impl Fullness {
             Some(Ran { cpus, on: thread::affinity_of(pid).unwrap_or_default() })
         };
         if let (Some(load), Some(server)) = (ran(load), ran(server)) {
-            self.note(None, Full::of(&load, &server));
+            self.note(None, Full::new(&load, &server));
         }
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn cpus_are_full_whoever_fills_them() {
         let ran = |cpus, on: &str| Ran { cpus, on: CpuSet::parse_list(on).unwrap() };
         let caveat_of = |load: Ran, server: Ran| {
-            let caveat = Full::of(&load, &server).and_then(|full| full.caveat());
+            let caveat = Full::new(&load, &server).and_then(|full| full.caveat());
             caveat.map(|caveat| caveat.to_string()).unwrap_or_default()
         };
         let end = "the load may limit the result, not the server; give it more CPUs, or CPUs of its own";

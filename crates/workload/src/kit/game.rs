@@ -102,8 +102,8 @@ enum Ticks {
 }
 
 impl Ticks {
-    fn of(server: &Server, stop: &AtomicBool) -> Result<Ticks, WorkloadError> {
-        match OutsideTicks::of(&[server.pid()], &Wanted::default(), stop) {
+    fn observe(server: &Server, stop: &AtomicBool) -> Result<Ticks, WorkloadError> {
+        match OutsideTicks::start(&[server.pid()], &Wanted::default(), stop) {
             Ok(ticks) => Ok(Ticks::Seen(Box::new(ticks))),
             Err(WorkloadError::Stopped) => Err(WorkloadError::Stopped),
             Err(error) => Ok(Ticks::Unseen { why: error.to_string() }),
@@ -131,7 +131,7 @@ impl Game {
         let (cpus, load_cpus) = preset.placement.cpus();
         let mut server = run(&preset, &cpus)?;
         let crowd = join(&preset, &mut server, &load_cpus)?;
-        let ticks = Ticks::of(&server, &preset.stop)?;
+        let ticks = Ticks::observe(&server, &preset.stop)?;
         server.must_run()?;
         let mut metrics = Vec::new();
         if crowd.is_some() {
@@ -153,7 +153,7 @@ impl Game {
         let load = Ran { cpus: share, on: on(crowd.cpus()) };
         let server_on = thread::affinity_of(self.server.pid()).unwrap_or_default();
         let server = Ran { cpus: sample.get("cpu_share").copied().unwrap_or(0.0), on: server_on };
-        self.fullness.note(Some(share), Full::of(&load, &server));
+        self.fullness.note(Some(share), Full::new(&load, &server));
         if self.behind.len() < WINDOWS_MAX {
             self.behind.extend(sample.get("load_behind_share"));
         }
@@ -288,7 +288,7 @@ impl Workload for Game {
         self.crowd = join(&self.preset, &mut self.server, &self.preset.placement.cpus().1)?;
         self.mover = Mover::default();
         let saw = matches!(self.ticks, Ticks::Seen(_));
-        self.ticks = Ticks::of(&self.server, &self.preset.stop)?;
+        self.ticks = Ticks::observe(&self.server, &self.preset.stop)?;
         match &self.ticks {
             Ticks::Unseen { why } if saw => Err(self.server.error(&format!("its tick is no longer observable: {why}"))),
             _ => Ok(()),

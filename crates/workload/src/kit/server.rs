@@ -187,7 +187,7 @@ impl Server {
 
     /// Its resource usage so far.
     pub(crate) fn used(&self) -> Used {
-        Used::until_now(Stat::of(self.pid()).as_slice())
+        Used::until_now(Stat::read(self.pid()).as_slice())
     }
 
     /// Sets a property of its threads; see [`ProcessKnobs::set`].
@@ -352,7 +352,7 @@ fn folder() -> std::io::Result<(TempDir, File)> {
 
 /// Whether a process is stopped.
 fn is_stopped(pid: u32) -> bool {
-    Stat::of(pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
+    Stat::read(pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
 }
 
 /// The first line of a program's version output. Empty if there is none.

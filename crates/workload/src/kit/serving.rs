@@ -114,7 +114,7 @@ impl Serving {
         let load = Ran { cpus: sample.get("load_cpu_share")? * threads as f64, on };
         let on = thread::affinity_of(self.server.pid()).unwrap_or_default();
         let server = Ran { cpus: sample.get("cpu_share").copied().unwrap_or(0.0), on };
-        Full::of(&load, &server)
+        Full::new(&load, &server)
     }
 
     fn note_caveats(&mut self, sample: &Sample, full: Option<Full>) {

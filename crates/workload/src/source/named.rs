@@ -62,7 +62,7 @@ impl Directions {
     }
 
     /// The better direction of the metric with this name, if the user gave one.
-    pub fn of(&self, name: &str) -> Option<Direction> {
+    pub fn get(&self, name: &str) -> Option<Direction> {
         self.named.get(name).copied().or(self.all)
     }
 
@@ -72,10 +72,10 @@ impl Directions {
     }
 }
 
-/// The metric with this name. Without a direction by the user it cannot decide a trial: see [`Directions::of`].
+/// The metric with this name. Without a direction by the user it cannot decide a trial: see [`Directions::get`].
 pub fn metric(name: &str, unit: &str, directions: &Directions) -> Metric {
     let unit = if unit.is_empty() { unit_of(name) } else { unit };
-    Metric::named(name.to_owned(), unit.to_owned(), directions.of(name).unwrap_or(Direction::Lower))
+    Metric::named(name.to_owned(), unit.to_owned(), directions.get(name).unwrap_or(Direction::Lower))
 }
 
 /// The unit among the words of a name, searched from the end: `rtt_us_p99`, `latency_ms.p99`, `http_request_duration_seconds`. Empty
@@ -114,10 +114,10 @@ mod tests {
         let directions =
             |texts: &[&str]| Directions::new(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         let said = directions(&["lower", "rps=higher", "x{a=\"b\"}=lower"]).unwrap();
-        assert_eq!(said.of("rtt"), Some(Direction::Lower));
-        assert_eq!(said.of("rps"), Some(Direction::Higher));
-        assert_eq!(said.of("x{a=\"b\"}"), Some(Direction::Lower));
-        assert_eq!(directions(&["rps=higher"]).unwrap().of("rtt"), None);
+        assert_eq!(said.get("rtt"), Some(Direction::Lower));
+        assert_eq!(said.get("rps"), Some(Direction::Higher));
+        assert_eq!(said.get("x{a=\"b\"}"), Some(Direction::Lower));
+        assert_eq!(directions(&["rps=higher"]).unwrap().get("rtt"), None);
         assert_eq!(said.names().collect::<Vec<_>>(), ["rps", "x{a=\"b\"}"]);
         for odd in ["", "up", "rps=up"] {
             assert!(

@@ -61,7 +61,7 @@ impl OutsidePackets {
     ///
     /// # Errors
     /// If they have none, or this user may not capture packets.
-    pub fn of(pids: &[u32]) -> Result<OutsidePackets, WorkloadError> {
+    pub fn start(pids: &[u32]) -> Result<OutsidePackets, WorkloadError> {
         let failed = |why: String| WorkloadError::Program { program: "the server's packets".to_owned(), why };
         let ports = udp_ports(pids);
         let Some(first) = pids.first().filter(|_| !ports.is_empty()) else {
@@ -137,7 +137,7 @@ impl Source for OutsidePackets {
         drop(heard);
         let within = self.from_ns..=to_ns;
         seen.retain(|packet| within.contains(&packet.at_ns));
-        let cadence = Cadence::of(&seen);
+        let cadence = Cadence::from_packets(&seen);
         if cadence.bursts.is_empty() {
             let program = "the server's packets".to_owned();
             return Err(WorkloadError::NoValue {
@@ -234,7 +234,7 @@ struct Burst {
 }
 
 impl Cadence {
-    fn of(packets: &[SentPacket]) -> Cadence {
+    fn from_packets(packets: &[SentPacket]) -> Cadence {
         let mut cadence = Cadence::default();
         for packet in packets {
             // A packet that leaves by an interface and then by its lower device is seen on both. The first one counts.
@@ -342,7 +342,7 @@ mod tests {
                 packets.push(packet(at_ms + 11.0 + f64::from(tick % 5), 9000, 1));
             }
         }
-        let cadence = Cadence::of(&packets);
+        let cadence = Cadence::from_packets(&packets);
         let (sample, tempo) = cadence.sample(None);
         assert!((tempo.unwrap().hz() - 25.0).abs() < 0.1);
         assert!((sample["sent_interval_us_p50"] - 40_000.0).abs() < 10.0, "{sample:?}");
@@ -356,18 +356,18 @@ mod tests {
 
     #[test]
     fn few_packets_are_reported_unfiltered() {
-        let cadence = Cadence::of(&[packet(1000.0, 1, 1), packet(1040.0, 1, 1), packet(1090.0, 1, 1)]);
+        let cadence = Cadence::from_packets(&[packet(1000.0, 1, 1), packet(1040.0, 1, 1), packet(1090.0, 1, 1)]);
         let (sample, tempo) = cadence.sample(None);
         assert_eq!(tempo, None);
         assert_eq!((sample["sent_interval_us_p50"], sample["sent_bursts"]), (45_000.0, 3.0));
         assert!(!sample.contains_key("sent_hz"));
-        assert_eq!(Cadence::of(&[]).sample(None).0["sent_packets"], 0.0);
+        assert_eq!(Cadence::from_packets(&[]).sample(None).0["sent_packets"], 0.0);
     }
 
     #[test]
     fn packets_that_are_sent_are_seen() {
         let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-        let mut source = match OutsidePackets::of(&[std::process::id()]) {
+        let mut source = match OutsidePackets::start(&[std::process::id()]) {
             Ok(source) => source,
             Err(error) => {
                 assert!(error.to_string().contains("need root"), "{error}");

@@ -96,9 +96,9 @@ struct Counted {
 }
 
 impl Counted {
-    fn of(tid: u32) -> Option<Counted> {
+    fn read(tid: u32) -> Option<Counted> {
         let (ran_ns, waited_ns, _) = parse_schedstat(&std::fs::read(format!("/proc/{tid}/schedstat")).ok()?)?;
-        let is_ready = Stat::of(tid)?.state == 'R';
+        let is_ready = Stat::read(tid)?.state == 'R';
         Some(Counted { at_ns: clock::monotonic_ns(), ran_ns, waited_ns, is_ready })
     }
 
@@ -117,7 +117,7 @@ impl OutsideTicks {
     ///
     /// # Errors
     /// If the processes do not exist or may not be watched, if the tick loop is unclear, or if the user asked to stop.
-    pub fn of(pids: &[u32], wanted: &Wanted, stop: &AtomicBool) -> Result<OutsideTicks, WorkloadError> {
+    pub fn start(pids: &[u32], wanted: &Wanted, stop: &AtomicBool) -> Result<OutsideTicks, WorkloadError> {
         let failed = |why: String| WorkloadError::Program { program: "the server's threads".to_owned(), why };
         let settings = ticks::Settings { pids: pids.to_vec(), wanted: wanted.clone(), for_ns: LOOK_NS };
         let found = ticks::look(&settings, LOOK_MOST_NS, &Watch::new(stop, &|_, _| {}));
@@ -228,14 +228,14 @@ impl Source for OutsideTicks {
     }
 
     fn begin(&mut self) -> Result<(), WorkloadError> {
-        self.begun = self.busiest().and_then(Counted::of);
+        self.begun = self.busiest().and_then(Counted::read);
         self.watcher.begin();
         Ok(())
     }
 
     fn end(&mut self) -> Result<Sample, WorkloadError> {
         let stream = self.watcher.end();
-        let now = self.busiest().and_then(Counted::of);
+        let now = self.busiest().and_then(Counted::read);
         if stream.threads.is_empty() || stream.threads.iter().all(|thread| thread.is_over) {
             return Err(self.error("it has ended"));
         }
@@ -358,7 +358,7 @@ mod tests {
         ] {
             assert_eq!(now.starved_since(&begun), expected_ms.map(|wait: u64| wait * ms), "{what}");
         }
-        assert!(Counted::of(std::process::id()).is_some_and(|us| us.ran_ns > 0));
+        assert!(Counted::read(std::process::id()).is_some_and(|us| us.ran_ns > 0));
     }
 
     #[test]

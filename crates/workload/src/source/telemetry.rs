@@ -89,7 +89,7 @@ impl Telemetry {
         let of_user = self.open.as_ref().map(|page| page.user);
         let live = |session: &Session| session.state == State::Live;
         let all = self.folders.iter().flat_map(|folder| sessions(folder).unwrap_or_default());
-        let pages = all.filter(live).filter_map(|session| Page::of(&session.reader, session.path));
+        let pages = all.filter(live).filter_map(|session| Page::read(&session.reader, session.path));
         let mut pages: Vec<Page> = pages.filter(|page| of_user.is_none_or(|user| user == page.user)).collect();
         let names = |pages: &[Page]| match pages.is_empty() {
             true => "there is none".to_owned(),
@@ -140,7 +140,7 @@ impl Telemetry {
 }
 
 impl Page {
-    fn of(reader: &TelemetryReader, path: PathBuf) -> Option<Page> {
+    fn read(reader: &TelemetryReader, path: PathBuf) -> Option<Page> {
         let page = reader.read().ok()?;
         let (user, pid) = (reader.user().ok()?, u32::try_from(page.owner.pid).ok()?);
         Some(Page { path, session: page.session, pid, user, began_ns: page.began_realtime_ns })

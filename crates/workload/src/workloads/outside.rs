@@ -32,7 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
         ),
         ("tick=", "the tick rate in Hz, where it is known"),
         ("tick-function=", "the function that the server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL"),
-        ("see=ticks", "what is looked at: ticks, packets, or both"),
+        ("see=ticks", "what to observe: ticks, packets, or both"),
     ],
     metrics: &[outside_ticks::METRICS, outside_packets::METRICS],
     start: |options| Ok(Box::new(Outside::start(options)?)),
@@ -102,10 +102,10 @@ impl Outside {
         }
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         if see != See::Packets {
-            sources.push(Box::new(OutsideTicks::of(&pids, &tick, &options.stop)?));
+            sources.push(Box::new(OutsideTicks::start(&pids, &tick, &options.stop)?));
         }
         if see != See::Ticks {
-            sources.push(Box::new(OutsidePackets::of(&pids)?));
+            sources.push(Box::new(OutsidePackets::start(&pids)?));
         }
         let metrics = sources.iter().flat_map(|source| source.metrics()).collect();
         Ok(Outside { pids, named, sources, metrics })

@@ -64,12 +64,12 @@ impl<'a> Switching<'a> {
         watch: &Watch<'_>,
     ) -> Result<(), MeterError> {
         let Switching { root, sources, before, offered } = self;
-        let first = Turn::of(before.clone());
+        let first = Turn::new(before.clone());
         match (sources, before) {
             (Sources::Each(mut keeper), Some(before)) => {
                 let others = offered.iter().filter(|name| **name != before);
                 let mut turns = vec![first];
-                turns.extend(others.map(|name| Turn::of(Some(name.clone()))));
+                turns.extend(others.map(|name| Turn::new(Some(name.clone()))));
                 keeper.keep(CURRENT, &before)?;
                 let writer = root
                     .writer()
@@ -144,7 +144,7 @@ fn in_turns(
 }
 
 impl Turn {
-    fn of(name: Option<String>) -> Turn {
+    fn new(name: Option<String>) -> Turn {
         Turn { kinds: Kinds::new(name.as_deref()), name, ways: None }
     }
 

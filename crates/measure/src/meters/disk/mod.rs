@@ -66,8 +66,8 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     if settings.block_bytes == 0 || settings.block_bytes as u64 > FILE_BYTES {
         return Err(MeterError::wrong_use("block size", format!("must be from 1 to {FILE_BYTES} bytes")));
     }
-    let data = Volume::of(&settings.directory, &root);
-    let boot = Volume::of(Path::new("/"), &root);
+    let data = Volume::find(&settings.directory, &root);
+    let boot = Volume::find(Path::new("/"), &root);
     let shared = data.as_ref().zip(boot.as_ref()).map_or(Shared::Unknown, |(data, boot)| data.shares(boot));
     let plain = Scratch::made(&settings.directory, Done::InMemory)?;
     let sync = Scratch::made(&settings.directory, Done::OnDisk)?;
@@ -142,7 +142,7 @@ impl Report {
     pub fn lost(&self) -> Lost {
         let empty =
             [&self.sync_write, &self.write_and_sync].into_iter().filter(|samples| samples.histogram.count() == 0);
-        Lost::of(empty.count() as u64, "stopped before the first write")
+        Lost::new(empty.count() as u64, "stopped before the first write")
     }
 }
 

@@ -44,7 +44,7 @@ pub enum Shared {
 
 impl Volume {
     /// The volume of a directory. None if its mount cannot be found.
-    pub fn of(path: &Path, root: &Root) -> Option<Volume> {
+    pub fn find(path: &Path, root: &Root) -> Option<Volume> {
         let path = path.canonicalize().ok()?;
         let number = std::fs::metadata(&path).ok()?.dev();
         let device = format!("{}:{}", major(number), minor(number));
@@ -231,8 +231,8 @@ odd line
 
     #[test]
     fn this_machines_root_is_found() {
-        let volume = Volume::of(Path::new("/"), &Root::live()).unwrap();
+        let volume = Volume::find(Path::new("/"), &Root::live()).unwrap();
         assert_eq!((&*volume.mount_point, volume.shares(&volume)), ("/", Shared::FileSystem));
-        assert_eq!(Volume::of(Path::new("/evenkeel-has-no-such-directory"), &Root::live()), None);
+        assert_eq!(Volume::find(Path::new("/evenkeel-has-no-such-directory"), &Root::live()), None);
     }
 }

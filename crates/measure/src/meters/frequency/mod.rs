@@ -87,6 +87,6 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         cpus: clocks,
         siblings,
         vectors,
-        lost: Lost::of(unseen as u64, "more CPUs than are measured, or stopped before"),
+        lost: Lost::new(unseen as u64, "more CPUs than are measured, or stopped before"),
     })
 }

@@ -72,7 +72,7 @@ pub(crate) fn measure(
         watch.progress(at as f64 / pairs.len().min(settings.pairs_max) as f64, "two CPUs at once");
         seen.pairs.push(pair(*cpu, *other_cpu, *reported_siblings, settings.each_ns, scale, watch)?);
     }
-    seen.lost = Lost::of((pairs.len() - seen.pairs.len()) as u64, "only the first pairs are measured");
+    seen.lost = Lost::new((pairs.len() - seen.pairs.len()) as u64, "only the first pairs are measured");
     Ok(seen)
 }
 

@@ -186,7 +186,10 @@ fn check(settings: &Settings) -> Result<Vec<usize>, MeterError> {
         return Err(MeterError::not_possible(format!("measure CPUs {absent}"), why));
     }
     if settings.class == Class::Fifo && settings.mode == Mode::Sample {
-        return Err(MeterError::wrong_use("fifo with sample", "a sample is to disturb nobody; leave one of them out"));
+        return Err(MeterError::wrong_use(
+            "fifo with sample",
+            "sampling must not disturb other threads; use only one of the two",
+        ));
     }
     if settings.class == Class::Fifo && settings.mode == Mode::Spin {
         let runtime = Root::live().text("/proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
@@ -258,10 +261,10 @@ fn together(
 /// The interrupt tracepoints, ready to use, or why they are not available.
 fn ready_to_trace(looks: Looks, cpus: &[usize]) -> Result<(Vec<Tracepoint>, Ready), String> {
     if looks == Looks::OwnCounts {
-        return Err("they were not looked at".to_owned());
+        return Err("they were not read".to_owned());
     }
     let first = cpus.first().copied().unwrap_or(0);
-    let ready = traced::points().and_then(|points| Ready::of(&points, first).map(|ready| (points, ready)));
+    let ready = traced::points().and_then(|points| Ready::new(&points, first).map(|ready| (points, ready)));
     ready.map_err(|errno| untraced(&errno))
 }
 

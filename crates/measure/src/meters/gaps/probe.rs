@@ -162,7 +162,7 @@ impl<'a> Probe<'a> {
         let refused = |errno| MeterError::refused("read /proc/thread-self/schedstat", errno);
         let run_delay = RunDelay::of_this_thread().map_err(refused)?;
         let last = Own { counted: run_delay.read().map_err(refused)?, faults: 0 };
-        let taken = Counters::of(plan.limits);
+        let taken = Counters::open(plan.limits);
         let takers = match plan.looks {
             Looks::All => Takers::on(cpu),
             Looks::OwnCounts => Err(Errno::NODATA),
@@ -440,7 +440,7 @@ impl<'a> Probe<'a> {
         if let Ok(takers) = &mut self.seen.takers
             && raw.run_delay_ns > 0
         {
-            (taker, by) = takers.of(start_ns, start_ns + length_ns);
+            (taker, by) = takers.during(start_ns, start_ns + length_ns);
         }
         let time = self.seen.traced.as_ref().ok().and_then(|traced| traced.between(start_ns, start_ns + length_ns));
         let traced = time.map(|InterruptTime { hard_ns, soft_ns, .. }| Interrupts::Traced { hard_ns, soft_ns });

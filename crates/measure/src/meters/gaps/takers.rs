@@ -78,7 +78,7 @@ impl Takers {
     }
 
     /// Who had the CPU for most of a stretch: the class of that thread, and its name if available.
-    pub(super) fn of(&mut self, start_ns: u64, end_ns: u64) -> (Taker, Option<Who>) {
+    pub(super) fn during(&mut self, start_ns: u64, end_ns: u64) -> (Taker, Option<Who>) {
         match self.turns.longest_in(self.own, start_ns, end_ns) {
             None => (Taker::Unknown, None),
             Some(0) => (Taker::Nobody, None),

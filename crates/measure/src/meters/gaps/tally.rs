@@ -286,7 +286,7 @@ impl GapTally {
         };
         let mut kept: Vec<Gap> = self.longest.into_iter().map(|kept| kept.0.0).chain(self.newest).collect();
         kept.sort_by_key(|gap| gap.start_ns);
-        (kept, Lost::of(self.dropped, &words))
+        (kept, Lost::new(self.dropped, &words))
     }
 }
 

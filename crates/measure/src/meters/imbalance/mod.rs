@@ -110,7 +110,7 @@ impl Gathered {
             parts: self.parts,
             uneven_parts: self.uneven_parts,
             worst: self.worst,
-            lost: Lost::of(self.unseen, "more threads than one reading looks at"),
+            lost: Lost::new(self.unseen, "more threads than one reading looks at"),
         }
     }
 }

@@ -138,7 +138,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         nodes,
         bandwidth,
         churn,
-        lost: Lost::of((left_out + unfinished) as u64, &lost_why(left_out, &room)),
+        lost: Lost::new((left_out + unfinished) as u64, &lost_why(left_out, &room)),
         room,
     })
 }

@@ -78,7 +78,7 @@ pub(crate) fn measure(bytes: usize, for_ns: u64, root: &Root, watch: &Watch<'_>)
             latency: samples,
         });
     }
-    seen.lost = Lost::of(lost, &why);
+    seen.lost = Lost::new(lost, &why);
     Ok(seen)
 }
 

@@ -131,7 +131,7 @@ fn cpu_report(cpu: usize, said: Periodicity, limit: Option<Limit>, watched: Watc
         (None, Some(limit)) => (Some(limit.period_ns as f64), Some(limit.quota_ns as f64 / limit.period_ns as f64)),
         (None, None) => (None, Some(1.0 - said.lost_share).filter(|_| said.watched_ns > 0)),
     };
-    let mut lost = Lost::of(watched.not_kept, "more gaps than are kept");
+    let mut lost = Lost::new(watched.not_kept, "more gaps than are kept");
     if lost.why.is_none() {
         lost.why = watched.ended.map(str::to_owned);
     }

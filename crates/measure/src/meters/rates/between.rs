@@ -332,7 +332,7 @@ fn process(
     };
     if after.threads_beyond > 0 {
         let count = lost.count.saturating_add(after.threads_beyond as u64);
-        lost = Lost::of(count, "threads that ended meanwhile, or beyond the most that are read");
+        lost = Lost::new(count, "threads that ended meanwhile, or beyond the most that are read");
     }
     Measured::Known(ProcessRates {
         pid: after.pid,
@@ -380,7 +380,7 @@ fn threads(before: &ProcessCounts, after: &ProcessCounts) -> (Measured<BTreeMap<
             Measured::Known(after.iter().map(since).collect())
         })
     });
-    (threads, Lost::of(gone, "threads that ended meanwhile: their activity since the previous reading is unknown"))
+    (threads, Lost::new(gone, "threads that ended meanwhile: their activity since the previous reading is unknown"))
 }
 
 fn longest(threads: &BTreeMap<u32, ThreadCounts>, elapsed_ns: u64) -> Vec<ThreadRates> {

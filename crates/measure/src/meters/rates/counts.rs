@@ -118,7 +118,7 @@ pub struct ThreadCounts {
 
 impl Counts {
     /// Reads all counts. `now_ns` is the monotonic clock.
-    pub fn of(root: &Root, target: &Target, now_ns: &dyn Fn() -> u64) -> Counts {
+    pub fn read(root: &Root, target: &Target, now_ns: &dyn Fn() -> u64) -> Counts {
         let (places, process) = match target {
             Target::Machine => (Places::of_process(root, "self"), None),
             Target::Process(pid) => (Places::of_process(root, &pid.to_string()), Some(*pid)),
@@ -129,9 +129,9 @@ impl Counts {
             stat: read(root, "/proc/stat", "the times of CPUs", parse_stat),
             vmstat: read(root, "/proc/vmstat", "names with numbers", parse_pairs),
             pressure: Resource::ALL.map(|one| stalls(root, &format!("/proc/pressure/{}", one.name()))),
-            process: process.map(|pid| ProcessCounts::of(root, pid, now_ns)),
+            process: process.map(|pid| ProcessCounts::read(root, pid, now_ns)),
             meminfo: read(root, "/proc/meminfo", "names with numbers", parse_fields),
-            group: GroupCounts::of(root, &places),
+            group: GroupCounts::read(root, &places),
         }
     }
 }
@@ -162,7 +162,7 @@ fn stalls(root: &Root, path: &str) -> Measured<Stalls> {
 }
 
 impl GroupCounts {
-    fn of(root: &Root, places: &Places) -> GroupCounts {
+    fn read(root: &Root, places: &Places) -> GroupCounts {
         let file = |place: &Measured<Place>, v1: &str, v2: &str| {
             place.clone().map(|place| format!("{}/{}", place.directory(), if place.is_v2 { v2 } else { v1 }))
         };
@@ -231,7 +231,7 @@ fn quota_v1(root: &Root, directory: &str) -> Measured<Option<Quota>> {
 
 impl ProcessCounts {
     /// The counts of one process. Unknown if it does not exist or has ended.
-    fn of(root: &Root, pid: u32, now_ns: &dyn Fn() -> u64) -> Measured<ProcessCounts> {
+    fn read(root: &Root, pid: u32, now_ns: &dyn Fn() -> u64) -> Measured<ProcessCounts> {
         let at_ns = now_ns();
         read(root, &format!("/proc/{pid}/stat"), "what is counted of a process", parse_process).and_then(|stat| {
             if stat.is_zombie {

@@ -98,7 +98,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
 
 /// A root remembers what it read. A fresh one each time does not accumulate threads that have ended.
 fn read(target: &Target) -> Counts {
-    Counts::of(&Root::live(), target, &clock::monotonic_ns)
+    Counts::read(&Root::live(), target, &clock::monotonic_ns)
 }
 
 fn check(target: &Target) -> Result<(), MeterError> {

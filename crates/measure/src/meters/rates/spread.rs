@@ -110,7 +110,7 @@ impl Course {
                 spreads.push(spread);
             }
         }
-        (spreads, Lost::of(unknown, why))
+        (spreads, Lost::new(unknown, why))
     }
 }
 

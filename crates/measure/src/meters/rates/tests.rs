@@ -79,7 +79,7 @@ fn counts(texts: &BTreeMap<String, String>, target: &Target, at_ns: u64) -> Coun
             capture.saw_text(path, Err(Errno::NOENT));
         }
     }
-    Counts::of(&Root::captured(capture), target, &|| at_ns)
+    Counts::read(&Root::captured(capture), target, &|| at_ns)
 }
 
 fn rates_of(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>, elapsed_ns: u64) -> Rates {
@@ -391,7 +391,7 @@ fn a_denied_user_gets_the_reason() {
     let mut capture = Root::from(machine(0)).capture();
     capture.saw_text("/proc/pressure/cpu", Err(Errno::OPNOTSUPP));
     capture.saw_text("/proc/7/task/7/schedstat", Err(Errno::ACCESS));
-    let counts = Counts::of(&Root::captured(capture), &Target::Process(7), &|| 0);
+    let counts = Counts::read(&Root::captured(capture), &Target::Process(7), &|| 0);
     let why = "read /proc/pressure/cpu: the kernel does not count pressure (psi=1 on its command line)";
     assert_eq!(counts.pressure[0].why(), Some(why));
     let process = counts.process.unwrap();

@@ -48,7 +48,7 @@ pub struct Rate {
 
 impl Rate {
     /// From a number of packets and the time and CPU time for them, both in nanoseconds.
-    pub fn of(packets: u64, ns: u64, cpu_ns: u64) -> Rate {
+    pub fn new(packets: u64, ns: u64, cpu_ns: u64) -> Rate {
         let per = |ns: u64| packets as f64 * 1e9 / ns.max(1) as f64;
         Rate { packets, per_s: per(ns), per_cpu_s: per(cpu_ns) }
     }
@@ -80,9 +80,9 @@ pub(super) fn run(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Res
     Ok(Ceiling {
         bytes: settings.bytes,
         not_sent: flooded.not_sent,
-        send: Rate::of(flooded.sent, flooded.ns, flooded.cpu_ns),
+        send: Rate::new(flooded.sent, flooded.ns, flooded.cpu_ns),
         receive: both
-            .map(|(before, after)| Rate::of(after.arrived, after.span_ns, after.cpu_ns.saturating_sub(before.cpu_ns))),
+            .map(|(before, after)| Rate::new(after.arrived, after.span_ns, after.cpu_ns.saturating_sub(before.cpu_ns))),
         lost: after.map(|after| flooded.sent.saturating_sub(after.arrived)),
         dropped_at_socket: both.and_then(|(before, after)| Some(after.dropped?.wrapping_sub(before.dropped?).into())),
     })

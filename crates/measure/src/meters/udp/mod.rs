@@ -201,14 +201,14 @@ fn echo_part(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<E
     let before = session.tally()?;
     let packets = ((settings.rate_hz * settings.seconds) as u64).max(1);
     let (mut from_due_ns, mut from_send_ns) = (settings.samples("from_due_ns"), settings.samples("from_send_ns"));
-    let done = echo::run(&session, &Plan::of(settings, packets, Stamps::Received), watch, |seen| {
+    let done = echo::run(&session, &Plan::new(settings, packets, Stamps::Received), watch, |seen| {
         from_due_ns.record(seen.read_ns.saturating_sub(seen.due_ns));
         from_send_ns.record(seen.read_ns.saturating_sub(seen.sent_ns));
     })?;
     let after = session.tally()?;
     let missing = done.sent.saturating_sub(from_due_ns.histogram.count());
     for samples in [&mut from_due_ns, &mut from_send_ns] {
-        samples.lost = Lost::of(missing, "no answer came within a second of the last packet");
+        samples.lost = Lost::new(missing, "no answer came within a second of the last packet");
     }
     let mut late_ns = settings.samples("late_ns");
     late_ns.histogram = done.late_ns.clone();

@@ -34,7 +34,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn of(settings: &Settings, packets: u64, stamps: Stamps) -> Plan {
+    pub(super) fn new(settings: &Settings, packets: u64, stamps: Stamps) -> Plan {
         Plan {
             rate_hz: settings.rate_hz,
             bytes: settings.bytes,

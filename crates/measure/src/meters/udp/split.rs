@@ -64,7 +64,7 @@ pub(super) fn run(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Res
     let mut all = Vec::with_capacity(packets as usize);
     let offset_ns = wall_offset_ns();
     let done = watch.part(0.0, 0.7, |watch| {
-        echo::run(&session, &Plan::of(settings, packets, Stamps::Both), watch, |seen| all.push(*seen))
+        echo::run(&session, &Plan::new(settings, packets, Stamps::Both), watch, |seen| all.push(*seen))
     })?;
     if (wall_offset_ns() - offset_ns).abs() > CLOCK_SET_NS {
         split.network_ns.lose(packets, "the clock was set meanwhile");

@@ -41,7 +41,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn of(root: &Root, cpu: usize) -> Counters {
+    pub(super) fn read(root: &Root, cpu: usize) -> Counters {
         let idle_ticks = root.text("/proc/stat").ok().and_then(|text| parse_idle_ticks(&text, cpu));
         let calls = root.text("/proc/interrupts").ok().and_then(|text| parse_calls(&text, cpu));
         let mut entered = BTreeMap::new();

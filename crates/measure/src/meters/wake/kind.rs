@@ -29,7 +29,7 @@ impl Kind {
     }
 
     /// The kind with this name.
-    pub fn of(name: &str) -> Option<Kind> {
+    pub fn by_name(name: &str) -> Option<Kind> {
         Kind::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
     }
 

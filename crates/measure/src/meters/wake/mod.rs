@@ -116,7 +116,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         idle_driver,
         rounds,
         wall_ns: clock::monotonic_ns() - start_ns,
-        parts: parts::of(&cells, driver),
+        parts: parts::from_cells(&cells, driver),
         round_trips,
         cells,
         skipped,
@@ -245,11 +245,11 @@ fn one_turn(
         plain_slack_ns: settings.plain_slack_ns,
         waker_delay_ns: settings.waker_delay_ns,
     };
-    let before = Counters::of(root, cell.place.waiter_cpu);
+    let before = Counters::read(root, cell.place.waiter_cpu);
     let start_ns = clock::monotonic_ns();
     let seen = turn.take(watch)?;
     let wall_ns = clock::monotonic_ns() - start_ns;
-    let after = Counters::of(root, cell.place.waiter_cpu);
+    let after = Counters::read(root, cell.place.waiter_cpu);
     cell.idle.add(&before, &after, wall_ns, seen.latencies_ns.len() as u64);
     cell.add(seen);
     Ok(())

@@ -52,7 +52,7 @@ pub(super) enum IdleDriver {
 }
 
 /// Merges the cells of one kind, place and gap into one `Parts`.
-pub(super) fn of(cells: &[Cell], driver: IdleDriver) -> Vec<Parts> {
+pub(super) fn from_cells(cells: &[Cell], driver: IdleDriver) -> Vec<Parts> {
     let mut all: Vec<Parts> = Vec::new();
     for cell in cells {
         let is_there = |parts: &Parts| (parts.kind, parts.place, parts.gap_ns) == (cell.kind, cell.place, cell.gap_ns);
@@ -119,7 +119,7 @@ mod tests {
             cell(Variant::KeptAwake, &[Some(3), Some(1003), Some(3)]),
             cell(Variant::DmaLatency0, &[Some(4), Some(1004), Some(4)]),
         ];
-        let parts = of(&cells, IdleDriver::There);
+        let parts = from_cells(&cells, IdleDriver::There);
         let [parts] = parts.as_slice() else { panic!("{parts:?}") };
         let ns = |part: Option<Part>| part.map(|part| (part.ns, part.rounds));
         assert_eq!((ns(parts.slack), ns(parts.class)), (Some((50.0, 2)), Some((4.0, 2))));
@@ -130,6 +130,6 @@ mod tests {
     #[test]
     fn without_an_idle_driver_nothing_was_held() {
         let cells = [cell(Variant::Slack1, &[Some(20)]), cell(Variant::DmaLatency0, &[Some(4)])];
-        assert_eq!(of(&cells, IdleDriver::None)[0].idle_exit, None);
+        assert_eq!(from_cells(&cells, IdleDriver::None)[0].idle_exit, None);
     }
 }

@@ -60,7 +60,7 @@ impl Variant {
     }
 
     /// The variant with this name.
-    pub fn of(name: &str) -> Option<Variant> {
+    pub fn by_name(name: &str) -> Option<Variant> {
         Variant::ALL.iter().find(|(_, known)| *known == name).map(|(variant, _)| *variant)
     }
 
@@ -136,9 +136,9 @@ mod tests {
     #[test]
     fn every_variant_has_a_name_and_goes_by_it() {
         for (variant, name) in Variant::ALL {
-            assert_eq!((variant.name(), Variant::of(name)), (name, Some(variant)));
+            assert_eq!((variant.name(), Variant::by_name(name)), (name, Some(variant)));
             assert_eq!(serde_json::to_value(variant).unwrap(), name);
         }
-        assert_eq!(Variant::of("faster"), None);
+        assert_eq!(Variant::by_name("faster"), None);
     }
 }

@@ -75,7 +75,7 @@ pub struct Fit {
 impl Fit {
     /// The estimate of a term.
     #[must_use]
-    pub fn of(&self, term: Term) -> Option<&Estimate> {
+    pub fn get(&self, term: Term) -> Option<&Estimate> {
         self.estimates.iter().flatten().find(|estimate| estimate.term == term)
     }
 }
@@ -94,7 +94,7 @@ impl Fit {
 /// let value = |at: usize| 3.0 - 0.1 * rows[at].as_slice()[2].sign() + 0.05 * (at / 2) as f64;
 /// let runs: Vec<_> = (0..rows.len()).map(|at| Run { levels: &rows[at], block: at / 2, value: value(at) }).collect();
 /// let terms: Vec<_> = (0..7).map(Term::Main).collect();
-/// let effect = fit(&runs, &terms)?.of(Term::Main(2)).map(|estimate| estimate.effect);
+/// let effect = fit(&runs, &terms)?.get(Term::Main(2)).map(|estimate| estimate.effect);
 /// assert!(effect.is_some_and(|effect| (effect + 0.2).abs() < 1e-9));
 /// # Ok::<(), evenkeel_stats::designs::DesignError>(())
 /// ```
@@ -401,7 +401,7 @@ mod tests {
         }
         let terms = [mains(3), vec![Term::Two(0, 1), Term::Two(0, 2), Term::Two(1, 2)]].concat();
         let fit = fit_of(&rows, &values, 4, &terms).unwrap();
-        let of = |term| *fit.of(term).unwrap();
+        let of = |term| *fit.get(term).unwrap();
         assert!((of(Term::Main(0)).effect + 0.1).abs() < 4.0 * of(Term::Main(0)).error);
         assert!(of(Term::Two(0, 1)).effect > 0.05, "{:?}", of(Term::Two(0, 1)));
         assert!(of(Term::Two(0, 1)).p_value < 0.05, "{:?}", of(Term::Two(0, 1)));
@@ -413,7 +413,7 @@ mod tests {
         let (rows, mut values) = mirrored(9, |row| -0.05 * row[3].sign());
         values[10] += 5.0;
         let fit = fit_of(&rows, &values, 2, &mains(11)).unwrap();
-        assert!((fit.of(Term::Main(3)).unwrap().effect + 0.1).abs() < 0.08, "{fit:?}");
+        assert!((fit.get(Term::Main(3)).unwrap().effect + 0.1).abs() < 0.08, "{fit:?}");
         assert!((0.02..0.15).contains(&fit.noise), "{}", fit.noise);
     }
 
@@ -439,7 +439,7 @@ mod tests {
         let (mut rows, values) = mirrored(1, |_| 0.0);
         rows.iter_mut().for_each(|row| row[4] = Level::Low);
         let fit = fit_of(&rows, &values, 2, &mains(11)).unwrap();
-        assert!(fit.of(Term::Main(4)).is_none() && fit.of(Term::Main(5)).is_some());
+        assert!(fit.get(Term::Main(4)).is_none() && fit.get(Term::Main(5)).is_some());
         assert_eq!(fit.degrees, 24 - 10);
     }
 

@@ -22,10 +22,10 @@ pub fn factorial(factors: usize) -> Result<Design, DesignError> {
         _ => return Err(DesignError::Factors { factors, most: FACTORIAL_FACTORS_MAX }),
     };
     let rows = (0..1_usize << free).map(|number| {
-        let mut row: Vec<Level> = (0..free).map(|bit| Level::of(number >> bit & 1 == 1)).collect();
+        let mut row: Vec<Level> = (0..free).map(|bit| Level::from_bool(number >> bit & 1 == 1)).collect();
         for product in products {
             let low = product.iter().filter(|factor| row[**factor] == Level::Low).count();
-            row.push(Level::of(low % 2 == 0));
+            row.push(Level::from_bool(low % 2 == 0));
         }
         row
     });

@@ -31,7 +31,7 @@ pub fn screening(factors: usize) -> Result<Design, DesignError> {
     let rows = square.iter().map(|row| {
         // Turned so that the first column is all ones. It belongs to the mean; the others belong to the knobs.
         let first = row[0];
-        row[1..=factors].iter().map(|entry| Level::of(*entry == first)).collect()
+        row[1..=factors].iter().map(|entry| Level::from_bool(*entry == first)).collect()
     });
     Ok(Design::new(factors, rows.collect()))
 }

@@ -61,7 +61,7 @@ impl Level {
         }
     }
 
-    fn of(is_high: bool) -> Level {
+    fn from_bool(is_high: bool) -> Level {
         if is_high { Level::High } else { Level::Low }
     }
 }

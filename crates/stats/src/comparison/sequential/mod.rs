@@ -94,9 +94,9 @@ impl Sequential {
             log_ratios: Vec::new(),
             rising: Vec::new(),
             scales: Vec::new(),
-            none: Asked::of(0.0),
-            line_below: Asked::of(-line),
-            line_above: Asked::of(line),
+            none: Asked::new(0.0),
+            line_below: Asked::new(-line),
+            line_above: Asked::new(line),
         })
     }
 
@@ -256,7 +256,7 @@ struct Side {
 }
 
 impl Asked {
-    fn of(theta: f64) -> Asked {
+    fn new(theta: f64) -> Asked {
         let side = Side { wealth: Wealth::new(), excluded: false };
         Asked { theta, above: side.clone(), below: side }
     }

@@ -88,7 +88,7 @@ fn the_mean_wealth_over_all_orders_is_the_initial_wealth() {
     for theta in [0.0, 0.25] {
         for pairs in 1..=SIZES.len() {
             let mean = (0_u32..1 << pairs).map(|coins| {
-                let mut asked = Asked::of(theta);
+                let mut asked = Asked::new(theta);
                 let mut past = Vec::new();
                 for (pair, size) in SIZES[..pairs].iter().enumerate() {
                     let log_ratio = theta + if coins >> pair & 1 == 1 { *size } else { -size };

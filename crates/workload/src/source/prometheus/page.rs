@@ -305,7 +305,7 @@ odd NaN
             .replace("due_us_count 10", "due_us_count 20")
     }
 
-    fn of(text: &str, begin: &str, end: &str) -> Result<f64, NoNumber> {
+    fn number_of(text: &str, begin: &str, end: &str) -> Result<f64, NoNumber> {
         let (selector, rule) = Rule::split(text).map_err(|error| error.to_string())?;
         let selectors = [Selector::parse(selector).ok_or("no selector")?];
         let (begin, end) = (read(begin, &selectors)?, read(end, &selectors)?);
@@ -340,7 +340,7 @@ odd NaN
             ("due_us@rate", 5.0),
             ("due_us_count@rate", 5.0),
         ] {
-            let found = of(text, BEGIN, &end()).unwrap_or_else(|why| panic!("{text}: {why}"));
+            let found = number_of(text, BEGIN, &end()).unwrap_or_else(|why| panic!("{text}: {why}"));
             assert!(near(found, expected), "{text}: {found}, not {expected}");
         }
     }
@@ -358,31 +358,31 @@ odd NaN
             ("rtt_seconds{op=\"set\"}@p99", "its page no longer has this metric"),
             ("odd", "it is NaN"),
         ] {
-            let why = of(text, BEGIN, &end()).unwrap_err().to_string();
+            let why = number_of(text, BEGIN, &end()).unwrap_err().to_string();
             assert!(why.starts_with(expected), "{text}: {why}");
         }
         for text in ["rtt_seconds@p99", "rtt_seconds@mean", "packets_total", "due_us@rate"] {
-            let why = of(text, &end(), BEGIN).unwrap_err().to_string();
+            let why = number_of(text, &end(), BEGIN).unwrap_err().to_string();
             assert!(why.ends_with("the server restarted"), "{text}: {why}");
         }
         for (begin, end) in [("+Inf", "+Inf"), ("7", "NaN"), ("NaN", "7")] {
             let [begin, end] =
                 [begin, end].map(|count| BEGIN.replace("ticks_total 7", &format!("ticks_total {count}")));
-            let why = of("ticks_total", &begin, &end).unwrap_err().to_string();
+            let why = number_of("ticks_total", &begin, &end).unwrap_err().to_string();
             assert!(why.ends_with(", so evenkeel can't compute its growth"), "{why}");
         }
         for text in ["rtt_seconds@p99", "rtt_seconds@mean"] {
-            assert_eq!(of(text, BEGIN, BEGIN), Err("nothing was counted during the window".into()), "{text}");
+            assert_eq!(number_of(text, BEGIN, BEGIN), Err("nothing was counted during the window".into()), "{text}");
         }
         let page = BEGIN.replace("load 0.5", "<html><body>oops");
-        let why = of("load", &page, &page).unwrap_err().to_string();
+        let why = number_of("load", &page, &page).unwrap_err().to_string();
         assert_eq!(why, "its page has a line that is not a metric: \"<html><body>oops\"");
     }
 
     #[test]
     fn a_series_that_appears_during_the_window_began_at_nothing() {
         let begin = BEGIN.replace("packets_total{dir=\"in\"} 1000\n", "");
-        assert_eq!(of("packets_total", &begin, &end()), Ok((3000.0 + 100.0) / 2.0));
+        assert_eq!(number_of("packets_total", &begin, &end()), Ok((3000.0 + 100.0) / 2.0));
     }
 
     #[test]
@@ -412,7 +412,7 @@ odd NaN
             later in "((x|x_bucket|x_sum|x_count|x_total)(\\{(le|quantile)=\"(0.5|1|\\+Inf|NaN)\"\\})? (1|7|NaN|Inf|-1|1e308)\n){0,6}",
             rule in prop::sample::select(vec!["", "@p50", "@p99.9", "@mean", "@rate", "@last", "@sum"]),
         ) {
-            if let Ok(number) = of(&format!("x{rule}"), &page, &later) {
+            if let Ok(number) = number_of(&format!("x{rule}"), &page, &later) {
                 prop_assert!(number.is_finite());
             }
         }

@@ -120,7 +120,7 @@ impl Looked {
         let busiest = self.load.busiest_since(&before.load)?;
         let [load, server] = [(&self.load, &before.load), (&self.server, &before.server)]
             .map(|(now, before)| Ran { cpus: now.cpus_since(before), on: now.on.clone() });
-        Some(Shown { busiest, full: Full::of(&load, &server) })
+        Some(Shown { busiest, full: Full::new(&load, &server) })
     }
 }
 

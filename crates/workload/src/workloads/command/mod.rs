@@ -180,7 +180,7 @@ impl Sources {
             if self.metrics[..index].iter().any(|before| before.name == *name) || *name == CPU_SHARE.name {
                 return Err(format!("two metrics are called {name}").into());
             }
-            if directions.of(name).is_none() {
+            if directions.get(name).is_none() {
                 return Err(
                     format!("which way is better for {name}? (--better '{name}=lower' or '{name}=higher')").into()
                 );

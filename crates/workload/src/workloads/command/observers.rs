@@ -72,8 +72,8 @@ impl Observers {
         self.close();
         for observer in &self.requested {
             self.open.push(match observer {
-                Observer::Ticks => Box::new(OutsideTicks::of(pids, &self.tick, stop)?),
-                Observer::Packets => Box::new(OutsidePackets::of(pids)?),
+                Observer::Ticks => Box::new(OutsideTicks::start(pids, &self.tick, stop)?),
+                Observer::Packets => Box::new(OutsidePackets::start(pids)?),
             });
         }
         Ok(())

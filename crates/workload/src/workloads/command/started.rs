@@ -87,7 +87,7 @@ impl Started {
         }
         let knows_orphans = !processes::has_others_children(&processes::all());
         let mut child = command.spawn().map_err(|error| failed(why_not_started(path, &error)))?;
-        let family = Family::of(child.id(), mark, knows_orphans);
+        let family = Family::new(child.id(), mark, knows_orphans);
         let mut output = Output::new();
         if let Some(stdout) = child.stdout.take() {
             output.drain(STDOUT, stdout, program.output.clone());
@@ -258,7 +258,7 @@ impl Started {
             let _ = foreign_process::signal_group(group, signal);
         }
         for stat in alive.iter().filter(|stat| stat.group != group) {
-            let is_it = || Stat::of(stat.pid).is_some_and(|now| now.started == stat.started);
+            let is_it = || Stat::read(stat.pid).is_some_and(|now| now.started == stat.started);
             let _ = foreign_process::signal_if(stat.pid, signal, is_it);
         }
     }

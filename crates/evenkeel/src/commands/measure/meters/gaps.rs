@@ -387,7 +387,7 @@ mod tests {
             causes: causes.into(),
             sampled: None,
             cpus,
-            lost: Lost::of(39, "only the 2 longest of each CPU are listed"),
+            lost: Lost::new(39, "only the 2 longest of each CPU are listed"),
             limits: Vec::new(),
             observer_cpu_share: 0.98,
             caveats: vec![GapsCaveat::Ended { why: "CPU 1 went away while it was measured".to_owned() }],

@@ -353,7 +353,7 @@ mod tests {
             why: "gaps come at set times".to_owned(),
             is_real_time: true,
             labels: Some(Labels::Rseq),
-            lost: Lost::of(3, "more gaps than are kept"),
+            lost: Lost::new(3, "more gaps than are kept"),
             ..unmeasured()
         }
     }

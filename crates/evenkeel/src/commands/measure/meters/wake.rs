@@ -156,11 +156,11 @@ fn cpus(text: &str) -> Result<CpuSet, String> {
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
-    Kind::of(text).ok_or_else(|| format!("one of {}", Kind::ALL.map(|(_, name)| name).join(", ")))
+    Kind::by_name(text).ok_or_else(|| format!("one of {}", Kind::ALL.map(|(_, name)| name).join(", ")))
 }
 
 fn variant(text: &str) -> Result<Variant, String> {
-    Variant::of(text).ok_or_else(|| format!("one of {}", Variant::ALL.map(|(_, name)| name).join(", ")))
+    Variant::by_name(text).ok_or_else(|| format!("one of {}", Variant::ALL.map(|(_, name)| name).join(", ")))
 }
 
 fn of_place(report: &Report, kind: Kind, place: Place) -> Vec<Block> {
