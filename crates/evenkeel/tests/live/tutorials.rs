@@ -20,9 +20,10 @@ fn live_blocks_work_here_and_leave_nothing() {
     let before = (swappiness(), there());
     for page in ["first-ten-minutes", "prove-a-setting", "apply-and-revert", "fifty-hertz-server", "fleet-image"] {
         let text = std::fs::read_to_string(project().join("docs/tutorials").join(page).with_extension("md")).unwrap();
-        let steps: Vec<String> = steps(&text).into_iter().map(|step| step.command).collect();
-        // One shell runs the whole page, so that a later command finds the journal of an earlier one.
-        let script = format!("set -e\n{}\n", steps.join("\n"));
+        // One shell runs the whole page, so that a later command finds the journal of an earlier one; each command is judged by its own end.
+        let step = |command: &str| format!("sh -c {} || exit 1", shlex::try_quote(command).unwrap());
+        let script: Vec<String> = steps(&text).iter().map(|one| step(&one.command)).collect();
+        let script = script.join("\n");
         let output = Desk::new().run_script(&script, &["unshare", "--mount", "sh", "-c", APART, "apart"]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{page}: {said}\n{}", String::from_utf8_lossy(&output.stdout));

@@ -98,7 +98,9 @@ fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
         Some((end, _)) => format!("{}…", &origin[..end]),
         None => origin.to_owned(),
     };
-    let origin = html! { text x="50%" y="10" text-anchor="middle" style="font-size:10px" { (fit(&origin)) } };
+    // Below the subtitle, or the title where there is none, and above the highest frame.
+    let origin_y = if svg.contains("id=\"subtitle\"") { "59" } else { "35" };
+    let origin = html! { text x="50%" y=(origin_y) text-anchor="middle" style="font-size:10px" { (fit(&origin)) } };
     let css = format!(
         "#search {{ opacity:0.7; }}\n.parent {{ opacity:1; }}\n.parent rect {{ fill:{}; }}\n",
         colors::plain().css()
