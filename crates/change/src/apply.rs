@@ -141,12 +141,12 @@ fn take_all(effects: &mut Effects<'_>, txn: u64, job: &Job<'_>) -> Result<Taken,
 
 /// Restores a file that a step wrote although the value did not take effect.
 fn put_one_back(effects: &mut Effects<'_>, txn: u64, index: usize) -> Result<(), Failure> {
-    let owed = effects.state.log().begun(txn).owed().into_iter().find(|owed| owed.intent.step == index);
-    let Some(owed) = owed else { return Ok(()) };
-    match restore_for_good(effects, &owed).into_iter().find(|file| !file.is_undone()) {
+    let pending = effects.state.log().begun(txn).pending().into_iter().find(|pending| pending.intent.step == index);
+    let Some(pending) = pending else { return Ok(()) };
+    match restore_for_good(effects, &pending).into_iter().find(|file| !file.is_undone()) {
         None => {
             effects.record(Event::Undone { txn, step: index })?;
-            owed.intent.paths().for_each(|path| effects.tidy(path));
+            pending.intent.paths().for_each(|path| effects.tidy(path));
             Ok(())
         }
         Some(file) => Err(Failure::File { path: file.path, why: "its value could not be restored".to_owned() }),

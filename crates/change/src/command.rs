@@ -24,10 +24,10 @@ pub(crate) fn run(argv: &[String]) -> Result<(), String> {
         return Err("the command is empty".to_owned());
     };
     let words = unnamed_file()?;
-    let twin = words.try_clone().map_err(|error| error.to_string())?;
+    let second = words.try_clone().map_err(|error| error.to_string())?;
     let again = words.try_clone().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(twin).stderr(again).current_dir("/");
+    command.args(arguments).stdin(Stdio::null()).stdout(second).stderr(again).current_dir("/");
     command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
     let mut child = process::die_with_parent(&mut command).spawn().map_err(|error| error.to_string())?;
     let deadline_ns = clock::monotonic_ns() + TIME_LIMIT_NS;

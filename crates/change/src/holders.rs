@@ -96,7 +96,7 @@ impl Effects<'_> {
                         same(found, before) || ours.is_none_or(|ours| same(found, ours)) || intent.ignores_register()
                     });
                     if !is_known && (intent.is_registered || !held.register.is_empty()) {
-                        return Err(doubt(leaver));
+                        return Err(unexpected_value(leaver));
                     }
                     back()
                 }
@@ -140,7 +140,7 @@ impl Effects<'_> {
         let own = self.journal_dir();
         let log = self.state.log();
         register.drop_gone(|holder| match holder.journal.0 == own {
-            true => log.owes(path, holder.txn, holder.step),
+            true => log.has_pending(path, holder.txn, holder.step),
             false => still_holds(holder, path),
         });
         Ok(Some(Held { dir, name, was, register }))
@@ -197,7 +197,7 @@ fn read(dir: &StateDir, name: &str, boot_id: Option<String>, path: &str) -> Resu
 /// does not.
 fn still_holds(holder: &Holder, path: &str) -> bool {
     match Log::read_damaged(&holder.journal.0) {
-        Ok(log) => log.owes(path, holder.txn, holder.step) || (!log.losses().is_empty() && !log.has(holder.txn)),
+        Ok(log) => log.has_pending(path, holder.txn, holder.step) || (!log.losses().is_empty() && !log.has(holder.txn)),
         Err(_) => true,
     }
 }
@@ -206,9 +206,13 @@ fn damaged(path: &Path, why: String) -> StateError {
     StateError::Register { path: path.display().to_string(), why }
 }
 
-fn doubt(leaver: &Leaver<'_>) -> StateError {
+fn unexpected_value(leaver: &Leaver<'_>) -> StateError {
     let Leaver { path, before, found, .. } = *leaver;
-    StateError::Doubt { path: path.to_owned(), before: before.to_owned(), found: found.unwrap_or_default().to_owned() }
+    StateError::UnexpectedValue {
+        path: path.to_owned(),
+        before: before.to_owned(),
+        found: found.unwrap_or_default().to_owned(),
+    }
 }
 
 /// The command that reverts the changes of the journal in `dir`.

@@ -156,7 +156,7 @@ impl Log {
     }
 
     /// Whether a transaction other than `txn` was killed before its command `argv` had run.
-    pub(crate) fn owes_command(&self, txn: u64, argv: &[String]) -> bool {
+    pub(crate) fn has_pending_command(&self, txn: u64, argv: &[String]) -> bool {
         self.transactions.values().any(|logged| {
             let wants = |lasting: &Lasting| lasting.persist.commands.iter().any(|command| command.argv == argv);
             let has_run = logged.commands.values().any(|ran| ran.argv == argv && logged.done.contains_key(&ran.step));
@@ -165,7 +165,7 @@ impl Log {
     }
 
     /// Whether a change of `path` must still be restored: that of this step or a later one.
-    pub(crate) fn owes(&self, path: &str, txn: u64, step: usize) -> bool {
+    pub(crate) fn has_pending(&self, path: &str, txn: u64, step: usize) -> bool {
         self.transactions.range(txn..).any(|(id, logged)| {
             let changes = |at: &usize| (*id, *at) >= (txn, step) && !logged.undone.contains(at);
             let of_value = |(at, intent): (&usize, &Intent)| changes(at) && intent.paths().any(|own| own == path);
@@ -406,23 +406,23 @@ impl Logged {
     }
 
     /// What must be restored, the last change first.
-    pub(crate) fn owed(&self) -> Vec<PendingUndo> {
-        let owed = |(step, intent): (&usize, &Intent)| PendingUndo {
+    pub(crate) fn pending(&self) -> Vec<PendingUndo> {
+        let pending = |(step, intent): (&usize, &Intent)| PendingUndo {
             intent: intent.clone(),
             done: self.done.get(step).cloned(),
         };
-        self.intents.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(owed).collect()
+        self.intents.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(pending).collect()
     }
 
     /// Configuration files that must be restored, the last change first.
-    pub(crate) fn owed_files(&self) -> Vec<FileIntent> {
+    pub(crate) fn pending_files(&self) -> Vec<FileIntent> {
         self.files.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(|(_, file)| file.clone()).collect()
     }
 
     /// Commands that must be undone after the files are restored, in the order in which they ran.
-    pub(crate) fn owed_commands(&self) -> Vec<CommandIntent> {
-        let owed = self.commands.iter().filter(|(step, _)| !self.undone.contains(step));
-        owed.map(|(_, command)| command.clone()).collect()
+    pub(crate) fn pending_commands(&self) -> Vec<CommandIntent> {
+        let pending = self.commands.iter().filter(|(step, _)| !self.undone.contains(step));
+        pending.map(|(_, command)| command.clone()).collect()
     }
 
     /// Whether some of it is on disk, so a reboot does not undo it.

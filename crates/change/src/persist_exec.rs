@@ -37,14 +37,14 @@ pub(crate) fn persist(
         }
     }
     // A process that was killed between a file and its command left that command pending.
-    let is_owed = |command: &PersistedCommand| effects.state.log().owes_command(txn, &command.argv);
+    let is_pending = |command: &PersistedCommand| effects.state.log().has_pending_command(txn, &command.argv);
     let runs: Vec<bool> = plan
         .commands
         .iter()
         .map(|command| {
             let concerned =
                 command.after.is_empty() || command.after.iter().any(|path| changed.contains(&path.as_str()));
-            concerned || is_owed(command)
+            concerned || is_pending(command)
         })
         .collect();
     for ((index, command), runs) in (first + plan.files.len()..).zip(&plan.commands).zip(runs) {
@@ -165,7 +165,7 @@ impl Effects<'_> {
 /// Restores the files of transaction `txn`, the last change first, then runs what undoes its commands.
 pub(crate) fn restore_persisted(effects: &mut Effects<'_>, txn: u64, back: &mut PutBack) {
     let logged = effects.state.log().begun(txn);
-    let (files, commands) = (logged.owed_files(), logged.owed_commands());
+    let (files, commands) = (logged.pending_files(), logged.pending_commands());
     if files.is_empty() && commands.is_empty() {
         return;
     }

@@ -56,8 +56,8 @@ pub struct PlannedStep {
     /// Whether the value was in force already.
     pub already_so: bool,
     /// Why the kernel will refuse it, if the machine shows that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub doubt: Option<String>,
+    #[serde(rename = "doubt", default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
     /// Who else sets it and will set it again, and what to do about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owned: Option<String>,
@@ -274,7 +274,7 @@ impl PlannedStep {
             seen: None,
             unseen: None,
             already_so: false,
-            doubt: reason_of(State::Blocked, advice, &step),
+            blocked: reason_of(State::Blocked, advice, &step),
             owned: reason_of(State::OwnedBy, advice, &step),
             takes_effect,
             along: Vec::new(),

@@ -217,14 +217,14 @@ pub(crate) enum Bad {
 /// The record's line, with its newline.
 pub(crate) fn encode(seq: u64, at_ns: u64, event: &Event) -> Result<Vec<u8>, serde_json::Error> {
     #[derive(Serialize)]
-    struct Borrowed<'a> {
+    struct RecordRef<'a> {
         format: u64,
         seq: u64,
         at_ns: u64,
         #[serde(flatten)]
         event: &'a Event,
     }
-    Ok(sealed(&serde_json::to_string(&Borrowed { format: FORMAT, seq, at_ns, event })?))
+    Ok(sealed(&serde_json::to_string(&RecordRef { format: FORMAT, seq, at_ns, event })?))
 }
 
 /// The same line with another number, whatever kind of record it is.

@@ -97,9 +97,9 @@ impl<'a> Session<'a> {
     pub fn set(&mut self, index: usize, value: &str) -> Result<(), Box<StepFailure>> {
         let step = &self.steps[index];
         let failed = |miss| StepFailure::new(index, step, value, miss);
-        match self.owed(index) {
-            Some(owed) if same(&owed.intent.before, value) => {
-                let files = restore(&mut self.effects, &owed);
+        match self.pending(index) {
+            Some(pending) if same(&pending.intent.before, value) => {
+                let files = restore(&mut self.effects, &pending);
                 files.into_iter().find_map(why_not).map_or(Ok(()), |why| Err(failed(StepError::NotPutBack { why })))
             }
             _ => match Target::of(step) {
@@ -126,7 +126,7 @@ impl<'a> Session<'a> {
     }
 
     /// What a switch to the original value must restore. A side effect that is a target itself is left to its own arm.
-    fn owed(&self, index: usize) -> Option<PendingUndo> {
+    fn pending(&self, index: usize) -> Option<PendingUndo> {
         let mut intent = self.effects.state.log().begun(self.txn).intents.get(&index)?.clone();
         let is_target = |path: &str| self.steps.iter().filter_map(Target::of).any(|target| target.path == path);
         intent.side_effects.retain(|side| !is_target(&side.path));

@@ -71,7 +71,7 @@ pub enum StateError {
             /run/evenkeel still has the change. Nothing was written. If {before:?} is right, write it yourself, then \
             revert again"
     )]
-    Doubt {
+    UnexpectedValue {
         /// The file of the setting.
         path: String,
         /// The value that our journal found before its change.

@@ -21,20 +21,20 @@ use crate::state_error::StateError;
 /// repeated from the same intents.
 pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> PutBack {
     let logged = effects.state.log().begun(txn);
-    let (title, owed) = (logged.title.clone(), logged.owed());
+    let (title, pending) = (logged.title.clone(), logged.pending());
     let lost = logged.lost_steps();
     let mut back = PutBack::of(txn, title);
     back.all_undone = lost.is_empty();
     restore_persisted(effects, txn, &mut back);
     let is_this_boot = is_this_boot(effects, txn);
-    for owed in owed {
-        let owed = if is_this_boot { Some(owed) } else { still_ours(effects, txn, owed) };
-        let Some(owed) = owed else { continue };
-        let files = restore_for_good(effects, &owed);
+    for pending in pending {
+        let pending = if is_this_boot { Some(pending) } else { still_ours(effects, txn, pending) };
+        let Some(pending) = pending else { continue };
+        let files = restore_for_good(effects, &pending);
         if files.iter().all(FileUndo::is_undone) {
-            let recorded = effects.record_undone(Event::Undone { txn, step: owed.intent.step });
+            let recorded = effects.record_undone(Event::Undone { txn, step: pending.intent.step });
             if recorded.is_ok() {
-                owed.intent.paths().for_each(|path| effects.tidy(path));
+                pending.intent.paths().for_each(|path| effects.tidy(path));
             }
             back.note(recorded);
         } else {
@@ -54,44 +54,44 @@ fn is_this_boot(effects: &Effects<'_>, txn: u64) -> bool {
 
 /// What must be restored from an earlier boot: a value that the persistent part has set again. Interrupts are found by
 /// name.
-fn still_ours(effects: &mut Effects<'_>, txn: u64, mut owed: PendingUndo) -> Option<PendingUndo> {
-    if owed.intent.path.starts_with("/proc/irq/") {
-        let step = effects.state.log().begun(txn).steps.get(owed.intent.step)?;
+fn still_ours(effects: &mut Effects<'_>, txn: u64, mut pending: PendingUndo) -> Option<PendingUndo> {
+    if pending.intent.path.starts_with("/proc/irq/") {
+        let step = effects.state.log().begun(txn).steps.get(pending.intent.step)?;
         let step = renumbered(&Facts::probe(effects.root), step)?;
-        owed.intent.path = Target::of(&step)?.path.to_owned();
-        owed.intent.place = step.place;
+        pending.intent.path = Target::of(&step)?.path.to_owned();
+        pending.intent.place = step.place;
     }
     // If another evenkeel holds it, the value may be one of its trials: `restore` reports that it is busy.
-    if effects.state.claim(effects.root, &owed.intent.path).is_err() {
-        return Some(owed);
+    if effects.state.claim(effects.root, &pending.intent.path).is_err() {
+        return Some(pending);
     }
-    let is_ours = match look(effects.root, &owed.intent.path, owed.intent.reading) {
+    let is_ours = match look(effects.root, &pending.intent.path, pending.intent.reading) {
         // Another journal that found this value must restore the one before ours.
-        Ok(now) => owed.done.as_ref().is_some_and(|done| {
-            same(&now, &done.found) || effects.has_follower(&owed.intent.path, &done.found).unwrap_or(true)
+        Ok(now) => pending.done.as_ref().is_some_and(|done| {
+            same(&now, &done.found) || effects.has_follower(&pending.intent.path, &done.found).unwrap_or(true)
         }),
         // Skipping an unreadable file would report it as restored.
         Err(error) => matches!(error, ReadError::Refused(_)) && !error.is_gone(),
     };
-    is_ours.then_some(owed)
+    is_ours.then_some(pending)
 }
 
 /// Restores one step's file, then what the kernel changes along with it, because writing the file changes those again.
 /// Of an exclusive pair, the file that was in use comes first: writing it sets the other to 0.
-pub(crate) fn restore(effects: &mut Effects<'_>, owed: &PendingUndo) -> Vec<FileUndo> {
-    let sheets = Sheet::all_of(owed);
+pub(crate) fn restore(effects: &mut Effects<'_>, pending: &PendingUndo) -> Vec<FileUndo> {
+    let sheets = Sheet::all_of(pending);
     if let Err(busy) = claim(effects, &sheets) {
-        return failed(&owed.intent, &sheets, &busy);
+        return failed(&pending.intent, &sheets, &busy);
     }
     let found = sheets.iter().map(|sheet| look(effects.root, sheet.path, sheet.reading)).collect();
-    put_sheets_back(effects, &owed.intent, sheets, found)
+    put_sheets_back(effects, &pending.intent, sheets, found)
 }
 
 /// The same for a change that is undone permanently. A file that another journal has changed since stays, and that
 /// journal receives the value to restore.
-pub(crate) fn restore_for_good(effects: &mut Effects<'_>, owed: &PendingUndo) -> Vec<FileUndo> {
-    let PendingUndo { intent, done } = owed;
-    let mut sheets = Sheet::all_of(owed);
+pub(crate) fn restore_for_good(effects: &mut Effects<'_>, pending: &PendingUndo) -> Vec<FileUndo> {
+    let PendingUndo { intent, done } = pending;
+    let mut sheets = Sheet::all_of(pending);
     if let Err(busy) = claim(effects, &sheets) {
         return failed(intent, &sheets, &busy);
     }
@@ -166,8 +166,8 @@ struct PassedOn {
 
 impl<'a> Sheet<'a> {
     /// The step's own file, then those that the kernel changes along.
-    fn all_of(owed: &'a PendingUndo) -> Vec<Sheet<'a>> {
-        let PendingUndo { intent, done } = owed;
+    fn all_of(pending: &'a PendingUndo) -> Vec<Sheet<'a>> {
+        let PendingUndo { intent, done } = pending;
         let mut sheets = vec![Sheet {
             path: &intent.path,
             reading: intent.reading,

@@ -82,10 +82,10 @@ pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
 }
 
 /// Announces this trial to other trials on this machine, and reports those that run already.
-pub(crate) fn beside(out: &Out, command: &str) -> Arc<ConcurrentTrials> {
-    let beside = ConcurrentTrials::begin(command);
-    beside.news().iter().for_each(|words| out.warn(&format!("{words}\n")));
-    Arc::new(beside)
+pub(crate) fn announce(out: &Out, command: &str) -> Arc<ConcurrentTrials> {
+    let concurrent = ConcurrentTrials::begin(command);
+    concurrent.news().iter().for_each(|words| out.warn(&format!("{words}\n")));
+    Arc::new(concurrent)
 }
 
 /// Starts the reference server with its bots, from the folder that holds this program.
@@ -101,7 +101,7 @@ fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
     Failure::new(exit::NOT_POSSIBLE, error)
 }
 
-/// Makes the file that a session is kept in, of what stands at its head.
+/// Creates the file of a session from its head.
 pub(crate) type KeepIn<'a> = &'a dyn Fn(&Head) -> Result<SessionWriter, Failure>;
 
 /// One trial of some settings, or of several arms.
@@ -121,7 +121,7 @@ pub(crate) struct Experiment<'a> {
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
     /// The other trials on this machine.
-    pub(crate) beside: &'a Arc<ConcurrentTrials>,
+    pub(crate) concurrent: &'a Arc<ConcurrentTrials>,
     /// How to show progress.
     pub(crate) progress: Telling,
     /// Where it is kept.
@@ -142,7 +142,7 @@ impl Experiment<'_> {
         let plans = plans(self.facts, &self.arms.settings)?;
         let arms = self.arms.levels(self.control);
         let titles = self.titles(workload);
-        let watch = Watch::start(self.root, &plans).beside(self.beside).of_workload(workload);
+        let watch = Watch::start(self.root, &plans).with_concurrent(self.concurrent).of_workload(workload);
         let network = NetworkPath::of(workload);
         let fresh = || Record::new(self.design, arms.clone(), watch.knobs(), network);
         let before = self.before.unwrap_or_else(fresh);
@@ -160,7 +160,7 @@ impl Experiment<'_> {
             Trial { design, arms, switch: &mut switch, workload, watch: &watch, stop: &stop, keep: &mut keep };
         let (mut planned, preview) = (Some(design.planned_for(self.arms.count())), Cell::new(false));
         let record = resume(&mut trial, before, &mut |now| {
-            self.beside.news().iter().for_each(|words| progress.say(words));
+            self.concurrent.news().iter().for_each(|words| progress.say(words));
             if now.stretch != Stretch::Settling
                 && let Some(planned) = planned.take()
                 && let Some(words) = longer_than(planned, now)
@@ -192,7 +192,7 @@ impl Experiment<'_> {
     /// What settings that do nothing here come to: one window of the machine as it is, and the reasons.
     fn one_window(self, workload: &mut dyn Workload) -> Result<SessionAnswer, Failure> {
         let (design, titles) = (self.design, self.titles(workload));
-        let watch = Watch::start(self.root, &[]).beside(self.beside).of_workload(workload);
+        let watch = Watch::start(self.root, &[]).with_concurrent(self.concurrent).of_workload(workload);
         let network = NetworkPath::default();
         let mut record = Record::new(design, self.arms.levels(true), Vec::new(), network);
         let measured = watch.measure(workload, Duration::ZERO, design.window).map_err(not_possible)?;
@@ -211,7 +211,7 @@ impl Experiment<'_> {
             report.windows.extend(window.clone());
             report.arms.iter_mut().take(1).for_each(|arm| arm.median = value);
             entry.sentence = words::inert(&entry.knob, &self.inert, value, &report.metric.unit);
-            entry.doubts = report.caveat_texts();
+            entry.caveat_texts = report.caveat_texts();
         }
         Ok(answer)
     }
@@ -285,7 +285,7 @@ fn session_answer(
         let of_arm = |arm: &ArmReport| Claim::of(&report, &arm.values, control).sentence();
         let sentence = report.arms.get(1).map_or_else(String::new, of_arm);
         let sentence = opening(&report, &same_already) + &sentence;
-        TrialEntry { knob: arms::text_of(own), control, sentence, doubts: report.caveat_texts(), report }
+        TrialEntry { knob: arms::text_of(own), control, sentence, caveat_texts: report.caveat_texts(), report }
     };
     let trials: Vec<TrialEntry> = answers.reports.into_iter().zip(&arms.asked).map(entry).collect();
     let said = |which: Choice| {
@@ -367,8 +367,8 @@ pub(crate) fn refuse_if_interrupted(root: &Root, state: &State, args: &StateArgs
     Err(Failure::new(exit::NOT_POSSIBLE, error).hint(format!("run {} first", args.revert())))
 }
 
-/// The same before a server is started for nothing. To look takes no lock and makes no journal; where something is found, the lock
-/// tells whether another evenkeel is still at it.
+/// The same check before a server is started. It takes no lock and makes no journal. If it finds an interrupted transaction, it takes
+/// the lock to see whether another evenkeel still works on it.
 pub(crate) fn refuse_early_if_interrupted(root: &Root, args: &StateArgs) -> Result<(), Failure> {
     match evenkeel_change::interrupted(root, &args.read()?).is_empty() {
         true => Ok(()),
@@ -435,7 +435,7 @@ pub(crate) fn tail_of(metric: &str) -> Option<String> {
     stem.map(|stem| format!("{stem}_p99"))
 }
 
-/// A seed nobody chose, which the report then names.
+/// A fresh seed, if the user chose none. The report names it.
 pub(crate) fn fresh_seed() -> u64 {
     evenkeel_sys::clock::realtime_ns() % 1_000_000_000
 }

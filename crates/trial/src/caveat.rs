@@ -1,4 +1,4 @@
-//! `Caveat`: what a sceptic should know of a session, each with its figures. Everything that decides by one has the figures; people have its sentence.
+//! `Caveat`: the caveats of a session, each with its figures for programs and a sentence for people.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,8 @@ pub enum Caveat {
     /// A guard got worse.
     GuardWorse { metric: String },
     /// Whether a guard got worse is not known.
-    GuardUntold { metric: String, harm_ratio: f64 },
+    #[serde(rename = "guard-untold")]
+    GuardUnknown { metric: String, harm_ratio: f64 },
     /// An arm left the session for a guard.
     LeftByHarm { guard: String },
     /// The budget was over.
@@ -147,7 +148,7 @@ impl Caveat {
                 busy_share * 100.0
             ),
             Caveat::GuardWorse { metric } => format!("the guard {metric} got worse"),
-            Caveat::GuardUntold { metric, harm_ratio } => {
+            Caveat::GuardUnknown { metric, harm_ratio } => {
                 format!("too little data to check the guard {metric} (limit {:.0} % worse)", harm_ratio * 100.0)
             }
             Caveat::LeftByHarm { guard } => {
@@ -227,7 +228,7 @@ impl Caveat {
             | Caveat::MechanismUnseen { .. }
             | Caveat::BusyForIdleKnob { .. }
             | Caveat::GuardWorse { .. }
-            | Caveat::GuardUntold { .. }
+            | Caveat::GuardUnknown { .. }
             | Caveat::LeftByHarm { .. }
             | Caveat::Changed { .. } => String::new(),
         }
@@ -236,20 +237,20 @@ impl Caveat {
 
 fn no_cpu(with: usize, without: usize) -> String {
     let (with_words, without_words) = (windows(with, "with the settings"), windows(without, "without them"));
-    let told = |first: &str, rest: &str| {
+    let words = |first: &str, rest: &str| {
         format!("the server got no CPU in {first} and {rest}, so these windows have no value: ")
     };
     match (with, without) {
         (0, 2..) => {
-            told(&windows(without, "without the settings"), "in none with them")
+            words(&windows(without, "without the settings"), "in none with them")
                 + "the settings may have given it CPU time, so the other windows can't show that the settings do nothing or harm"
         }
         (2.., 0) => {
-            told(&with_words, "in none without them")
+            words(&with_words, "in none without them")
                 + "the settings may have taken its CPU time, so the other windows can't show that the settings help or do nothing"
         }
         _ => {
-            told(&with_words, &without_words)
+            words(&with_words, &without_words)
                 + "something else uses its CPU at times (`evenkeel measure gaps` shows what)"
         }
     }

@@ -1,9 +1,9 @@
-//! `ConcurrentTrials`: other trials that run on this machine at the same time. Those with journals in different places know nothing of each
-//! other, and measure each other.
+//! `ConcurrentTrials`: other trials that run on this machine at the same time. Trials with journals in different folders do not know of
+//! each other, and disturb each other.
 //!
-//! Each trial binds a socket whose name tells its process and what it does, and every trial reads the kernel's table of such names. That
-//! takes no right and no folder that all users may write to, and leaves nothing behind: the name is gone with its process, however that
-//! ends. Whatever has another network namespace, as most containers do, is not seen.
+//! Each trial binds a socket whose name contains its process and its command, and reads the names of the others from the kernel's table.
+//! That needs no rights and no folder that all users may write to. It leaves nothing behind, because the name disappears with its
+//! process. Trials in another network namespace, as in most containers, are not seen.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ const TABLE_BYTES_MAX: u64 = 4 << 20;
 const MARK: &str = "evenkeel-trial/";
 /// Linux takes names of 107 bytes after the NUL.
 const NAME_BYTES_MAX: usize = 107;
-/// Any user may bind any name, and as many as there is room for: so many trials are told of at once, and in a report.
+/// The most trials that are reported at once and in a report: any user may bind any name, as often as there is room.
 const OTHERS_MAX: usize = 4;
 
 /// This trial's name among those that run, until it is dropped; and which others it saw.
@@ -39,7 +39,7 @@ pub struct ConcurrentTrials {
 #[derive(Default)]
 struct Known {
     /// Trials that were already reported.
-    told: Vec<String>,
+    reported: Vec<String>,
     /// Trials seen since then.
     news: Vec<String>,
 }
@@ -52,9 +52,9 @@ impl ConcurrentTrials {
         let mut own = format!("{MARK}{}/{}/{}", std::process::id(), clock::monotonic_ns(), shown(command));
         own.truncate(NAME_BYTES_MAX);
         let socket = SocketAddr::from_abstract_name(&own).and_then(|name| UnixDatagram::bind_addr(&name)).ok();
-        let beside = ConcurrentTrials { own, _socket: socket, known: Mutex::default() };
-        beside.look();
-        beside
+        let concurrent = ConcurrentTrials { own, _socket: socket, known: Mutex::default() };
+        concurrent.look();
+        concurrent
     }
 
     /// The other trials that run at this moment, in words.
@@ -66,19 +66,19 @@ impl ConcurrentTrials {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for other in &others {
             // A process that binds one name after another is reported no more often than this.
-            let is_known = known.told.contains(other) || known.news.contains(other);
-            if !is_known && known.told.len() + known.news.len() < OTHERS_MAX {
+            let is_known = known.reported.contains(other) || known.news.contains(other);
+            if !is_known && known.reported.len() + known.news.len() < OTHERS_MAX {
                 known.news.push(other.clone());
             }
         }
         others
     }
 
-    /// What was seen since this was last asked, a sentence each.
+    /// A sentence for each trial that began since the last call.
     pub fn news(&self) -> Vec<String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let news = std::mem::take(&mut known.news);
-        known.told.extend(news.iter().cloned());
+        known.reported.extend(news.iter().cloned());
         news.iter().map(|who| format!("another trial ({who}) runs at the same time: each disturbs the other")).collect()
     }
 }
@@ -118,19 +118,19 @@ fn other(name: &str) -> Option<String> {
 
 /// A caveat for each other trial, with the number of windows during which it ran.
 pub(crate) fn caveats<'a>(windows: impl Iterator<Item = &'a [String]>) -> Vec<Caveat> {
-    let (mut all, mut beside) = (0, BTreeMap::<&str, usize>::new());
+    let (mut all, mut other_trials) = (0, BTreeMap::<&str, usize>::new());
     for others in windows {
         all += 1;
         for other in others {
-            *beside.entry(other).or_default() += 1;
+            *other_trials.entry(other).or_default() += 1;
         }
     }
-    let mut beside: Vec<(&str, usize)> = beside.into_iter().collect();
-    beside.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let more = beside.len().saturating_sub(OTHERS_MAX);
+    let mut other_trials: Vec<(&str, usize)> = other_trials.into_iter().collect();
+    other_trials.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let more = other_trials.len().saturating_sub(OTHERS_MAX);
     let one =
         |(who, count): &(&str, usize)| Caveat::ConcurrentTrial { who: (*who).to_owned(), windows: *count, of: all };
-    let mut caveats: Vec<Caveat> = beside.iter().take(OTHERS_MAX).map(one).collect();
+    let mut caveats: Vec<Caveat> = other_trials.iter().take(OTHERS_MAX).map(one).collect();
     if more > 0 {
         caveats.push(Caveat::ConcurrentTrials { more });
     }
@@ -149,10 +149,10 @@ mod tests {
         assert!(!sees("prove ours"), "itself is no other");
         let theirs = ConcurrentTrials::begin("tune\n\u{1b}[31m");
         assert!(sees("tune??[31m") && theirs.look().contains(&who("prove ours")), "{:?} {theirs:?}", ours.look());
-        let told = format!("another trial ({}) runs at the same time: each disturbs the other", who("tune??[31m"));
-        assert!(ours.news().contains(&told), "told when it is seen");
+        let sentence = format!("another trial ({}) runs at the same time: each disturbs the other", who("tune??[31m"));
+        assert!(ours.news().contains(&sentence), "reported when it is seen");
         // Other trials may begin meanwhile, and be news.
-        assert!(!ours.look().is_empty() && !ours.news().contains(&told), "and once");
+        assert!(!ours.look().is_empty() && !ours.news().contains(&sentence), "and once");
         drop(theirs);
         // A child that another test starts at this moment has the socket until it is another program.
         let begun = std::time::Instant::now();
@@ -195,15 +195,15 @@ mod tests {
     fn the_windows_of_each_other_trial_are_counted() {
         let windows: [&[&str]; 4] = [&[], &["a"], &["a", "b"], &["a"]];
         let windows = windows.map(|window| window.iter().map(|who| (*who).to_owned()).collect::<Vec<_>>());
-        let told = |windows: &[Vec<String>]| {
+        let sentences = |windows: &[Vec<String>]| {
             caveats(windows.iter().map(Vec::as_slice)).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        let said = told(&windows);
+        let said = sentences(&windows);
         let caveat =
             |who, count| format!("another trial ({who}) ran during {count} of 4 windows: each disturbs the other");
         assert_eq!(said, [caveat("a", 3), caveat("b", 1)]);
         let changing: Vec<Vec<String>> = (0..9).map(|at| vec![at.to_string()]).collect();
-        let said = told(&changing);
+        let said = sentences(&changing);
         assert_eq!(said.len(), OTHERS_MAX + 1);
         assert_eq!(said[OTHERS_MAX], "5 more trials ran during some of the windows");
         assert!(caveats([[].as_slice(); 3].into_iter()).is_empty());

@@ -1,5 +1,5 @@
-//! What the machine did while a window was measured: the share that was stolen, pressure, load, the CPU time we used
-//! ourselves, and the longest time that a thread of ours missed.
+//! `Conditions`: what the machine did during a window. It has the share of stolen time, pressure, load, evenkeel's own CPU time, and
+//! the longest time by which evenkeel's watching thread woke late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -59,15 +59,15 @@ pub struct Conditions {
     /// Power of the processor packages in watts, where the machine reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
-    /// What shows whether the trial's knobs were at work: how much passed, or what it read at the end of the window.
+    /// What shows whether the trial's knobs were engaged: how much passed, or what it read at the end of the window.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, f64>,
     /// The longest time by which the watching thread woke late, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_us: Option<f64>,
     /// Other trials that ran at its beginning or its end, in words.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beside: Vec<String>,
+    #[serde(rename = "beside", default, skip_serializing_if = "Vec::is_empty")]
+    pub other_trials: Vec<String>,
     /// Which thread of the server was ready to run for most of the window and got no CPU, in words: nothing else is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_cpu: Option<String>,
@@ -91,7 +91,7 @@ pub struct Snapshot {
     memory_used_bytes: Option<f64>,
     energy_uj: Option<u64>,
     counters: BTreeMap<String, Value>,
-    beside: Vec<String>,
+    other_trials: Vec<String>,
 }
 
 /// CPU time in units of 10 ms, over all CPUs.
@@ -137,7 +137,14 @@ impl Conditions {
             load_1min: end.load_1min,
             own_cpu_us: start.own_cpu_ns.zip(end.own_cpu_ns).map(|(start, end)| end.saturating_sub(start) as f64 / 1e3),
             longest_gap_us: None,
-            beside: start.beside.iter().chain(&end.beside).cloned().collect::<BTreeSet<_>>().into_iter().collect(),
+            other_trials: start
+                .other_trials
+                .iter()
+                .chain(&end.other_trials)
+                .cloned()
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
             no_cpu: None,
             no_value: None,
             changed: Vec::new(),
@@ -171,42 +178,42 @@ impl Conditions {
     /// Of the last window of a simulated machine, disturbed as it was.
     fn disturbed_by(self, machine: &SimulatedMachine) -> Conditions {
         let Disturbance { longest_gap_us, steal_share, busy_share, cpu_pressure_share, beside } = machine.disturbed();
-        let (cpus, beside) = (busy_share.map(|_| SimulatedMachine::CPUS), beside.into_iter().collect());
-        Conditions { longest_gap_us, steal_share, busy_share, cpus, cpu_pressure_share, beside, ..self }
+        let (cpus, other_trials) = (busy_share.map(|_| SimulatedMachine::CPUS), beside.into_iter().collect());
+        Conditions { longest_gap_us, steal_share, busy_share, cpus, cpu_pressure_share, other_trials, ..self }
     }
 
-    /// Of a window that was measured in turns of like length: what they took together, shares and counters of a turn on average, and the
+    /// Joins interleaves of the same length: the total time, the mean of shares and counters, and the
     /// longest gap.
-    pub(crate) fn of_turns(turns: &[Conditions]) -> Conditions {
-        let of = |number: fn(&Conditions) -> Option<f64>| turns.iter().filter_map(number);
+    pub(crate) fn of_interleaves(interleaves: &[Conditions]) -> Conditions {
+        let of = |number: fn(&Conditions) -> Option<f64>| interleaves.iter().filter_map(number);
         let sum = |number: fn(&Conditions) -> Option<f64>| of(number).reduce(|one, other| one + other);
         let mean = |number: fn(&Conditions) -> Option<f64>| Some(sum(number)? / of(number).count() as f64);
         let all = |words: fn(&Conditions) -> &Vec<String>| {
-            turns.iter().flat_map(words).cloned().collect::<BTreeSet<_>>().into_iter().collect()
+            interleaves.iter().flat_map(words).cloned().collect::<BTreeSet<_>>().into_iter().collect()
         };
         let mut counters: BTreeMap<String, f64> = BTreeMap::new();
-        for (name, value) in turns.iter().flat_map(|turn| &turn.counters) {
-            *counters.entry(name.clone()).or_default() += value / turns.len() as f64;
+        for (name, value) in interleaves.iter().flat_map(|interleave| &interleave.counters) {
+            *counters.entry(name.clone()).or_default() += value / interleaves.len() as f64;
         }
         Conditions {
-            span_us: turns.iter().map(|turn| turn.span_us).sum(),
-            steal_share: mean(|turn| turn.steal_share),
-            busy_share: mean(|turn| turn.busy_share),
-            cpus: turns.iter().find_map(|turn| turn.cpus),
-            cpu_pressure_share: mean(|turn| turn.cpu_pressure_share),
-            load_1min: of(|turn| turn.load_1min).next_back(),
-            own_cpu_us: sum(|turn| turn.own_cpu_us),
-            idle_entries_per_s: mean(|turn| turn.idle_entries_per_s),
-            idle_exit_latency_us: mean(|turn| turn.idle_exit_latency_us),
-            idle_polling_share: mean(|turn| turn.idle_polling_share),
-            memory_used_bytes: of(|turn| turn.memory_used_bytes).next_back(),
-            power_w: mean(|turn| turn.power_w),
+            span_us: interleaves.iter().map(|interleave| interleave.span_us).sum(),
+            steal_share: mean(|interleave| interleave.steal_share),
+            busy_share: mean(|interleave| interleave.busy_share),
+            cpus: interleaves.iter().find_map(|interleave| interleave.cpus),
+            cpu_pressure_share: mean(|interleave| interleave.cpu_pressure_share),
+            load_1min: of(|interleave| interleave.load_1min).next_back(),
+            own_cpu_us: sum(|interleave| interleave.own_cpu_us),
+            idle_entries_per_s: mean(|interleave| interleave.idle_entries_per_s),
+            idle_exit_latency_us: mean(|interleave| interleave.idle_exit_latency_us),
+            idle_polling_share: mean(|interleave| interleave.idle_polling_share),
+            memory_used_bytes: of(|interleave| interleave.memory_used_bytes).next_back(),
+            power_w: mean(|interleave| interleave.power_w),
             counters,
-            longest_gap_us: of(|turn| turn.longest_gap_us).reduce(f64::max),
-            beside: all(|turn| &turn.beside),
-            no_cpu: turns.iter().find_map(|turn| turn.no_cpu.clone()),
-            no_value: turns.iter().find_map(|turn| turn.no_value.clone()),
-            changed: all(|turn| &turn.changed),
+            longest_gap_us: of(|interleave| interleave.longest_gap_us).reduce(f64::max),
+            other_trials: all(|interleave| &interleave.other_trials),
+            no_cpu: interleaves.iter().find_map(|interleave| interleave.no_cpu.clone()),
+            no_value: interleaves.iter().find_map(|interleave| interleave.no_value.clone()),
+            changed: all(|interleave| &interleave.changed),
         }
     }
 }
@@ -218,12 +225,12 @@ pub struct Watch {
     knobs: Vec<String>,
     wanted: Wanted,
     gaps: Option<GapThread>,
-    beside: Option<Arc<ConcurrentTrials>>,
+    concurrent: Option<Arc<ConcurrentTrials>>,
     clock: Clock,
 }
 
 impl Watch {
-    /// Starts to watch, and to count what shows whether the knobs of `plans` are at work. On a captured machine the counters stand still, and there is no thread to miss anything.
+    /// Starts to watch, and to count what shows whether the knobs of `plans` are engaged. On a captured machine the counters stand still, and there is no thread to miss anything.
     pub fn start(root: &Root, plans: &[Plan]) -> Watch {
         let gaps = (root.kind() == RootKind::Live).then(GapThread::start).flatten();
         let mut knobs: Vec<String> = Vec::new();
@@ -233,20 +240,20 @@ impl Watch {
             }
         }
         let wanted = Wanted::of(plans, counters::counter_of);
-        Watch { root: root.clone(), knobs, wanted, gaps, beside: None, clock: Clock::Machine }
+        Watch { root: root.clone(), knobs, wanted, gaps, concurrent: None, clock: Clock::Machine }
     }
 
     /// Records with each window which other trials ran at the same time. A captured machine has none.
-    pub fn beside(self, beside: &Arc<ConcurrentTrials>) -> Watch {
-        let beside = (self.root.kind() == RootKind::Live).then(|| Arc::clone(beside));
-        Watch { beside, ..self }
+    pub fn with_concurrent(self, concurrent: &Arc<ConcurrentTrials>) -> Watch {
+        let concurrent = (self.root.kind() == RootKind::Live).then(|| Arc::clone(concurrent));
+        Watch { concurrent, ..self }
     }
 
     /// Takes time and conditions from the machine that a workload simulates, if it does: what the real machine does meanwhile says nothing
     /// of that.
     pub fn of_workload(self, workload: &dyn Workload) -> Watch {
         match workload.simulated() {
-            Some(machine) => Watch { gaps: None, beside: None, clock: Clock::Simulated(machine), ..self },
+            Some(machine) => Watch { gaps: None, concurrent: None, clock: Clock::Simulated(machine), ..self },
             None => self,
         }
     }
@@ -276,25 +283,25 @@ impl Watch {
             memory_used_bytes: text("/proc/meminfo").as_deref().and_then(parse_used_bytes),
             energy_uj: text(ENERGY).and_then(|text| text.trim().parse().ok()),
             counters: self.wanted.read(&self.root),
-            beside: Vec::new(),
+            other_trials: Vec::new(),
         }
     }
 
     /// Forgets the longest gap so far.
     pub(crate) fn begin_window(&self) -> Snapshot {
         // As near to the window's ends as it can be: a read of one file, in both arms alike.
-        let beside = self.others();
+        let other_trials = self.others();
         if let Some(gaps) = &self.gaps {
             gaps.longest_ns.store(0, Ordering::Relaxed);
         }
-        Snapshot { beside, ..self.snapshot() }
+        Snapshot { other_trials, ..self.snapshot() }
     }
 
     /// The conditions since `start`.
     pub(crate) fn end_window(&self, start: &Snapshot) -> Conditions {
         let end = self.snapshot();
         let longest_gap_us = self.gaps.as_ref().map(|gaps| gaps.longest_ns.load(Ordering::Relaxed) as f64 / 1e3);
-        let end = Snapshot { beside: self.others(), ..end };
+        let end = Snapshot { other_trials: self.others(), ..end };
         let conditions = Conditions { longest_gap_us, ..Conditions::between(start, &end) };
         match &self.clock {
             Clock::Machine => conditions,
@@ -303,7 +310,7 @@ impl Watch {
     }
 
     fn others(&self) -> Vec<String> {
-        self.beside.as_ref().map(|beside| beside.look()).unwrap_or_default()
+        self.concurrent.as_ref().map(|concurrent| concurrent.look()).unwrap_or_default()
     }
 }
 
@@ -387,7 +394,7 @@ mod tests {
             memory_used_bytes: None,
             energy_uj: None,
             counters: BTreeMap::new(),
-            beside: Vec::new(),
+            other_trials: Vec::new(),
         }
     }
 
@@ -428,8 +435,8 @@ mod tests {
     }
 
     #[test]
-    fn turns_make_one_window() {
-        let turn = |span_us: f64, steal: f64, gap_us: f64, passed: f64| Conditions {
+    fn interleaves_make_one_window() {
+        let interleave = |span_us: f64, steal: f64, gap_us: f64, passed: f64| Conditions {
             span_us,
             steal_share: Some(steal),
             own_cpu_us: Some(10.0),
@@ -438,7 +445,7 @@ mod tests {
             counters: BTreeMap::from([("passed".to_owned(), passed), ("level".to_owned(), 7.0)]),
             ..Conditions::default()
         };
-        let whole = Conditions::of_turns(&[turn(100.0, 0.0, 5.0, 1.0), turn(120.0, 0.2, 3.0, 0.0)]);
+        let whole = Conditions::of_interleaves(&[interleave(100.0, 0.0, 5.0, 1.0), interleave(120.0, 0.2, 3.0, 0.0)]);
         let expected = Conditions {
             span_us: 220.0,
             steal_share: Some(0.1),
@@ -452,16 +459,16 @@ mod tests {
     }
 
     #[test]
-    fn who_ran_at_either_end_ran_beside_the_window() {
-        let at = |beside: &[&str]| Snapshot {
-            beside: beside.iter().map(|who| (*who).to_owned()).collect(),
+    fn a_trial_that_ran_at_either_end_ran_during_the_window() {
+        let at = |other_trials: &[&str]| Snapshot {
+            other_trials: other_trials.iter().map(|who| (*who).to_owned()).collect(),
             ..snapshot("", "", 0)
         };
-        assert_eq!(Conditions::between(&at(&["b"]), &at(&["a", "b"])).beside, ["a", "b"]);
+        assert_eq!(Conditions::between(&at(&["b"]), &at(&["a", "b"])).other_trials, ["a", "b"]);
         let (ours, _theirs) = (Arc::new(ConcurrentTrials::begin("prove")), ConcurrentTrials::begin("tune"));
         let watched = |root: &Root| {
-            let watch = Watch::start(root, &[]).beside(&ours);
-            watch.end_window(&watch.begin_window()).beside
+            let watch = Watch::start(root, &[]).with_concurrent(&ours);
+            watch.end_window(&watch.begin_window()).other_trials
         };
         let tune = format!("evenkeel tune (pid {})", std::process::id());
         assert!(watched(&Root::live()).contains(&tune));
@@ -475,7 +482,7 @@ mod tests {
         let watch = Watch::start(&Root::live(), &[]);
         let start = watch.begin_window();
         clock::sleep_until_ns(clock::monotonic_ns() + 4 * WATCH_PERIOD_NS);
-        // The thread that watches may have its first turn late.
+        // The watching thread may get the CPU late for the first time.
         let until_ns = clock::monotonic_ns() + 20_000_000_000;
         let mut conditions = watch.end_window(&start);
         while conditions.longest_gap_us == Some(0.0) && clock::monotonic_ns() < until_ns {

@@ -1,4 +1,4 @@
-//! `Design`: all that is decided before a trial starts, so that nothing seen on the way can bend it.
+//! `Design`: everything that is fixed before a trial starts, so that no result can influence it.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::rules::Rules;
 const PAIRS_MAX: usize = 10_000;
 /// The most guards: each takes a share of the error that is allowed to them all.
 const GUARDS_MAX: usize = 16;
-/// The shortest window, and turn of one.
+/// The shortest window, and the shortest interleave.
 const WINDOW_MIN: Duration = Duration::from_millis(10);
-/// The most turns of one window.
-const TURNS_MAX: u32 = 100;
+/// The most interleaves of one window.
+const INTERLEAVES_MAX: u32 = 100;
 /// The longest that settling may take: whatever takes longer is no switch between windows.
 const SETTLE_MAX: Duration = Duration::from_secs(600);
 
@@ -39,9 +39,9 @@ pub struct Design {
     pub window: Duration,
     /// How long the machine is left alone after a switch.
     pub settle: Settle,
-    /// In how many turns the arms of a pair or block share their windows, A B A B, where a switch is felt shortly; 1 is a window at once.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub turns: u32,
+    /// Interleaves of each window: the arms of a pair or block alternate this often (A B A B). 1: each window is measured in one piece.
+    #[serde(rename = "turns", default = "one", skip_serializing_if = "is_one")]
+    pub interleaves: u32,
     /// Seed of the order of the arms within each pair or block.
     pub seed: u64,
     /// Confidence of the interval.
@@ -57,8 +57,8 @@ fn one() -> u32 {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
-fn is_one(turns: &u32) -> bool {
-    *turns == 1
+fn is_one(interleaves: &u32) -> bool {
+    *interleaves == 1
 }
 
 /// A number that may not get worse.
@@ -161,8 +161,8 @@ impl Settle {
 }
 
 impl Design {
-    /// A design of so many pairs that is looked at once, with the usual settle time, confidence and rules: a third as many spare
-    /// pairs as pairs, no guard, and no control stretch.
+    /// A design that is tested once, after `pairs` pairs, with the default settle time, confidence and rules. It has a third as many
+    /// spare pairs, no guard, and no A/A phase.
     pub fn new(metric: Metric, pairs: usize, window: Duration, seed: u64) -> Design {
         Design {
             smallest_effect_ratio: metric.smallest_effect_ratio(),
@@ -173,14 +173,14 @@ impl Design {
             control_pairs: 0,
             window,
             settle: Settle::Fixed { time: Duration::from_millis(100) },
-            turns: 1,
+            interleaves: 1,
             seed,
             confidence: 0.95,
             rules: Rules::default(),
         }
     }
 
-    /// A design that is looked at after every pair, with a control stretch before it.
+    /// A design that is tested after every pair, with an A/A phase first.
     pub fn sequential(metric: Metric, pairs_max: usize, window: Duration, seed: u64) -> Design {
         Design {
             stop: Stop::Sequential { pairs_min: PAIRS_MIN, pairs_max, budget: None },
@@ -201,10 +201,10 @@ impl Design {
         if self.window < WINDOW_MIN || self.window > Duration::from_secs(3600) {
             return bad(format!("a window of {:?}: at least 10 ms, at most an hour", self.window));
         }
-        if self.turns == 0 || self.turns > TURNS_MAX || self.window / self.turns < WINDOW_MIN {
+        if self.interleaves == 0 || self.interleaves > INTERLEAVES_MAX || self.window / self.interleaves < WINDOW_MIN {
             return bad(format!(
-                "windows of {:?} in {} turns: 1 to {TURNS_MAX} of 10 ms at least",
-                self.window, self.turns
+                "windows of {:?} in {} interleaves: 1 to {INTERLEAVES_MAX} of 10 ms at least",
+                self.window, self.interleaves
             ));
         }
         if self.settle.least() > self.settle.most() || self.settle.most() > SETTLE_MAX {

@@ -1,4 +1,4 @@
-//! `Effect`: the ratio of an arm to another, with its interval.
+//! `Effect`: the ratio of one arm to another, with its interval.
 
 use serde::{Deserialize, Serialize};
 

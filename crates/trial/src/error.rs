@@ -1,4 +1,4 @@
-//! Errors that end a trial early. The session keeps what was measured until then: see [`Ended`](crate::Ended).
+//! Errors that end a trial early. The session keeps its measurements until then: see [`Ended`](crate::Ended).
 
 use evenkeel_change::{SessionError, StateError};
 use evenkeel_hostfs::WriteError;
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_without_a_ratio_is_told_in_few_letters_with_those_that_have_one() {
+    fn a_number_without_a_ratio_is_reported_with_the_allowed_range() {
         for (value, expected) in [
             (0.0, "0, but ratios of windows need values above 0"),
             (-2.5, "-2.5, but ratios of windows need values above 0"),
@@ -140,8 +140,8 @@ mod tests {
             (1e-200, "1e-200, but ratios of windows need values from 1e-150 to 1e150"),
             (f64::INFINITY, "inf, but ratios of windows need values from 1e-150 to 1e150"),
         ] {
-            let told = TrialError::NoRatio { metric: "x".into(), value }.to_string();
-            assert_eq!(told, format!("compare x: one window has the value {expected}"));
+            let text = TrialError::NoRatio { metric: "x".into(), value }.to_string();
+            assert_eq!(text, format!("compare x: one window has the value {expected}"));
         }
     }
 }

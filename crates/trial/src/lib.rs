@@ -1,10 +1,10 @@
 //! Honest A/B trials of settings on a real server.
 //!
-//! A [`Design`] is fixed, with its seed and its rules for dropping windows, before anything is measured. [`run`] takes the
-//! arms in turns, block by block in an order drawn from the seed (a block of two is a pair): it switches the host (by a [`Switch`], journalled, so
-//! that a killed trial is put back by `evenkeel revert`), lets it settle, and asks the [`Workload`](evenkeel_workload::Workload) for one window. Each
-//! window gives one number, with the conditions of the machine. The [`Record`] that comes out has
-//! everything that was seen, and [`Record::report`] judges it.
+//! A [`Design`], with its seed and its rules for dropping windows, is fixed before anything is measured. [`run`] alternates the arms,
+//! block by block, in an order drawn from the seed (a block of two is a pair). A [`Switch`] changes the host and writes the journal, so
+//! that `evenkeel revert` restores the host after a killed trial. Then the host settles, and the
+//! [`Workload`](evenkeel_workload::Workload) measures one window. Each window gives one number and the conditions of the machine. The
+//! [`Record`] has everything that was observed, and [`Record::report`] judges it.
 
 mod arm;
 pub mod boots;

@@ -1,5 +1,5 @@
-//! `LogFile`: what a session or a search keeps on disk while it runs, a line of JSON each: the head first, then the records. Whatever kills
-//! it, no more than the last line is cut off, and whoever goes on cuts that away first.
+//! `LogFile`: the file of a session or a search while it runs, with a line of JSON for the head and for each record. A kill cuts off at
+//! most the last line, which is removed before the file is continued.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! `Outcome`: the answer of a trial, a search or a trial over boots, whatever it was decided by.
+//! `Outcome`: the answer of a trial, a search or a trial over boots.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! When a window is dropped: decided before the run, and blind to the arm, since a rule that looks at the arm or at the
-//! metric could make any verdict.
+//! The rules that drop a window. They are fixed before the run and ignore the arm: a rule that used the arm or the metric could produce
+//! any verdict.
 
 use std::collections::BTreeMap;
 use std::fmt;

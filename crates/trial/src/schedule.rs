@@ -1,5 +1,5 @@
-//! How a trial divides its time: the settle phase, the A/A phase and the pairs. With a budget, the first two are capped by a share of it, and the pairs
-//! that a decision takes are reserved before the A/A phase begins, so a budget that is accepted ends in an answer.
+//! Divides the time of a trial between the settle phase, the A/A phase and the pairs. With a budget, the first two get a limited share of
+//! it, and the pairs for a decision are reserved before the A/A phase begins. So an accepted budget always ends in an answer.
 
 use std::time::Duration;
 
@@ -57,8 +57,7 @@ impl Design {
         }
     }
 
-    /// The fewest pairs that can decide between so many arms: those that it takes if every pair says the same. Not fewer than the design's own
-    /// least number, nor more than its most.
+    /// The fewest pairs that can decide between `arms` arms, if every pair agrees. The result is within the bounds of the design.
     pub fn pairs_to_decide(&self, arms: usize) -> usize {
         let clearest = || -> Option<usize> {
             let mut judge = Judge::of_metric(self, arms.saturating_sub(1)).ok()?;
@@ -76,22 +75,21 @@ impl Design {
     /// How many pairs the A/A phase has by itself: the design's own number, less where a budget has no room for them.
     pub fn control_pairs_that_fit(&self, arms: usize) -> usize {
         let Some(budget) = self.budget() else { return self.control_pairs };
-        let pair = self.window_takes(Pace::of(arms), self.settle.least() * self.turns) * 2;
+        let pair = self.window_takes(Pace::of(arms), self.settle.least() * self.interleaves) * 2;
         let fit = budget.mul_f64(CONTROL_SHARE).as_secs_f64() / pair.as_secs_f64().max(1e-6);
         (fit as usize).clamp(CONTROL_LEAST, self.control_pairs.max(CONTROL_LEAST)).min(self.control_pairs)
     }
 
-    /// The shortest budget in which a decision between these arms has room, whatever the settle time turns out to be. The A/A phase counts with so many
-    /// pairs.
+    /// The shortest budget that has room for a decision, whatever the settle time is. The A/A phase counts with `control_pairs` pairs.
     pub fn least_for(&self, pace: Pace, control_pairs: usize) -> Duration {
         let finding = match self.settle {
             Settle::Fixed { .. } => Duration::ZERO,
             Settle::Found { .. } => settle_least(self, pace),
         };
-        let turns = self.turns_at(pace);
+        let interleaves = self.interleaves_at(pace);
         let quiet = match self.settle {
-            Settle::Fixed { time } => time * turns,
-            Settle::Found { least, .. } => (least * turns).max(self.window.mul_f64(QUIET_SHARE)),
+            Settle::Fixed { time } => time * interleaves,
+            Settle::Found { least, .. } => (least * interleaves).max(self.window.mul_f64(QUIET_SHARE)),
         };
         let windows = self.pairs_to_decide(pace.arms) * pace.arms + control_pairs * 2;
         finding.saturating_add(self.window_takes(pace, quiet).saturating_mul(count(windows)))
@@ -102,7 +100,7 @@ impl Design {
         self.least_for(pace, self.control_pairs.min(CONTROL_LEAST))
     }
 
-    /// The longest time that a trial of so many arms takes if the server settles at once after a switch: the budget, if that is shorter.
+    /// The longest time of a trial with `arms` arms, if the server settles at once after a switch: the budget, if that is shorter.
     pub fn planned_for(&self, arms: usize) -> Duration {
         let pace = Pace::of(arms);
         let finding = match self.settle {
@@ -110,7 +108,7 @@ impl Design {
             Settle::Found { .. } => settle_cost(self) * count(arms) / 2,
         };
         let windows = self.stop.pairs_max().saturating_mul(arms).saturating_add(self.control_pairs * 2);
-        let windows = self.window_takes(pace, self.settle.least() * self.turns).saturating_mul(count(windows));
+        let windows = self.window_takes(pace, self.settle.least() * self.interleaves).saturating_mul(count(windows));
         let all = finding.saturating_add(windows);
         self.budget().map_or(all, |budget| all.min(budget))
     }
@@ -129,12 +127,12 @@ impl Design {
     }
 
     fn window_takes(&self, pace: Pace, quiet: Duration) -> Duration {
-        self.window.saturating_add(quiet).saturating_add(pace.switch.saturating_mul(self.turns_at(pace)))
+        self.window.saturating_add(quiet).saturating_add(pace.switch.saturating_mul(self.interleaves_at(pace)))
     }
 
-    /// The turns of a window, where a switch takes this long: a slow one is done once a window.
-    fn turns_at(&self, pace: Pace) -> u32 {
-        if is_shared(self, pace.switch) { self.turns } else { 1 }
+    /// The interleaves of a window, if a switch takes this long: a slow switch happens once a window.
+    fn interleaves_at(&self, pace: Pace) -> u32 {
+        if is_shared(self, pace.switch) { self.interleaves } else { 1 }
     }
 
     /// The longest quiet before a window that still leaves room for a decision in what is left of the budget.
@@ -164,8 +162,8 @@ impl Elapsed {
         time: Duration,
         took: Option<Duration>,
     ) -> Elapsed {
-        let turns = settle.turns.unwrap_or(1).max(1);
-        let planned = design.window.saturating_add((settle.time() + pace.switch).saturating_mul(turns));
+        let interleaves = settle.interleaves.unwrap_or(1).max(1);
+        let planned = design.window.saturating_add((settle.time() + pace.switch).saturating_mul(interleaves));
         Elapsed { time, window: took.map_or(planned, |took| took.max(planned)) }
     }
 
@@ -184,8 +182,8 @@ impl Elapsed {
         (budget.saturating_sub(self.time).as_secs_f64() / block.as_secs_f64()) as usize
     }
 
-    /// Whether a block of so many windows has room, `pairs` being the pairs so far and `arms` the arms at the start. What a decision takes may pass
-    /// the budget a little.
+    /// Whether the budget has room for a block of `windows` windows, after `pairs` pairs of a trial with `arms` arms. The pairs for the
+    /// first decision may exceed the budget a little.
     pub(crate) fn has_room_for_block(self, design: &Design, windows: usize, pairs: usize, arms: usize) -> bool {
         let Some(budget) = design.budget() else { return true };
         let end = self.time.saturating_add(self.window.saturating_mul(count(windows)));
@@ -194,9 +192,9 @@ impl Elapsed {
     }
 }
 
-/// Whether the arms can share a window in turns, where a switch takes this long with the settle time after it: no more than half of a turn.
+/// Whether windows can be interleaved, if a switch with its settle time takes this long: at most half of an interleave.
 pub(crate) fn is_shared(design: &Design, switch: Duration) -> bool {
-    switch <= design.window / design.turns.max(1) / 2
+    switch <= design.window / design.interleaves.max(1) / 2
 }
 
 /// How long finding the settle time takes for two arms with one look, switching not counted.
@@ -237,7 +235,7 @@ mod tests {
 
     fn design(window_ms: u64) -> Design {
         let mut design = Design::sequential(Metric::us("lat_us", "latency"), 100, Duration::from_millis(window_ms), 1);
-        design.turns = 4;
+        design.interleaves = 4;
         design
     }
 

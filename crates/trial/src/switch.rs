@@ -1,4 +1,4 @@
-//! `Switch`: brings one arm's values about on a host, again and again, and puts everything back at the end.
+//! `Switch`: applies the values of one arm after another to a host, and restores everything at the end.
 
 use std::collections::BTreeSet;
 
@@ -142,8 +142,8 @@ impl<'a> Switch<'a> {
         self.compared = Some(settings.into_iter().collect());
     }
 
-    /// The ways that a switch to this arm goes: those of all settings that are compared, whether this switch changes them or not, so that
-    /// all arms go one path; and those of what it changes beside them.
+    /// The steps that a switch to this arm takes: those of all compared settings, so that all arms take the same path, even if this
+    /// switch does not change them; and those of any other setting that it changes.
     pub fn ways(&self, arm: &Arm) -> BTreeSet<Reach> {
         let reaches = self.reaches.iter().enumerate();
         reaches.filter(|(setting, _)| self.concerns(*setting, arm)).map(|(_, reach)| *reach).collect()
@@ -154,14 +154,14 @@ impl<'a> Switch<'a> {
         changes || self.compared.as_ref().is_none_or(|compared| compared.contains(&setting))
     }
 
-    /// Brings an arm about, and reads back that it is in force. A server that would not notice gets new sockets or a new start,
-    /// whichever of the arms that are compared it is, so that all of them go one path.
+    /// Applies an arm, and reads back that it is in force. If the server would not notice a setting, it gets new sockets or is
+    /// restarted. That happens for every compared arm alike, so that all take the same path.
     ///
     /// # Errors
     /// If the kernel or the server refuses, or if a value did not take.
     pub fn to(&mut self, arm: &Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
         let widest = self.ways(arm).last().copied().unwrap_or(Reach::AtOnce);
-        // What starts anew, or opens its sockets so, may have lost what it was told while it ran.
+        // A server that restarts, or opens new sockets, may have lost settings that it got while it ran.
         let configures =
             widest > Reach::AtOnce || self.of_workload.iter().any(|(setting, _)| self.concerns(*setting, arm));
         // Whatever fails on the way, nobody knows then what is in force.

@@ -1,4 +1,4 @@
-//! Measuring one window: the same for a trial, a search, a boot, and the short windows that find the settle time.
+//! Measures one window: of a trial, a search, a boot, or the short windows that find the settle time.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ pub(super) fn plan(context: &PersistContext<'_>, kept: &PersistPlan) -> PersistP
     }
     let text = format!(
         "{HEAD}[Unit]
-Description=Tells which settings of evenkeel do not hold after a boot
+Description=Reports which settings of evenkeel do not hold after a boot
 After=evenkeel-settings.service {HOLDER}{}
 
 [Service]

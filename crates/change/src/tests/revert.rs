@@ -100,7 +100,7 @@ fn the_spelling_that_was_in_use_comes_back() {
                 let then = stage.root.capture();
                 apply_one(&stage, &[&path(setting)]);
                 assert!(!stage.is_as(&then), "{setting}");
-                let undo = stage.state().log().begun(1).owed()[0].intent.undo.clone();
+                let undo = stage.state().log().begun(1).pending()[0].intent.undo.clone();
                 let copy = Stage::on(&stage.root.capture().to_string());
                 for command in undo.split("; ") {
                     let words: Vec<&str> = command.split('\'').collect();

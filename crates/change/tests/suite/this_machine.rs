@@ -16,7 +16,7 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 const FILES: [&str; 3] = [THP, MIN_FREE, SWAPPINESS];
 
-/// Tells the child that is to be killed where its journal goes.
+/// The journal's folder, for the child that will be killed.
 const CHILD_STATE: &str = "EVENKEEL_TEST_KILLED_CHILD_STATE";
 
 /// The machine as it was, which this puts back if a test does not come to its end.
@@ -125,7 +125,7 @@ fn a_process_killed_at_any_time_is_put_back() {
     };
     let step = Duration::from_micros(310).max(round * 2 / KILLS);
     let mut were_changed = 0;
-    let mut were_owed = 0;
+    let mut were_pending = 0;
     for kill in 0..KILLS {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "this_machine::child_that_changes_until_it_is_killed", "--ignored", "--nocapture"])
@@ -148,14 +148,14 @@ fn a_process_killed_at_any_time_is_put_back() {
         were_changed += u32::from(now() != machine.before);
         let mut state = State::open(dir.path()).unwrap();
         let report = revert(&machine.root, &machine.writer, &mut state, Which::All).unwrap();
-        were_owed += u32::from(!report.transactions.is_empty());
+        were_pending += u32::from(!report.transactions.is_empty());
         assert!(report.all_undone, "{report:?}");
         assert_eq!(now(), machine.before, "kill {kill}: {report:?}");
     }
     println!(
-        "killed {KILLS} times: the host was changed {were_changed} times, a transaction was open {were_owed} times"
+        "killed {KILLS} times: the host was changed {were_changed} times, a transaction was open {were_pending} times"
     );
-    assert!(were_changed > 0 && were_owed > 0, "no kill came while the host was changed: the test shows nothing");
+    assert!(were_changed > 0 && were_pending > 0, "no kill came while the host was changed: the test shows nothing");
 }
 
 #[test]

@@ -65,49 +65,49 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let before = settings(&root);
     let stop = experiment::stop_flag()?;
     let _alone = TrialLock::take(&args.state)?;
-    let beside = experiment::beside(out, "demo");
+    let concurrent = experiment::announce(out, "demo");
     if process::is_root() {
         experiment::refuse_early_if_interrupted(&root, &args.state)?;
     }
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
-    let mut story = report::begin(format!("evenkeel demo --seed {seed}"), facts, advice);
-    tell_machine(out, &story);
+    let mut full = report::begin(format!("evenkeel demo --seed {seed}"), facts, advice);
+    show_machine(out, &full);
 
     out.status(&format!("3. Starting a game server with {BOTS} players on loopback"));
     let mut arena = experiment::start_arena(BOTS, seed)?;
     out.status(&format!("   {}", arena.describe()));
-    let ground = Ground { args, out, root: &root, seed, stop: &stop, beside: &beside };
-    let told = prove(&ground, &mut story, &mut arena);
+    let context = DemoContext { args, out, root: &root, seed, stop: &stop, concurrent: &concurrent };
+    let proved = prove(&context, &mut full, &mut arena);
     arena.stop();
 
-    story.settings = kept(before, settings(&root));
-    story.all_as_before = Some(story.settings.iter().all(|kept| kept.before == kept.after));
-    told?;
-    let files = report::write(&story, &args.out)?;
-    tell_end(out, &story, &files, &args.state.revert())?;
-    Ok(exit_of(&story, stop.load(Ordering::Relaxed)))
+    full.settings = kept(before, settings(&root));
+    full.all_as_before = Some(full.settings.iter().all(|kept| kept.before == kept.after));
+    proved?;
+    let files = report::write(&full, &args.out)?;
+    show_end(out, &full, &files, &args.state.revert())?;
+    Ok(exit_of(&full, stop.load(Ordering::Relaxed)))
 }
 
-/// What its trials stand on.
+/// What the trials of the demo share.
 #[derive(Clone, Copy)]
-struct Ground<'a> {
+struct DemoContext<'a> {
     args: &'a Args,
     out: &'a Out,
     root: &'a Root,
     seed: u64,
     stop: &'a AtomicBool,
-    beside: &'a Arc<ConcurrentTrials>,
+    concurrent: &'a Arc<ConcurrentTrials>,
 }
 
 /// The control and the trial of the first knob that applies.
-fn prove(ground: &Ground<'_>, story: &mut FullReport, arena: &mut Arena) -> Result<(), Failure> {
-    let Ground { args, out, root, seed, stop, beside } = *ground;
-    let (chosen, not_tried) = choose(&story.advice, process::is_root());
+fn prove(context: &DemoContext<'_>, full: &mut FullReport, arena: &mut Arena) -> Result<(), Failure> {
+    let DemoContext { args, out, root, seed, stop, concurrent } = *context;
+    let (chosen, not_tried) = choose(&full.advice, process::is_root());
     for group in not_tried.chunk_by(|one, next| one.why == next.why) {
         let knobs: Vec<&str> = group.iter().map(|not_tried| not_tried.knob.as_str()).collect();
         out.status(&format!("   not tried: {}: {}", knobs.join(", "), group[0].why));
     }
-    story.not_tried = not_tried;
+    full.not_tried = not_tried;
     let Some(setting) = chosen else {
         out.status("   No knob that can matter to this server applies here: there is nothing to prove.");
         return Ok(());
@@ -130,7 +130,7 @@ fn prove(ground: &Ground<'_>, story: &mut FullReport, arena: &mut Arena) -> Resu
         };
         let experiment = Experiment {
             root,
-            facts: &story.facts,
+            facts: &full.facts,
             state: state.as_mut(),
             state_args: &args.state,
             arms: &arms,
@@ -139,14 +139,14 @@ fn prove(ground: &Ground<'_>, story: &mut FullReport, arena: &mut Arena) -> Resu
             inert: Vec::new(),
             design: &design,
             stop,
-            beside,
+            concurrent,
             progress: out.telling(),
             keep: &|_| Ok(SessionWriter::nowhere()),
             before: None,
         };
-        for told in experiment.measure(arena)?.trials {
-            out.status(&format!("   {}: {}", told.report.verdict, told.sentence));
-            story.trials.push(told);
+        for entry in experiment.measure(arena)?.trials {
+            out.status(&format!("   {}: {}", entry.report.verdict, entry.sentence));
+            full.trials.push(entry);
         }
     }
     Ok(())
@@ -162,8 +162,8 @@ fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) 
         Setting::parse(&format!("{}={value}", advice.knob)).ok()
     });
     let mut not_tried = Vec::new();
-    let mut told = BTreeSet::new();
-    for advice in advice.iter().filter(|advice| Some(advice.knob) != chosen && told.insert(advice.knob)) {
+    let mut named = BTreeSet::new();
+    for advice in advice.iter().filter(|advice| Some(advice.knob) != chosen && named.insert(advice.knob)) {
         let why = match advice.state {
             Advised::Set if !may(advice.knob) => "it needs root".to_owned(),
             Advised::Set => "one knob is enough for a demonstration: `evenkeel prove` tries any".to_owned(),
@@ -189,8 +189,8 @@ fn kept(before: Vec<(String, Option<String>)>, after: Vec<(String, Option<String
     before.into_iter().map(|(path, before)| SettingText { after: later(&path), path, before }).collect()
 }
 
-fn tell_machine(out: &Out, story: &FullReport) {
-    let facts = &story.facts;
+fn show_machine(out: &Out, full: &FullReport) {
+    let facts = &full.facts;
     let hypervisor = facts
         .machine
         .hypervisor
@@ -202,42 +202,42 @@ fn tell_machine(out: &Out, story: &FullReport) {
     if experiment::is_cramped(facts) {
         out.status("   With one CPU, server and players share it: expect wide intervals.");
     }
-    let count = |state| story.advice.iter().filter(|advice| advice.state == state).count();
+    let count = |state| full.advice.iter().filter(|advice| advice.state == state).count();
     out.status(&format!(
-        "2. Advice: {} to set, {} to keep, {} not applicable here (`evenkeel audit` tells why)",
+        "2. Advice: {} to set, {} to keep, {} not applicable here (`evenkeel audit` shows why)",
         count(Advised::Set),
         count(Advised::Keep),
         count(Advised::NotHere)
     ));
-    for advice in story.advice.iter().filter(|advice| advice.state == Advised::Set) {
+    for advice in full.advice.iter().filter(|advice| advice.state == Advised::Set) {
         let wanted = advice.wanted.as_deref().unwrap_or_default();
         out.status(&format!("   {}={wanted}: {}", advice.knob, advice.reason));
     }
 }
 
-fn is_as_before(story: &FullReport) -> bool {
-    story.all_as_before == Some(true)
+fn is_as_before(full: &FullReport) -> bool {
+    full.all_as_before == Some(true)
 }
 
-fn tell_end(out: &Out, story: &FullReport, [page, json]: &[PathBuf; 2], revert: &str) -> Result<(), Failure> {
-    let back = match is_as_before(story) {
-        true => format!("6. Put back: all {} settings that were looked at read as before", story.settings.len()),
+fn show_end(out: &Out, full: &FullReport, [page, json]: &[PathBuf; 2], revert: &str) -> Result<(), Failure> {
+    let back = match is_as_before(full) {
+        true => format!("6. Put back: all {} settings that were looked at read as before", full.settings.len()),
         false => "6. NOT put back:".to_owned(),
     };
     out.status(&back);
-    for kept in story.settings.iter().filter(|kept| kept.before != kept.after) {
+    for kept in full.settings.iter().filter(|kept| kept.before != kept.after) {
         out.status(&format!("   {}: {:?} before, {:?} now; run {revert}", kept.path, kept.before, kept.after));
     }
-    out.answer_of_trial(story, || format!("Report: {} and {}\n", page.display(), json.display()))
+    out.answer_of_trial(full, || format!("Report: {} and {}\n", page.display(), json.display()))
 }
 
-fn exit_of(story: &FullReport, stopped: bool) -> exit::Exit {
-    let fails = story.trials.iter().any(|told| match told.control {
+fn exit_of(full: &FullReport, stopped: bool) -> exit::Exit {
+    let fails = full.trials.iter().any(|entry| match entry.control {
         // A control that does not come out the same says that this machine was too unsteady to believe the trial.
-        true => told.report.verdict != Verdict::Same,
-        false => told.report.verdict == Verdict::Worse,
+        true => entry.report.verdict != Verdict::Same,
+        false => entry.report.verdict == Verdict::Worse,
     });
-    match (is_as_before(story), fails || stopped) {
+    match (is_as_before(full), fails || stopped) {
         (false, _) => exit::NOT_UNDONE,
         (true, true) => exit::NO,
         (true, false) => exit::WELL,

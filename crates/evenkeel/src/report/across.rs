@@ -38,7 +38,7 @@ fn one(asked: &Asked, across: &Across) -> Markup {
         .iter()
         .map(|cell| Estimate {
             label: machine(cell.machine).map_or_else(|| "unknown".to_owned(), |machine| machine.name.clone()),
-            beside: machine(cell.machine).and_then(|machine| machine.kernel.clone()).unwrap_or_default(),
+            note: machine(cell.machine).and_then(|machine| machine.kernel.clone()).unwrap_or_default(),
             ratio: cell.ratio,
             interval: cell.interval,
             rug: Vec::new(),
@@ -48,8 +48,8 @@ fn one(asked: &Asked, across: &Across) -> Markup {
         section {
             h2 { (title(asked)) }
             p.verdict { strong { (sentence(&summary(asked, across))) } }
-            @if !asked.doubts.is_empty() {
-                div.caveats { ul { @for caveat in &asked.doubts { li { (sentence(&caveat.to_string())) } } } }
+            @if !asked.caveats.is_empty() {
+                div.caveats { ul { @for caveat in &asked.caveats { li { (sentence(&caveat.to_string())) } } } }
             }
             figure {
                 (chart::estimates(&rows, asked.smallest_effect_ratio.unwrap_or(0.0), ["lower", "higher"], &source(across)))
@@ -64,7 +64,7 @@ fn one(asked: &Asked, across: &Across) -> Markup {
                         @for cell in &asked.cells {
                             tr {
                                 th scope="row" { (machine(cell.machine).map_or("unknown", |machine| machine.name.as_str())) }
-                                td { (word(cell.verdict)) (veto(cell)) } td { (cell.pairs) } td { (cell.doubts) } td { (cell.workload) }
+                                td { (word(cell.verdict)) (veto(cell)) } td { (cell.pairs) } td { (cell.caveats) } td { (cell.workload) }
                             }
                         }
                     }

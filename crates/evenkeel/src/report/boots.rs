@@ -32,7 +32,7 @@ pub(crate) fn page(state: &BootsState, report: &BootsReport, json: &str) -> Stri
             h2 { "In short" }
             (verdict(report, &settings))
             p { (sentence(&progress(report))) }
-            (caveats(&report.doubts))
+            (caveats(&report.caveats))
         }
         (effect(report, &source))
         section {
@@ -59,7 +59,7 @@ fn source(state: &BootsState, report: &BootsReport, begun: &str) -> Source {
 
 /// The verdict in one sentence. Its badge always has the number of boots.
 fn verdict(report: &BootsReport, settings: &str) -> Markup {
-    let told = format!(
+    let line = format!(
         "{settings} over boots: {}{}",
         report.verdict,
         report.comparison.map_or_else(String::new, |found| change(report, &found))
@@ -71,7 +71,7 @@ fn verdict(report: &BootsReport, settings: &str) -> Markup {
             @if let Some((found, verdict)) = report.comparison.as_ref().zip(report.outcome) {
                 (badge(verdict, &format!("{} over {} boots", word(verdict), found.boots)))
             } @else { span.badge { "not yet" } }
-            " " strong { (sentence(&told)) }
+            " " strong { (sentence(&line)) }
         }
     }
 }
@@ -87,7 +87,7 @@ fn effect(report: &BootsReport, source: &Source) -> Markup {
     let metric = &report.design.metric;
     let mut shown = vec![Estimate {
         label: "B against A".to_owned(),
-        beside: format!("{} boots", found.boots),
+        note: format!("{} boots", found.boots),
         ratio: Some(found.ratio),
         interval: Some((found.low, found.high)),
         rug: Vec::new(),
@@ -96,7 +96,7 @@ fn effect(report: &BootsReport, source: &Source) -> Markup {
     let fits = |guard: &&GuardOfBoots| guard.metric.better == metric.better;
     shown.extend(report.guards.iter().filter(fits).map(|guard| Estimate {
         label: format!("guard: {}", guard.metric.name),
-        beside: format!("{} boots", guard.a.len() + guard.b.len()),
+        note: format!("{} boots", guard.a.len() + guard.b.len()),
         ratio: guard.ratio,
         ..Estimate::default()
     }));

@@ -77,28 +77,28 @@ pub(crate) fn left(left: &Left) -> String {
 pub(crate) const COLUMNS: [&str; 6] = ["arm", "settings", "median", "against A", "verdict", "pairs"];
 
 /// One row an arm, A first.
-pub(crate) fn rows(told: &[TrialEntry]) -> Vec<Vec<String>> {
+pub(crate) fn rows(entries: &[TrialEntry]) -> Vec<Vec<String>> {
     let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), trim);
-    let of_a = told.first().and_then(|told| told.report.arms.first());
+    let of_a = entries.first().and_then(|entry| entry.report.arms.first());
     let a = of_a.map(|arm| {
         vec!["A".to_owned(), arm.values.clone(), number(arm.median), String::new(), String::new(), String::new()]
     });
-    let further = told.iter().filter_map(|told| {
-        let arm = told.report.arms.get(1)?;
-        let effect = told.report.effect.as_ref();
+    let further = entries.iter().filter_map(|entry| {
+        let arm = entry.report.arms.get(1)?;
+        let effect = entry.report.effect.as_ref();
         let ends = effect.and_then(|effect| effect.low.zip(effect.high));
         let change = match (effect, ends) {
             (None, _) => "not measured".to_owned(),
             (Some(effect), None) => as_change(effect.ratio),
             (Some(effect), Some((low, high))) => format!("{}, {}", as_change(effect.ratio), range(low, high)),
         };
-        let pairs = told.report.pairs.to_string();
+        let pairs = entry.report.pairs.to_string();
         Some(vec![
             arm.arm.to_string(),
             arm.values.clone(),
             number(arm.median),
             change,
-            told.report.verdict.to_string(),
+            entry.report.verdict.to_string(),
             pairs,
         ])
     });
@@ -131,7 +131,7 @@ pub(super) fn section(saved: &RunReport, choice: &ChoiceEntry) -> Markup {
 fn estimates(saved: &RunReport) -> Vec<Estimate> {
     let row = |label: String, pairs: usize, effect: Option<Effect>, of: Vec<PairOfWindows<'_>>| Estimate {
         label,
-        beside: format!("{pairs} pairs"),
+        note: format!("{pairs} pairs"),
         ratio: effect.map(|effect| effect.ratio),
         interval: effect.and_then(|effect| effect.ends()),
         rug: of.iter().filter_map(PairOfWindows::ratio).take(RUG_MAX).collect(),
@@ -256,8 +256,8 @@ mod tests {
             choice(&[B, C], &[B], B),
             choice(&[C, B], &[C, B], B),
         ];
-        let mut told: Vec<String> = all.iter().map(|choice| of_choice(choice, &knobs, "the round trip")).collect();
-        told.extend([false, true].map(of_control));
+        let mut text: Vec<String> = all.iter().map(|choice| of_choice(choice, &knobs, "the round trip")).collect();
+        text.extend([false, true].map(of_control));
         expect![[r#"
             no arm is better than A: keep the current configuration
             choose B (k=1): it is the only arm that is better than A
@@ -267,21 +267,21 @@ mod tests {
             no arm differs from A, as it should be: all had the same configuration
             arms with the same configuration show a difference, which is wrong: do not trust this run
         "#]]
-        .assert_eq(&(told.join("\n") + "\n"));
+        .assert_eq(&(text.join("\n") + "\n"));
     }
 
     #[test]
-    fn why_an_arm_left_is_told_and_an_unknown_reason_is_no_end() {
+    fn an_arms_reason_to_leave_is_shown_and_an_unknown_one_is_accepted() {
         let harm = LeftWhy::Harm { guard: "x_us_p99".to_owned() };
         let whys = [LeftWhy::Worse, LeftWhy::Same, harm, LeftWhy::Beaten { by: ArmName::C }];
-        let told = whys.map(|why| left(&Left { block: 8, why }));
+        let text = whys.map(|why| left(&Left { block: 8, why }));
         expect![[r#"
             left after block 9: worse than A
             left after block 9: same as A
             left after block 9: guard x_us_p99 got worse
             left after block 9: C is better
         "#]]
-        .assert_eq(&(told.join("\n") + "\n"));
+        .assert_eq(&(text.join("\n") + "\n"));
         let block = usize::MAX;
         assert_eq!(left(&Left { block, why: LeftWhy::Other }), format!("left after block {block}"));
     }

@@ -76,7 +76,7 @@ pub(crate) fn design_again(design: &Design) -> String {
     if let Settle::Fixed { time } = design.settle {
         again += &format!(" --settle {}", times::option(time));
     }
-    again += &format!(" --interleaves {}", design.turns);
+    again += &format!(" --interleaves {}", design.interleaves);
     let percent = |share: f64| words::trim(share * 100.0);
     again += &format!(
         " --window {} --smallest-effect {}",

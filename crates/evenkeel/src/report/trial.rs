@@ -112,7 +112,7 @@ fn rows(saved: &RunReport, entry: &TrialEntry) -> Vec<Estimate> {
     let rug = |pairs: Vec<PairOfWindows<'_>>| pairs.iter().filter_map(PairOfWindows::ratio).take(RUG_MAX).collect();
     let row = |label: String, pairs: usize, effect: Option<Effect>, rug: Vec<f64>| Estimate {
         label,
-        beside: format!("{pairs} pairs"),
+        note: format!("{pairs} pairs"),
         ratio: effect.map(|effect| effect.ratio),
         interval: effect.and_then(|effect| effect.ends()),
         rug,
@@ -299,7 +299,7 @@ fn fixed(trial: &Report) -> Markup {
 
 /// The number of interleaves of a window, if more than one.
 fn interleaves(trial: &Report) -> String {
-    trial.settle.turns.map_or_else(String::new, |turns| format!(" in {turns} interleaves"))
+    trial.settle.interleaves.map_or_else(String::new, |interleaves| format!(" in {interleaves} interleaves"))
 }
 
 /// When the trial was to end, in words.
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_told_in_words_and_unknown_ones_by_name() {
+    fn rules_are_described_and_unknown_ones_are_named() {
         let what = |words: &str| words.to_owned();
         let other = |rule: &str, numbers: &[(&str, f64)]| DropReason::Other {
             rule: what(rule),

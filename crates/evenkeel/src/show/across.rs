@@ -19,7 +19,7 @@ pub(crate) fn page(across: &Across) -> String {
         page.paragraph(Indent::all(2), PLAIN, &summary(asked, across));
         let rows: Vec<Vec<String>> = asked.cells.iter().map(|cell| row(cell, across)).collect();
         page.table(&["machine", "verdict", "change", "interval"], &rows);
-        for caveat in &asked.doubts {
+        for caveat in &asked.caveats {
             page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("caveat: {caveat}"));
         }
     }
@@ -41,7 +41,7 @@ pub(crate) fn title(asked: &Asked) -> String {
 }
 
 fn row(cell: &Cell, across: &Across) -> Vec<String> {
-    let caveats = match cell.doubts {
+    let caveats = match cell.caveats {
         0 => String::new(),
         1 => " (1 caveat)".to_owned(),
         many => format!(" ({many} caveats)"),
@@ -87,9 +87,9 @@ pub(crate) fn traits(machine: &evenkeel_trial::saved::Machine) -> String {
     let cpus = machine.cpus.as_ref().map(|cpus| format!("CPUs {cpus}"));
     let kernel = machine.kernel.as_ref().map(|kernel| format!("kernel {kernel}"));
     let version = machine.evenkeel.as_ref().map(|version| format!("evenkeel {version}"));
-    let told = [machine.instance.clone(), kernel, machine.processor.clone(), cpus, machine.taken.clone(), version];
-    let told: Vec<String> = told.into_iter().flatten().collect();
-    if told.is_empty() { "the report does not say what it is".to_owned() } else { told.join(", ") }
+    let parts = [machine.instance.clone(), kernel, machine.processor.clone(), cpus, machine.taken.clone(), version];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "the report does not say what it is".to_owned() } else { parts.join(", ") }
 }
 
 /// What the machines say together.
@@ -102,7 +102,7 @@ pub(crate) fn summary(asked: &Asked, across: &Across) -> String {
         (Outcome::NotEngaged, "was not engaged on"),
     ];
     let of = |verdict: Outcome| asked.cells.iter().filter(move |cell| cell.verdict == verdict);
-    let told: Vec<String> = groups
+    let said: Vec<String> = groups
         .iter()
         .filter(|(verdict, _)| of(*verdict).next().is_some())
         .map(|(verdict, words)| {
@@ -110,10 +110,10 @@ pub(crate) fn summary(asked: &Asked, across: &Across) -> String {
         })
         .collect();
     let subject = if asked.control { "A against A " } else { "it " };
-    let told = told.join("; ");
+    let said = said.join("; ");
     let mixed = of(Outcome::Better).next().is_some() && of(Outcome::Worse).next().is_some();
     let decide = if mixed { " Decide for each machine separately." } else { "" };
-    format!("{subject}{told}. {}{decide}", agreement(&asked.agreement, across))
+    format!("{subject}{said}. {}{decide}", agreement(&asked.agreement, across))
 }
 
 fn agreement(agreement: &Agreement, across: &Across) -> String {
@@ -169,12 +169,12 @@ mod tests {
             interval: Some((0.45, 0.55)),
             vetoed_by,
             pairs: 30,
-            doubts: 0,
+            caveats: 0,
             workload,
         }
     }
 
-    fn told(verdicts: &[Outcome], agreement: Agreement) -> String {
+    fn sentence(verdicts: &[Outcome], agreement: Agreement) -> String {
         let machines = ["a", "b", "c"].map(|name| Machine { name: name.to_owned(), ..Machine::default() }).to_vec();
         let asked = Asked {
             knob: "k=1".into(),
@@ -184,20 +184,20 @@ mod tests {
             smallest_effect_ratio: Some(0.05),
             cells: verdicts.iter().enumerate().map(|(machine, verdict)| cell(machine, *verdict)).collect(),
             agreement,
-            doubts: Vec::new(),
+            caveats: Vec::new(),
         };
         summary(&asked, &Across { machines, asked: Vec::new() })
     }
 
     #[test]
-    fn what_machines_say_together_is_told_in_words() {
+    fn the_machines_agreement_is_one_sentence() {
         use Outcome::{Better, NotEngaged, Same, Undecided, Worse};
         let agree = || Agreement::Agree { low: 0.48, high: 0.52, confidence: 0.95 };
         let differ = || Agreement::Differ { apart: vec![(0, 1), (0, 2)], confidence: 0.95 };
         let all = [
-            told(&[Better, Better, Better], agree()),
-            told(&[Better, Worse, Same], differ()),
-            told(&[Undecided, NotEngaged], Agreement::TooFew),
+            sentence(&[Better, Better, Better], agree()),
+            sentence(&[Better, Worse, Same], differ()),
+            sentence(&[Undecided, NotEngaged], Agreement::TooFew),
         ];
         expect![[r#"
             it helps on all 3 machines. The machines agree: one effect between 48 % and 52 % lower fits all of them (95 % confidence).

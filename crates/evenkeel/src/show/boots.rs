@@ -19,7 +19,7 @@ pub(crate) fn page(report: &BootsReport) -> String {
         page.heading("Boots");
         page.table(&COLUMNS, &rows(report));
     }
-    for caveat in &report.doubts {
+    for caveat in &report.caveats {
         page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("caveat: {caveat}"));
     }
     page.finish()
@@ -40,7 +40,7 @@ pub(crate) fn markdown(report: &BootsReport) -> String {
             text += &format!("| {} |\n", cells.join(" | "));
         }
     }
-    for caveat in &report.doubts {
+    for caveat in &report.caveats {
         text += &format!("\nCaveat: {}\n", cell(&caveat.to_string()));
     }
     text
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_that_vetoes_stands_beside_the_verdict() {
+    fn a_guard_that_vetoes_is_shown_with_the_verdict() {
         let report = guarded(true).report();
         let text = page(&report).replace(&format!("seed {}", report.design.seed), "seed N");
         expect![[r#"
@@ -303,11 +303,11 @@ mod tests {
               4     A    103     102 to 104   3
         "#]]
         .assert_eq(&text);
-        for told in [page(&report), markdown(&report)] {
-            let told = told.replace("\u{1b}[0m", "").replace("\u{1b}[1m", "");
-            let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        for text in [page(&report), markdown(&report)] {
+            let text = text.replace("\u{1b}[0m", "").replace("\u{1b}[1m", "");
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             let vetoed = "but due_to_done_us_max is 40 % higher in every boot of B: not to be kept";
-            assert!(told.contains(vetoed) && told.contains("beyond its limit: every boot of B is worse"), "{told}");
+            assert!(text.contains(vetoed) && text.contains("beyond its limit: every boot of B is worse"), "{text}");
         }
         let calm = markdown(&guarded(false).report());
         assert!(

@@ -77,8 +77,8 @@ fn step(page: &mut Page, planned: &PlannedStep, is_kept: bool, advice: &[Advice]
     if let Some(opinion) = opinion(step, advice) {
         page.paragraph(Indent::all(2), PLAIN, &opinion);
     }
-    for doubt in planned.doubt.iter().chain(&planned.owned) {
-        page.paragraph(Indent::all(2), WARN, doubt);
+    for note in planned.blocked.iter().chain(&planned.owned) {
+        page.paragraph(Indent::all(2), WARN, note);
     }
     if planned.takes_effect != TakesEffect::AtOnce {
         page.paragraph(Indent::all(2), WARN, &format!("takes effect {}", when(planned.takes_effect)));

@@ -62,9 +62,9 @@ pub(crate) fn page(result: &SearchResult) -> String {
         text += &format!("  guard {} {}{verdict}\n", guard.metric, as_change(guard.ratio));
     }
     text += &along(result);
-    let named = |knob: &&KnobAnswer| knob.fate != KnobOutcome::InTheSet;
+    let named = |knob: &&KnobAnswer| knob.outcome != KnobOutcome::InTheSet;
     for knob in answer.knobs.iter().filter(named) {
-        text += &format!("  {}: {}\n", knob.settings.join(" "), fate(knob, result.design.smallest_effect_ratio));
+        text += &format!("  {}: {}\n", knob.settings.join(" "), outcome(knob, result.design.smallest_effect_ratio));
     }
     for left in &result.not_tried {
         text += &format!("  not tried: {}: {}\n", left.knob, left.why);
@@ -80,7 +80,7 @@ pub(crate) fn page(result: &SearchResult) -> String {
         result.design.metric.name
     );
     text += &settled(result);
-    for caveat in &answer.doubts {
+    for caveat in &answer.caveats {
         text += &format!("caveat: {caveat}\n");
     }
     if let Some(noise) = answer.noise_ratio {
@@ -223,12 +223,12 @@ fn along(result: &SearchResult) -> String {
     changed.iter().take(ALONG_MAX).map(line).collect()
 }
 
-fn fate(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
+fn outcome(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
     let screened = knob
         .screening
         .as_ref()
         .map_or_else(String::new, |seen| format!(" ({} in the screening{})", as_change(seen.ratio), between(seen)));
-    match &knob.fate {
+    match &knob.outcome {
         KnobOutcome::InTheSet => "in the set".to_owned(),
         KnobOutcome::NoEffect if knob.screening.as_ref().is_some_and(|seen| seen.is_within(smallest_effect_ratio)) => {
             format!("no effect that matters{screened}")
@@ -289,7 +289,7 @@ mod tests {
             let knob = format!(
                 r#"{{"settings":["a.b=1"],"fate":"no-effect","is_shown":false,"steps":0,"screening":{{"ratio":1.01,{measure}"pairs":9}}}}"#
             );
-            fate(&serde_json::from_str::<KnobAnswer>(&knob).unwrap(), 0.05)
+            outcome(&serde_json::from_str::<KnobAnswer>(&knob).unwrap(), 0.05)
         };
         let table = [
             (

@@ -1,4 +1,4 @@
-//! `BootsCaveat`: what a sceptic should know of a trial over boots, each with its figures.
+//! `BootsCaveat`: the caveats of a trial over boots, each with its figures.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ pub enum BootsCaveat {
     /// A guard got worse.
     GuardWorse { metric: String, ratio: f64 },
     /// Whether a guard got worse is not known.
-    GuardUntold { metric: String, harm_ratio: f64, why: GuardUntold },
+    GuardUnknown { metric: String, harm_ratio: f64, why: GuardUnknown },
 }
 
 /// What of a machine can differ between boots.
@@ -47,7 +47,7 @@ pub enum Part {
 /// Why it is not known whether a guard got worse.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
-pub enum GuardUntold {
+pub enum GuardUnknown {
     /// Some boots have no number of it.
     Missing { have: usize, boots: usize },
     /// The medians have no ratio.
@@ -85,19 +85,19 @@ impl fmt::Display for BootsCaveat {
             BootsCaveat::GuardWorse { metric, ratio } => {
                 write!(f, "the guard {metric} is {} in every boot of B", as_change(*ratio))
             }
-            BootsCaveat::GuardUntold { metric, harm_ratio, why } => {
+            BootsCaveat::GuardUnknown { metric, harm_ratio, why } => {
                 write!(f, "can't check the guard {metric} (limit {:.0} % worse): {why}", harm_ratio * 100.0)
             }
         }
     }
 }
 
-impl fmt::Display for GuardUntold {
+impl fmt::Display for GuardUnknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            GuardUntold::Missing { have, boots } => write!(f, "only {have} of {boots} boots have a value"),
-            GuardUntold::NoRatio => f.write_str("its medians have no ratio"),
-            GuardUntold::Overlap { ratio } => {
+            GuardUnknown::Missing { have, boots } => write!(f, "only {have} of {boots} boots have a value"),
+            GuardUnknown::NoRatio => f.write_str("its medians have no ratio"),
+            GuardUnknown::Overlap { ratio } => {
                 write!(f, "its median is {} in B, but boots of A and B overlap", as_change(*ratio))
             }
         }

@@ -1,4 +1,4 @@
-//! What is kept of a boot to see whether the settings were at work.
+//! `BootCounters`: the counters of a boot that show whether the settings were engaged.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The state on disk: written whole, synced and renamed, so that a power cut leaves the one from before or the new one.
+//! The state on disk. It is written whole, synced and renamed, so that a power cut leaves either the old or the new state.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Doing what `next` says, boot by boot, on whatever machine is given.
+//! Carries out the actions that `next` chooses, boot by boot, on a given machine.
 
 use evenkeel_workload::Sample;
 
@@ -11,7 +11,7 @@ use super::next::{Action, BootStatus, next};
 use super::state::{Armed, BootOutcome, BootsDesign, BootsEnded, BootsState};
 
 /// The most that is done in one boot: measure, get ready, and some more for what does not come about.
-const TURNS_MAX: usize = 16;
+const PASSES_MAX: usize = 16;
 
 /// What was measured in one boot.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,7 +87,7 @@ pub enum Ending {
 /// # Errors
 /// If the host could not be restored, or the machine can't be read.
 pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending, BootsError> {
-    for _ in 0..TURNS_MAX {
+    for _ in 0..PASSES_MAX {
         let status = machine.status()?;
         let action = next(state, &status);
         let ended = match action {

@@ -1,5 +1,5 @@
-//! Whether the settings were at work over the boots, by the counters and the rules of a trial that switches while the machine runs. A boot
-//! stands for one window: how often a counter moved in its windows on average, and what the rates and shares were in the median one.
+//! Decides whether the settings were engaged in the boots, by the counters and rules of a trial that switches at run time. A boot counts
+//! as one window, with the mean of its windows' counters and the median of their rates and shares.
 
 use evenkeel_host::Setting;
 

@@ -1,4 +1,4 @@
-//! `BootsError`: why a trial over boots can't go on. What a state keeps of it is its sentence.
+//! `BootsError`: why a trial over boots can't continue. The state stores its sentence.
 
 use evenkeel_change::{ApplyError, RevertError, StateError};
 use evenkeel_host::PlanError;

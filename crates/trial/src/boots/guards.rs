@@ -1,5 +1,5 @@
-//! The guards of a trial over boots. Pure: a boot gives one value per guard, and few boots show no more than that all of B lie on the wrong side
-//! of all of A.
+//! The guards of a trial over boots, as pure functions. A boot gives one value per guard. With so few boots, a guard counts as worse only
+//! if every boot of B is worse than every boot of A.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::arm::ArmName;
 use crate::design::Guard;
 use crate::words::as_change;
 
-use super::caveat::{BootsCaveat, GuardUntold};
+use super::caveat::{BootsCaveat, GuardUnknown};
 use super::state::{BootOutcome, BootsState};
 
 /// A number that may not get worse, over the boots so far.
@@ -86,12 +86,12 @@ impl GuardOfBoots {
             return Some(BootsCaveat::GuardWorse { metric, ratio });
         }
         let why = match self.ratio {
-            _ if !self.has_all(boots) => GuardUntold::Missing { have: self.a.len() + self.b.len(), boots },
-            None => GuardUntold::NoRatio,
-            Some(ratio) if self.is_beyond() && !self.is_harmed => GuardUntold::Overlap { ratio },
+            _ if !self.has_all(boots) => GuardUnknown::Missing { have: self.a.len() + self.b.len(), boots },
+            None => GuardUnknown::NoRatio,
+            Some(ratio) if self.is_beyond() && !self.is_harmed => GuardUnknown::Overlap { ratio },
             Some(_) => return None,
         };
-        Some(BootsCaveat::GuardUntold { metric, harm_ratio: self.margin, why })
+        Some(BootsCaveat::GuardUnknown { metric, harm_ratio: self.margin, why })
     }
 }
 
@@ -100,8 +100,8 @@ pub(super) fn guards(state: &BootsState) -> Vec<GuardOfBoots> {
     state.design.guards.iter().map(|guard| GuardOfBoots::of(guard, state)).collect()
 }
 
-/// Each guard's median over the windows of a boot. One that fewer than half of them gave is none: it would stand for other windows than
-/// the number that decides.
+/// Each guard's median over the windows of a boot. A guard that fewer than half of the windows have is left out: it would represent
+/// other windows than the primary metric.
 pub(super) fn medians(guards: &[Guard], windows: &[&Sample]) -> BTreeMap<String, f64> {
     let of = |guard: &Guard| {
         let name = guard.metric.name.as_ref();

@@ -1,12 +1,13 @@
-//! A trial over boots: what takes effect after a reboot is compared A-B-B-A, a boot each, and goes on by itself after each boot.
+//! A trial over boots compares settings that take effect after a reboot. It runs the arms A-B-B-A, one boot each, and continues by itself
+//! after each boot.
 //!
-//! `state` is all that is known, as one checksummed line on disk; `next` says what is to be done in the boot that the machine is in,
-//! and is pure; `drive` does it, by a [`Machine`]; `hands` are the changes to the host, each of them a transaction of the journal, so that
-//! `evenkeel revert` puts the host back whatever became of all this. `told` is what came out, `guards` what may veto it,
-//! `at_work` whether the settings were at work at all.
+//! `state` is everything that is known, as one checksummed line on disk. `next` is a pure function that chooses the action for the
+//! current boot. `drive` carries it out through a [`Machine`]. `transactions` changes the host, each change as a transaction of the
+//! journal, so `evenkeel revert` always restores the host. `report` has the result, `guards` the vetoes, and `engaged` whether the
+//! settings were engaged at all.
 //!
-//! Who is killed at any moment leaves one of these: a state that says less than was done, which is then done again without harm; or a
-//! transaction that the journal calls interrupted, which is put back before the next begins.
+//! A kill at any moment leaves one of two things. Either the state is behind, and the action is safely repeated; or the journal has an
+//! interrupted transaction, which is reverted before the next one begins.
 
 mod caveat;
 mod counters;
@@ -17,13 +18,13 @@ mod error;
 mod guards;
 mod next;
 mod patience;
+mod report;
 mod state;
 #[cfg(test)]
 mod tests;
-mod told;
 mod transactions;
 
-pub use caveat::{BootsCaveat, GuardUntold, Part};
+pub use caveat::{BootsCaveat, GuardUnknown, Part};
 pub use counters::{BOOT_COUNTERS_MAX, BootCounters};
 pub use disk::{BootsFileError, read, write};
 pub use drive::{Ending, Machine, Windows, go_on};
@@ -31,9 +32,9 @@ pub use error::BootsError;
 pub use guards::GuardOfBoots;
 pub use next::{Action, BootStatus, next};
 pub use patience::Wait;
+pub use report::{ArmOfBoots, BootsReport, label};
 pub use state::{
     Armed, BOOT_GUARDS_MAX, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, InvalidBoots,
     SeenBoot, WINDOWS_MAX, parse, parse_json,
 };
-pub use told::{ArmOfBoots, BootsReport, label};
 pub use transactions::BootTransactions;

@@ -1,4 +1,4 @@
-//! What is to be done in the boot that the machine is in. Pure: the state and what is seen of the machine come in.
+//! Chooses the action for the current boot: a pure function of the state and of the machine's status.
 
 use crate::arm::ArmName;
 

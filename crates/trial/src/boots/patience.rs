@@ -1,5 +1,4 @@
-//! Patience with another evenkeel that holds the journal, or a place that has to be written: a trial over boots has taken hours, and the
-//! other one ends.
+//! Waits for another evenkeel that holds the journal or a setting. A trial over boots has taken hours, and the other process ends soon.
 
 use std::time::Duration;
 
@@ -67,7 +66,7 @@ mod tests {
     }
 
     /// How often it was tried, how long it waited, and what came of it; `end` says when the waiting is to end.
-    fn told(tries: &[Try], mut end: impl FnMut(Duration) -> bool) -> (usize, Duration, Result<(), BootsError>) {
+    fn retried(tries: &[Try], mut end: impl FnMut(Duration) -> bool) -> (usize, Duration, Result<(), BootsError>) {
         let (mut tried, mut waited) = (0, Duration::ZERO);
         let mut wait = |why: &str, pause: Duration| {
             assert!(why.contains("process 7"), "{why}");
@@ -85,17 +84,17 @@ mod tests {
     fn it_waits_for_who_holds_it_and_for_nothing_else() {
         let seconds = Duration::from_secs;
         let never = |_| false;
-        assert!(matches!(told(&[Try::Done], never), (1, Duration::ZERO, Ok(()))));
-        let (tried, waited, done) = told(&[Try::Busy, Try::Held, Try::Done], never);
+        assert!(matches!(retried(&[Try::Done], never), (1, Duration::ZERO, Ok(()))));
+        let (tried, waited, done) = retried(&[Try::Busy, Try::Held, Try::Done], never);
         assert!((tried, waited) == (3, seconds(3)) && done.is_ok());
-        let (tried, waited, done) = told(&[Try::Held, Try::Other], never);
+        let (tried, waited, done) = retried(&[Try::Held, Try::Other], never);
         assert!((tried, waited) == (2, seconds(1)) && done.is_err());
-        assert!(matches!(told(&[Try::Other], never), (1, Duration::ZERO, Err(BootsError::NotMeasured { .. }))));
+        assert!(matches!(retried(&[Try::Other], never), (1, Duration::ZERO, Err(BootsError::NotMeasured { .. }))));
         // Somebody ends it while it waits.
-        let (tried, waited, done) = told(&[Try::Busy], |waited| waited > seconds(2));
+        let (tried, waited, done) = retried(&[Try::Busy], |waited| waited > seconds(2));
         assert!((tried, waited) == (2, seconds(3)) && done.is_err_and(|error| error.is_held()));
         // It waits a limited time, asks rarely, and reports who holds the lock.
-        let (tried, waited, done) = told(&[Try::Busy], never);
+        let (tried, waited, done) = retried(&[Try::Busy], never);
         assert!((10..=30).contains(&tried) && waited >= LIMIT && waited < LIMIT + PAUSE_MAX, "{tried} {waited:?}");
         assert!(done.is_err_and(|error| error.to_string().contains("process 7, journal in /x")));
     }

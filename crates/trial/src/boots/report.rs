@@ -1,4 +1,4 @@
-//! What came out of a trial over boots, for people and programs; and never "better" without what it rests on.
+//! The result of a trial over boots, for people and programs. It never says "better" without the evidence.
 
 use std::collections::BTreeSet;
 
@@ -61,11 +61,12 @@ pub struct BootsReport {
     /// The numbers that may not get worse.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<GuardOfBoots>,
-    /// Whether each setting's knob was at work, by its counter; nothing where no counter was looked at.
+    /// Whether each setting's knob was engaged, by its counter; nothing where no counter was looked at.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mechanism: Vec<Mechanism>,
     /// What a sceptic should know.
-    pub doubts: Vec<BootsCaveat>,
+    #[serde(rename = "doubts")]
+    pub caveats: Vec<BootsCaveat>,
     /// How it ended; none while it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<BootsEnded>,
@@ -85,8 +86,8 @@ fn decided(seen: Verdict, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> (
     })
 }
 
-/// The verdict, with the number of boots that it rests on: a trial that switches while the machine runs says more. What guards have
-/// against it, and why no setting was at work, stands behind it, and never without.
+/// The verdict with its number of boots, because a trial that switches at run time has more evidence. It always includes the guards that
+/// got worse, and why no setting was engaged.
 pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> String {
     let Some(found) = comparison else { return "nothing is known yet".to_owned() };
     let (outcome, _) = decided(found.verdict, &[], mechanism);
@@ -114,7 +115,7 @@ fn claims(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Better | Verdict::Worse)
 }
 
-/// Why each was not at work.
+/// Why each was not engaged.
 fn whys(mechanism: &[Mechanism]) -> Vec<String> {
     let why = |knob: &Mechanism| match &knob.engaged {
         Engaged::No { why } if mechanism.len() > 1 => Some(format!("of {}, {why}", knob.knob)),
@@ -140,18 +141,18 @@ impl BootsState {
         let mechanism = mechanisms(self);
         let decided = comparison.as_ref().ok().map(|found| decided(found.verdict, &guards, &mechanism));
         let given = decided.as_ref().map_or(Outcome::Undecided, |(outcome, _)| *outcome);
-        let mut doubts: Vec<BootsCaveat> =
+        let mut caveats: Vec<BootsCaveat> =
             engaged::caveats(&mechanism, given).into_iter().map(BootsCaveat::OfTrial).collect();
-        doubts.extend(self.doubts());
+        caveats.extend(self.caveats());
         if let (Err(error), true) = (&comparison, boots.len() >= 4) {
-            doubts.push(BootsCaveat::NotCompared { why: error.to_string() });
+            caveats.push(BootsCaveat::NotCompared { why: error.to_string() });
         }
         let mut comparison = comparison.ok();
         let early = comparison.filter(|found| found.boots < self.design.boots && claims(found.verdict));
-        doubts.extend(early.map(|found| BootsCaveat::Early { boots: found.boots, of: self.design.boots }));
+        caveats.extend(early.map(|found| BootsCaveat::Early { boots: found.boots, of: self.design.boots }));
         let verdict = label(comparison.as_ref(), &guards, &mechanism);
         let is_better = comparison.is_some_and(|found| found.verdict == Verdict::Better);
-        doubts.extend(guards.iter().filter_map(|guard| guard.caveat(is_better, boots.len())));
+        caveats.extend(guards.iter().filter_map(|guard| guard.caveat(is_better, boots.len())));
         let (outcome, vetoed_by) = decided.map_or((None, None), |(outcome, guard)| (Some(outcome), guard));
         // As in a trial that switches while the machine runs: who reads the verdict alone must not take it for a gain.
         if let (Some(found), true) = (&mut comparison, vetoed_by.is_some()) {
@@ -171,7 +172,7 @@ impl BootsState {
             vetoed_by,
             guards,
             mechanism,
-            doubts,
+            caveats,
             ended: self.ended.clone(),
             is_put_back: None,
         }
@@ -197,11 +198,11 @@ impl BootsState {
         }
     }
 
-    fn doubts(&self) -> Vec<BootsCaveat> {
-        let mut doubts = Vec::new();
+    fn caveats(&self) -> Vec<BootsCaveat> {
+        let mut caveats = Vec::new();
         for (at, boot) in self.seen.iter().enumerate() {
             let nth = at + 1;
-            doubts.extend(match &boot.outcome {
+            caveats.extend(match &boot.outcome {
                 BootOutcome::Missed { why } => Some(BootsCaveat::Missed { boot: nth, why: why.clone() }),
                 BootOutcome::CutOff => Some(BootsCaveat::CutOff { boot: nth }),
                 BootOutcome::Passed => Some(BootsCaveat::Passed { boot: nth }),
@@ -216,15 +217,15 @@ impl BootsState {
             let seen: BTreeSet<&String> = counted.iter().filter_map(|boot| of(boot).as_ref()).collect();
             (seen.len() > 1).then(|| BootsCaveat::Differ { what, seen: seen.into_iter().cloned().collect() })
         };
-        doubts.extend(differs(|boot| &boot.machine.kernel, Part::Kernels));
-        doubts.extend(differs(|boot| &boot.machine.processor, Part::Processors));
+        caveats.extend(differs(|boot| &boot.machine.kernel, Part::Kernels));
+        caveats.extend(differs(|boot| &boot.machine.processor, Part::Processors));
         for arm in [ArmName::A, ArmName::B] {
             let lines = counted.iter().filter(|boot| boot.arm == arm).map(|boot| &boot.machine.command_line);
             let lines: BTreeSet<_> = lines.collect();
             if lines.len() > 1 {
-                doubts.push(BootsCaveat::CommandLines { arm });
+                caveats.push(BootsCaveat::CommandLines { arm });
             }
         }
-        doubts
+        caveats
     }
 }

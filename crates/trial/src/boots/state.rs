@@ -15,8 +15,8 @@ use super::counters::BootCounters;
 const FORMAT: u32 = 1;
 /// The longest state that is read, in bytes: far more than the most windows of the most boots.
 pub(super) const BYTES_MAX: u64 = 4 << 20;
-/// Boots beside those of the design: for one that was cut off, or came up otherwise than asked. Beyond them it is given up, so that a
-/// machine never reboots for ever.
+/// Extra boots, for boots that were cut off or did not come up as requested. With more than these the trial gives up, so that a machine
+/// never reboots for ever.
 pub const EXTRA_BOOTS: usize = 3;
 /// The most windows of a boot.
 pub const WINDOWS_MAX: usize = 1000;
@@ -81,13 +81,13 @@ impl BootsDesign {
     pub fn check(&self) -> Result<(), InvalidBoots> {
         let settings = &self.settings;
         if settings.is_empty() || settings.len() > 64 || !settings.iter().all(|setting| is_line(setting, 1000)) {
-            return invalid("its settings are none, or too many, or have control characters");
+            return invalid("it has no settings, too many, or some with control characters");
         }
         if self.boots == 0 || self.boots > BOOTS_MAX || !self.boots.is_multiple_of(BOOTS_BLOCK) {
             return invalid(format!("{} boots are not whole blocks of {BOOTS_BLOCK}, {BOOTS_MAX} at most", self.boots));
         }
         if !(1..=WINDOWS_MAX).contains(&self.windows) || !(100..=600_000).contains(&self.window_ms) {
-            return invalid("its windows are none, too many, too short or too long");
+            return invalid("it has no windows, too many, or windows that are too short or too long");
         }
         if self.settle_ms > 3_600_000 || !(self.smallest_effect_ratio > 0.0 && self.smallest_effect_ratio < 10.0) {
             return invalid("its settle time or its smallest effect is beyond all measure");

@@ -1,5 +1,5 @@
-//! The changes to the host that a trial over boots makes. Each is a transaction of the journal, found by its owner: the unit, and the
-//! settings of arm B. There is no other memory of them, so that `evenkeel revert` and a damaged state lose nothing.
+//! The changes that a trial over boots makes to the host: its unit, and the settings of arm B. Each is a transaction of the journal, found
+//! by its owner. They are recorded nowhere else, so a damaged state or `evenkeel revert` loses nothing.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `ArmTest`: an arm against the machine as it was, pair by pair, until it is decided and no guard looks harmed.
+//! `ArmTest`: tests an arm against the machine as it was, pair by pair, until it is decided and no guard looks worse.
 
 use evenkeel_stats::{Pair, Verdict};
 

@@ -1,4 +1,4 @@
-//! `GuardSet`: the numbers that may not get worse, compared over the same pairs as the number that decides.
+//! `GuardSet`: the metrics that may not get worse, compared over the same pairs as the primary metric.
 
 use evenkeel_stats::{Pair, VALUE_RANGE, Verdict};
 

@@ -1,5 +1,5 @@
-//! One number's comparison over the pairs of a stretch, whichever way the design stops: what the loop looks at after every pair,
-//! and the report at the end, so that both say the same.
+//! Compares one metric over the pairs of a phase, for every way in which a design stops. The loop uses it after every pair, and the report
+//! at the end, so both agree.
 
 use evenkeel_stats::{Comparison, Direction, Look, Options, Pair, Sequential, StatsError, Verdict, compare};
 
@@ -73,8 +73,8 @@ impl PairEffect {
 }
 
 impl Judge {
-    /// The judge of the number that decides, in one of so many comparisons. Together they err as often as one alone would, so each
-    /// gets its part: their intervals then hold all at once, at every look, whichever of them end early.
+    /// The judge of the primary metric, in one of several comparisons. All together may err as often as one alone, so each gets its
+    /// share of the error. Then all intervals hold at once, at every look, whichever comparison ends early.
     ///
     /// # Errors
     /// If the options can't be judged by.

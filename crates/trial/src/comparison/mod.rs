@@ -1,5 +1,5 @@
-//! What compares two arms, whichever way their windows are taken: the number that decides (`judge`), the guards beside it (`guards`), and
-//! whether an arm is decided (`arm_test`). Trials of two arms and of several, and the proof of a search, all decide here.
+//! Compares two arms, however their windows were measured: the primary metric (`judge`), the guards (`guards`), and whether an arm is
+//! decided (`arm_test`). Trials of two or more arms and the proof of a search all decide here.
 
 mod arm_test;
 mod guards;

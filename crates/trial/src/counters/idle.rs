@@ -1,4 +1,4 @@
-//! How CPUs idled: how often each idle state was entered, and how long the polling state was stayed in.
+//! How CPUs idled: the entries of each idle state, and the time in the polling state.
 
 use std::collections::BTreeMap;
 
@@ -110,14 +110,14 @@ mod tests {
     #[test]
     fn entries_are_weighed_by_exit_latency() {
         let start = entries([100, 10, 7], 50);
-        let told = |usage, polled_us| {
-            let idled = entries(usage, polled_us).since(&start);
-            (idled.entries, idled.exit_latency_us, idled.polled_us)
+        let idled = |usage, polled_us| {
+            let since = entries(usage, polled_us).since(&start);
+            (since.entries, since.exit_latency_us, since.polled_us)
         };
-        assert_eq!(told([100, 10, 7], 50), (0, None, Some(0.0)));
-        assert_eq!(told([100, 15, 12], 50), (10, Some((5.0 * 2.0 + 5.0 * 133.0) / 10.0), Some(0.0)));
-        assert_eq!(told([150, 10, 7], 950), (50, Some(0.0), Some(900.0)));
-        assert_eq!(read(""), None, "nothing is told");
+        assert_eq!(idled([100, 10, 7], 50), (0, None, Some(0.0)));
+        assert_eq!(idled([100, 15, 12], 50), (10, Some((5.0 * 2.0 + 5.0 * 133.0) / 10.0), Some(0.0)));
+        assert_eq!(idled([150, 10, 7], 950), (50, Some(0.0), Some(900.0)));
+        assert_eq!(read(""), None, "no file");
         let none = read(&format!("{CPUS}/cpu0/online = 1\n{DRIVER} = none\n")).unwrap();
         assert_eq!(none.since(&none).entries, 0, "without a driver no state is entered");
     }

@@ -1,5 +1,5 @@
-//! The kernel's counters by which a trial sees whether a knob was at work: which ones each [`Counter`] stands for, and how their
-//! texts are read. Only those of the knobs in question are read, twice a window.
+//! The kernel's counters that show whether a knob was engaged: which ones belong to each [`Counter`], and how their text is read. Only
+//! the counters of the trial's knobs are read, twice a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -167,7 +167,7 @@ enum Table {
     Frequency,
 }
 
-/// Where a counter is read, and what of it shows that a knob was at work.
+/// Where a counter is read, and what of it shows that a knob was engaged.
 pub(crate) struct Sign {
     table: Table,
     /// One of these moved; empty where it takes more than a look at whether one did.

@@ -1,5 +1,5 @@
-//! Whether a knob was engaged. If a neighbour keeps the CPUs awake, every idle knob shows exactly no effect, and
-//! "no effect" would be a false answer: the true one is "not engaged".
+//! Decides whether a knob was engaged. If a neighbour keeps the CPUs awake, no idle knob has an effect. Then "no effect" would be a false
+//! answer: the true one is "not engaged".
 
 mod observed;
 
@@ -88,7 +88,7 @@ pub(crate) fn mechanism(windows: &[Observed<'_>], network: NetworkPath, knob: &s
     Mechanism { knob: knob.to_owned(), readings, engaged }
 }
 
-/// Whether of every knob a counter shows that it was not at work.
+/// Whether of every knob a counter shows that it was not engaged.
 pub(crate) fn none_engaged(mechanism: &[Mechanism]) -> bool {
     !mechanism.is_empty() && mechanism.iter().all(|knob| matches!(knob.engaged, Engaged::No { .. }))
 }
@@ -255,7 +255,7 @@ fn idleness(windows: &[Observed<'_>]) -> Engaged {
     }
     let exit_us = |arm| median_of(windows, arm, |window| window.conditions.idle_exit_latency_us);
     let exits = exit_us(ArmName::A).zip(exit_us(ArmName::B));
-    // However busy they were: it was at work whenever they idled, and where that was too rare to matter, that is what comes out.
+    // However busy they were: it was engaged whenever they idled, and where that was too rare to matter, that is what comes out.
     if entries.is_some() && exits.is_some_and(|(a, b)| (a - b).abs() > EXIT_LATENCY_RATIO_MIN * a.max(b)) {
         return Engaged::Yes;
     }

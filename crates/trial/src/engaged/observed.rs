@@ -1,4 +1,4 @@
-//! What the counters of a knob are judged by, wherever it was seen: arms and the conditions under them.
+//! `Observed`: the arms with their conditions, by which the counters of a knob are judged. They come from windows or from boots.
 
 use evenkeel_stats::median;
 

@@ -1,4 +1,4 @@
-//! Readings in, an answer out: a row for each counter's two sides.
+//! A table from readings to answers, with a row for both results of each counter.
 
 use evenkeel_workload::{Metric, Sample};
 
@@ -42,7 +42,7 @@ fn why(record: &Record) -> Option<String> {
 }
 
 #[test]
-fn an_idle_knob_that_was_not_at_work_is_told_from_one_that_was() {
+fn an_idle_knob_is_engaged_only_if_its_states_were_entered() {
     let table = [
         (idle(0.1, 9000.0, 1.0), idle(0.1, 12000.0, 0.2), "yes"),
         // Sixteen connections of memcached on two CPUs: little idleness, and all of it polled.
@@ -68,13 +68,13 @@ fn an_idle_knob_that_was_not_at_work_is_told_from_one_that_was() {
         let record = record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, a, b);
         assert_eq!(why(&record).as_deref(), Some(expected));
     }
-    let doubts_of = |a, b| {
+    let caveats_of = |a, b| {
         let seen = mechanisms(&record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, a, b));
         caveats(&seen, Outcome::NotEngaged).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let busy = "the knob acts on idle CPUs, and the CPUs were 96 % busy: under less load its effect may be larger";
-    assert_eq!(doubts_of(idle(0.96, 1376.0, 1.0), idle(0.975, 3136.0, 0.018)), [busy]);
-    assert_eq!(doubts_of(idle(0.1, 9000.0, 1.0), idle(0.95, 12000.0, 0.2)), [""; 0]);
+    assert_eq!(caveats_of(idle(0.96, 1376.0, 1.0), idle(0.975, 3136.0, 0.018)), [busy]);
+    assert_eq!(caveats_of(idle(0.1, 9000.0, 1.0), idle(0.95, 12000.0, 0.2)), [""; 0]);
     let mut nothing =
         record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, idle(0.1, 1.0, 1.0), idle(0.1, 1.0, 1.0));
     nothing.windows.clear();
@@ -82,7 +82,7 @@ fn an_idle_knob_that_was_not_at_work_is_told_from_one_that_was() {
 }
 
 #[test]
-fn each_counter_tells_both_ways() {
+fn each_counter_shows_engaged_and_not_engaged() {
     use NetworkPath::{Devices, Loopback};
     type Counted = &'static [(&'static str, f64)];
     let table: &[(&str, NetworkPath, Counted, Counted, &str)] = &[
@@ -168,10 +168,10 @@ fn each_counter_tells_both_ways() {
     ];
     for (knob, network, a, b, expected) in table {
         let record = record(knob, *network, counted(a), counted(b));
-        let told = why(&record).unwrap_or_default();
+        let text = why(&record).unwrap_or_default();
         assert!(
-            told.starts_with(expected) && told.is_empty() == expected.is_empty(),
-            "{knob}: {told:?}, not {expected:?}"
+            text.starts_with(expected) && text.is_empty() == expected.is_empty(),
+            "{knob}: {text:?}, not {expected:?}"
         );
     }
 }

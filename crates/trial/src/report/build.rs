@@ -1,4 +1,4 @@
-//! Makes a report of a record. Nothing here looks at a machine: the same record gives the same report, today and from a file.
+//! Builds a report from a record. It reads nothing from the machine, so a stored record gives the same report later.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ impl Record {
     pub fn report(self, design: &Design, titles: Titles) -> Result<Report, TrialError> {
         let mut answers = self.answers(design, titles)?;
         match answers.reports.is_empty() {
-            true => Err(TrialError::Design("there is no arm beside A".to_owned())),
+            true => Err(TrialError::Design("there is no arm besides A".to_owned())),
             false => Ok(answers.reports.swap_remove(0)),
         }
     }
@@ -77,7 +77,7 @@ impl Record {
         let had = test.further().iter().map(|state| state.test.judge.pairs()).max().unwrap_or(0);
         let control = ControlReport::of(design, &self.control, test.further().len(), had)?;
         let of = |state: &ArmState| {
-            let view = self.beside_a(&test, state, &titles);
+            let view = self.against_a(&test, state, &titles);
             let lost = Lost {
                 no_cpu: self.lost(state, |reason| matches!(reason, DropReason::NoCpu { .. })),
                 no_value: self.lost(state, |reason| matches!(reason, DropReason::NoValue { .. })),
@@ -90,7 +90,7 @@ impl Record {
     }
 
     /// The record of one arm and A without the other arms. The arm is called B here, as in a trial of two arms.
-    fn beside_a(&self, test: &MultiArmTest, state: &ArmState, titles: &Titles) -> Record {
+    fn against_a(&self, test: &MultiArmTest, state: &ArmState, titles: &Titles) -> Record {
         let is_in = |arm: ArmName| arm == ArmName::A || arm == state.name;
         let named = |arm: ArmName| if arm == state.name { ArmName::B } else { arm };
         let mut view = Record {

@@ -1,4 +1,4 @@
-//! Which caveats a session has, the gravest first.
+//! Collects the caveats of a session, the most serious first.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ use crate::rules::DropReason;
 use crate::session::{Dropped, Ended, Left, LeftWhy, Stretch, Window, pairs_of};
 
 /// Above this share of dropped pairs the machine was too unsteady to trust what is left without saying so.
-const DROPPED_SHARE_DOUBTFUL: f64 = 0.2;
+const DROPPED_SHARE_CAVEAT: f64 = 0.2;
 /// Above this share of stolen time in the median window the hypervisor's part in the numbers is worth a word.
-const STEAL_SHARE_DOUBTFUL: f64 = 0.02;
+const STEAL_SHARE_CAVEAT: f64 = 0.02;
 /// The same of the CPU time that others used, and of the time in which some task waited for a CPU.
-const OTHERS_SHARE_DOUBTFUL: f64 = 0.5;
-const PRESSURE_SHARE_DOUBTFUL: f64 = 0.25;
+const OTHERS_SHARE_CAVEAT: f64 = 0.5;
+const PRESSURE_SHARE_CAVEAT: f64 = 0.25;
 /// A CPU is full within this share of it.
 const FULL_SHARE: f64 = 0.05;
 /// The noise of a single pair is wide from this multiple of the smallest effect that matters.
-const NOISE_TIMES_DOUBTFUL: f64 = 3.0;
+const NOISE_TIMES_CAVEAT: f64 = 3.0;
 /// A median absolute deviation as the standard deviation of what is normal otherwise.
 const MAD_TO_SD: f64 = 1.4826;
 
@@ -77,7 +77,7 @@ fn of_guards(report: &Report, caveats: &mut Vec<Caveat>) {
         match guard.verdict {
             Outcome::Worse if report.vetoed_by.is_none() => caveats.push(Caveat::GuardWorse { metric }),
             Outcome::Undecided | Outcome::NotEngaged if report.verdict == Outcome::Better => {
-                caveats.push(Caveat::GuardUntold { metric, harm_ratio: guard.harm_ratio });
+                caveats.push(Caveat::GuardUnknown { metric, harm_ratio: guard.harm_ratio });
             }
             _ => {}
         }
@@ -88,7 +88,7 @@ fn of_drops(report: &Report, caveats: &mut Vec<Caveat>) {
     let in_trial: Vec<&Dropped> = report.dropped.iter().filter(|dropped| dropped.stretch == Stretch::Trial).collect();
     let dropped = in_trial.len();
     let tried = report.pairs + dropped;
-    if tried > 0 && dropped as f64 / tried as f64 > DROPPED_SHARE_DOUBTFUL {
+    if tried > 0 && dropped as f64 / tried as f64 > DROPPED_SHARE_CAVEAT {
         let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
         for dropped in in_trial {
             *reasons.entry(dropped.reason.kind().to_owned()).or_default() += 1;
@@ -126,7 +126,7 @@ fn of_effect(report: &Report, caveats: &mut Vec<Caveat>) {
     let pairs = pairs_of(&report.windows, |window| Some(window.value));
     let logs: Vec<f64> = pairs.iter().map(|pair| (pair.b / pair.a).ln()).filter(|log| log.is_finite()).collect();
     let noise = median_absolute_deviation(&logs).map(|deviation| MAD_TO_SD * deviation);
-    if let Some(noise) = noise.filter(|noise| *noise > NOISE_TIMES_DOUBTFUL * smallest_effect_ratio.ln_1p()) {
+    if let Some(noise) = noise.filter(|noise| *noise > NOISE_TIMES_CAVEAT * smallest_effect_ratio.ln_1p()) {
         caveats.push(Caveat::WideNoise { noise_ratio: noise.exp_m1(), smallest_effect_ratio });
     }
 }
@@ -134,8 +134,8 @@ fn of_effect(report: &Report, caveats: &mut Vec<Caveat>) {
 /// The other trials during each window, including the dropped windows, which another trial may have disturbed.
 fn others(report: &Report) -> impl Iterator<Item = &[String]> {
     let control = report.control_stretch.iter().flat_map(|control| &control.windows);
-    let counted = report.windows.iter().chain(control).map(|window| &window.conditions.beside[..]);
-    counted.chain(report.dropped.iter().map(|dropped| &dropped.beside[..]))
+    let counted = report.windows.iter().chain(control).map(|window| &window.conditions.other_trials[..]);
+    counted.chain(report.dropped.iter().map(|dropped| &dropped.other_trials[..]))
 }
 
 /// What the machine and the server did in the median window.
@@ -144,9 +144,9 @@ fn of_conditions(report: &Report, caveats: &mut Vec<Caveat>) {
         |of: &dyn Fn(&Window) -> Option<f64>| median(&report.windows.iter().filter_map(of).collect::<Vec<_>>());
     let share = |of: &dyn Fn(&Window) -> Option<f64>, from: f64| median_of(of).filter(|share| *share > from);
     caveats
-        .extend(share(&|window| others_share(window), OTHERS_SHARE_DOUBTFUL).map(|share| Caveat::OthersBusy { share }));
+        .extend(share(&|window| others_share(window), OTHERS_SHARE_CAVEAT).map(|share| Caveat::OthersBusy { share }));
     let pressure = |window: &Window| window.conditions.cpu_pressure_share;
-    caveats.extend(share(&pressure, PRESSURE_SHARE_DOUBTFUL).map(|share| Caveat::Pressure { share }));
+    caveats.extend(share(&pressure, PRESSURE_SHARE_CAVEAT).map(|share| Caveat::Pressure { share }));
     let server = median_of(&|window| window.sample.get("cpu_share").copied());
     let cpus = median_of(&|window| window.conditions.cpus.map(f64::from));
     let is_full = |share: f64| {
@@ -162,7 +162,7 @@ fn of_conditions(report: &Report, caveats: &mut Vec<Caveat>) {
         }
     }
     let steal = |window: &Window| window.conditions.steal_share;
-    caveats.extend(share(&steal, STEAL_SHARE_DOUBTFUL).map(|share| Caveat::Steal { share }));
+    caveats.extend(share(&steal, STEAL_SHARE_CAVEAT).map(|share| Caveat::Steal { share }));
     if report.pairs > 0 && median_of(&pressure).is_none() {
         caveats.push(Caveat::NoPressure);
     }

@@ -1,5 +1,5 @@
-//! Which of several arms: those that are better than the machine as it was, compared with each other on the blocks that have both,
-//! and of those that are not told apart the one that asks for the least change.
+//! Chooses one of several arms. Arms that are better than the machine as it was are compared with each other, on the blocks that have
+//! both. If some do not differ, the one with the smallest change wins.
 
 use std::cmp::Ordering;
 
@@ -62,13 +62,13 @@ impl Choice {
             alike.clone_from(&better);
         }
         let advised = alike.iter().copied().min_by(|one, other| nearer(*one, *other, titles)).unwrap_or(ArmName::A);
-        let between = test.peers().iter().map(|peer| {
-            let seen = peer.judge.look();
+        let between = test.arm_pairs().iter().map(|arm_pair| {
+            let seen = arm_pair.judge.look();
             Between {
-                arm: peer.other,
-                against: peer.one,
-                pairs: peer.judge.pairs(),
-                effect: seen.map(|seen| Effect::of(&seen, &peer.judge)),
+                arm: arm_pair.other,
+                against: arm_pair.one,
+                pairs: arm_pair.judge.pairs(),
+                effect: seen.map(|seen| Effect::of(&seen, &arm_pair.judge)),
                 verdict: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
             }
         });

@@ -1,5 +1,5 @@
-//! What the control stretch says: the machine as it was against itself, by the same path, just before the trial. It tells what this
-//! machine, today, makes of nothing, and how small an effect a trial as long as the planned one could see.
+//! The result of the A/A phase, which compares the machine with itself just before the trial, by the same path. It shows the machine's
+//! noise, and the smallest effect that a trial of the planned length can detect.
 
 use evenkeel_stats::calibrate;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct ControlReport {
 }
 
 impl ControlReport {
-    /// Nothing without a control stretch.
+    /// Nothing without an A/A phase.
     pub(super) fn of(
         design: &Design,
         windows: &[Window],

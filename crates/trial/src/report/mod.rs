@@ -1,5 +1,5 @@
-//! What a session's record says: the verdict with its interval, what the guards say, what each arm cost, whether the knobs were at
-//! work, what was lost, and the caveats.
+//! `Report`: the verdict of a session with its interval, the guards, the cost of each arm, whether the knobs were engaged, what was
+//! dropped, and the caveats.
 
 mod build;
 mod caveats;
@@ -49,13 +49,13 @@ pub struct Report {
     /// The costs of B.
     #[serde(default)]
     pub costs: Vec<Cost>,
-    /// Whether each knob was at work, and what shows it.
+    /// Whether each knob was engaged, and what shows it.
     #[serde(default)]
     pub mechanism: Vec<Mechanism>,
     /// The machine as it was against itself, measured before the first pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_stretch: Option<ControlReport>,
-    /// Pairs that were dropped, and why; those of the control stretch among them.
+    /// Pairs that were dropped, and why; those of the A/A phase among them.
     pub dropped: Vec<Dropped>,
     /// How many of them by the arm whose window broke a rule.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Which verdict a report gives, of windows or of boots: the comparison's own, unless something overrules it. The first row that fits decides:
+//! The verdict of a report, of windows or of boots: that of the comparison, unless something overrules it. The first row that fits decides:
 //!
 //! | the comparison says | and | the verdict is |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | same | the counters of all settings show that none could act | not engaged |
 //! | anything | | what the comparison says |
 //!
-//! A vetoed *better* counts as *worse* in the rows below it. *Not engaged* takes both: a counter that stood still says nothing of an effect by
-//! another path, so the interval must leave no room for one that matters, which is what *same* means.
+//! A vetoed *better* counts as *worse* in the rows below it. *Not engaged* needs both: a counter that stood still says nothing about an
+//! effect by another path, so the interval must also exclude an effect that matters, which is what *same* means.
 
 use crate::arm::ArmName;
 use crate::outcome::Outcome;

@@ -1,10 +1,10 @@
-//! Reports over machines: what each machine says of a setting, and whether they say the same. An effect that is real on one
-//! machine is a guess on the next, so a disagreement is an answer and not noise to be averaged away: nothing is pooled here.
+//! Compares reports of several machines: what each machine says of a setting, and whether they agree. An effect on one machine is only a
+//! guess on the next, so a disagreement is a result, not noise. Nothing is averaged over machines.
 //!
-//! Intervals of different machines that do not meet show that the effect differs between them. Each interval may miss its truth,
-//! and the more machines, the likelier one does; so for this question each is made anew from its windows with its share of the
-//! error (Bonferroni): of comparisons of machines that are all alike, at most `1 - confidence` are said to differ. As long as all
-//! meet, what they have in common holds the one effect, if there is one, with the same confidence.
+//! If the intervals of two machines do not overlap, the effect differs between them. Each interval may miss the truth, and with more
+//! machines one of them is likelier to. So each interval is computed again with its share of the error (Bonferroni): of equal machines, at
+//! most `1 - confidence` of the comparisons report a difference. If all intervals overlap, their intersection contains the common effect,
+//! if there is one, with the same confidence.
 
 use evenkeel_stats::Pair;
 use serde::{Serialize, Serializer};
@@ -48,18 +48,19 @@ impl Machine {
     pub fn of(name: &str, saved: &RunReport) -> Machine {
         let identity = saved.trials.first().map(|entry| entry.report.identity.clone()).unwrap_or_default();
         let written = |text: String| Some(text).filter(|text| !text.is_empty());
-        let told = |path: &str, otherwise: Option<String>| {
+        let known = |path: &str, otherwise: Option<String>| {
             saved.fact(path).or(otherwise).filter(|text| text != "none" && !text.is_empty())
         };
-        let cloud = told("/machine/cloud", identity.cloud);
-        let host = cloud.or_else(|| told("/machine/hypervisor", identity.hypervisor));
-        let instance: Vec<String> = host.into_iter().chain(told("/machine/instance_type", identity.instance)).collect();
+        let cloud = known("/machine/cloud", identity.cloud);
+        let host = cloud.or_else(|| known("/machine/hypervisor", identity.hypervisor));
+        let instance: Vec<String> =
+            host.into_iter().chain(known("/machine/instance_type", identity.instance)).collect();
         Machine {
             name: name.to_owned(),
             instance: (!instance.is_empty()).then(|| instance.join(" ")),
-            kernel: told("/kernel/release", identity.kernel),
-            processor: told("/cpus/model", identity.processor),
-            cpus: told("/cpus/online", identity.cpus),
+            kernel: known("/kernel/release", identity.kernel),
+            processor: known("/cpus/model", identity.processor),
+            cpus: known("/cpus/online", identity.cpus),
             taken: saved.taken.clone().or_else(|| written(identity.begun)),
             evenkeel: saved.evenkeel.clone().or_else(|| written(identity.evenkeel)),
         }
@@ -94,7 +95,8 @@ pub struct Asked {
     /// Whether they say the same.
     pub agreement: Agreement,
     /// Why the machines can't be compared as they stand: another workload, another line for what matters.
-    pub doubts: Vec<AcrossCaveat>,
+    #[serde(rename = "doubts")]
+    pub caveats: Vec<AcrossCaveat>,
 }
 
 /// Why machines can't be compared as they stand. In JSON it is its sentence.
@@ -133,7 +135,8 @@ pub struct Cell {
     /// Pairs that count.
     pub pairs: usize,
     /// The number of caveats in its report.
-    pub doubts: usize,
+    #[serde(rename = "doubts")]
+    pub caveats: usize,
     /// The workload, in words.
     pub workload: String,
 }
@@ -195,7 +198,7 @@ fn asked(group: &[(usize, &TrialEntry)]) -> Asked {
         smallest_effect_ratio: lines.reduce(f64::max),
         cells: group.iter().map(|(machine, trial)| cell(*machine, trial)).collect(),
         agreement: agreement(group),
-        doubts: caveats(group),
+        caveats: caveats(group),
     }
 }
 
@@ -207,12 +210,12 @@ fn cell(machine: usize, trial: &TrialEntry) -> Cell {
         interval: trial.report.effect.and_then(|effect| effect.ends()),
         vetoed_by: trial.report.vetoed_by.clone(),
         pairs: trial.report.pairs,
-        doubts: trial.report.caveats.len(),
+        caveats: trial.report.caveats.len(),
         workload: trial.report.workload.clone(),
     }
 }
 
-/// What was never at work says nothing of the setting, so it neither agrees nor differs.
+/// What was never engaged says nothing of the setting, so it neither agrees nor differs.
 fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
     let heard: Vec<(usize, &TrialEntry)> =
         group.iter().filter(|(_, trial)| trial.report.verdict != Outcome::NotEngaged).copied().collect();

@@ -1,4 +1,4 @@
-//! `RunReport`: all that one run reports, written as `report.json` and read again from there: for the page, and for comparing machines.
+//! `RunReport`: everything that one run reports. It is written to `report.json`, and read from there for the page and to compare machines.
 //! It reads every format written so far (`upgrade`). A file may come from anywhere, so nothing in it is trusted (`validate`).
 
 use serde::{Deserialize, Serialize};
@@ -103,8 +103,8 @@ pub struct TrialEntry {
     #[serde(flatten)]
     pub report: Report,
     /// The sentences of the caveats, as answers had them before these had figures.
-    #[serde(default)]
-    pub doubts: Vec<String>,
+    #[serde(default, rename = "doubts")]
+    pub caveat_texts: Vec<String>,
 }
 
 /// Which of several arms.

@@ -1,4 +1,4 @@
-//! Reads a report from a file, and makes of a fresh one what would be read.
+//! Reads a report from a file, and converts a fresh report to the same form.
 
 use evenkeel_host::{Advice, Facts};
 use serde::Deserialize;

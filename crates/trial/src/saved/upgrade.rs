@@ -1,10 +1,10 @@
-//! Reports of older formats, and of later versions in the same format, brought to today's shape: the one place that knows of them.
+//! Converts reports of older formats, and of later versions of the same format, to today's form. No other place knows of them.
 //!
 //! | file | becomes |
 //! |---|---|
 //! | format 1: the sentences of caveats in `doubts` | caveats of the kind *other* |
 //! | format 1: a level instead of a list of levels in `arms[].does` | a list of one |
-//! | format 1, first versions: `design.pairs`, `design.settle_ms`, no control phase | `design.stop`, `design.settle`, `settle` |
+//! | format 1, first versions: `design.pairs`, `design.settle_ms`, no A/A phase | `design.stop`, `design.settle`, `settle` |
 //! | a rule, an end, a reason or a caveat that only a later version knows | its words, where it has some |
 
 use serde::Deserialize;

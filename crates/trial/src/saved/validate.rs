@@ -1,4 +1,4 @@
-//! What no run can have. A report is read from anywhere: whoever shows or compares it may rely on what is checked here.
+//! Refuses values that no run can have. A report may come from anywhere, and code that shows or compares it relies on these checks.
 
 use super::{RunReport, SavedError};
 use crate::arm::ARMS_MAX;

@@ -1,4 +1,4 @@
-//! What else changed with a set: the other metrics in the windows of the proof.
+//! The other metrics that changed with a set, in the windows of the proof.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ pub(super) fn ratios(before: &[Sample], after: &[Sample]) -> BTreeMap<String, f6
     names.into_iter().filter_map(ratio).filter(|(_, ratio)| ratio.is_finite()).collect()
 }
 
-/// Those of which pairs of the windows say that they changed at all: a median of few hits a second moves by half through chance alone, and
-/// nobody is to be told of that as of a price.
+/// The numbers that changed by more than chance, by pairs of the windows. The median of a few hits a second can move by half through
+/// chance alone, so it must not be shown as a cost.
 pub(super) fn shown(before: &[Sample], after: &[Sample]) -> BTreeSet<String> {
     let options = Options { confidence: CONFIDENCE, smallest_effect_ratio: 0.0, better: Direction::Lower };
     let is_shown = |name: &String| {
@@ -37,7 +37,7 @@ pub(super) fn shown(before: &[Sample], after: &[Sample]) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    /// Its name, the numbers before and after, the ratio of their medians, and whether it is told.
+    /// Its name, the numbers before and after, the ratio of their medians, and whether it is shown.
     type Row = (&'static str, &'static [f64], &'static [f64], Option<f64>, bool);
 
     const STEADY: [f64; 7] = [10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1];
@@ -64,13 +64,13 @@ mod tests {
         ];
         for (name, before, after, ratio, is_shown) in table {
             let (before, after) = (windows(before), windows(after));
-            let told = ratios(&before, &after).get("x").copied();
+            let found = ratios(&before, &after).get("x").copied();
             assert!(
-                match (told, ratio) {
-                    (Some(told), Some(ratio)) => (told / ratio - 1.0).abs() < 0.02,
-                    (told, ratio) => told == ratio,
+                match (found, ratio) {
+                    (Some(found), Some(ratio)) => (found / ratio - 1.0).abs() < 0.02,
+                    (found, ratio) => found == ratio,
                 },
-                "{name}: {told:?}"
+                "{name}: {found:?}"
             );
             assert_eq!(shown(&before, &after).contains("x"), is_shown, "{name}");
         }

@@ -1,4 +1,4 @@
-//! `Answer`: what a search found, of every knob and of the set that is left, and how sure that is.
+//! `Answer`: the result of a search, for every knob and for the remaining set, with its certainty.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,8 +59,8 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_time: Option<MoreTime>,
     /// What a sceptic should know.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub doubts: Vec<SearchCaveat>,
+    #[serde(rename = "doubts", default, skip_serializing_if = "Vec::is_empty")]
+    pub caveats: Vec<SearchCaveat>,
 }
 
 /// What more time would decide.
@@ -141,7 +141,7 @@ pub struct KnobAnswer {
     pub settings: Vec<String>,
     /// What became of it.
     #[serde(flatten)]
-    pub fate: KnobOutcome,
+    pub outcome: KnobOutcome,
     /// Its effect among all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub screening: Option<Measure>,
@@ -153,8 +153,8 @@ pub struct KnobAnswer {
     /// Steps that its value went on from the asked one.
     pub steps: usize,
     /// What its counter showed in the windows with it and without, where it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_work: Option<Mechanism>,
+    #[serde(rename = "at_work", default, skip_serializing_if = "Option::is_none")]
+    pub engaged: Option<Mechanism>,
 }
 
 /// An effect with what is known of it. The ratio is of the metric, switched to not.
@@ -222,12 +222,12 @@ impl Answer {
     pub(super) fn of(design: &SearchDesign) -> Answer {
         let knob = |candidate: &super::Candidate| KnobAnswer {
             settings: candidate.settings.clone(),
-            fate: KnobOutcome::Unclear,
+            outcome: KnobOutcome::Unclear,
             screening: None,
             without: None,
             is_shown: false,
             steps: 0,
-            at_work: None,
+            engaged: None,
         };
         Answer {
             verdict: Verdict::NotProved,
@@ -243,7 +243,7 @@ impl Answer {
             took_ms: 0,
             noise_ratio: None,
             more_time: None,
-            doubts: Vec::new(),
+            caveats: Vec::new(),
         }
     }
 
@@ -268,14 +268,14 @@ impl Answer {
                 error: found.error,
             });
         }
-        self.take_fates(runner);
+        self.take_outcomes(runner);
     }
 
     /// Notes of the knobs that are out why they are.
-    pub(super) fn take_fates(&mut self, runner: &SearchRunner<'_>) {
+    pub(super) fn take_outcomes(&mut self, runner: &SearchRunner<'_>) {
         for (at, knob) in self.knobs.iter_mut().enumerate() {
-            if let Some(fate) = runner.fate(at) {
-                knob.fate = fate.clone();
+            if let Some(outcome) = runner.outcome(at) {
+                knob.outcome = outcome.clone();
             }
         }
     }
@@ -311,7 +311,7 @@ impl Answer {
         };
         if self.verdict == Verdict::Better {
             for knob in &set.members {
-                self.knobs[*knob].fate = KnobOutcome::InTheSet;
+                self.knobs[*knob].outcome = KnobOutcome::InTheSet;
             }
             if let [only] = &mut self.set[..] {
                 only.is_shown = true;
@@ -338,8 +338,8 @@ impl Answer {
     pub(super) fn vetoed(&mut self, why: String) {
         if self.verdict == Verdict::Better {
             self.verdict = Verdict::NothingHelped;
-            for knob in self.knobs.iter_mut().filter(|knob| knob.fate == KnobOutcome::InTheSet) {
-                knob.fate = KnobOutcome::LeftOut { why: NotNeeded::SetVetoed { why: why.clone() } };
+            for knob in self.knobs.iter_mut().filter(|knob| knob.outcome == KnobOutcome::InTheSet) {
+                knob.outcome = KnobOutcome::LeftOut { why: NotNeeded::SetVetoed { why: why.clone() } };
             }
             self.veto = Some(why);
         }

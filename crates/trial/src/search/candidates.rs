@@ -1,5 +1,5 @@
-//! What can be tried on one machine: the knobs that are advised, those whose other value is worth a trial, or those that were
-//! named; and of every other one why it is left out.
+//! The knobs that a search can try on one machine: those that are advised, those with another value worth a trial, or those that the
+//! user named. Every other knob is left out with its reason.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -203,7 +203,7 @@ fn possible(
             Action::ByHand { todo } => return Err(LeftOutReason::ByHand { todo: todo.clone() }),
             Action::Write { .. } | Action::Hold { .. } | Action::Process => {}
         }
-        if let Some(why) = planned.unseen.as_ref().or(planned.doubt.as_ref()) {
+        if let Some(why) = planned.unseen.as_ref().or(planned.blocked.as_ref()) {
             return Err(LeftOutReason::Unreadable(why.clone()));
         }
         // Who names a knob knows who else sets it; the other program would set it back in the middle of a search.
@@ -348,8 +348,8 @@ end
         ];
         for (knob, current, wanted, expected) in table {
             let ways = rungs(knobs::find(knob).unwrap(), current, wanted);
-            let told: Vec<String> = ways.iter().map(|way| way.join(" ")).collect();
-            assert_eq!(told.join(", "), expected, "{knob} {current:?} {wanted}");
+            let rungs: Vec<String> = ways.iter().map(|way| way.join(" ")).collect();
+            assert_eq!(rungs.join(", "), expected, "{knob} {current:?} {wanted}");
         }
     }
 }

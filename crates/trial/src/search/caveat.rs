@@ -1,4 +1,4 @@
-//! `SearchCaveat`: what a sceptic should know of a search, each with its figures.
+//! `SearchCaveat`: the caveats of a search, each with its figures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::concurrent_trials;
 use crate::rules::DropReason;
 
 /// The share of windows that may be dropped without a word.
-const DROPPED_SHARE_DOUBTFUL: f64 = 0.2;
+const DROPPED_SHARE_CAVEAT: f64 = 0.2;
 
 /// What speaks against believing an answer, or limits what it says.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -77,8 +77,8 @@ impl Serialize for SearchCaveat {
 
 /// Those that the windows of a search have.
 pub(super) fn of_windows(entries: &[Entry]) -> Vec<SearchCaveat> {
-    let beside = concurrent_trials::caveats(entries.iter().map(|entry| entry.seen.beside()));
-    beside.into_iter().map(SearchCaveat::OfTrial).chain(deaths(entries)).chain(drops(entries)).collect()
+    let concurrent = concurrent_trials::caveats(entries.iter().map(|entry| entry.seen.other_trials()));
+    concurrent.into_iter().map(SearchCaveat::OfTrial).chain(deaths(entries)).chain(drops(entries)).collect()
 }
 
 /// A server that did not live through the search: whatever is seen of it, its own words say why.
@@ -106,6 +106,6 @@ fn drops(entries: &[Entry]) -> Option<SearchCaveat> {
         }
     }
     let (dropped, of) = (by_kind.values().sum::<usize>(), entries.len());
-    let is_told = stays || dropped as f64 > of as f64 * DROPPED_SHARE_DOUBTFUL;
-    is_told.then_some(SearchCaveat::Dropped { dropped, of, reasons: by_kind, changed })
+    let is_reported = stays || dropped as f64 > of as f64 * DROPPED_SHARE_CAVEAT;
+    is_reported.then_some(SearchCaveat::Dropped { dropped, of, reasons: by_kind, changed })
 }

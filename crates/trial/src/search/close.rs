@@ -1,4 +1,4 @@
-//! The end of a search: what is said of every knob when no window is to come.
+//! The end of a search: the outcome of every knob after the last window.
 
 use super::answer::{Answer, Ended, Verdict};
 use super::caveat::{self, SearchCaveat};
@@ -13,12 +13,12 @@ use crate::engaged::{Engaged, Mechanism};
 impl Answer {
     /// The search has ended.
     pub(super) fn close(&mut self, runner: &SearchRunner<'_>, ended: Result<(), Halt>) {
-        self.take_fates(runner);
+        self.take_outcomes(runner);
         for (at, knob) in self.knobs.iter_mut().enumerate() {
-            knob.at_work = engaged::of(runner, at);
+            knob.engaged = engaged::of(runner, at);
         }
         self.windows = runner.by_stage().clone();
-        self.doubts = caveat::of_windows(runner.entries());
+        self.caveats = caveat::of_windows(runner.entries());
         self.took_ms = u64::try_from(runner.spent().as_millis()).unwrap_or(u64::MAX);
         self.ended = match ended {
             Ok(()) => Ended::Whole,
@@ -26,37 +26,37 @@ impl Answer {
             Err(Halt::Stopped) => Ended::Stopped,
             Err(Halt::Failed(why)) => Ended::Failed { why },
         };
-        let is_open = self.knobs.iter().any(|knob| knob.fate == KnobOutcome::Unclear);
+        let is_open = self.knobs.iter().any(|knob| knob.outcome == KnobOutcome::Unclear);
         if self.ended == Ended::Whole && self.effect.is_none() && !is_open {
             self.verdict = Verdict::NothingHelped;
         }
         if self.verdict == Verdict::NothingHelped {
-            for knob in self.knobs.iter_mut().filter(|knob| knob.fate == KnobOutcome::Unclear) {
-                knob.fate = KnobOutcome::LeftOut { why: NotNeeded::SetNotShown };
+            for knob in self.knobs.iter_mut().filter(|knob| knob.outcome == KnobOutcome::Unclear) {
+                knob.outcome = KnobOutcome::LeftOut { why: NotNeeded::SetNotShown };
             }
             self.set.clear();
         }
-        self.doubt_idle(runner.design.smallest_effect_ratio);
+        self.add_idle_caveats(runner.design.smallest_effect_ratio);
         self.more_time = more_time(self, runner);
     }
 
     /// What is said of a knob whose counter stood still although it moved the metric in the screening: where the difference came again it
     /// stands, with a caveat. A missing difference then has another explanation than that the knob does nothing.
-    fn doubt_idle(&mut self, smallest_effect_ratio: f64) {
+    fn add_idle_caveats(&mut self, smallest_effect_ratio: f64) {
         for knob in &mut self.knobs {
-            let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.at_work else { continue };
-            match &knob.fate {
+            let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.engaged else { continue };
+            match &knob.outcome {
                 // It was never asked of again.
                 KnobOutcome::LeftOut { why: NotNeeded::OthersDoMore { .. } } => {}
                 KnobOutcome::InTheSet | KnobOutcome::Hurts => {
-                    self.doubts.push(SearchCaveat::NotEngaged { knob: knob.name().to_owned(), why: why.clone() });
+                    self.caveats.push(SearchCaveat::NotEngaged { knob: knob.name().to_owned(), why: why.clone() });
                 }
                 // Only an interval without room for an effect that matters says that there was none, by whatever path.
                 KnobOutcome::LeftOut { .. } | KnobOutcome::NoEffect if self.veto.is_none() => {
                     let seen = knob.without.as_ref().or(knob.screening.as_ref());
                     match seen.is_some_and(|seen| seen.is_within(smallest_effect_ratio)) {
-                        true => knob.fate = KnobOutcome::NotEngaged { why: why.clone() },
-                        false => self.doubts.push(SearchCaveat::OfTrial(Caveat::MechanismUnseen {
+                        true => knob.outcome = KnobOutcome::NotEngaged { why: why.clone() },
+                        false => self.caveats.push(SearchCaveat::OfTrial(Caveat::MechanismUnseen {
                             knob: Some(knob.name().to_owned()),
                             why: why.clone(),
                         })),

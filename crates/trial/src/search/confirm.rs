@@ -1,16 +1,16 @@
-//! The proof: what was chosen against the machine as it was, on pairs of windows that chose nothing.
+//! The proof: the chosen set against the machine as it was, on fresh pairs of windows that had no part in the choice.
 
 use evenkeel_stats::{Pair, Verdict as Judged};
 use rand::RngExt;
 
 use super::Stage;
 use super::answer::{Answer, Measure};
-use super::runner::{Got, Halt, SearchRunner};
+use super::runner::{Halt, SearchRunner, WindowOutcome};
 use super::set::Set;
 use crate::comparison::{ArmTest, GuardNumbers};
 use crate::error::TrialError;
 
-/// Pairs at most: after so many a difference that matters has shown itself on any machine that can be measured on.
+/// The most pairs: on any usable machine, a difference that matters shows before that.
 const PAIRS_MAX: usize = 2000;
 
 /// Measures pairs until it is decided, or the budget is used up.
@@ -65,7 +65,7 @@ fn pair(runner: &mut SearchRunner<'_>, arms: [&crate::arm::Arm; 2], a_first: boo
     let [a, b] = arms;
     let (mut values, mut guarded) = ([None; 2], [Vec::new(), Vec::new()]);
     for (at, arm) in if a_first { [(0, a), (1, b)] } else { [(1, b), (0, a)] } {
-        if let Got::Value(value) = runner.window(arm)? {
+        if let WindowOutcome::Value(value) = runner.window(arm)? {
             values[at] = Some(value);
             guarded[at] = runner.last_guards();
         }

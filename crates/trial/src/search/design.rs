@@ -1,4 +1,4 @@
-//! `SearchDesign`: all that is decided before a search starts.
+//! `SearchDesign`: everything that is fixed before a search starts.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -83,7 +83,7 @@ pub struct SearchDesign {
     pub guard_ratio: f64,
     /// How long it may take.
     pub budget: Budget,
-    /// Which way the workload's packets go, for what shows whether a knob was at work.
+    /// Which way the workload's packets go, for what shows whether a knob was engaged.
     #[serde(default)]
     pub network: NetworkPath,
     /// How long one window measures, in milliseconds.

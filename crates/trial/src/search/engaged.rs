@@ -1,5 +1,5 @@
-//! Which knobs were at work at all while they were searched among: their counters, recorded in every window, as a trial of two arms
-//! judges them. A knob that never engaged and moved nothing is neither useless nor part of a set: what it would do is not known.
+//! Decides which knobs were engaged during a search, by the counters in every window and the rules of a trial of two arms. A knob that was
+//! never engaged and moved nothing is neither useless nor part of the set: its effect is unknown.
 
 use evenkeel_host::Counter;
 
@@ -14,8 +14,8 @@ use crate::engaged::{Engaged, Mechanism, Observed, mechanism};
 /// Windows with a knob and without it at the least, before its counter is believed to have stood still.
 const WINDOWS_MIN: usize = 3;
 
-/// Takes out the knobs that were never at work and were shown to do nothing that matters, as the table at the head of `report/verdict.rs` has it: a
-/// counter knows one path of an effect, so it takes an interval without room for one by another.
+/// Takes out knobs that were never engaged and have no effect that matters, by the table in `report/verdict.rs`. A counter knows only one
+/// path of an effect, so the interval must exclude an effect by another path.
 pub(super) fn take_out_idle(
     runner: &mut SearchRunner<'_>,
     knobs: usize,
@@ -51,7 +51,7 @@ pub(super) fn of(runner: &SearchRunner<'_>, knob: usize) -> Option<Mechanism> {
     Some(mechanism(&windows, runner.design.network, name, false))
 }
 
-/// Whether a counter tells by how the windows with a knob differ from those without, rather than by moving at all.
+/// Whether a counter shows the knob by a difference between windows with it and without it, rather than by moving at all.
 fn compares(counter: Counter) -> bool {
     matches!(
         counter,

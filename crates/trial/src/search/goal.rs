@@ -1,5 +1,5 @@
-//! `GoalFile`: the set that a search found, as a plan that `evenkeel apply` carries out, with the evidence inside it: so that it
-//! can be checked again later, on another machine or another kernel.
+//! `GoalFile`: the set that a search found, as a plan for `evenkeel apply` that includes the evidence. So it can be checked again later,
+//! on another machine or another kernel.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -182,14 +182,13 @@ impl GoalFile {
         Ok(self.plan.settings()?)
     }
 
-    /// In what `now` differs from the machine that it was found on; empty where nothing does. What neither tells differs in
-    /// nothing.
+    /// The differences between `now` and the machine on which the goal was found. Facts that both lack do not differ.
     pub fn differences(&self, now: &HostWords) -> Vec<String> {
         let was = &self.evidence.host;
         let word = |name: &str, was: &Option<String>, now: &Option<String>| {
             (was != now).then(|| {
-                let told = |word: &Option<String>| word.clone().unwrap_or_else(|| "unknown".to_owned());
-                format!("{name}: {} then, {} now", told(was), told(now))
+                let known = |word: &Option<String>| word.clone().unwrap_or_else(|| "unknown".to_owned());
+                format!("{name}: {} then, {} now", known(was), known(now))
             })
         };
         let cpus = [was, now].map(|host| host.cpus.map(|cpus| cpus.to_string()));
@@ -254,7 +253,7 @@ impl WorkloadSpec {
         }
     }
 
-    /// The options to start it with again; what a file can't tell is given.
+    /// The options to start it with again. The caller adds those that the file does not contain.
     ///
     /// # Errors
     /// If its placement is invalid.

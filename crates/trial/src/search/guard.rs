@@ -1,11 +1,11 @@
-//! What guards have to say: which knob it was, when an arm with many of them on did so badly that it was stopped; which knobs make
-//! a guard's number worse among all others; and whether a set does.
+//! The guards of a search. They find the knob to blame when an arm with many knobs was stopped, the knobs that make a guard's metric worse,
+//! and sets that do.
 
 use evenkeel_stats::designs::{Run, Term, fit};
 
 use super::knob_outcome::KnobOutcome;
 use super::rows::{ERRORS, Rows};
-use super::runner::{Got, Halt, SearchRunner};
+use super::runner::{Halt, SearchRunner, WindowOutcome};
 use crate::arm::{Arm, Level};
 
 /// Halves the suspects until one is left, and takes that one out of the search; nothing, if it was the machine, or several
@@ -20,7 +20,7 @@ pub(super) fn find_culprit(runner: &mut SearchRunner<'_>, arm: &Arm) -> Result<(
 
 fn halve(runner: &mut SearchRunner<'_>, arm: &Arm) -> Result<(), Halt> {
     let baseline = runner.design.baseline();
-    if let Got::Value(value) = runner.window(&baseline)?
+    if let WindowOutcome::Value(value) = runner.window(&baseline)?
         && (runner.is_harm(value) || runner.wrecked_last().is_some())
     {
         runner.pardon(arm);
@@ -49,7 +49,7 @@ fn hurts(runner: &mut SearchRunner<'_>, arm: &Arm, knobs: &[usize]) -> Result<bo
     for knob in knobs {
         fewer.0[*knob] = arm.level(*knob).clone();
     }
-    Ok(runner.window(&fewer)? == Got::Hurt)
+    Ok(runner.window(&fewer)? == WindowOutcome::Hurt)
 }
 
 /// Takes out the knobs that make a guard's number worse among all others, by as much as vetoes: they need not be proved first, to

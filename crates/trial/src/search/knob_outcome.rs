@@ -21,7 +21,7 @@ pub enum KnobOutcome {
         /// Which, and how much.
         why: String,
     },
-    /// Its counter shows that it was never at work: what it would do is not known.
+    /// Its counter shows that it was never engaged: what it would do is not known.
     NotEngaged {
         /// Why not.
         why: String,

@@ -1,11 +1,11 @@
-//! Other values of the knobs that moved: half and double, or the next word, one step after the other as long as it gets better.
+//! Tries other values of the knobs that moved: half and double, or the next word, step by step as long as the metric improves.
 
 use evenkeel_stats::{Pair, Verdict as Judged, compare, median};
 use rand::seq::SliceRandom;
 
 use super::Stage;
 use super::answer::Answer;
-use super::runner::{Got, Halt, SearchRunner};
+use super::runner::{Halt, SearchRunner, WindowOutcome};
 use super::set::Set;
 use crate::arm::{Arm, Level};
 use crate::comparison::{GuardNumbers, GuardSet};
@@ -65,7 +65,7 @@ fn rung(runner: &SearchRunner<'_>, set: &Set, knob: usize, way: usize, step: usi
     })
 }
 
-/// Blocks of the set and every value in turns.
+/// Blocks that measure the set and every value once each.
 fn measure(runner: &mut SearchRunner<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<(), Halt> {
     for block in 0..BLOCKS {
         runner.compares(rungs.iter().map(|rung| rung.knob));
@@ -74,7 +74,7 @@ fn measure(runner: &mut SearchRunner<'_>, set: &Set, rungs: &mut Vec<Rung>) -> R
         let (mut as_is, mut values): (Option<Window>, Vec<Option<Window>>) = (None, vec![None; rungs.len()]);
         for at in order {
             let arm = at.map_or(&set.arm, |at| &rungs[at].arm).clone();
-            let Got::Value(value) = runner.window(&arm)? else { continue };
+            let WindowOutcome::Value(value) = runner.window(&arm)? else { continue };
             let seen = Some((value, runner.last_guards()));
             match at {
                 Some(at) => values[at] = seen,

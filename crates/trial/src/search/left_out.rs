@@ -1,4 +1,4 @@
-//! `LeftOut`: a knob that a search does not try, and `NotNeeded`: one that it tried and does without, each with the reason.
+//! `LeftOut`: a knob that a search does not try. `NotNeeded`: a knob that it tried and does not need. Each has the reason.
 
 use serde::{Deserialize, Serialize};
 
@@ -81,10 +81,10 @@ pub enum NotNeeded {
         others: usize,
     },
     /// No combination with it is better than one without.
-    #[error("adds nothing beside the others")]
+    #[error("adds nothing to the others")]
     AddsNothing,
     /// The set is no worse without it.
-    #[error("does nothing beside the others")]
+    #[error("does nothing in addition to the others")]
     DoesNothing,
     /// The set could not be shown to be worse without it.
     #[error("{pairs} pairs did not show that it is needed")]
@@ -103,12 +103,12 @@ pub enum NotNeeded {
     },
     /// As a goal file has it.
     #[error("{0}")]
-    Told(String),
+    Other(String),
 }
 
 impl From<String> for NotNeeded {
-    fn from(told: String) -> NotNeeded {
-        NotNeeded::Told(told)
+    fn from(why: String) -> NotNeeded {
+        NotNeeded::Other(why)
     }
 }
 

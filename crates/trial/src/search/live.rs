@@ -1,4 +1,4 @@
-//! `Live`: the real subject of a search: a host that is switched, a server with load on it, and a watch on the machine.
+//! `Live`: the real subject of a search: the host, a server under load, and the watch on the machine.
 
 use evenkeel_host::Plan;
 use evenkeel_workload::{Clock, Workload, WorkloadError};
@@ -91,7 +91,7 @@ impl Live<'_, '_> {
         if let Some(reason) = self.rules.judge(window, &conditions) {
             return Ok(WindowResult::Dropped {
                 why: reason.to_string(),
-                beside: conditions.beside,
+                other_trials: conditions.other_trials,
                 reason: Some(reason),
             });
         }

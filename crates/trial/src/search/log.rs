@@ -1,4 +1,4 @@
-//! `Log`: the windows of a search on disk, a line of JSON each, from which it goes on after a kill.
+//! `Log`: the windows of a search on disk, a line of JSON each. A killed search continues from it.
 
 use std::path::Path;
 

@@ -8,13 +8,12 @@
 //! | [`Stage::Trim`] | which of them can go? | the set against the set without each, until it is decided |
 //! | [`Stage::Confirm`] | does what is left help at all? | fresh pairs against the machine as it was |
 //!
-//! The first three choose and prove nothing: what looked best among many did so partly by luck. Only the last two decide, on
-//! windows that none of the others has seen, and by a test that may be looked at after every pair. A search that can't
-//! confirm its set says that nothing helped.
+//! The first three stages choose and prove nothing: the best of many is partly luck. Only the last two decide, on fresh windows and by a
+//! test that stays valid after every pair. A search that can't confirm its set reports that nothing helped.
 //!
-//! A search is an ordinary function that asks a [`Subject`] for one window after the other and decides by nothing else. So its
-//! state is the list of its windows: kept on disk line by line ([`Log`]), and told again after a kill, it comes to the same
-//! place ([`search`]).
+//! A search is an ordinary function that asks a [`Subject`] for one window after another, and decides by these alone. So its state
+//! is the list of its windows. [`Log`] stores them on disk line by line. After a kill, [`search`] replays them and continues from
+//! the same place.
 
 mod along;
 mod answer;
@@ -88,12 +87,12 @@ pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
     }
     let (mut nobody, windows) = (Nobody { was_asked: false }, log.entries().len());
     let tools = Tools { subject: &mut nobody, log, stop: &|| false, on_progress: &mut |_| {} };
-    let is_told = search(design, tools).is_ok_and(|answer| match answer.ended {
+    let is_complete = search(design, tools).is_ok_and(|answer| match answer.ended {
         // A log that can't be read to its end may still be useful.
         SearchEnded::Failed { .. } => answer.windows.values().sum::<usize>() == windows,
         _ => true,
     });
-    is_told && !nobody.was_asked
+    is_complete && !nobody.was_asked
 }
 
 fn stages(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(), Halt> {

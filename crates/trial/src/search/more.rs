@@ -1,4 +1,5 @@
-//! What more time would decide: from how far the undecided knobs are from a decision, as errors shrink with the root of the windows.
+//! Estimates what more time would decide, from the distance of the undecided knobs to a decision. Errors shrink with the square root of the
+//! number of windows.
 
 use super::answer::{Answer, Ended, Measure, MoreTime, Verdict};
 use super::knob_outcome::KnobOutcome;
@@ -16,7 +17,7 @@ pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<Mo
         return None;
     }
     let line = runner.design.line();
-    let is_open = |fate: &KnobOutcome, measure: Option<&Measure>| match fate {
+    let is_open = |outcome: &KnobOutcome, measure: Option<&Measure>| match outcome {
         KnobOutcome::Unclear => true,
         KnobOutcome::NoEffect => measure.is_some_and(|measure| !measure.is_within(runner.design.smallest_effect_ratio)),
         KnobOutcome::NotTried { .. } => true,
@@ -25,7 +26,7 @@ pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<Mo
     let open: Vec<&Option<Measure>> = answer
         .knobs
         .iter()
-        .filter(|knob| is_open(&knob.fate, knob.screening.as_ref()))
+        .filter(|knob| is_open(&knob.outcome, knob.screening.as_ref()))
         .map(|knob| &knob.screening)
         .collect();
     if open.is_empty() {

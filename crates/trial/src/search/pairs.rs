@@ -1,5 +1,5 @@
-//! What the knobs that moved do together: two of them may be two ways to the same end, or stand in each other's way, or need
-//! each other. Every combination of them is measured, and the one that should do best goes on.
+//! Measures the knobs that moved in every combination, because two of them may have the same effect, cancel each other, or need each
+//! other. The search continues with the combination that is predicted to be the best.
 
 use evenkeel_stats::designs::{Fit, Level as Sign, Run, Term, factorial, fit};
 use rand::RngExt;
@@ -8,7 +8,7 @@ use super::Stage;
 use super::answer::Answer;
 use super::knob_outcome::KnobOutcome;
 use super::left_out::NotNeeded;
-use super::runner::{Got, Halt, SearchRunner};
+use super::runner::{Halt, SearchRunner, WindowOutcome};
 use super::set::Set;
 use crate::arm::{Arm, Level};
 
@@ -44,7 +44,7 @@ pub(super) fn choose(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &m
     for draw in 0..*DRAWS.end() {
         for row in base.redrawn(runner.chance.random()).rows() {
             let arm = arm_of(set, &levels, row);
-            if let Got::Value(value) = runner.window(&arm)? {
+            if let WindowOutcome::Value(value) = runner.window(&arm)? {
                 rows.push((row.clone(), window / BLOCK));
                 costs.push(runner.design.cost(value));
             }
@@ -90,8 +90,8 @@ fn arm_of(set: &Set, levels: &[Level], row: &[Sign]) -> Arm {
     arm
 }
 
-/// The combination with the least predicted cost; of those that are as good within what matters, the one with the fewest knobs.
-/// Where the prediction is too coarse to tell, the tolerance is none: the next stage takes out what does nothing.
+/// Keeps the combination with the lowest predicted cost. Among those within the tolerance, it keeps the one with the fewest knobs.
+/// If the prediction is too coarse, the tolerance is zero: the next stage removes knobs that do nothing.
 fn keep_best(runner: &SearchRunner<'_>, answer: &mut Answer, set: &mut Set, levels: &[Level], fit: &Fit, error: f64) {
     let knobs = set.members.len();
     let all = (0..1_usize << knobs).map(|number| {
@@ -107,7 +107,7 @@ fn keep_best(runner: &SearchRunner<'_>, answer: &mut Answer, set: &mut Set, leve
     let Some((best, _)) = good.min_by(|a, b| on(&a.0).cmp(&on(&b.0)).then(a.1.total_cmp(&b.1))) else { return };
     set.arm = arm_of(set, levels, &best);
     for (knob, _) in set.members.iter().zip(&best).filter(|(_, sign)| **sign == Sign::Low) {
-        answer.knobs[*knob].fate = KnobOutcome::LeftOut { why: NotNeeded::AddsNothing };
+        answer.knobs[*knob].outcome = KnobOutcome::LeftOut { why: NotNeeded::AddsNothing };
     }
     set.members.retain(|knob| *set.arm.level(*knob) != Level::AsItWas);
 }

@@ -1,4 +1,4 @@
-//! `Rows`: what the windows of a screening gave.
+//! `Rows`: the results of a screening's windows.
 
 use evenkeel_stats::designs::{DesignError, Fit, Level as Sign, Run, Term, fit};
 

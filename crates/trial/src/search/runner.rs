@@ -1,5 +1,5 @@
-//! `SearchRunner`: where a search asks for windows. It hands out those of the log first, keeps the budget and the guards, and notes
-//! what must not be run again.
+//! `SearchRunner`: measures the windows of a search. It replays those of the log first, watches the budget and the guards, and notes which
+//! arms must not run again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(super) enum Halt {
 
 /// What a window came to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Got {
+pub(super) enum WindowOutcome {
     /// Its number, as it was measured.
     Value(f64),
     /// Nothing: it was dropped, or a setting was refused.
@@ -156,12 +156,12 @@ impl<'a> SearchRunner<'a> {
     }
 
     /// Why a knob is never switched again, if so.
-    pub(super) fn fate(&self, knob: usize) -> Option<&KnobOutcome> {
+    pub(super) fn outcome(&self, knob: usize) -> Option<&KnobOutcome> {
         self.out.get(&knob)
     }
 
-    pub(super) fn take_out(&mut self, knob: usize, fate: KnobOutcome) {
-        self.out.entry(knob).or_insert(fate);
+    pub(super) fn take_out(&mut self, knob: usize, outcome: KnobOutcome) {
+        self.out.entry(knob).or_insert(outcome);
     }
 
     pub(super) fn is_banned(&self, arm: &Arm) -> bool {
@@ -196,7 +196,7 @@ impl<'a> SearchRunner<'a> {
     }
 
     /// One window of an arm, in which knobs that are out stay as they were.
-    pub(super) fn window(&mut self, arm: &Arm) -> Result<Got, Halt> {
+    pub(super) fn window(&mut self, arm: &Arm) -> Result<WindowOutcome, Halt> {
         let mut arm = arm.clone();
         for knob in self.out.keys() {
             if let Some(level) = arm.0.get_mut(*knob) {
@@ -204,7 +204,7 @@ impl<'a> SearchRunner<'a> {
             }
         }
         if self.is_banned(&arm) {
-            return Ok(Got::Hurt);
+            return Ok(WindowOutcome::Hurt);
         }
         let mut seen = self.next(&arm)?;
         if self.may_be_accident(&arm, &seen) {
@@ -215,7 +215,7 @@ impl<'a> SearchRunner<'a> {
                 && !arm.is_as_it_was()
             {
                 self.banned.insert(arm, why.clone());
-                return Ok(Got::Hurt);
+                return Ok(WindowOutcome::Hurt);
             }
         }
         if self.wrecked(&arm, &seen).is_some() {
@@ -223,7 +223,7 @@ impl<'a> SearchRunner<'a> {
             let again = self.next(&arm)?;
             if let Some(why) = self.wrecked(&arm, &again) {
                 self.banned.insert(arm, why);
-                return Ok(Got::Hurt);
+                return Ok(WindowOutcome::Hurt);
             }
         }
         self.judge(arm, seen)
@@ -322,7 +322,7 @@ impl<'a> SearchRunner<'a> {
         Ok(Entry { arm: arm.clone(), seen, took_ms })
     }
 
-    fn judge(&mut self, arm: Arm, seen: WindowResult) -> Result<Got, Halt> {
+    fn judge(&mut self, arm: Arm, seen: WindowResult) -> Result<WindowOutcome, Halt> {
         let is_baseline = arm.is_as_it_was();
         let lost_why = match &seen {
             WindowResult::Dropped { why, .. } => format!("dropped, the last since {why}"),
@@ -342,16 +342,16 @@ impl<'a> SearchRunner<'a> {
                     }
                 } else if self.is_harm(value) {
                     self.banned.insert(arm, format!("{value} where {} is usual", self.usual().unwrap_or(f64::NAN)));
-                    return Ok(Got::Hurt);
+                    return Ok(WindowOutcome::Hurt);
                 }
-                Got::Value(value)
+                WindowOutcome::Value(value)
             }
             // Nothing done at all, where much is wanted.
             WindowResult::Measured { value, .. }
                 if value == 0.0 && self.design.metric.better == Direction::Higher && !is_baseline =>
             {
                 self.banned.insert(arm, "nothing was done".to_owned());
-                return Ok(Got::Hurt);
+                return Ok(WindowOutcome::Hurt);
             }
             WindowResult::Measured { value, .. } => {
                 let name = &self.design.metric.name;
@@ -364,7 +364,7 @@ impl<'a> SearchRunner<'a> {
             }
             WindowResult::Died { why } => {
                 self.banned.insert(arm, why);
-                return Ok(Got::Hurt);
+                return Ok(WindowOutcome::Hurt);
             }
             WindowResult::Refused { setting, why } => {
                 if setting >= self.design.candidates.len() || !self.is_in(setting) {
@@ -373,14 +373,14 @@ impl<'a> SearchRunner<'a> {
                 if matches!(arm.level(setting), Level::Value(_)) {
                     // A further value is too much; the asked one was not.
                     self.banned.insert(arm, why);
-                    return Ok(Got::Hurt);
+                    return Ok(WindowOutcome::Hurt);
                 }
                 self.take_out(setting, KnobOutcome::Refused { why });
-                Got::Nothing
+                WindowOutcome::Nothing
             }
-            WindowResult::Dropped { .. } => Got::Nothing,
+            WindowResult::Dropped { .. } => WindowOutcome::Nothing,
         };
-        self.lost = if got == Got::Nothing { self.lost + 1 } else { 0 };
+        self.lost = if got == WindowOutcome::Nothing { self.lost + 1 } else { 0 };
         if self.lost > LOST_MAX {
             return Err(Halt::Failed(format!("{} windows in a row were {lost_why}", self.lost)));
         }

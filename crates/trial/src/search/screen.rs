@@ -1,4 +1,4 @@
-//! The first stage: all knobs at once, every window serving every one of them.
+//! The first stage: it screens all knobs at once, and every window counts for every knob.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::guard::{find_culprit, take_out_harmful};
 use super::knob_outcome::KnobOutcome;
 use super::left_out::NotNeeded;
 use super::rows::{ERRORS, Rows};
-use super::runner::{Got, Halt, SearchRunner};
+use super::runner::{Halt, SearchRunner, WindowOutcome};
 use super::set::Set;
 use super::{Stage, engaged};
 use crate::arm::{Arm, Level};
@@ -45,7 +45,7 @@ pub(super) fn baseline(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Re
     let baseline = runner.design.baseline();
     let mut costs = Vec::new();
     for _ in 0..BASELINE_WINDOWS {
-        if let Got::Value(value) = runner.window(&baseline)? {
+        if let WindowOutcome::Value(value) = runner.window(&baseline)? {
             costs.push(runner.design.cost(value));
         }
     }
@@ -175,7 +175,7 @@ fn as_many_as_fit(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<
     }
     let why = format!("the budget allows {fitting} of {all} knobs to be screened");
     (fitting..all).for_each(|knob| runner.take_out(knob, KnobOutcome::NotTried { why: why.clone() }));
-    answer.take_fates(runner);
+    answer.take_outcomes(runner);
     Ok(fitting)
 }
 
@@ -190,7 +190,7 @@ fn most_that_fit(runner: &SearchRunner<'_>) -> Result<usize, Halt> {
     Ok(0)
 }
 
-/// A row and its mirror image, in an order that a coin decides. Both are measured even if the first is to be dropped.
+/// Measures a row and its mirror image in random order. Both are measured even if the first will be dropped.
 fn mirrored_pair(runner: &mut SearchRunner<'_>, row: &[Sign], seen: &mut Rows) -> Result<(), Halt> {
     let mirror = Design::mirror_of(row);
     let both = if runner.chance.random::<bool>() { [row.to_vec(), mirror] } else { [mirror, row.to_vec()] };
@@ -198,12 +198,12 @@ fn mirrored_pair(runner: &mut SearchRunner<'_>, row: &[Sign], seen: &mut Rows) -
     for row in &both {
         let arm = arm_of(runner, row);
         match runner.window(&arm)? {
-            Got::Value(value) => {
+            WindowOutcome::Value(value) => {
                 costs.push(runner.design.cost(value));
                 guarded.push(runner.last_guards());
             }
-            Got::Nothing => {}
-            Got::Hurt => find_culprit(runner, &arm)?,
+            WindowOutcome::Nothing => {}
+            WindowOutcome::Hurt => find_culprit(runner, &arm)?,
         }
     }
     if costs.len() == 2 {
@@ -246,9 +246,9 @@ fn survivors(runner: &mut SearchRunner<'_>, answer: &mut Answer, fit: &Fit, seen
     for knob in (0..knobs).filter(|knob| runner.is_in(*knob)) {
         let Some(measure) = answer.knobs[knob].screening.clone() else { continue };
         if !has_moved(runner, &measure) {
-            answer.knobs[knob].fate = KnobOutcome::NoEffect;
+            answer.knobs[knob].outcome = KnobOutcome::NoEffect;
         } else if measure.cost > 0.0 {
-            answer.knobs[knob].fate = KnobOutcome::Hurts;
+            answer.knobs[knob].outcome = KnobOutcome::Hurts;
         } else {
             helping.push((knob, measure.cost));
         }
@@ -262,20 +262,20 @@ fn survivors(runner: &mut SearchRunner<'_>, answer: &mut Answer, fit: &Fit, seen
     }
     helping.sort_by(|a, b| a.1.total_cmp(&b.1));
     for (knob, _) in helping.drain(SURVIVORS_MAX.min(helping.len())..) {
-        answer.knobs[knob].fate = KnobOutcome::LeftOut { why: NotNeeded::OthersDoMore { others: SURVIVORS_MAX } };
+        answer.knobs[knob].outcome = KnobOutcome::LeftOut { why: NotNeeded::OthersDoMore { others: SURVIVORS_MAX } };
     }
     let mut arm = runner.design.baseline();
     for (knob, _) in &helping {
         arm.0[*knob] = Level::Planned;
-        answer.knobs[*knob].fate = KnobOutcome::Unclear;
+        answer.knobs[*knob].outcome = KnobOutcome::Unclear;
     }
-    answer.take_fates(runner);
+    answer.take_outcomes(runner);
     runner.known = known(answer);
     Set { members: helping.into_iter().map(|(knob, _)| knob).collect(), arm }
 }
 
-/// Knobs that do nothing on average since they work against each other: each alone may help. Two neighbouring pairs of windows
-/// have the same in common as one, and of a row and its mirror image the sum tells what the difference can't.
+/// Knobs that do nothing on average because they cancel each other: each alone may help. Two neighbouring pairs of windows share the
+/// same noise as one. The sum of a row and its mirror image shows interactions, which the difference hides.
 fn partners(runner: &SearchRunner<'_>, mains: &Fit, seen: &Rows, knobs: usize) -> Vec<(usize, usize)> {
     let sums: Vec<(&[Sign], f64)> = seen
         .rows

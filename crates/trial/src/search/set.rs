@@ -1,4 +1,4 @@
-//! `Set`: the knobs that a search goes on with.
+//! `Set`: the knobs with which a search continues.
 
 use crate::arm::{Arm, Level};
 

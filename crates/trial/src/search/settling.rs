@@ -1,5 +1,5 @@
-//! How long a switch is felt, found before a search as a trial finds it: by each way of switching on its own, since new sockets
-//! and a new start are felt longer than a value that is in force at once.
+//! Finds the settle time before a search, as a trial does, but for each kind of switch separately: new sockets and a restart take longer to
+//! settle than a value that takes effect at once.
 
 use std::time::Duration;
 

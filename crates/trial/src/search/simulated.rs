@@ -1,8 +1,8 @@
-//! A server that is simulated: knobs whose truth is known, under noise as it was measured on rented machines. Tests and
-//! benches search on it, since on a real machine nobody can tell which set is right.
+//! A simulated server: knobs with known effects, under noise as measured on rented machines. Tests and benches search on it, because
+//! on a real machine nobody knows the right set.
 //!
-//! Noise of a window, on the logarithm: autocorrelated (0.66 from window to window, as round trips were seen to be), with the
-//! tails of Student's t with three degrees of freedom, and a neighbour that comes now and then and stays for a while.
+//! The noise of a window, on the logarithm, is autocorrelated (0.66 from window to window, as measured for round trips). It has the tails of
+//! Student's t with three degrees of freedom, and a neighbour that comes at times and stays for a while.
 
 use evenkeel_stats::{Direction, Pair, Sequential, StatsError, Verdict as Judged};
 use evenkeel_workload::{Metric, Sample, WorkloadError};

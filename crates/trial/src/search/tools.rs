@@ -1,4 +1,4 @@
-//! What a search needs besides its design, and its progress.
+//! The parts that a search needs in addition to its design, and its progress.
 
 use evenkeel_workload::Clock;
 use serde::{Deserialize, Serialize};
@@ -71,6 +71,6 @@ pub struct Tools<'a> {
     pub log: &'a mut Log,
     /// Whether the user asked to stop; looked at before each window.
     pub stop: &'a dyn Fn() -> bool,
-    /// Told before each window.
+    /// Called before each window.
     pub on_progress: &'a mut dyn FnMut(&SearchProgress),
 }

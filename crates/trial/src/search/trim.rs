@@ -1,5 +1,5 @@
-//! Which knobs the set can do without: evenkeel compares the set with the set without each knob, until it is decided of each
-//! whether it is needed. A setting without benefit is one to leave out.
+//! Removes the knobs that the set does not need. It compares the set with the set without each knob, until each is decided. A setting
+//! without benefit is left out.
 
 use evenkeel_stats::{Pair, Sequential, Verdict as Judged};
 use rand::seq::SliceRandom;
@@ -8,7 +8,7 @@ use super::Stage;
 use super::answer::{Answer, Measure};
 use super::knob_outcome::KnobOutcome;
 use super::left_out::NotNeeded;
-use super::runner::{Got, Halt, SearchRunner};
+use super::runner::{Halt, SearchRunner, WindowOutcome};
 use super::set::Set;
 use crate::arm::Arm;
 
@@ -35,7 +35,7 @@ pub(super) fn trim(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut
         let mut open = questions(runner, set, &needed, claims)?;
         let Some(gone) = round(runner, answer, set, &mut open, &mut needed)? else { return Ok(()) };
         *set = set.without(gone);
-        // What was seen of the others that are in question was seen beside the one that is gone, which may have stood in for them.
+        // The results of the undecided knobs were measured together with the removed one, which may have hidden their effect.
         for knob in set.members.iter().filter(|knob| !needed.contains(knob)) {
             answer.knobs[*knob].without = None;
         }
@@ -80,7 +80,7 @@ fn round(
             }
         }
         if let Some((knob, _)) = useless {
-            answer.knobs[knob].fate = KnobOutcome::LeftOut { why: NotNeeded::DoesNothing };
+            answer.knobs[knob].outcome = KnobOutcome::LeftOut { why: NotNeeded::DoesNothing };
             return Ok(Some(knob));
         }
         let is_needed =
@@ -103,7 +103,7 @@ fn block(runner: &mut SearchRunner<'_>, set: &Set, open: &mut [Question]) -> Res
     let (mut whole, mut values) = (None, vec![None; open.len()]);
     for at in order {
         let arm = at.map_or(&set.arm, |at| &open[at].without).clone();
-        let Got::Value(value) = runner.window(&arm)? else { continue };
+        let WindowOutcome::Value(value) = runner.window(&arm)? else { continue };
         match at {
             Some(at) => values[at] = Some(value),
             None => whole = Some(value),
@@ -128,6 +128,6 @@ fn undecided(runner: &SearchRunner<'_>, answer: &mut Answer, open: &[Question]) 
         return None;
     }
     let why = NotNeeded::NotShown { pairs: weakest.test.pairs() };
-    answer.knobs[weakest.knob].fate = KnobOutcome::LeftOut { why };
+    answer.knobs[weakest.knob].outcome = KnobOutcome::LeftOut { why };
     Some(weakest.knob)
 }

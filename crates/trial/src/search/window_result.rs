@@ -1,4 +1,4 @@
-//! `WindowResult`: what one window of a search gave.
+//! `WindowResult`: the result of one window of a search.
 
 use evenkeel_stats::VALUE_RANGE;
 use evenkeel_workload::Sample;
@@ -17,7 +17,7 @@ pub enum WindowResult {
         value: f64,
         /// Everything else that was measured.
         sample: Sample,
-        /// What the machine did meanwhile, and the counters that show which knobs were at work.
+        /// What the machine did meanwhile, and the counters that show which knobs were engaged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         conditions: Option<Box<Conditions>>,
     },
@@ -26,8 +26,8 @@ pub enum WindowResult {
         /// Which, in words.
         why: String,
         /// Other trials that ran at the same time, in words.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        beside: Vec<String>,
+        #[serde(rename = "beside", default, skip_serializing_if = "Vec::is_empty")]
+        other_trials: Vec<String>,
         /// Which; missing in a log from before it was kept.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<DropReason>,
@@ -48,12 +48,12 @@ pub enum WindowResult {
 
 impl WindowResult {
     /// The other trials that ran during the window.
-    pub(super) fn beside(&self) -> &[String] {
+    pub(super) fn other_trials(&self) -> &[String] {
         match self {
             WindowResult::Measured { conditions, .. } => {
-                conditions.as_ref().map_or(&[], |conditions| &conditions.beside)
+                conditions.as_ref().map_or(&[], |conditions| &conditions.other_trials)
             }
-            WindowResult::Dropped { beside, .. } => beside,
+            WindowResult::Dropped { other_trials, .. } => other_trials,
             WindowResult::Died { .. } | WindowResult::Refused { .. } => &[],
         }
     }

@@ -1,4 +1,4 @@
-//! `Detectable`: how small an effect a trial can see on this machine, by its A/A phase.
+//! `Detectable`: the smallest effect that a trial can detect on this machine, from its A/A phase.
 
 use evenkeel_stats::calibrate;
 
@@ -6,11 +6,11 @@ use super::{Window, pairs_of};
 use crate::comparison::Judge;
 use crate::design::Design;
 
-/// The pairs of the trials that are made up of the stretch: so many tell what more would not.
+/// The most pairs of the trials that are resampled from the A/A phase: more would not change the result.
 pub(crate) const PLANNED_MAX: usize = 100;
 
-/// The smallest effect that four in five trials of so many pairs would tell from none, in the noise of an A/A phase: what a trial will be able to see,
-/// as far as that is known before its first pair.
+/// The smallest effect that four in five trials of so many pairs would detect in the noise of the A/A phase. It is known before the
+/// first pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Detectable {
     /// The pairs.

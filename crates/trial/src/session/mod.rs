@@ -1,4 +1,4 @@
-//! What is seen in one session: the record of its windows, as the loop fills it, the disk keeps it and the report judges it.
+//! One session: the loop that fills its record of windows, and the log that stores it.
 
 mod detectable;
 mod multi_arm;

@@ -1,9 +1,9 @@
-//! All that is known of the arms of a session so far: each against A, and each against each other, with the rules by which an arm
-//! needs no further windows and by which the session is over. The loop, the report and a session that is gone on with ask the same
-//! of the same windows, so all three say the same.
+//! The state of the comparison between the arms of a session: each arm against A, and each against the others. It also has the rules
+//! by which an arm needs no more windows, and by which the session ends. The loop, the report and a resumed session all use it on the
+//! same windows, so they agree.
 //!
-//! Nothing here but numbers decides, and only numbers of blocks that are over: given what it has said so far, the order of the next
-//! block is still the coin's. So whatever leaves whenever, the arms that go on are pairs with a fair coin as before.
+//! Only numbers of finished blocks decide. So the order of the next block stays random whatever was decided before, and the arms that
+//! continue after one has left are still pairs in random order.
 
 use evenkeel_stats::{Pair, Verdict};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub(crate) struct MultiArmTest {
     /// Fewer pairs decide nothing; `None` where it is looked at once, at the end.
     pairs_min: Option<usize>,
     further: Vec<ArmState>,
-    peers: Vec<ArmPair>,
+    arm_pairs: Vec<ArmPair>,
 }
 
 /// An arm other than A.
@@ -89,15 +89,15 @@ impl MultiArmTest {
             .enumerate()
             .flat_map(|(at, one)| names[at + 1..].iter().map(move |other| (*one, *other)))
             .collect();
-        let peer = |(one, other): &(ArmName, ArmName)| -> Result<ArmPair, TrialError> {
+        let arm_pair = |(one, other): &(ArmName, ArmName)| -> Result<ArmPair, TrialError> {
             Ok(ArmPair { one: *one, other: *other, judge: Judge::of_metric(design, among.len())? })
         };
-        let peers = among.iter().map(peer).collect::<Result<Vec<ArmPair>, _>>()?;
+        let arm_pairs = among.iter().map(arm_pair).collect::<Result<Vec<ArmPair>, _>>()?;
         let pairs_min = match design.stop {
             Stop::Sequential { pairs_min, .. } => Some(pairs_min),
             Stop::After { .. } => None,
         };
-        Ok(MultiArmTest { guards: design.guards.clone(), pairs_min, further, peers })
+        Ok(MultiArmTest { guards: design.guards.clone(), pairs_min, further, arm_pairs })
     }
 
     /// What is known after all blocks of a record.
@@ -124,9 +124,9 @@ impl MultiArmTest {
             let numbers = [a, b].map(|window| guard_numbers(&self.guards, &window.sample));
             state.test.add(value((a, b)), numbers.each_ref())?;
         }
-        for peer in &mut self.peers {
-            if let Some(both) = of(peer.one).zip(of(peer.other)) {
-                peer.judge.add(value(both))?;
+        for arm_pair in &mut self.arm_pairs {
+            if let Some(both) = of(arm_pair.one).zip(of(arm_pair.other)) {
+                arm_pair.judge.add(value(both))?;
             }
         }
         self.watch(block.first().map_or(0, |window| window.pair));
@@ -138,7 +138,7 @@ impl MultiArmTest {
         let Some(pairs_min) = self.pairs_min else { return };
         self.further.iter_mut().for_each(|state| state.test.note_decision(pairs_min));
         // Of one arm alone it is the session that is over.
-        if self.peers.is_empty() {
+        if self.arm_pairs.is_empty() {
             return;
         }
         for at in 0..self.further.len() {
@@ -171,16 +171,16 @@ impl MultiArmTest {
 
     /// Whether the direct comparison says that an arm is worse than the other.
     pub(crate) fn is_beaten(&self, arm: ArmName, by: ArmName) -> bool {
-        self.peers.iter().any(|peer| match peer.judge.verdict_at_end() {
-            Verdict::Better => peer.one == arm && peer.other == by,
-            Verdict::Worse => peer.other == arm && peer.one == by,
+        self.arm_pairs.iter().any(|arm_pair| match arm_pair.judge.verdict_at_end() {
+            Verdict::Better => arm_pair.one == arm && arm_pair.other == by,
+            Verdict::Worse => arm_pair.other == arm && arm_pair.one == by,
             Verdict::Same | Verdict::Undecided => false,
         })
     }
 
     /// Whether nothing is gained by another block.
     pub(crate) fn is_over(&self) -> bool {
-        self.further.iter().all(|state| self.is_settled(state)) && self.is_best_told()
+        self.further.iter().all(|state| self.is_settled(state)) && self.is_best_decided()
     }
 
     /// Whether an arm is decided against A, and waits for no guard.
@@ -189,17 +189,17 @@ impl MultiArmTest {
     }
 
     /// Whether the arm that looks best differs from, or equals, every other arm that is better than A.
-    fn is_best_told(&self) -> bool {
+    fn is_best_decided(&self) -> bool {
         let in_it: Vec<&ArmState> =
             self.further.iter().filter(|state| state.left.is_none() && state.test.is_better()).collect();
         let best = in_it.iter().min_by(|one, other| one.test.cost().total_cmp(&other.test.cost()));
         let Some(best) = best else { return true };
-        let is_open = |peer: &ArmPair, other: &ArmState| {
-            let is_theirs =
-                [peer.one, peer.other] == [best.name, other.name] || [peer.other, peer.one] == [best.name, other.name];
-            is_theirs && peer.judge.verdict() == Verdict::Undecided
+        let is_open = |arm_pair: &ArmPair, other: &ArmState| {
+            let is_theirs = [arm_pair.one, arm_pair.other] == [best.name, other.name]
+                || [arm_pair.other, arm_pair.one] == [best.name, other.name];
+            is_theirs && arm_pair.judge.verdict() == Verdict::Undecided
         };
-        !in_it.iter().any(|other| self.peers.iter().any(|peer| is_open(peer, other)))
+        !in_it.iter().any(|other| self.arm_pairs.iter().any(|arm_pair| is_open(arm_pair, other)))
     }
 
     /// The arms that have windows in the next block, A first.
@@ -220,8 +220,8 @@ impl MultiArmTest {
     }
 
     /// The comparisons among the arms other than A.
-    pub(crate) fn peers(&self) -> &[ArmPair] {
-        &self.peers
+    pub(crate) fn arm_pairs(&self) -> &[ArmPair] {
+        &self.arm_pairs
     }
 }
 

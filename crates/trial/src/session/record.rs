@@ -1,4 +1,4 @@
-//! `Record`: everything that was seen in one trial.
+//! `Record`: everything that one trial measured.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::rules::DropReason;
 pub struct Window {
     /// Which pair of its stretch it belongs to, from 0; with more than two arms, which block.
     pub pair: usize,
-    /// Which arm was on; in the control stretch both are the machine as it was.
+    /// Which arm was on; in the A/A phase both are the machine as it was.
     pub arm: ArmName,
     /// When it began, in microseconds since the trial began.
     pub start_us: f64,
@@ -30,14 +30,13 @@ pub struct Window {
 }
 
 impl Window {
-    /// One window of an arm's turns, each of which has the number that decides: what they measured on average, and the largest of what is called
-    /// largest. None if there are none.
-    pub(super) fn of_turns(turns: Vec<Window>, decides: &str) -> Option<Window> {
-        if turns.len() < 2 {
-            return turns.into_iter().next();
+    /// Joins an arm's interleaves to one window: the mean of each number, and the largest of each maximum. None if there are none.
+    pub(super) fn of_interleaves(interleaves: Vec<Window>, decides: &str) -> Option<Window> {
+        if interleaves.len() < 2 {
+            return interleaves.into_iter().next();
         }
         let mut all: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
-        for (name, value) in turns.iter().flat_map(|turn| &turn.sample) {
+        for (name, value) in interleaves.iter().flat_map(|interleave| &interleave.sample) {
             all.entry(name).or_default().push(*value);
         }
         let joined = |(name, values): (&String, Vec<f64>)| {
@@ -48,8 +47,10 @@ impl Window {
             (name.clone(), value)
         };
         let sample: Sample = all.into_iter().map(joined).collect();
-        let conditions = Conditions::of_turns(&turns.iter().map(|turn| turn.conditions.clone()).collect::<Vec<_>>());
-        let Window { pair, arm, start_us, value, .. } = turns.into_iter().next()?;
+        let conditions = Conditions::of_interleaves(
+            &interleaves.iter().map(|interleave| interleave.conditions.clone()).collect::<Vec<_>>(),
+        );
+        let Window { pair, arm, start_us, value, .. } = interleaves.into_iter().next()?;
         Some(Window { pair, arm, start_us, value: sample.get(decides).copied().unwrap_or(value), sample, conditions })
     }
 }
@@ -80,8 +81,8 @@ pub struct Dropped {
     #[serde(default)]
     pub stretch: Stretch,
     /// Other trials that ran at the same time, in words.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beside: Vec<String>,
+    #[serde(rename = "beside", default, skip_serializing_if = "Vec::is_empty")]
+    pub other_trials: Vec<String>,
 }
 
 /// How a trial ended.
@@ -133,7 +134,7 @@ impl NetworkPath {
 pub struct Record {
     /// The windows of the pairs or blocks that count, in the order they were measured; of a block all that no rule dropped.
     pub windows: Vec<Window>,
-    /// Those of the control stretch.
+    /// Those of the A/A phase.
     pub control: Vec<Window>,
     /// The windows that do not count.
     pub dropped: Vec<Dropped>,

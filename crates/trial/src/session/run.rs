@@ -1,5 +1,5 @@
-//! The loop of a session: how long a switch is felt, then the machine against itself, then A against the other arms, block by block
-//! in the order of the seed, looked at after every block where the design says so. A block of two arms is a pair.
+//! The loop of a session. It finds the settle time, compares the machine with itself, then compares A with the other arms. It runs block
+//! by block in the order of the seed, and tests after every block if the design says so. A block of two arms is a pair.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use crate::session::{
     Trial, Window, settle,
 };
 
-/// The coins of the control stretch lie here in the stream of the seed: far beyond those of any trial, so that a longer control
-/// stretch does not change the trial's order.
-const CONTROL_COINS: u64 = 1 << 32;
+/// The orders of the A/A phase start here in the seed's stream: far beyond those of any trial, so that a longer A/A phase does not
+/// change the trial's orders.
+const CONTROL_ORDERS: u64 = 1 << 32;
 
 /// Runs a session. Whatever ends it early, what was measured until then comes back; the caller ends switch and workload.
 ///
@@ -133,10 +133,10 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             self.trial.keep.note(&Line::Settle(seen.clone()));
             self.record.settle = seen;
         }
-        if self.record.settle.turns.is_none() {
-            let turns = settle::turns(self.trial, &self.record.settle)?;
-            if turns > 1 {
-                self.record.settle.turns = Some(turns);
+        if self.record.settle.interleaves.is_none() {
+            let interleaves = settle::interleaves(self.trial, &self.record.settle)?;
+            if interleaves > 1 {
+                self.record.settle.interleaves = Some(interleaves);
                 self.trial.keep.note(&Line::Settle(self.record.settle.clone()));
             }
         }
@@ -206,14 +206,14 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Elapsed::new(self.trial.design, self.pace, &self.record.settle, self.elapsed(), took)
     }
 
-    /// The arms of a block in the order of the seed. Two have the coin of pairs, as they had before there were more; of several, those
-    /// that left keep their place in the draw, so that the others' order is as it would have been.
+    /// The arms of a block in the order of the seed. Two arms use the order of pairs, so that older seeds repeat. With more arms, those
+    /// that left keep their place in the draw, so that the order of the others does not change.
     fn order(&self, stretch: Stretch, block: usize) -> Result<Vec<ArmName>, TrialError> {
         let (design, arms) = (self.trial.design, self.trial.arms.len());
         let blocks = design.stop.pairs_max() as u64;
         if stretch == Stretch::Control || arms == 2 {
-            let coin = if stretch == Stretch::Control { CONTROL_COINS + block as u64 } else { block as u64 };
-            return Ok(match PairDesign::new(blocks, design.seed).order_of_pair(coin) {
+            let order = if stretch == Stretch::Control { CONTROL_ORDERS + block as u64 } else { block as u64 };
+            return Ok(match PairDesign::new(blocks, design.seed).order_of_pair(order) {
                 Order::AFirst => vec![ArmName::A, ArmName::B],
                 Order::BFirst => vec![ArmName::B, ArmName::A],
             });
@@ -225,38 +225,46 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Ok(drawn.filter_map(|arm| ArmName::ALL.get(arm).copied()).filter(|arm| in_it.contains(arm)).collect())
     }
 
-    /// In how many turns the arms share the windows of a block.
-    fn turns(&self) -> u32 {
-        self.record.settle.turns.unwrap_or(1).max(1)
+    /// Interleaves of each window.
+    fn interleaves(&self) -> u32 {
+        self.record.settle.interleaves.unwrap_or(1).max(1)
     }
 
-    /// Measures each arm once, in one turn or in several by which all go round, or tells that the user stopped. Whichever it is, the coin is
-    /// tossed once: the order of the whole block is as likely as that with the names of the arms changed about.
+    /// Measures each arm once, in one or several interleaves. Returns none if the user stopped. One draw orders the whole block, so that
+    /// every order of the arms is equally likely.
     fn block(&mut self, stretch: Stretch) -> Result<Option<BlockEnd>, TrialError> {
         let block = self.record.tried(stretch);
         let begun = self.trial.watch.clock().now();
         let mut end = BlockEnd { counts: Vec::new(), dropped: Vec::new() };
         let order = self.order(stretch, block)?;
         let mut measured: Vec<Vec<Window>> = vec![Vec::new(); order.len()];
-        let turn = self.trial.design.window / self.turns();
-        // The others are measured even if one is to be dropped: the arms keep their turns.
-        for _ in 0..self.turns() {
+        let length = self.trial.design.window / self.interleaves();
+        // The others are measured even if one will be dropped: the arms keep alternating.
+        for _ in 0..self.interleaves() {
             for (arm, windows) in order.iter().zip(&mut measured) {
                 if (self.trial.stop)() {
                     return Ok(None);
                 }
                 let acts = if stretch == Stretch::Control { ArmName::A } else { *arm };
                 let does = self.trial.arms[acts as usize].clone();
-                windows.push(self.window(block, *arm, &does, turn)?);
+                windows.push(self.window(block, *arm, &does, length)?);
             }
         }
         self.took.0 += count(order.len());
         self.took.1 += self.trial.watch.clock().since(begun);
         for (arm, windows) in order.into_iter().zip(measured) {
-            let Some(window) = Window::of_turns(windows, self.trial.design.metric.name.as_ref()) else { continue };
+            let Some(window) = Window::of_interleaves(windows, self.trial.design.metric.name.as_ref()) else {
+                continue;
+            };
             match self.trial.design.rules.judge(self.trial.design.window, &window.conditions) {
                 Some(reason) => {
-                    end.dropped.push(Dropped { pair: block, arm, reason, stretch, beside: window.conditions.beside });
+                    end.dropped.push(Dropped {
+                        pair: block,
+                        arm,
+                        reason,
+                        stretch,
+                        other_trials: window.conditions.other_trials,
+                    });
                 }
                 None => end.counts.push(window),
             }

@@ -1,5 +1,5 @@
-//! What a session keeps on disk while it runs, pair by pair, one JSON object a line: after SIGKILL, a full disk or a server that
-//! took the terminal with it, what was measured is still there, and can be reported or gone on with.
+//! `SessionLog`: the file of a session while it runs, pair by pair, one JSON object a line. After SIGKILL, a full disk or a lost terminal,
+//! the measurements are still there, and can be reported or continued.
 
 use std::path::Path;
 
@@ -88,7 +88,7 @@ impl Head {
 pub(crate) enum Line {
     /// How long a switch is felt.
     Settle(SettleSeen),
-    /// A pair of the control stretch.
+    /// A pair of the A/A phase.
     Control(Vec<Window>),
     /// A pair or block that counts.
     Pair(Vec<Window>),

@@ -1,5 +1,5 @@
-//! How long a switch is felt: found before the first pair, by short windows one after another that follow each of some switches.
-//! What is compared is a switch with itself, a moment later, so that no effect of the knob can pass for a drift, nor a drift for one.
+//! Finds the settle time: how long a metric keeps moving after a knob changes. We switch a few times and record short windows after each
+//! switch. We compare early windows with late windows of the same switch, so a real effect of the knob is never mistaken for drift.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::session::settled::{SettleHow, SettleSeen, as_ms};
 use crate::switch::Reach;
 use crate::window::Measured;
 
-/// How often it is looked, at the most: once more if the number seems to move after a switch. What a neighbour did meanwhile does not come again
-/// after each switch, and what the switch did does.
+/// The most attempts. A second one follows if the number seems to move after a switch: the effect of a switch repeats, that of a
+/// neighbour does not.
 const LOOKS: usize = 2;
 /// Short windows after each switch that are compared with the last few.
 const TESTED: usize = 5;
-/// How far a median of [`SWITCHES`] may lie from its level by noise alone, in standard deviations of one short window less its level. Ten such
-/// medians are looked at, of a machine with heavy tails: on recorded ones it is passed by noise in 5 of 100 settings at the most, both looks taken.
+/// How far a median over [`SWITCHES`] may differ from its level through noise alone, in standard deviations of a short window. Ten such
+/// medians are tested. On recorded machines with heavy tails, noise exceeds this in at most 5 of 100 settings, over both attempts.
 const NOISE_FACTOR: f64 = 2.0;
 
 /// The numbers of the short windows after each switch, none of those that were dropped.
@@ -68,7 +68,7 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
     let how = if time < wanted { SettleHow::Unsettled } else { how };
     let drift_ratios = drift.into_iter().map(f64::exp_m1).collect();
     let step_ms = Some(as_ms(step));
-    Ok(Some(SettleSeen { settle_ms: as_ms(time), how, drift_ratios, step_ms, turns: None }))
+    Ok(Some(SettleSeen { settle_ms: as_ms(time), how, drift_ratios, step_ms, interleaves: None }))
 }
 
 /// Whether the budget, if there is one, leaves so much for this.
@@ -103,11 +103,11 @@ fn switches(trial: &mut Trial<'_, '_>, step: Duration, series: &mut Series) -> R
     Ok(Followed::Whole)
 }
 
-/// In how many turns the windows can be shared: as many as were asked for, if a switch with the quiet after it takes no more than half of
-/// a turn. How long the switch itself takes (a workload may start anew for a setting of its own) is found by going to each arm and back. A
-/// server that starts anew, or opens its sockets so, does that no more often than it must: what is new is not what serves for days.
-pub(crate) fn turns(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Result<u32, TrialError> {
-    let asked = trial.design.turns;
+/// The interleaves of each window: the requested number if a switch with its settle time takes at most half of an interleave, else 1.
+/// Measures the switch itself by going to each arm and back, because a workload may restart for its setting. A workload that restarts, or
+/// opens new sockets, does so as rarely as possible: a new process behaves unlike one that has run for days.
+pub(crate) fn interleaves(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Result<u32, TrialError> {
+    let asked = trial.design.interleaves;
     if asked <= 1 || settle.how == SettleHow::Unsettled || matches!(settle.how, SettleHow::Guessed { .. }) {
         return Ok(1);
     }

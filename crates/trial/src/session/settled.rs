@@ -1,4 +1,4 @@
-//! `SettleSeen`: how long the machine was left alone after a switch.
+//! `SettleSeen`: how long the trial waited after a switch, and how that was found.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ pub struct SettleSeen {
     /// How long each short window was, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_ms: Option<u64>,
-    /// In how many turns the arms shared the windows of a pair, where it was more than one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turns: Option<u32>,
+    /// Interleaves of each window, if more than one.
+    #[serde(rename = "turns", default, skip_serializing_if = "Option::is_none")]
+    pub interleaves: Option<u32>,
 }
 
 /// How a settle time was found.
@@ -49,7 +49,7 @@ impl SettleSeen {
             how: SettleHow::Asked,
             drift_ratios: Vec::new(),
             step_ms: None,
-            turns: None,
+            interleaves: None,
         }
     }
 

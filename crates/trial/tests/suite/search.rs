@@ -1,5 +1,5 @@
-//! Searches on a simulated server whose truth is known: whether the right set comes out, how many windows that takes, and what
-//! becomes of a search that is killed, of a server that dies, and of a knob that is refused or does harm.
+//! Searches on a simulated server with known truth: whether they find the right set, the windows that they need, a search that is killed,
+//! a server that dies, and a knob that is refused or harms.
 
 use std::cell::Cell;
 
@@ -120,8 +120,8 @@ fn the_one_that_is_left_of_two_ways_is_the_one_that_does_it() {
         [lone] if answer.verdict == Verdict::Better => Some(lone),
         _ => None,
     });
-    let told: Vec<_> = lone.map(|lone| (lone.is_shown, lone.without.as_ref())).collect();
-    assert!(!told.is_empty() && told.iter().all(|told| *told == (true, None)), "{told:?}");
+    let shown: Vec<_> = lone.map(|lone| (lone.is_shown, lone.without.as_ref())).collect();
+    assert!(!shown.is_empty() && shown.iter().all(|one| *one == (true, None)), "{shown:?}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn where_nothing_helps_nothing_is_said_to() {
     assert!(rate.right * 20 >= seeds() * 19, "{}", rate.wrong);
 }
 
-/// A subject that counts what it is asked, and ends the search after so many windows as a kill would.
+/// A subject that counts its windows, and ends the search after some of them, as a kill would.
 struct Killed<'a> {
     server: &'a mut Simulated,
     left: usize,
@@ -209,7 +209,7 @@ fn the_log_of_another_search_is_no_log_of_this_one() {
         answer.ended
     );
     assert_eq!(answer.verdict, Verdict::NotProved);
-    assert!(!is_over(&design_of(&truth, 4), &mut log), "what can't be told may be missed");
+    assert!(!is_over(&design_of(&truth, 4), &mut log), "a log that can't be replayed may belong to another search");
 }
 
 #[test]
@@ -229,11 +229,11 @@ fn whatever_ends_it_early_what_is_known_comes_back() {
     };
     let early = stopped_after(4);
     assert_eq!((early.ended.clone(), early.verdict), (SearchEnded::Stopped, Verdict::NotProved));
-    assert!(early.knobs.iter().all(|knob| knob.fate == KnobOutcome::Unclear && knob.screening.is_none()));
+    assert!(early.knobs.iter().all(|knob| knob.outcome == KnobOutcome::Unclear && knob.screening.is_none()));
     let late = stopped_after(150);
     assert_eq!((late.ended.clone(), late.verdict), (SearchEnded::Stopped, Verdict::NotProved));
     assert!(late.knobs[4].screening.as_ref().unwrap().ratio < 0.9);
-    assert_eq!((&late.knobs[17].fate, &late.knobs[0].fate), (&KnobOutcome::Hurts, &KnobOutcome::NoEffect));
+    assert_eq!((&late.knobs[17].outcome, &late.knobs[0].outcome), (&KnobOutcome::Hurts, &KnobOutcome::NoEffect));
     // A start that is waited for fails where the user asks to stop meanwhile.
     let mut waits = Simulated::new(truth.clone(), 5);
     waits.fails_from = Some(0);
@@ -258,7 +258,7 @@ fn whatever_ends_it_early_what_is_known_comes_back() {
 
 #[test]
 fn knobs_that_kill_hurt_or_are_refused_are_taken_out_and_the_rest_is_found() {
-    // Each guard is asked of in every seed, beside the set that is right.
+    // Every seed must take out these three kinds, in addition to finding the right set.
     let truth = Truth {
         deadly: vec![9],
         refused: vec![2],
@@ -268,9 +268,9 @@ fn knobs_that_kill_hurt_or_are_refused_are_taken_out_and_the_rest_is_found() {
     };
     let mut deaths = Vec::new();
     let rate = rate(&truth, |answer| {
-        let fates = [&answer.knobs[9].fate, &answer.knobs[17].fate];
-        assert_eq!(fates, [&KnobOutcome::Stopped, &KnobOutcome::Stopped]);
-        assert_eq!(answer.knobs[2].fate, KnobOutcome::Refused { why: "invalid argument (EINVAL)".into() });
+        let outcomes = [&answer.knobs[9].outcome, &answer.knobs[17].outcome];
+        assert_eq!(outcomes, [&KnobOutcome::Stopped, &KnobOutcome::Stopped]);
+        assert_eq!(answer.knobs[2].outcome, KnobOutcome::Refused { why: "invalid argument (EINVAL)".into() });
         answer.verdict == Verdict::Better && set(answer) == [4, 11, 23]
     });
     assert_nine_of_ten(&rate);
@@ -313,11 +313,15 @@ fn what_betters_the_median_at_the_price_of_the_tail_is_vetoed() {
     let truth = Truth { knobs: 12, mains: vec![(4, -0.22)], tails: vec![(4, 0.9)], noise: 0.04, ..Truth::default() };
     let unguarded = of(&truth, Vec::new());
     assert_eq!((unguarded.verdict, set(&unguarded)), (Verdict::Better, vec![4]));
-    assert!(unguarded.along["lateness_us_p99"] > 1.5, "what it costs is told all the same: {:?}", unguarded.along);
+    assert!(
+        unguarded.along["lateness_us_p99"] > 1.5,
+        "the cost is reported without a guard too: {:?}",
+        unguarded.along
+    );
     let guarded = of(&truth, guard());
     assert_eq!((guarded.verdict, set(&guarded), &guarded.veto), (Verdict::NothingHelped, Vec::new(), &None));
-    let fate = &guarded.knobs[4].fate;
-    assert!(matches!(fate, KnobOutcome::Vetoed { why } if why.starts_with("lateness_us_p99 is ")), "{fate:?}");
+    let outcome = &guarded.knobs[4].outcome;
+    assert!(matches!(outcome, KnobOutcome::Vetoed { why } if why.starts_with("lateness_us_p99 is ")), "{outcome:?}");
     // Each alone harms the tail by less than what vetoes, and both together by more: that is seen in the proof.
     let both = Truth { mains: vec![(4, -0.22), (5, -0.2)], tails: vec![(4, 0.36), (5, 0.34)], ..truth };
     let guarded = of(&both, guard());
@@ -352,7 +356,7 @@ fn knobs_that_wreck_a_guard_are_taken_out_and_the_rest_is_found() {
     let mut right = 0;
     for seed in 0..seeds() {
         let (answer, log) = of(seed, guards.clone());
-        let (doubled, sevenfold) = (&answer.knobs[9].fate, &answer.knobs[14].fate);
+        let (doubled, sevenfold) = (&answer.knobs[9].outcome, &answer.knobs[14].outcome);
         assert!(
             matches!(doubled, KnobOutcome::Vetoed { why } if why.starts_with("lateness_us_p99 is ")),
             "seed {seed}: {doubled:?}"
@@ -402,13 +406,13 @@ fn one_bad_window_of_a_noisy_tail_takes_nothing_out() {
         let design = SearchDesign { guards: guards.clone(), ..design_of(&truth, seed) };
         let mut subject = Spiky(Simulated::new(truth.clone(), seed), 0);
         let answer = run_on(&design, &mut subject, &mut Log::in_memory(Vec::new()));
-        assert!(answer.knobs.iter().all(|knob| knob.fate != KnobOutcome::Stopped), "seed {seed}: {answer:?}");
+        assert!(answer.knobs.iter().all(|knob| knob.outcome != KnobOutcome::Stopped), "seed {seed}: {answer:?}");
         assert!(answer.verdict == Verdict::Better && set(&answer).contains(&4), "seed {seed}: {:?}", set(&answer));
     }
 }
 
 #[test]
-fn a_knob_that_was_never_at_work_is_not_useless_and_in_the_set_only_where_it_did_something() {
+fn a_knob_that_was_never_engaged_is_in_the_set_only_if_it_moved_the_metric() {
     let truth = Truth {
         knobs: 12,
         mains: vec![(4, -0.22), (5, -0.15)],
@@ -430,8 +434,8 @@ fn a_knob_that_was_never_at_work_is_not_useless_and_in_the_set_only_where_it_did
         noise: 0.04,
         ..Truth::default()
     };
-    let fates = |answer: &Answer| {
-        let of = |knob: usize| answer.knobs[knob].fate.clone();
+    let outcomes = |answer: &Answer| {
+        let of = |knob: usize| answer.knobs[knob].outcome.clone();
         (of(2), of(5), of(6))
     };
     for seed in 0..5 {
@@ -440,23 +444,23 @@ fn a_knob_that_was_never_at_work_is_not_useless_and_in_the_set_only_where_it_did
         let answer = run_on(&design, &mut Simulated::new(truth.clone(), seed), &mut log);
         let both = vec!["process.timer_slack_ns=1", "net.core.netdev_budget=600"];
         assert_eq!((answer.verdict, settings(&answer)), (Verdict::Better, both), "seed {seed}: {answer:?}");
-        let (polling, budget, pages) = fates(&answer);
+        let (polling, budget, pages) = outcomes(&answer);
         let still = |why: &str| why.starts_with("no packet was taken");
         assert!(matches!(&polling, KnobOutcome::NotEngaged { why } if still(why)), "seed {seed}: {polling:?}");
         assert_eq!(budget, KnobOutcome::InTheSet, "seed {seed}: what was seen stands");
-        let [doubt] = &answer.doubts[..] else { panic!("seed {seed}: {:?}", answer.doubts) };
-        let doubt = doubt.to_string();
+        let [caveat] = &answer.caveats[..] else { panic!("seed {seed}: {:?}", answer.caveats) };
+        let caveat = caveat.to_string();
         assert!(
-            doubt.starts_with("the counter of net.core.netdev_budget shows that it was not engaged (no CPU ever"),
-            "{doubt}"
+            caveat.starts_with("the counter of net.core.netdev_budget shows that it was not engaged (no CPU ever"),
+            "{caveat}"
         );
-        assert_eq!(pages, KnobOutcome::NoEffect, "seed {seed}: it was at work, and is useless");
-        let engaged = |knob: usize| answer.knobs[knob].at_work.as_ref().map(|seen| seen.engaged.clone());
+        assert_eq!(pages, KnobOutcome::NoEffect, "seed {seed}: it was engaged, and is useless");
+        let engaged = |knob: usize| answer.knobs[knob].engaged.as_ref().map(|seen| seen.engaged.clone());
         assert_eq!((engaged(4), engaged(6)), (Some(Engaged::Yes), Some(Engaged::Yes)));
-        assert_eq!((engaged(0), engaged(7)), (None, Some(Engaged::Unknown)), "no counter, and none that was told");
+        assert_eq!((engaged(0), engaged(7)), (None, Some(Engaged::Unknown)), "no counter, and an unknown one");
         // A search that goes on knows what the first did.
         let again = run_on(&design, &mut Simulated::new(truth.clone(), seed), &mut log);
-        assert_eq!((fates(&again), settings(&again)), (fates(&answer), settings(&answer)));
+        assert_eq!((outcomes(&again), settings(&again)), (outcomes(&answer), settings(&answer)));
     }
     // In noise that leaves room for an effect that matters, a counter that stood still says nothing of other paths.
     for seed in 0..5 {
@@ -465,14 +469,14 @@ fn a_knob_that_was_never_at_work_is_not_useless_and_in_the_set_only_where_it_did
         let answer = run_on(&design, &mut Simulated::new(noisy, seed), &mut Log::in_memory(Vec::new()));
         let polling = &answer.knobs[2];
         let is_within = polling.screening.as_ref().is_some_and(|seen| seen.is_within(design.smallest_effect_ratio));
-        assert!(!is_within && !matches!(polling.fate, KnobOutcome::NotEngaged { .. }), "seed {seed}: {polling:?}");
+        assert!(!is_within && !matches!(polling.outcome, KnobOutcome::NotEngaged { .. }), "seed {seed}: {polling:?}");
     }
     // On loopback busy polling has nothing to do whatever its counter says.
     let answer = run(&truth, 1);
     assert!(
-        matches!(&answer.knobs[2].fate, KnobOutcome::NotEngaged { why } if why.contains("stay on loopback")),
+        matches!(&answer.knobs[2].outcome, KnobOutcome::NotEngaged { why } if why.contains("stay on loopback")),
         "{:?}",
-        answer.knobs[2].fate
+        answer.knobs[2].outcome
     );
 }
 
@@ -502,7 +506,7 @@ fn a_budget_is_kept_and_what_does_not_fit_is_named() {
         design.budget.windows = windows_max;
         let answer = run_on(&design, &mut Simulated::new(truth.clone(), 2), &mut Log::in_memory(Vec::new()));
         assert!(windows(&answer) <= windows_max, "{} of {windows_max}", windows(&answer));
-        let not_tried = answer.knobs.iter().filter(|knob| matches!(knob.fate, KnobOutcome::NotTried { .. })).count();
+        let not_tried = answer.knobs.iter().filter(|knob| matches!(knob.outcome, KnobOutcome::NotTried { .. })).count();
         assert_eq!(not_tried > 0, windows_max < 272, "{windows_max} windows: {not_tried} not tried");
         assert!(answer.windows.contains_key(&Stage::Screen), "{answer:?}");
     }

@@ -1,4 +1,4 @@
-//! What a search does with the time that is left.
+//! How a search uses the remaining time.
 
 use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth};
 use evenkeel_trial::search::{
@@ -41,7 +41,7 @@ fn what_a_failed_proof_leaves_of_the_budget_is_used() {
         failed += 1;
         let is_open = |knob: &KnobAnswer| {
             let is_within = knob.screening.as_ref().is_some_and(|seen| seen.is_within(design.smallest_effect_ratio));
-            knob.fate == KnobOutcome::NoEffect && !is_within
+            knob.outcome == KnobOutcome::NoEffect && !is_within
         };
         let used: usize = answer.windows.values().sum();
         let open = answer.knobs.iter().filter(|knob| is_open(knob)).count();
@@ -49,9 +49,9 @@ fn what_a_failed_proof_leaves_of_the_budget_is_used() {
         assert!(open == 0 || used * 10 >= windows * 8, "seed {seed}: {used} windows, {open} open");
         assert_eq!(open > 0, answer.more_time.is_some(), "seed {seed}: {:?}", answer.more_time);
         assert!(
-            matches!(&answer.knobs[0].fate, KnobOutcome::LeftOut { .. }),
+            matches!(&answer.knobs[0].outcome, KnobOutcome::LeftOut { .. }),
             "seed {seed}: {:?}",
-            answer.knobs[0].fate
+            answer.knobs[0].outcome
         );
     }
     assert!(failed > 5 && went_on > 2, "{failed} proofs failed, after {went_on} the budget was used");

@@ -1,4 +1,4 @@
-//! Searches on a captured machine: real knobs, switched, journalled and put back, with a server whose truth is known.
+//! Searches on a captured machine: real knobs that are switched, journalled and restored, with a server of known truth.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -185,7 +185,7 @@ fn the_knob_that_helps_is_found_among_those_of_the_machine_with_its_best_value()
     assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
     let effect = answer.effect.as_ref().unwrap();
     assert!((0.5..0.7).contains(&effect.ratio) && effect.high.unwrap() < 1.0, "{effect:?}");
-    assert!(answer.along["cpu_share"] > 1.2, "what it costs is told: {:?}", answer.along);
+    assert!(answer.along["cpu_share"] > 1.2, "the cost is reported: {:?}", answer.along);
     assert_eq!(scene.readings(), before);
 }
 
@@ -247,15 +247,15 @@ fn a_server_that_dies_of_a_knob_is_started_anew_and_the_knob_taken_out() {
     scene.nature.borrow_mut().starts = 0;
     let at = candidates.iter().position(|candidate| candidate.settings[0] == "vm.swappiness=10").unwrap();
     let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
-    assert_eq!(answer.knobs[at].fate, KnobOutcome::Stopped);
+    assert_eq!(answer.knobs[at].outcome, KnobOutcome::Stopped);
     assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
     let starts = scene.nature.borrow().starts;
     assert!((2..=6).contains(&starts), "{starts} starts");
-    let is_told = |caveat: &SearchCaveat| match caveat {
+    let is_reported = |caveat: &SearchCaveat| match caveat {
         SearchCaveat::Died { why, .. } => why.contains("it ended (exit status: 9)"),
         _ => false,
     };
-    assert!(answer.doubts.iter().any(is_told), "{:?}", answer.doubts);
+    assert!(answer.caveats.iter().any(is_reported), "{:?}", answer.caveats);
     assert_eq!(scene.readings(), before);
 }
 
@@ -276,7 +276,7 @@ fn a_server_that_ends_by_itself_is_started_anew_and_one_that_can_not_live_ends_t
         match (fails, &answer.ended) {
             (None, SearchEnded::Whole) => {
                 assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
-                assert_eq!(answer.doubts, [SearchCaveat::Died { times: 1, why: why.to_owned() }]);
+                assert_eq!(answer.caveats, [SearchCaveat::Died { times: 1, why: why.to_owned() }]);
             }
             (Some(expected), SearchEnded::Failed { why }) => assert!(why.contains(expected), "{dies_in:?}: {why}"),
             (_, ended) => panic!("{dies_in:?}, {is_gone}: {ended:?}"),
@@ -285,7 +285,7 @@ fn a_server_that_ends_by_itself_is_started_anew_and_one_that_can_not_live_ends_t
 }
 
 #[test]
-fn a_knob_that_does_not_take_is_told_and_the_others_go_on() {
+fn a_knob_that_does_not_take_effect_is_reported_and_the_others_continue() {
     // The captured kernel offers one clock source and ignores another without an error, as a real one does.
     let host = HOST.replace(
         "end\n",
@@ -299,7 +299,7 @@ fn a_knob_that_does_not_take_is_told_and_the_others_go_on() {
     assert_eq!(candidates.len(), 3, "{candidates:?}");
     let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
     assert!(
-        matches!(&answer.knobs[1].fate, KnobOutcome::Refused { why } if why.starts_with("hpet: ")),
+        matches!(&answer.knobs[1].outcome, KnobOutcome::Refused { why } if why.starts_with("hpet: ")),
         "{:?}",
         answer.knobs[1]
     );
@@ -374,23 +374,23 @@ fn how_long_a_switch_is_felt_is_found_by_each_way_of_switching_within_the_budget
     };
     let before = scene.readings();
     let poll = "haltpoll.guest_halt_poll_ns=200000";
-    let told = |found: &[ClassSettle]| {
+    let found_times = |found: &[ClassSettle]| {
         let one = |found: &ClassSettle| (found.class, found.settle.settle_ms, found.settle.how.clone());
         found.iter().map(one).collect::<Vec<_>>()
     };
     // One short window of 250 ms is slow after the switch.
-    assert_eq!(told(&settle(&[poll], 1200, false)), [(Some(Reach::AtOnce), 250, SettleHow::Found)]);
+    assert_eq!(found_times(&settle(&[poll], 1200, false)), [(Some(Reach::AtOnce), 250, SettleHow::Found)]);
     // New sockets are felt for longer, where they are opened: what is in force at once does not wait for them.
     let both = settle(&[poll, "net.core.busy_read=50"], 1200, false);
     assert_eq!(
-        told(&both),
+        found_times(&both),
         [(Some(Reach::AtOnce), 250, SettleHow::Found), (Some(Reach::NewSockets), 750, SettleHow::Found)]
     );
     assert_eq!(both[1].knobs, ["net.core.busy_read"]);
     assert_eq!(longest_settle(&both), Some(Duration::from_millis(750)));
     // Twelve seconds for each way are a tenth of 120: then all ways together, and below that a guess.
     let together = settle(&[poll, "net.core.busy_read=50"], 130, false);
-    assert_eq!(told(&together), [(None, 750, SettleHow::Found)]);
+    assert_eq!(found_times(&together), [(None, 750, SettleHow::Found)]);
     let guess = settle(&[poll], 60, false);
     assert!(
         matches!(&guess[0].settle.how, SettleHow::Guessed { why } if why.contains("too much of the budget")),
@@ -449,7 +449,13 @@ fn a_switch_waits_only_for_what_the_arms_that_are_compared_take() {
     let found = |class, settle_ms| ClassSettle {
         class: Some(class),
         knobs: Vec::new(),
-        settle: SettleSeen { settle_ms, how: SettleHow::Found, drift_ratios: Vec::new(), step_ms: None, turns: None },
+        settle: SettleSeen {
+            settle_ms,
+            how: SettleHow::Found,
+            drift_ratios: Vec::new(),
+            step_ms: None,
+            interleaves: None,
+        },
     };
     design.settles = vec![found(Reach::AtOnce, 250), found(Reach::NewSockets, 750)];
     design.settle_ms = 750;
@@ -520,8 +526,8 @@ fn a_server_that_ends_once_wherever_that_is_takes_nothing_from_the_answer() {
         scene.nature.borrow_mut().dies_in = vec![at];
         let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
         assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"], "it ended in window {at}: {answer:?}");
-        assert_eq!(answer.knobs[1].fate, KnobOutcome::NoEffect, "it ended in window {at}");
-        assert_eq!(answer.doubts.len(), 1, "it ended in window {at}: {:?}", answer.doubts);
+        assert_eq!(answer.knobs[1].outcome, KnobOutcome::NoEffect, "it ended in window {at}");
+        assert_eq!(answer.caveats.len(), 1, "it ended in window {at}: {:?}", answer.caveats);
         stages = answer.windows.len();
     }
     assert!(stages >= 4, "every stage was met");

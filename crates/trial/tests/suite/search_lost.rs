@@ -1,5 +1,5 @@
-//! Searches in which windows give no number: a knob that starves the server, somebody else who writes a setting, a server that ends, and
-//! logs from before one end was no proof; and which of them are over.
+//! Searches with windows that have no number: a knob that starves the server, another program that writes a setting, a server that ends,
+//! and logs from before a second end was needed as proof. Also which of these searches are over.
 
 use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth};
 use evenkeel_trial::search::{
@@ -18,7 +18,7 @@ fn run_on(design: &SearchDesign, subject: &mut dyn Subject, log: &mut Log) -> An
 }
 
 fn dropped(reason: DropReason) -> WindowResult {
-    WindowResult::Dropped { why: reason.to_string(), beside: Vec::new(), reason: Some(reason) }
+    WindowResult::Dropped { why: reason.to_string(), other_trials: Vec::new(), reason: Some(reason) }
 }
 
 /// A server of which some windows are seen otherwise, by their number from 1 and their arm.
@@ -62,22 +62,22 @@ fn a_knob_that_leaves_the_server_no_cpu_is_taken_out_and_one_such_window_is_an_a
             KnobOutcome::Stopped,
         ),
     ];
-    for (name, rule, fate) in table {
+    for (name, rule, outcome) in table {
         let truth = truth(12);
         let mut subject = Otherwise(Simulated::new(truth.clone(), 3), 0, rule);
         let answer = run_on(&design_of(&truth, 600), &mut subject, &mut Log::in_memory(Vec::new()));
         assert_eq!((answer.verdict, &answer.ended), (Verdict::Better, &SearchEnded::Whole), "{name}: {answer:?}");
-        assert_eq!((answer.set.len(), &answer.knobs[2].fate), (1, &fate), "{name}: {answer:?}");
-        let told = |caveat: &SearchCaveat| match caveat {
+        assert_eq!((answer.set.len(), &answer.knobs[2].outcome), (1, &outcome), "{name}: {answer:?}");
+        let is_no_cpu = |caveat: &SearchCaveat| match caveat {
             SearchCaveat::Dropped { reasons, .. } => reasons.contains_key("the server was given no CPU"),
             _ => false,
         };
-        assert!(answer.doubts.iter().any(told), "{name}: {:?}", answer.doubts);
+        assert!(answer.caveats.iter().any(is_no_cpu), "{name}: {:?}", answer.caveats);
     }
 }
 
 #[test]
-fn windows_that_were_dropped_are_told_by_their_reasons() {
+fn dropped_windows_are_reported_with_their_reasons() {
     let changed = || DropReason::Changed { what: "vm.swappiness: 60, not 10".into() };
     let gap = || DropReason::Gap { gap_us: 9e5 };
     type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<WindowResult>;
@@ -97,27 +97,30 @@ fn windows_that_were_dropped_are_told_by_their_reasons() {
         let truth = truth(8);
         let mut subject = Otherwise(Simulated::new(truth.clone(), 3), 0, rule);
         let answer = run_on(&design_of(&truth, 150), &mut subject, &mut Log::in_memory(Vec::new()));
-        match (expected, &answer.doubts[..]) {
+        match (expected, &answer.caveats[..]) {
             (None, []) => {}
             (Some(expected), [caveat]) => {
-                let doubt = caveat.to_string();
-                expected.iter().for_each(|words| assert!(doubt.contains(words), "row {at}: {doubt}"));
+                let caveat = caveat.to_string();
+                expected.iter().for_each(|words| assert!(caveat.contains(words), "row {at}: {caveat}"));
             }
-            (_, doubts) => panic!("row {at}: {doubts:?}"),
+            (_, caveats) => panic!("row {at}: {caveats:?}"),
         }
     }
     // A log from before the reason was kept is read.
     let seen: WindowResult = serde_json::from_str("{\"dropped\":{\"why\":\"the machine paused\"}}").unwrap();
-    assert_eq!(seen, WindowResult::Dropped { why: "the machine paused".into(), beside: Vec::new(), reason: None });
+    assert_eq!(
+        seen,
+        WindowResult::Dropped { why: "the machine paused".into(), other_trials: Vec::new(), reason: None }
+    );
 }
 
 #[test]
-fn a_log_in_which_one_end_was_proof_is_told_as_it_was_decided_and_gone_on_with() {
+fn a_log_from_before_the_second_death_was_needed_is_replayed_and_continued() {
     let truth = Truth { deadly: vec![2], ..truth(12) };
     let design = design_of(&truth, 600);
     let mut log = Log::in_memory(Vec::new());
     let whole = run_on(&design, &mut Simulated::new(truth.clone(), 3), &mut log);
-    assert_eq!((&whole.ended, &whole.knobs[2].fate), (&SearchEnded::Whole, &KnobOutcome::Stopped));
+    assert_eq!((&whole.ended, &whole.knobs[2].outcome), (&SearchEnded::Whole, &KnobOutcome::Stopped));
     let mut old: Vec<Entry> = log.entries().to_vec();
     let is_dead = |entry: &Entry| matches!(entry.seen, WindowResult::Died { .. });
     old.dedup_by(|second, first| is_dead(first) && is_dead(second) && first.arm == second.arm);
@@ -130,7 +133,7 @@ fn a_log_in_which_one_end_was_proof_is_told_as_it_was_decided_and_gone_on_with()
             (&again.ended, again.verdict, &again.set[0].settings),
             (&SearchEnded::Whole, Verdict::Better, &whole.set[0].settings)
         );
-        assert_eq!(again.knobs[2].fate, KnobOutcome::Stopped);
+        assert_eq!(again.knobs[2].outcome, KnobOutcome::Stopped);
     }
 }
 
@@ -150,13 +153,13 @@ fn a_search_that_failed_for_good_is_over_and_one_that_failed_once_is_not() {
         let mut server = Simulated::new(truth.clone(), 3);
         server.fails_from = fails_from;
         let ended = run_on(&design, &mut Otherwise(server, 0, rule), &mut log).ended;
-        assert!(matches!(&ended, SearchEnded::Failed { why: told } if told.contains(why)), "{ended:?}");
+        assert!(matches!(&ended, SearchEnded::Failed { why: found } if found.contains(why)), "{ended:?}");
         assert_eq!(is_over(&design, &mut log), over, "{why}");
     }
 }
 
 #[test]
-fn a_knob_beside_which_others_do_more_is_not_called_idle() {
+fn a_knob_that_does_less_than_others_is_not_called_idle() {
     let truth = Truth {
         knobs: 12,
         mains: (0..9).map(|knob| (knob, -0.3)).chain([(9, -0.15)]).collect(),
@@ -168,7 +171,7 @@ fn a_knob_beside_which_others_do_more_is_not_called_idle() {
     let answer =
         run_on(&design_of(&truth, 400), &mut Simulated::new(truth.clone(), 3), &mut Log::in_memory(Vec::new()));
     assert_eq!(
-        answer.knobs[9].fate,
+        answer.knobs[9].outcome,
         KnobOutcome::LeftOut { why: NotNeeded::OthersDoMore { others: 8 } },
         "{:?}",
         answer.knobs[9]

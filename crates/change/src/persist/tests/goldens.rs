@@ -391,7 +391,7 @@ fn a_held_device_and_the_unit_that_verifies() {
         == /etc/systemd/system/evenkeel-verify.service 644
         # Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.
         [Unit]
-        Description=Tells which settings of evenkeel do not hold after a boot
+        Description=Reports which settings of evenkeel do not hold after a boot
         After=evenkeel-settings.service evenkeel-hold.service game.service
 
         [Service]

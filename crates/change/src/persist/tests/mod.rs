@@ -163,8 +163,8 @@ fn no_knob_is_forgotten_on_any_distribution() {
                     let (carried, cannot) = (plan.carried.len(), plan.cannot.len());
                     assert!(carried + cannot > 0, "{name}: {} is forgotten", knob.id);
                     assert!(plan.carried.iter().all(|carried| !carried.by.is_empty()), "{name}: {}", knob.id);
-                    let is_told = |cannot: &Cannot| !cannot.why.is_empty() && !cannot.todo.is_empty();
-                    assert!(plan.cannot.iter().all(is_told), "{name}: {} is refused without a word", knob.id);
+                    let is_explained = |cannot: &Cannot| !cannot.why.is_empty() && !cannot.todo.is_empty();
+                    assert!(plan.cannot.iter().all(is_explained), "{name}: {} is refused without a word", knob.id);
                     if knob.place == Place::Process || matches!(knob.place, Place::File { .. }) && unit.is_some() {
                         assert!(carried > 0 || unit.is_none(), "{name}: {}", to_text(&plan));
                     }

@@ -1,5 +1,5 @@
-# kernel_arguments PATH ARGUMENT...: they are to be at the end of the first line of kernel arguments, before the word `--` and what it
-# hands to init. Two spaces stand before them, which tell later that they are ours.
+# kernel_arguments PATH ARGUMENT...: adds them to the end of the first line of kernel arguments, before the word `--` and the
+# arguments of init. Two spaces before them mark them as ours.
 kernel_arguments() {
     path=$1
     shift

@@ -17,7 +17,7 @@ undone_by() {
     records old_command | grep -qxF -- "$record" || remember "$record"
 }
 
-# run WORD...: on the running root alone: what it told a system that does not run, that system would not hear.
+# run WORD...: only on the running root: in an image, no program runs that could read the change.
 run() {
     if [ -n "$root" ]; then
         say "to run in $root: $*"

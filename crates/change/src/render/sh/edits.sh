@@ -2,7 +2,7 @@ newline='
 '
 return=$(printf '\r')
 
-# without_ours HOW...: takes out of $text our block, or our kernel arguments. Where nobody could tell what is ours, all stays.
+# without_ours HOW...: removes our block, or our kernel arguments, from $text. If it is unclear what is ours, everything stays.
 without_ours() {
     case $1 in
     block)

@@ -28,8 +28,8 @@ records() { if [ -f "$dir/undo.sh" ]; then grep "^$1 " "$dir/undo.sh" || :; fi; 
 # knows START: whether the undo script has such a record. The first one stays: a later one would hold what we wrote.
 knows() { records "${1%% *}" | grep -qF -- "$1 "; }
 
-# remember RECORD: adds it to the undo script, which is on disk when this returns. Files come back first, then the programs that
-# read them are told, then the values.
+# remember RECORD: adds it to the undo script, which is on disk when this returns. The undo script restores files first, then runs
+# the programs that read them, then restores the values.
 remember() {
     case $1 in
     *'

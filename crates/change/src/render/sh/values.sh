@@ -10,8 +10,8 @@ cpus() {
     done
 }
 
-# holds READING FILE TEXT [IN_FORCE]: whether it is so, and is in force where another file tells that: an interrupt is served
-# by some of the CPUs that may.
+# holds READING FILE TEXT [IN_FORCE]: whether the value is set, and in force if another file shows that: only some of the allowed
+# CPUs serve an interrupt.
 holds() {
     reads "$1" "$2" "$3" || return 1
     if [ -z "${4-}" ] || [ ! -f "$root$4" ]; then return 0; fi

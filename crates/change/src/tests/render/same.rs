@@ -55,9 +55,9 @@ fn as_text(reading: Option<&Reading>, text: &str) -> String {
 /// Steps and files that were run already. A script of a hundred steps starts thousands of programs, and most steps of one host are
 /// those of the host before it.
 #[derive(Default)]
-struct Seen(BTreeSet<String>);
+struct AlreadyRun(BTreeSet<String>);
 
-impl Seen {
+impl AlreadyRun {
     /// Leaves out what a host before had just so: the same knob or file, what the files hold before, and the value.
     fn leave_out(&mut self, plan: &mut PlanFile, capture: &Capture) {
         let root = Root::captured(capture.clone());
@@ -76,10 +76,10 @@ impl Seen {
 #[test]
 fn it_leaves_a_host_as_apply_does_and_its_undo_leaves_it_as_before() {
     let mut knobs: BTreeSet<String> = BTreeSet::new();
-    let mut seen = Seen::default();
+    let mut already_run = AlreadyRun::default();
     for host in hosts().iter().filter(|host| RUN.contains(&host.name.as_str())) {
         let mut plan = host.plan.clone();
-        seen.leave_out(&mut plan, &host.capture);
+        already_run.leave_out(&mut plan, &host.capture);
         knobs.extend(plan.steps.iter().map(|planned| planned.step.knob.clone()));
         it_does_what_apply_does(&host.name, &host.capture, &plan);
     }
@@ -357,10 +357,10 @@ fn expected(plan: &PlanFile) -> Vec<Vec<String>> {
 
 #[test]
 fn the_undo_of_a_plan_puts_back_what_it_saw() {
-    let mut seen = Seen::default();
+    let mut already_run = AlreadyRun::default();
     for host in hosts().iter().filter(|host| RUN[1..4].contains(&host.name.as_str())) {
         let mut plan = host.plan.clone();
-        seen.leave_out(&mut plan, &host.capture);
+        already_run.leave_out(&mut plan, &host.capture);
         let place = Place::of(&host.capture);
         let before = place.tree();
         well(&place.run(&script(&plan).unwrap()));

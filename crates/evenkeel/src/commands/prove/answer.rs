@@ -141,7 +141,8 @@ fn of_one(entry: &TrialEntry) -> String {
             text += &format!("  {}: {}\n", knob.knob, readings.join("; "));
         }
     }
-    let interleaves = report.settle.turns.map_or_else(String::new, |turns| format!(" of {turns} interleaves"));
+    let interleaves =
+        report.settle.interleaves.map_or_else(String::new, |interleaves| format!(" of {interleaves} interleaves"));
     text += &format!(
         "  {} pairs{interleaves}, {} dropped ({} in A, {} in {other}), settle time {}, seed {}, metric {}\n",
         report.pairs,

@@ -17,11 +17,11 @@ use crate::times::{SettleArgs, WindowArgs, time};
 const PAIRS_MAX: u16 = 100;
 /// Length of a window, where nothing else was asked.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Turns of a window, where nothing else was asked; and the shortest.
-const TURNS: u32 = 4;
-const TURN_MIN: Duration = Duration::from_millis(250);
-/// What a turn holds at the least of what is measured, such as ticks.
-const TURN_EVENTS: f64 = 5.0;
+/// The default number of interleaves, and the shortest interleave.
+const INTERLEAVES: u32 = 4;
+const INTERLEAVE_MIN: Duration = Duration::from_millis(250);
+/// The fewest measured events of an interleave, such as ticks.
+const INTERLEAVE_EVENTS: f64 = 5.0;
 
 /// What decides, of a trial over pairs and of one over boots alike.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -63,8 +63,8 @@ pub(super) struct DesignArgs {
     #[command(flatten)]
     settle: SettleArgs,
     /// Interleaves within a pair [default: 4, or 1 for a tail]
-    #[arg(long = "interleaves", alias = "turns", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    turns: Option<u32>,
+    #[arg(long, alias = "turns", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    interleaves: Option<u32>,
     /// Pairs of the A/A check before the trial; 0: none [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
     control_pairs: Option<u16>,
@@ -107,7 +107,7 @@ impl DesignArgs {
         if let Stop::Sequential { budget, .. } = &mut design.stop {
             *budget = self.budget;
         }
-        design.turns = self.turns.unwrap_or_else(|| usual_turns(workload, &design.metric, window));
+        design.interleaves = self.interleaves.unwrap_or_else(|| default_interleaves(workload, &design.metric, window));
         design.guards = decision.guards(workload, &design.metric)?;
         if let Some(time) = self.settle.asked() {
             design.settle = Settle::Fixed { time };
@@ -123,16 +123,16 @@ impl DesignArgs {
     }
 }
 
-/// In how many turns arms share their windows where nobody said: a neighbour that comes and goes within seconds is then in both.
-fn usual_turns(workload: &dyn Workload, metric: &Metric, window: Duration) -> u32 {
+/// The default number of interleaves: a neighbour that comes and goes within seconds is then in both.
+fn default_interleaves(workload: &dyn Workload, metric: &Metric, window: Duration) -> u32 {
     if !workload.takes_turns() || metric.is_tail() {
         return 1;
     }
-    // Each turn holds some of what is measured: five ticks of a server that ticks seldom.
+    // Each interleave has some measured events: five ticks of a slow server.
     let events =
-        workload.events_per_s().map_or(Duration::ZERO, |hz| Duration::from_secs_f64(TURN_EVENTS / hz.max(0.1)));
-    let most = window.as_millis() / TURN_MIN.max(events).as_millis();
-    u32::try_from(most).unwrap_or(TURNS).clamp(1, TURNS)
+        workload.events_per_s().map_or(Duration::ZERO, |hz| Duration::from_secs_f64(INTERLEAVE_EVENTS / hz.max(0.1)));
+    let most = window.as_millis() / INTERLEAVE_MIN.max(events).as_millis();
+    u32::try_from(most).unwrap_or(INTERLEAVES).clamp(1, INTERLEAVES)
 }
 
 /// A guard as it is named: `round_trip_us_p99` or `round_trip_us_p99=10`.

@@ -68,7 +68,7 @@ pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
     session.run()
 }
 
-/// Refuses what can be no setting, such as a subcommand that does not stand first.
+/// Refuses words that are not settings, such as a subcommand after an option.
 fn refuse_words(settings: &[String]) -> Result<(), Failure> {
     let Some(word) = settings.iter().find(|text| !text.contains('=')) else { return Ok(()) };
     let cause = format!("{word:?} is not a setting: expected KNOB=VALUE");
@@ -119,8 +119,8 @@ impl Needs {
         experiment::refuse_twice(&plan)?;
         Ok(Needs {
             journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
-            // Of a server of one's own anybody may set what the kernel allows; it says so itself where it does not. What somebody
-            // else would have to do for good is done to a process of ours, or refused.
+            // The kernel decides what a user may set for their own server, and reports it if not. A setting that needs work by hand to
+            // persist is applied to evenkeel's own process here, or refused.
             root: plan.steps.iter().any(|step| {
                 let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
                 !is_ours && !knobs::find(&step.knob).is_ok_and(Knob::is_of_server)
@@ -139,16 +139,16 @@ impl Needs {
 }
 
 impl Session<'_> {
-    /// Measures, with nobody else measuring, and reports.
+    /// Measures and reports. The lock keeps other trials away.
     pub(super) fn run(&self) -> Outcome {
         let capture = capture::text_of(self.root);
-        let beside = experiment::beside(self.out, &format!("prove {}", arms::text_of(&self.arms.settings)));
+        let concurrent = experiment::announce(self.out, &format!("prove {}", arms::text_of(&self.arms.settings)));
         if let Some(folder) = self.report {
             report::make_folder(folder)?;
         }
         let stop = experiment::stop_flag()?;
         experiment::explain_signals(self.out, self.state);
-        let session = self.measure(&stop, &beside)?;
+        let session = self.measure(&stop, &concurrent)?;
         let again = answer::again(self.workload, self.anyway, &session);
         let output = Answer { facts: self.facts, capture: Some(capture), report: self.report, again, was_kept: false };
         output.print(self.out, session)
@@ -161,7 +161,7 @@ impl Session<'_> {
         }
     }
 
-    fn measure(&self, stop: &Arc<AtomicBool>, beside: &Arc<ConcurrentTrials>) -> Result<SessionAnswer, Failure> {
+    fn measure(&self, stop: &Arc<AtomicBool>, concurrent: &Arc<ConcurrentTrials>) -> Result<SessionAnswer, Failure> {
         let seed = match self.begins {
             Begins::After(_, kept) => kept.head.design.seed,
             Begins::Anew { plan, .. } => plan.decision.seed.unwrap_or_else(experiment::fresh_seed),
@@ -197,7 +197,7 @@ impl Session<'_> {
             inert,
             design: &design,
             stop,
-            beside,
+            concurrent,
             progress: self.out.telling(),
             keep: &|head| self.keep_in(head),
             before: self.before().map(|kept| kept.record.clone()),

@@ -1,4 +1,4 @@
-//! What a search stands on, and what is written of what it finds.
+//! `SearchContext`: what the parts of a search share, and the options for its result.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::show::Out;
 
-/// What is written of what was found.
+/// The options for the result.
 #[derive(Debug, clap::Args)]
 pub(super) struct OutArgs {
     /// Write the set and its evidence to FILE, for `evenkeel apply`
@@ -28,7 +28,7 @@ pub(super) struct OutArgs {
     pub(super) unit: Option<ServiceName>,
 }
 
-/// What a search stands on, whether it begins or goes on.
+/// What the parts of a new or resumed search share.
 pub(super) struct SearchContext<'a> {
     pub(super) out_args: &'a OutArgs,
     pub(super) state: &'a StateArgs,
@@ -38,7 +38,7 @@ pub(super) struct SearchContext<'a> {
     pub(super) root: &'a Root,
     pub(super) facts: &'a Facts,
     pub(super) stop: Arc<AtomicBool>,
-    pub(super) beside: Arc<ConcurrentTrials>,
+    pub(super) concurrent: Arc<ConcurrentTrials>,
 }
 
 pub(super) fn not_possible(error: impl Into<anyhow::Error>) -> Failure {

@@ -18,13 +18,13 @@ use crate::failure::Failure;
 use crate::smallest_effect::SmallestEffect;
 use crate::times::{SettleArgs, WindowArgs, time};
 
-/// How long a search may take, how long a window is, and how many times worse one may be, where nobody says.
+/// The defaults: the time of a search, the length of a window, and the factor at which a bad window stops an arm.
 const BUDGET: Duration = Duration::from_secs(20 * 60);
 const WINDOW: Duration = Duration::from_secs(1);
 const STOP_AT: f64 = 3.0;
 /// The most windows that a budget of time may be.
 const WINDOWS_MAX: usize = 100_000;
-/// The shortest window that nobody asked for.
+/// The shortest default window.
 const WINDOW_MIN: Duration = Duration::from_millis(250);
 
 /// What is searched among, and by what it is decided.
@@ -88,8 +88,8 @@ pub(super) fn asked(
     Ok(design)
 }
 
-/// The length of a window where nobody said: shorter where the budget has no room to screen all knobs otherwise. A tail needs the whole second, and so
-/// do numbers that come seldom; and each holds some ticks.
+/// The default length of a window. It is shorter if the budget otherwise has no room to screen all knobs. A tail needs the whole second, and
+/// so do rare events; each window has some ticks.
 fn usual_window_ms(workload: &dyn Workload, design: &SearchDesign) -> u64 {
     let usual = as_ms(experiment::window_with_ticks(workload, WINDOW));
     let least = as_ms(experiment::window_with_ticks(workload, WINDOW_MIN));
@@ -146,7 +146,7 @@ pub(super) fn settle(
     let writer = search.root.writer().map_err(not_possible)?;
     let title = "tune: find the settle time";
     let mut switch = Switch::begin(search.root, &writer, Some(state), title, plans).map_err(not_possible)?;
-    let watch = Watch::start(search.root, plans).beside(&search.beside).of_workload(workload);
+    let watch = Watch::start(search.root, plans).with_concurrent(&search.concurrent).of_workload(workload);
     let begun = watch.clock().now();
     let settling = Settling {
         metric: &design.metric,

@@ -65,8 +65,9 @@ pub(super) fn run_search(
     experiment::refuse_if_interrupted(&root, &state, state_args)
         .map_err(|failure| log_files::after_a_kill(failure, &resume, path))?;
     let _alone = TrialLock::take(state_args)?;
-    let beside = experiment::beside(out, "tune");
-    let search = SearchContext { out_args, state: state_args, resume, out, root: &root, facts: &facts, stop, beside };
+    let concurrent = experiment::announce(out, "tune");
+    let search =
+        SearchContext { out_args, state: state_args, resume, out, root: &root, facts: &facts, stop, concurrent };
     let ready = ready(&search, &mut state).map_err(|failure| experiment::stopped_or(failure, &search.stop))?;
     let before = readings(&root, &ready.plans);
     let (design, plans, spec) = (ready.design.clone(), ready.plans.clone(), ready.spec.clone());
@@ -139,7 +140,7 @@ fn measure(search: &SearchContext<'_>, state: &mut State, ready: Ready) -> Resul
     let writer = search.root.writer().map_err(not_possible)?;
     let title = format!("tune {} by {}", spec.name, design.metric.name);
     let mut switch = Switch::begin(search.root, &writer, Some(state), &title, &plans).map_err(not_possible)?;
-    let watch = Watch::start(search.root, &plans).beside(&search.beside).of_workload(workload.as_ref());
+    let watch = Watch::start(search.root, &plans).with_concurrent(&search.concurrent).of_workload(workload.as_ref());
     let bar = page::bar(search.out.shows_progress());
     let revive = || start(&spec, design.seed, &search.stop);
     let mut live = Live {
@@ -159,7 +160,11 @@ fn measure(search: &SearchContext<'_>, state: &mut State, ready: Ready) -> Resul
             log: &mut log,
             stop: &|| search.stop.load(Ordering::Relaxed),
             on_progress: &mut |progress| {
-                search.beside.news().iter().for_each(|words| bar.suspend(|| search.out.warn(&format!("{words}\n"))));
+                search
+                    .concurrent
+                    .news()
+                    .iter()
+                    .for_each(|words| bar.suspend(|| search.out.warn(&format!("{words}\n"))));
                 page::show(&bar, progress);
             },
         },

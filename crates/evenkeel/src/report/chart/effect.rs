@@ -17,7 +17,7 @@ pub(crate) struct Estimate {
     /// What it is of.
     pub(crate) label: String,
     /// Small words below the label.
-    pub(crate) beside: String,
+    pub(crate) note: String,
     /// Of B to A; `None` where nothing was measured.
     pub(crate) ratio: Option<f64>,
     /// The ends of its interval.
@@ -45,7 +45,7 @@ pub(crate) fn estimates(rows: &[Estimate], matters_ratio: f64, ways: [&str; 2], 
                 (axis(x, extent))
                 div.ends { span { "← " (ways[0]) } span { (ways[1]) " →" } }
             }
-            div.told {}
+            div.change {}
         }
         (source.line())
     }
@@ -60,7 +60,7 @@ fn one(row: &Estimate, x: Axis, matters: f64) -> Markup {
     let alternative =
         format!("{}: {tooltip}; changes within {} are too small to matter", row.label, share(matters.exp_m1()));
     html! {
-        div.label { b { (row.label) } @if !row.beside.is_empty() { br; small { (row.beside) } } }
+        div.label { b { (row.label) } @if !row.note.is_empty() { br; small { (row.note) } } }
         svg.plot width="100%" height=(ROW_HEIGHT) role="img" aria-label=(alternative) {
             (band(x, matters))
             @for ratio in row.rug.iter().take(RUG_MAX) {
@@ -77,7 +77,7 @@ fn one(row: &Estimate, x: Axis, matters: f64) -> Markup {
                     transform=(format!("translate(-4.5 {})", pixel(-4.5))) {}
             }
         }
-        div.told { (tooltip) }
+        div.change { (tooltip) }
     }
 }
 

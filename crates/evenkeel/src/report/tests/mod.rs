@@ -63,8 +63,8 @@ fn every_drawing_has_words() {
         let drawings = page.split("<svg").skip(1).map(|drawing| drawing.split('>').next().unwrap());
         for drawing in drawings {
             let words = drawing.split("aria-label=\"").nth(1).and_then(|rest| rest.split('"').next());
-            let is_told = drawing.contains("role=\"img\"") && words.is_some_and(|words| words.len() > 10);
-            assert!(is_told || drawing.contains("aria-hidden=\"true\""), "{drawing}");
+            let has_text = drawing.contains("role=\"img\"") && words.is_some_and(|words| words.len() > 10);
+            assert!(has_text || drawing.contains("aria-hidden=\"true\""), "{drawing}");
         }
         assert!(page.contains("<html lang=\"en\">") && page.matches("<h1>").count() == 1);
         let first = |tag: &str| page.find(tag).unwrap();

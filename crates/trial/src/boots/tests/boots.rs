@@ -1,4 +1,4 @@
-//! What is to be done in which boot, as a table.
+//! The action in each boot, as a table.
 
 use super::*;
 

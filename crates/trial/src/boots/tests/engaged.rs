@@ -1,4 +1,4 @@
-//! Whether the settings were at work: what is kept of each boot, and what is told of it.
+//! Whether the settings were engaged: what is stored of each boot, and what the report says.
 
 use evenkeel_host::{Facts, Plan};
 use proptest::prelude::*;
@@ -38,13 +38,13 @@ fn seen(settings: &[&str], values: [f64; 2], counted: [Option<BootCounters>; 2])
 }
 
 #[test]
-fn what_was_never_at_work_says_so_and_why() {
+fn a_setting_that_was_never_engaged_says_so_and_why() {
     let both = |a, b| [Some(a), Some(b)];
     let busy = "the CPUs were 97 % busy in the median window, so hardly ever idle";
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.97, 9.0), idled(0.97, 9.0))).report();
     assert_eq!(report.verdict, format!("not engaged (over 4 boots only: weaker than a trial), because {busy}"));
     assert_eq!(report.outcome, Some(Outcome::NotEngaged));
-    assert_eq!(report.doubts, [BootsCaveat::OfTrial(Caveat::NotEngaged { knob: None, why: busy.to_owned() })]);
+    assert_eq!(report.caveats, [BootsCaveat::OfTrial(Caveat::NotEngaged { knob: None, why: busy.to_owned() })]);
     assert_eq!(report.mechanism[0].knob, "cmdline.processor.max_cstate");
     // The argument is there, and another driver has the states.
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.1, 9.0), idled(0.1, 9.0))).report();
@@ -59,15 +59,15 @@ fn what_was_never_at_work_says_so_and_why() {
     );
     assert_eq!(report.mechanism[0].engaged, Engaged::Yes);
     assert!(report.mechanism[0].readings.iter().any(|seen| (seen.a, seen.b) == (Some(9.0), Some(1.0))), "{report:?}");
-    assert!(report.doubts.is_empty(), "{report:?}");
+    assert!(report.caveats.is_empty(), "{report:?}");
 }
 
 /// A difference that was seen stands; only its absence has another explanation.
 #[test]
-fn a_difference_stands_beside_a_counter_that_stood_still() {
+fn a_difference_is_reported_although_the_counter_stood_still() {
     let report = seen(&[SETTING], [100.0, 80.0], [Some(idled(0.97, 9.0)), Some(idled(0.97, 9.0))]).report();
     assert_eq!(report.verdict, "better (over 4 boots only: weaker than a trial)");
-    assert!(report.doubts[0].to_string().starts_with("no counter shows that the knob was engaged ("), "{report:?}");
+    assert!(report.caveats[0].to_string().starts_with("no counter shows that the knob was engaged ("), "{report:?}");
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn of_several_settings_all_have_to_stand_still() {
     let still = seen(&settings, [100.0, 100.0], [counted(0.0), counted(0.0)]).report();
     assert!(still.verdict.contains("because of cmdline.processor.max_cstate, the CPUs were 97 % busy"), "{still:?}");
     assert!(still.verdict.contains("; of net.core.busy_poll, no packet was taken"), "{still:?}");
-    assert_eq!(still.doubts.len(), 2);
+    assert_eq!(still.caveats.len(), 2);
     let moved = seen(&settings, [100.0, 100.0], [counted(0.0), counted(1.0)]).report();
-    assert!(moved.verdict.starts_with("same (over") && moved.doubts.len() == 1, "{moved:?}");
+    assert!(moved.verdict.starts_with("same (over") && moved.caveats.len() == 1, "{moved:?}");
     // The packets of a workload on loopback pass no device, whatever the counter reads.
     let local = |packets| counted(packets).map(|counted| BootCounters { network: NetworkPath::Loopback, ..counted });
     let local = seen(&settings, [100.0, 100.0], [local(0.0), local(1.0)]).report();
@@ -140,7 +140,7 @@ fn what_can_not_be_meant_of_counters_is_refused() {
     }
     assert!(!with(&|counted| counted.busy_share = Some(-1.0)));
     assert!(!with(&|counted| counted.counters = [("x".to_owned(), -1.0)].into()));
-    // What a kernel says that is no number is left out, and too many counters are none.
+    // A counter that is not a number is left out, and so are all if there are too many.
     let counters = [("x".to_owned(), f64::NAN), ("y".to_owned(), f64::MAX), ("z".to_owned(), 2.0)].into();
     let window = Conditions { busy_share: Some(f64::INFINITY), counters, ..Conditions::default() };
     let found = BootCounters::of(NetworkPath::Devices, &[window.clone(), window]);
@@ -193,27 +193,27 @@ proptest! {
     }
 }
 
-/// An argument may take the idle driver itself away: that is what it does, and no sign that it was not at work.
+/// An argument may remove the idle driver itself. That is its effect, and no sign that it was not engaged.
 #[test]
-fn a_driver_that_one_arm_is_without_was_at_work() {
+fn a_driver_that_only_one_arm_has_was_engaged() {
     let with = |states: f64| {
         let counters = [("idle_states".to_owned(), states)].into();
         let idles = if states > 0.0 { Some(9000.0) } else { None };
         let window = Conditions { busy_share: Some(0.1), idle_entries_per_s: idles, counters, ..Conditions::default() };
         Some(BootCounters::of(NetworkPath::Loopback, &[window]))
     };
-    let told = |a, b| seen(&[SETTING], [100.0, 100.0], [with(a), with(b)]).report();
-    assert_eq!(told(4.0, 0.0).mechanism[0].engaged, Engaged::Yes);
-    assert_eq!(told(4.0, 0.0).outcome, Some(Outcome::Same));
-    assert_eq!(told(0.0, 0.0).outcome, Some(Outcome::NotEngaged));
+    let report = |a, b| seen(&[SETTING], [100.0, 100.0], [with(a), with(b)]).report();
+    assert_eq!(report(4.0, 0.0).mechanism[0].engaged, Engaged::Yes);
+    assert_eq!(report(4.0, 0.0).outcome, Some(Outcome::Same));
+    assert_eq!(report(0.0, 0.0).outcome, Some(Outcome::NotEngaged));
 }
 
 #[test]
-fn a_claim_before_all_boots_are_measured_has_a_doubt() {
+fn a_claim_before_all_boots_are_measured_has_a_caveat() {
     let report = |boots: usize, b| {
         let mut state = seen(&[SETTING], [100.0, b], [None, None]);
         state.design.boots = boots;
-        state.report().doubts
+        state.report().caveats
     };
     let early = BootsCaveat::Early { boots: 4, of: 8 };
     assert_eq!(report(8, 50.0).iter().filter(|caveat| **caveat == early).count(), 1);

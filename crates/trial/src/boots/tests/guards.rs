@@ -1,4 +1,4 @@
-//! What guards say, and what becomes of a verdict that one of them vetoes.
+//! What guards report, and how one of them vetoes a verdict.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn seen(better: Direction, boots: &[(f64, Option<f64>)]) -> BootsState {
         let machine = BootWords::default();
         state.seen.push(SeenBoot { boot_id: format!("r{nth}"), slot, arm, tries: 1, machine, outcome });
     }
-    // What is told is told of what was kept.
+    // The report is built from the stored state.
     parse(state.text().unwrap().as_bytes()).unwrap()
 }
 
@@ -41,7 +41,7 @@ fn what_is_harmed_in_every_boot_vetoes() {
     assert_eq!(report.verdict, format!("{BETTER}, but tail_us is 40 % higher in every boot of B: not to be kept"));
     assert_eq!(report.vetoed_by.as_deref(), Some("tail_us"));
     assert_eq!(report.comparison.unwrap().verdict, evenkeel_stats::Verdict::Worse);
-    assert!(report.doubts.is_empty(), "{:?}", report.doubts);
+    assert!(report.caveats.is_empty(), "{:?}", report.caveats);
     let guard = &report.guards[0];
     assert_eq!((&guard.a[..], &guard.b[..]), (&[200.0, 201.0][..], &[280.0, 282.0][..]));
     assert!(guard.is_harmed && (guard.ratio.unwrap() - 281.0 / 200.5).abs() < 1e-12, "{guard:?}");
@@ -79,11 +79,11 @@ fn what_is_not_harmed_does_not() {
         (Lower, [0.0, 5.0, 6.0, 0.0], Some(no_ratio)),
         (Lower, [-1.0, 5.0, 6.0, -2.0], Some(no_ratio)),
     ];
-    for (better, guard, doubt) in table {
+    for (better, guard, caveat) in table {
         let report = better_with(better, guard);
         assert_eq!((report.verdict.as_str(), &report.vetoed_by), (BETTER, &None), "{guard:?}");
         assert!(!report.guards[0].is_harmed, "{guard:?}");
-        assert_eq!(sentences(&report).first().map(String::as_str), doubt, "{guard:?}");
+        assert_eq!(sentences(&report).first().map(String::as_str), caveat, "{guard:?}");
         assert_eq!(report.comparison.unwrap().verdict, evenkeel_stats::Verdict::Better);
     }
     assert!(better_with(Lower, [100.0, 125.0, 125.0, 100.0]).guards[0].is_harmed);
@@ -102,7 +102,7 @@ fn a_boot_without_the_number_leaves_it_open() {
     // The same of a state from before there were guards in the boots.
     let none = [(100.0, None), (80.0, None), (81.0, None), (102.0, None)];
     let report = seen(Direction::Lower, &none).report();
-    assert!(report.doubts[0].to_string().ends_with("only 0 of 4 boots have a value"), "{report:?}");
+    assert!(report.caveats[0].to_string().ends_with("only 0 of 4 boots have a value"), "{report:?}");
     assert_eq!((report.guards[0].ratio, report.guards[0].is_harmed), (None, false));
 }
 
@@ -114,7 +114,7 @@ fn only_a_claim_is_vetoed_and_only_a_whole_block_says_so() {
     assert_eq!(sentences(&report), ["the guard tail_us is 50 % higher in every boot of B"]);
     let report = seen(Direction::Lower, &worse[..3]).report();
     assert_eq!((report.verdict.as_str(), report.guards[0].is_harmed), ("nothing is known yet", false));
-    assert!(report.doubts.is_empty(), "{report:?}");
+    assert!(report.caveats.is_empty(), "{report:?}");
     // No guard, no word of one.
     let json = serde_json::to_string(&BootsState::begin(design(0), 1, "b").report()).unwrap();
     assert!(!json.contains("guards") && !json.contains("vetoed"), "{json}");
@@ -148,7 +148,7 @@ fn a_trial_whose_guard_is_harmed_goes_through_and_leaves_nothing() {
         assert_eq!(report.guards[0].is_harmed, is_harmed, "{report:?}");
         assert_eq!(report.verdict == BETTER, !is_harmed);
         assert_eq!(report.guards[0].a, [200.4, 200.4]);
-        // Nothing but the guards is kept beside what decides.
+        // Only the primary metric and the guards are stored.
         assert!(!sim.state().text().unwrap().contains("other"));
         sim.check_end();
     }
@@ -213,7 +213,7 @@ fn what_few_windows_gave_is_no_number() {
 }
 
 proptest! {
-    /// A harm is never told of boots that overlap, nor below the margin; and whatever the numbers are, it is told in finite words.
+    /// A harm is never reported if boots overlap, nor below the margin. Its sentence is finite whatever the numbers are.
     #[test]
     fn a_harm_is_what_it_says(
         guard in prop::collection::vec(prop_oneof![0.5..2.0f64, any::<f64>().prop_filter("finite", |value| value.is_finite())], 8),

@@ -113,18 +113,18 @@ fn after_a_kill_at_every_step_revert_puts_all_back() {
 }
 
 #[test]
-fn what_is_beginning_is_told_from_what_was_put_back() {
+fn a_trial_that_begins_is_not_taken_for_one_that_was_put_back() {
     let sim = Sim::begun(1);
-    let told = |sim: &Sim| (sim.hands().is_licensed().unwrap(), sim.hands().is_put_back().unwrap());
-    assert_eq!(told(&sim), (true, false));
+    let flags = |sim: &Sim| (sim.hands().is_licensed().unwrap(), sim.hands().is_put_back().unwrap());
+    assert_eq!(flags(&sim), (true, false));
     sim.revert_all();
-    assert_eq!(told(&sim), (false, true));
+    assert_eq!(flags(&sim), (false, true));
     let other = folder();
     let beginning = BootTransactions::new(&sim.root, other.path(), &sim.id, Vec::new()).unwrap();
     assert!(!beginning.is_licensed().unwrap() && !beginning.is_put_back().unwrap());
 }
 
-/// Another evenkeel that holds the journal is waited for, and told if it never ends; nothing is half done by then.
+/// Waits for another evenkeel that holds the journal, and reports it if it never ends. Nothing is half done by then.
 #[test]
 fn what_another_evenkeel_holds_is_waited_for() {
     let sim = Sim::begun(1);
@@ -193,7 +193,7 @@ fn a_machine_that_never_comes_up_as_asked_is_given_up() {
     assert_eq!(sim.boots, 7);
     let report = sim.state().report();
     assert!(
-        report.doubts.iter().any(|doubt| doubt.to_string().contains("is not active in this boot of B")),
+        report.caveats.iter().any(|caveat| caveat.to_string().contains("is not active in this boot of B")),
         "{report:?}"
     );
     assert_eq!(report.comparison, None);
@@ -225,7 +225,7 @@ fn a_machine_whose_boots_all_have_one_id_does_not_reboot_for_ever() {
     let mut reboots = 0;
     let ended = loop {
         match sim.start().unwrap() {
-            // It comes up again, and nothing tells that it did.
+            // It comes up again, with the same boot id.
             Ok(Ending::Reboot) => reboots += 1,
             Ok(Ending::Ended { ended, .. }) => break ended,
             other => panic!("{other:?}"),
@@ -275,7 +275,7 @@ fn what_other_people_keep_stays() {
 /// What may happen to a machine.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The unit is started, and killed after so many steps if it gets there.
+    /// The unit is started, and killed after this many steps if it gets that far.
     Start(u32),
     Reboot,
 }

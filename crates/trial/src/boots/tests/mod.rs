@@ -1,11 +1,11 @@
 //! Trials over boots on a simulated machine: a captured root that takes writes, real transactions in a real journal, and a boot loader
 //! that reads what they left. It is killed and rebooted at every step.
 
+mod boots;
 mod engaged;
 mod guards;
 mod kills;
 mod text;
-mod turns;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -249,7 +249,7 @@ impl Sim {
 
 /// The sentences of a report's caveats.
 fn sentences(report: &BootsReport) -> Vec<String> {
-    report.doubts.iter().map(ToString::to_string).collect()
+    report.caveats.iter().map(ToString::to_string).collect()
 }
 
 impl Machine for Sim {

@@ -1,4 +1,4 @@
-//! The state as a file: whole, damaged, and made by somebody who wishes us ill.
+//! The state as a file: whole, damaged, and hostile.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -74,7 +74,7 @@ fn guarded() -> BootsState {
 
 /// What stands on disk of guards; without them it is what it was before there were any.
 #[test]
-fn guards_are_kept_with_each_boot() {
+fn guards_are_stored_with_each_boot() {
     let text = guarded().text().unwrap();
     for part in [
         r#""guards":[{"metric":{"name":"tail_us","title":"the tail","unit":"us","better":"lower"},"harm_ratio":0.25}]"#,
@@ -179,7 +179,7 @@ fn a_file_that_others_could_have_written_is_not_read() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o620)).unwrap();
     assert!(read(&file).unwrap_err().to_string().contains("others may write to it"));
-    // What a kill left beside it, and a link in its place, are no more than in the way.
+    // A leftover of a kill, or a link in its place, is replaced.
     symlink("/dev/null", dir.path().join("boots.new")).unwrap();
     write(&file, &some()).unwrap();
     assert_eq!(read(&file).unwrap().unwrap(), some());

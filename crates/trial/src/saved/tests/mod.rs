@@ -1,4 +1,4 @@
-//! What the reader of reports takes, refuses and compares.
+//! Reports that the reader accepts, refuses and compares.
 
 use expect_test::expect;
 
@@ -166,7 +166,7 @@ fn a_trial_that_was_looked_at_keeps_an_interval_that_holds_at_every_look() {
 }
 
 #[test]
-fn what_was_never_at_work_neither_agrees_nor_differs() {
+fn a_trial_that_was_never_engaged_neither_agrees_nor_differs() {
     let mut idle = trial("k=1", 1.0, 0.01, 30);
     idle["verdict"] = "not-engaged".into();
     let reports = [("a".to_owned(), report(vec![trial("k=1", 0.5, 0.05, 30)])), ("b".to_owned(), report(vec![idle]))];
@@ -196,11 +196,11 @@ fn another_question_is_another_row() {
         ("b".to_owned(), report(vec![trial("k=2", 0.5, 0.05, 8), elsewhere])),
     ];
     let across = across(&reports);
-    let told: Vec<String> = across
+    let lines: Vec<String> = across
         .asked
         .iter()
         .map(|asked| {
-            let caveats: Vec<String> = asked.doubts.iter().map(ToString::to_string).collect();
+            let caveats: Vec<String> = asked.caveats.iter().map(ToString::to_string).collect();
             format!("{} {} {} {caveats:?}\n", asked.knob, asked.metric, asked.cells.len())
         })
         .collect();
@@ -209,7 +209,7 @@ fn another_question_is_another_row() {
         k=1 cpu_share 1 []
         k=2 round_trip_us_p50 1 []
     "#]]
-    .assert_eq(&told.concat());
+    .assert_eq(&lines.concat());
 }
 
 #[test]

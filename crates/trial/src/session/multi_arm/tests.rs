@@ -1,4 +1,4 @@
-//! What the comparisons of several arms promise, by whole sessions whose truth is known, with a look after every block.
+//! The error rates of comparisons of several arms, over whole sessions with known truth and a test after every block.
 
 use std::fmt::Write as _;
 
@@ -82,7 +82,7 @@ fn alike_rates(noise: &Noise, arms: usize) -> [f64; 2] {
         let (mut claimed, mut claimed_among) = (false, false);
         session(noise, &design, &vec![1.0; arms], seed, |test| {
             claimed |= test.further.iter().any(|state| is_claim(state.test.judge.verdict()));
-            claimed_among |= test.peers.iter().any(|peer| is_claim(peer.judge.verdict()));
+            claimed_among |= test.arm_pairs.iter().any(|arm_pair| is_claim(arm_pair.judge.verdict()));
         });
         against_a += u64::from(claimed);
         among += u64::from(claimed_among);
@@ -93,7 +93,7 @@ fn alike_rates(noise: &Noise, arms: usize) -> [f64; 2] {
 /// Nothing hides behind the line: it is at nothing, so every interval without 1 is a claim. What leaves or ends a session early
 /// cannot add to that, and does not.
 #[test]
-fn alike_arms_are_told_apart_in_at_most_one_session_of_twenty_and_the_docs_say_how_often() {
+fn equal_arms_differ_in_at_most_one_session_of_twenty_and_the_docs_say_how_often() {
     let mut table = String::from("| noise | against A | among the others |\n|---|---|---|\n");
     let all = noise::all();
     let rates: Vec<[f64; 2]> = std::thread::scope(|scope| {
@@ -153,7 +153,7 @@ fn two_arms_are_judged_as_ever_and_never_leave() {
     let design = design(0.05);
     let test = session(noise, &design, &[1.0, 1.3], 3, |_| ());
     assert_eq!(test.further[0].test.judge.options().confidence.to_bits(), design.confidence.to_bits());
-    assert!(test.is_over() && test.peers.is_empty());
+    assert!(test.is_over() && test.arm_pairs.is_empty());
     assert_eq!((test.further[0].left.clone(), test.in_it()), (None, vec![ArmName::A, ArmName::B]));
 }
 
@@ -170,8 +170,8 @@ fn the_error_is_shared_among_all_comparisons_of_a_kind() {
             .flat_map(|state| state.test.guards.iter())
             .all(|(_, judge)| close(error(judge), 0.05 / 6.0))
     );
-    assert_eq!(test.peers.len(), 3);
-    assert!(test.peers.iter().all(|peer| close(error(&peer.judge), 0.05 / 3.0)));
+    assert_eq!(test.arm_pairs.len(), 3);
+    assert!(test.arm_pairs.iter().all(|arm_pair| close(error(&arm_pair.judge), 0.05 / 3.0)));
 }
 
 #[test]
@@ -201,5 +201,5 @@ fn a_lost_window_takes_its_comparisons_along() {
     test.add(&block(1, &[2, 0], &[10.0, 10.1], &[1.0; 3])).unwrap();
     test.add(&block(2, &[1, 2], &[10.0, 10.1], &[1.0; 3])).unwrap();
     let pairs: Vec<usize> = test.further.iter().map(|state| state.test.judge.pairs()).collect();
-    assert_eq!((pairs, test.peers[0].judge.pairs(), test.pairs()), (vec![1, 2], 2, 1));
+    assert_eq!((pairs, test.arm_pairs[0].judge.pairs(), test.pairs()), (vec![1, 2], 2, 1));
 }

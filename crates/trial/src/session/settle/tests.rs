@@ -1,4 +1,4 @@
-//! The settle time on made-up switches, and on noise that was recorded.
+//! The settle time on simulated switches and on recorded noise.
 
 use super::*;
 

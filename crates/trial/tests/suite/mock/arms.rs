@@ -1,4 +1,4 @@
-//! Sessions of several arms: blocks in the order of the seed, a verdict for each, which of them, and what is kept on disk.
+//! Sessions of several arms: blocks in the order of the seed, a verdict for each arm, the choice, and the log on disk.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,19 +31,19 @@ fn answers(run: Run) -> Answers {
 }
 
 #[test]
-fn each_arm_has_its_verdict_and_the_best_is_told() {
-    let told = answers(run(5, |mock, _| {
+fn each_arm_has_its_verdict_and_the_best_is_advised() {
+    let session = answers(run(5, |mock, _| {
         mock.effect = 0.9;
         mock.others = vec![("50000", 0.7), ("100000", 1.3)];
     }));
-    let verdicts: Vec<Outcome> = told.reports.iter().map(|report| report.verdict).collect();
+    let verdicts: Vec<Outcome> = session.reports.iter().map(|report| report.verdict).collect();
     assert_eq!(verdicts, [Outcome::Better, Outcome::Better, Outcome::Worse]);
-    let choice = told.choice.unwrap();
+    let choice = session.choice.unwrap();
     assert_eq!(
         (choice.better, choice.alike, choice.advised),
         (vec![ArmName::C, ArmName::B], vec![ArmName::C], ArmName::C)
     );
-    for (report, name) in told.reports.iter().zip(ArmName::further(4)) {
+    for (report, name) in session.reports.iter().zip(ArmName::further(4)) {
         assert_eq!(report.arms.iter().map(|arm| arm.arm).collect::<Vec<_>>(), [ArmName::A, name]);
         assert_eq!(report.windows.len(), 2 * report.pairs);
         for pair in report.windows.chunks(2) {
@@ -56,13 +56,13 @@ fn each_arm_has_its_verdict_and_the_best_is_told() {
         assert!((effect.confidence - (1.0 - 0.05 / 3.0)).abs() < 1e-12 && effect.high.is_some(), "{effect:?}");
         assert_eq!(report.mechanism[0].knob, KNOB);
     }
-    let worse = told.reports[2].left.as_ref().unwrap();
+    let worse = session.reports[2].left.as_ref().unwrap();
     assert_eq!(worse.why, LeftWhy::Worse);
-    assert!(told.reports[2].pairs <= told.reports[1].pairs);
+    assert!(session.reports[2].pairs <= session.reports[1].pairs);
 }
 
 #[test]
-fn arms_that_are_alike_are_not_told_apart_and_the_nearer_is_advised() {
+fn among_equal_arms_the_smaller_change_is_advised() {
     let choice = answers(run(6, |mock, _| {
         mock.effect = 0.7;
         mock.others = vec![("50000", 0.7), ("100000", 0.7)];
@@ -76,10 +76,10 @@ fn arms_that_are_alike_are_not_told_apart_and_the_nearer_is_advised() {
 
 #[test]
 fn where_nothing_helps_the_machine_is_left_as_it_is() {
-    let told =
+    let session =
         answers(run(7, |_, design| design.stop = Stop::Sequential { pairs_min: 5, pairs_max: 12, budget: None }));
-    assert!(told.reports.iter().all(|report| report.verdict != Outcome::Better));
-    let choice = told.choice.unwrap();
+    assert!(session.reports.iter().all(|report| report.verdict != Outcome::Better));
+    let choice = session.choice.unwrap();
     assert_eq!((choice.better, choice.advised), (Vec::new(), ArmName::A));
 }
 
@@ -94,30 +94,30 @@ fn a_block_has_every_arm_once_in_the_order_of_the_seed() {
         .map(|block| block.iter().map(|window| window.arm as usize).collect())
         .collect();
     assert_eq!(blocks, (0..9).map(|block| orders.order_of_block(block)).collect::<Vec<_>>());
-    assert!(run.record.control.iter().all(|window| window.arm <= ArmName::B), "the control stretch is of pairs");
-    let told = answers(run);
+    assert!(run.record.control.iter().all(|window| window.arm <= ArmName::B), "the A/A phase is of pairs");
+    let session = answers(run);
     assert!(
-        told.reports.iter().all(|report| report.pairs == 9 && report.ended == Ended::Whole && report.left.is_none())
+        session.reports.iter().all(|report| report.pairs == 9 && report.ended == Ended::Whole && report.left.is_none())
     );
 }
 
 #[test]
 fn a_harmed_guard_sends_an_arm_away_and_takes_it_out_of_the_choice() {
     // The tail of 200000 is the harmed one.
-    let told = answers(run(9, |mock, design| {
+    let session = answers(run(9, |mock, design| {
         mock.effect = 0.6;
         mock.others = vec![("50000", 0.8), ("100000", 0.8)];
         mock.tail_effect = 4.0;
         design.guards = vec![Guard { metric: TAIL, harm_ratio: 0.2 }];
     }));
-    let b = &told.reports[0];
+    let b = &session.reports[0];
     assert!(
         matches!(&b.left, Some(left) if matches!(&left.why, LeftWhy::Harm { guard } if guard == "round_trip_us_p99")),
         "{:?}",
         b.left
     );
     assert_ne!(b.verdict, Outcome::Better);
-    let choice = told.choice.unwrap();
+    let choice = session.choice.unwrap();
     assert!(!choice.better.contains(&ArmName::B) && choice.advised != ArmName::B, "{choice:?}");
 }
 
@@ -131,8 +131,8 @@ fn lost_windows_are_counted_by_arm_and_used_up() {
     assert_eq!((run.record.ended.clone(), run.record.windows.len()), (Ended::OutOfSpares, 0));
     let lost = |arm| run.record.dropped.iter().filter(|lost| lost.stretch == Stretch::Trial && lost.arm == arm).count();
     assert_eq!(ArmName::ALL[..4].iter().map(|arm| lost(*arm)).collect::<Vec<_>>(), [8; 4]);
-    let told = answers(run);
-    for report in &told.reports {
+    let session = answers(run);
+    for report in &session.reports {
         let of_trial = report.dropped.iter().filter(|lost| lost.stretch == Stretch::Trial).count();
         assert_eq!((report.pairs, of_trial), (0, 8), "a block is one lost pair of each arm");
     }
@@ -147,17 +147,17 @@ fn arms_that_are_the_machine_itself_are_a_control() {
 
 #[test]
 fn how_long_a_switch_is_felt_is_found_over_all_arms() {
-    let told = answers(run(31, |mock, design| {
+    let session = answers(run(31, |mock, design| {
         (mock.effect, mock.carries) = (0.5, Duration::from_millis(80));
         design.window = Duration::from_millis(200);
         design.settle = Settle::Found { least: Duration::from_millis(10), most: Duration::from_secs(2) };
     }));
-    let settle = &told.reports[0].settle;
+    let settle = &session.reports[0].settle;
     assert!((100..=150).contains(&settle.settle_ms) && settle.how == SettleHow::Found, "{settle:?}");
 }
 
 #[test]
-fn a_session_of_several_arms_is_kept_and_gone_on_with() {
+fn a_session_of_several_arms_is_stored_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
     let several = || arms(&["50000"]);

@@ -1,4 +1,4 @@
-//! Windows that the arms of a pair share in turns.
+//! Windows in several interleaves.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,20 +8,20 @@ use evenkeel_trial::{Design, Ended, Outcome, Settle};
 
 use super::server::{METRIC, Mock, Run, TAIL, aa, ab, arms, trial, trial_on};
 
-/// No time passes in the mock: so long that no pause of the machine matters beside it.
+/// No real time passes in the mock. A window is so long that no pause of the machine matters.
 const WINDOW: Duration = Duration::from_secs(40);
 
 type Log = Rc<RefCell<Vec<(bool, Duration)>>>;
 
-fn in_turns(mock: &mut Mock, design: &mut Design, log: &mut Log) {
-    (design.turns, design.window, design.settle) = (4, WINDOW, Settle::Fixed { time: Duration::ZERO });
+fn interleave(mock: &mut Mock, design: &mut Design, log: &mut Log) {
+    (design.interleaves, design.window, design.settle) = (4, WINDOW, Settle::Fixed { time: Duration::ZERO });
     *log = Rc::clone(&mock.log);
 }
 
 fn run(seed: u64, effect: f64) -> (Run, Log) {
     let mut log = Log::default();
     let run = trial(seed, ab(), |mock, design| {
-        in_turns(mock, design, &mut log);
+        interleave(mock, design, &mut log);
         mock.effect = effect;
     });
     (run, log)
@@ -31,16 +31,16 @@ fn run(seed: u64, effect: f64) -> (Run, Log) {
 fn arms_go_round_within_a_pair_and_each_has_one_window() {
     let (run, log) = run(5, 0.5);
     let log = log.borrow();
-    assert_eq!((run.record.settle.turns, &run.record.ended), (Some(4), &Ended::Whole));
+    assert_eq!((run.record.settle.interleaves, &run.record.ended), (Some(4), &Ended::Whole));
     assert_eq!(log.len(), run.record.windows.len() * 4);
-    for (pair, turns) in run.record.windows.chunks(2).zip(log.chunks(8)) {
+    for (pair, interleaves) in run.record.windows.chunks(2).zip(log.chunks(8)) {
         let is_b = |arm| arm == evenkeel_trial::ArmName::B;
         let order = [is_b(pair[0].arm), is_b(pair[1].arm)];
-        assert_eq!(turns.iter().map(|(polled, _)| *polled).collect::<Vec<_>>(), order.repeat(4));
-        assert!(turns.iter().all(|(_, length)| *length == WINDOW / 4));
+        assert_eq!(interleaves.iter().map(|(polled, _)| *polled).collect::<Vec<_>>(), order.repeat(4));
+        assert!(interleaves.iter().all(|(_, length)| *length == WINDOW / 4));
     }
     // Both go first in some.
-    assert!(log.chunks(8).any(|turns| turns[0].0) && log.chunks(8).any(|turns| !turns[0].0));
+    assert!(log.chunks(8).any(|interleaves| interleaves[0].0) && log.chunks(8).any(|interleaves| !interleaves[0].0));
     for window in &run.record.windows {
         assert!((window.value - window.sample["round_trip_us_p50"]).abs() < 1e-9);
     }
@@ -60,22 +60,22 @@ fn arms_go_round_within_a_pair_and_each_has_one_window() {
 
 #[test]
 fn what_is_felt_for_long_is_measured_at_once() {
-    let turns = |change: &dyn Fn(&mut Mock, &mut Design)| {
+    let interleaves = |change: &dyn Fn(&mut Mock, &mut Design)| {
         let mut log = Log::default();
         let run = trial(1, ab(), |mock, design| {
-            in_turns(mock, design, &mut log);
+            interleave(mock, design, &mut log);
             change(mock, design);
         });
         assert_eq!(run.record.ended, Ended::Whole);
         let longest = log.borrow().iter().map(|(_, length)| *length).max();
-        assert_eq!(longest, Some(if run.record.settle.turns.is_some() { WINDOW / 4 } else { WINDOW }));
-        run.record.settle.turns
+        assert_eq!(longest, Some(if run.record.settle.interleaves.is_some() { WINDOW / 4 } else { WINDOW }));
+        run.record.settle.interleaves
     };
     let fixed = |seconds| Settle::Fixed { time: Duration::from_secs(seconds) };
-    // Half a turn of 10 s is allowed.
-    assert_eq!(turns(&|_, design| design.settle = fixed(2)), Some(4));
-    assert_eq!(turns(&|_, design| design.settle = fixed(6)), None);
-    assert_eq!(turns(&|_, design| design.turns = 1), None);
+    // Half an interleave of 10 s is allowed.
+    assert_eq!(interleaves(&|_, design| design.settle = fixed(2)), Some(4));
+    assert_eq!(interleaves(&|_, design| design.settle = fixed(6)), None);
+    assert_eq!(interleaves(&|_, design| design.interleaves = 1), None);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn nothing_is_found_in_nothing_and_ten_per_cent_are() {
     let verdict = |seed, arms, effect| {
         let mut log = Log::default();
         let run = trial(seed, arms, |mock, design| {
-            in_turns(mock, design, &mut log);
+            interleave(mock, design, &mut log);
             mock.effect = effect;
         });
         run.report().verdict
@@ -95,9 +95,9 @@ fn nothing_is_found_in_nothing_and_ten_per_cent_are() {
 }
 
 #[test]
-fn several_arms_go_round_and_the_largest_of_all_turns_is_kept() {
+fn several_arms_go_round_and_the_largest_of_all_interleaves_is_kept() {
     let mut log = Log::default();
-    let run = trial_on(super::server::HOST, 3, arms(&["50000"]), |mock, design| in_turns(mock, design, &mut log));
+    let run = trial_on(super::server::HOST, 3, arms(&["50000"]), |mock, design| interleave(mock, design, &mut log));
     assert_eq!(log.borrow().len(), run.record.windows.len() * 4);
     assert_eq!(run.record.windows.len() % 3, 0);
     for window in &run.record.windows {
@@ -108,9 +108,9 @@ fn several_arms_go_round_and_the_largest_of_all_turns_is_kept() {
 #[test]
 fn a_pair_that_is_cut_off_does_not_count() {
     let mut log = Log::default();
-    // In the third pair's second turn.
+    // In the third pair, in the second interleave.
     let run = trial(3, ab(), |mock, design| {
-        in_turns(mock, design, &mut log);
+        interleave(mock, design, &mut log);
         mock.dies_at = Some(16 + 4);
     });
     assert!(matches!(&run.record.ended, Ended::Failed { why } if why.contains("it ended (exit status: 9)")));

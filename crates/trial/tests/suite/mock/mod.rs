@@ -1,11 +1,11 @@
-//! Whole trials on a captured machine with a workload whose noise is known: what the method says of nothing, of a planted
-//! effect, of a machine that pauses, and of a server that dies, without time passing.
+//! Whole trials on a captured machine, with a workload of known noise and without time passing: no effect, a planted effect, a machine
+//! that pauses, and a server that dies.
 
 mod arms;
+mod interleaves;
 mod sequential;
 mod server;
 mod session_log;
-mod turns;
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn the_estimate_is_of_b_against_a() {
 }
 
 #[test]
-fn arms_take_turns_in_the_order_of_the_seed() {
+fn arms_alternate_in_the_order_of_the_seed() {
     let order = |seed| -> Vec<ArmName> {
         trial(seed, ab(), |_, _| ()).record.windows.iter().map(|window| window.arm).collect()
     };
@@ -55,13 +55,13 @@ fn arms_take_turns_in_the_order_of_the_seed() {
     for pair in order(5).chunks(2) {
         assert_ne!(pair[0], pair[1]);
     }
-    // The coin of pairs, and no other: reports that people keep are repeated by their seeds.
+    // Two arms must use the order of pairs: the seeds of older reports have to repeat their orders.
     let design = PairDesign::new(PAIRS as u64, 5);
-    let coins = design.orders().map(|order| match order {
+    let orders = design.orders().map(|order| match order {
         Order::AFirst => ArmName::A,
         Order::BFirst => ArmName::B,
     });
-    assert!(order(5).chunks(2).map(|pair| pair[0]).eq(coins));
+    assert!(order(5).chunks(2).map(|pair| pair[0]).eq(orders));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_server_that_dies_keeps_what_was_measured() {
         report.ended
     );
     assert!(
-        report.caveat_texts().iter().any(|doubt| doubt.starts_with("the trial failed after 10 of 30 pairs")),
+        report.caveat_texts().iter().any(|caveat| caveat.starts_with("the trial failed after 10 of 30 pairs")),
         "{:?}",
         report.caveat_texts()
     );
@@ -88,7 +88,7 @@ fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
     assert_eq!((report.verdict, report.ended.clone(), report.effect), (Outcome::Undecided, Ended::OutOfSpares, None));
     let why = "40 of 40 pairs were dropped: a window took much longer than planned (the load, what gives the numbers, or the machine \
                was slow) in 40";
-    assert!(report.caveat_texts().iter().any(|doubt| doubt == why), "{:?}", report.caveat_texts());
+    assert!(report.caveat_texts().iter().any(|caveat| caveat == why), "{:?}", report.caveat_texts());
 }
 
 #[test]
@@ -99,18 +99,19 @@ fn a_pair_in_which_somebody_else_wrote_the_setting_does_not_count() {
         mock.others_write_at = vec![1, 4, 9, 10];
     });
     let report = run.report();
-    let told = report.dropped.iter().map(|dropped| format!("{} {:?}: {}", dropped.pair, dropped.arm, dropped.reason));
+    let dropped_lines =
+        report.dropped.iter().map(|dropped| format!("{} {:?}: {}", dropped.pair, dropped.arm, dropped.reason));
     let changed = "somebody else changed haltpoll.guest_halt_poll_ns from";
-    // A pair is told once, by the first of its windows.
+    // A pair is listed once, by the first of its windows.
     let expected = [
         format!("0 B: {changed} 200000 to 77"),
         format!("1 B: {changed} 200000 to 77"),
         format!("4 A: {changed} 0 to 77"),
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
-    let doubt = "another program changed a setting of the trial in 3 windows (first: haltpoll.guest_halt_poll_ns from 200000 to 77); it \
+    assert_eq!(dropped_lines.collect::<Vec<_>>(), expected);
+    let caveat = "another program changed a setting of the trial in 3 windows (first: haltpoll.guest_halt_poll_ns from 200000 to 77); it \
                  would also undo the setting after the trial";
-    assert!(report.caveat_texts().iter().any(|told| told == doubt), "{:?}", report.caveat_texts());
+    assert!(report.caveat_texts().iter().any(|text| text == caveat), "{:?}", report.caveat_texts());
     assert_eq!((report.pairs, &report.ended), (PAIRS, &Ended::Whole));
     assert!(report.windows.iter().all(|window| window.conditions.changed.is_empty()));
 }
@@ -122,9 +123,9 @@ fn a_window_without_a_cpu_is_dropped_whichever_arm_was_on() {
         mock.no_cpu_at = vec![1, 6, 9];
     });
     let report = run.report();
-    let told = report.dropped.iter().map(|dropped| format!("{} {}", dropped.pair, dropped.reason));
+    let dropped_lines = report.dropped.iter().map(|dropped| format!("{} {}", dropped.pair, dropped.reason));
     let why = "the server was given no CPU: mock was ready to run for 390 ms of 400 ms";
-    assert_eq!(told.collect::<Vec<_>>(), [format!("0 {why}"), format!("2 {why}"), format!("4 {why}")]);
+    assert_eq!(dropped_lines.collect::<Vec<_>>(), [format!("0 {why}"), format!("2 {why}"), format!("4 {why}")]);
     assert_eq!((report.pairs, &report.ended), (PAIRS, &Ended::Whole));
     assert!(report.windows.iter().all(|window| window.value.is_finite() && window.conditions.no_cpu.is_none()));
 }
@@ -154,28 +155,29 @@ fn what_starves_in_one_arm_alone_is_not_called_better_or_the_same_for_it() {
         );
         assert!(report.caveat_texts()[0].contains(why), "{what}: {:?}", report.caveat_texts());
     }
-    // Both windows of the first pair, of which one alone is told among the dropped.
+    // Both windows of the first pair. Only one of them is listed among the dropped.
     let both = trial(3, ab(), |mock, design| (design.control_pairs, mock.no_cpu_at) = (0, vec![1, 2])).report();
     assert_eq!((both.dropped.len(), both.no_cpu_by_arm.a, both.no_cpu_by_arm.b), (1, 1, 1));
     assert_eq!(both.verdict, Outcome::Same);
-    let doubt = "the server got no CPU in 1 window with the settings and 1 window without them, so these windows have no value: something \
+    let caveat = "the server got no CPU in 1 window with the settings and 1 window without them, so these windows have no value: something \
                  else uses its CPU at times (`evenkeel measure gaps` shows what)";
-    assert_eq!(both.caveat_texts()[0], doubt);
+    assert_eq!(both.caveat_texts()[0], caveat);
 }
 
 #[test]
-fn another_trial_is_a_doubt_by_the_windows_that_it_ran_beside() {
+fn another_trial_is_a_caveat_with_the_windows_during_which_it_ran() {
     let mut run = trial(3, ab(), |_, _| ());
     let who = vec!["evenkeel tune (pid 7)".to_owned()];
-    run.record.windows.iter_mut().take(5).for_each(|window| window.conditions.beside = who.clone());
+    run.record.windows.iter_mut().take(5).for_each(|window| window.conditions.other_trials = who.clone());
     // One that was dropped may have been spoiled by the other.
     let reason = DropReason::Gap { gap_us: 90_000.0 };
-    let dropped = Dropped { pair: PAIRS, arm: ArmName::A, reason, stretch: Stretch::Trial, beside: who };
+    let dropped = Dropped { pair: PAIRS, arm: ArmName::A, reason, stretch: Stretch::Trial, other_trials: who };
     run.record.dropped.push(dropped);
     let all = run.record.windows.len() + run.record.control.len() + 1;
-    let doubt = format!("another trial (evenkeel tune (pid 7)) ran during 6 of {all} windows: each disturbs the other");
-    let doubts = run.report().caveat_texts();
-    assert!(doubts.contains(&doubt), "{doubts:?}");
+    let caveat =
+        format!("another trial (evenkeel tune (pid 7)) ran during 6 of {all} windows: each disturbs the other");
+    let caveats = run.report().caveat_texts();
+    assert!(caveats.contains(&caveat), "{caveats:?}");
 }
 
 #[test]
@@ -187,14 +189,14 @@ fn few_pairs_are_undecided_and_say_so() {
     .report();
     assert_eq!(report.verdict, Outcome::Undecided);
     assert!(
-        report.caveat_texts().iter().any(|doubt| doubt.contains("5 pairs are too few")),
+        report.caveat_texts().iter().any(|caveat| caveat.contains("5 pairs are too few")),
         "{:?}",
         report.caveat_texts()
     );
 }
 
 #[test]
-fn a_design_that_can_tell_nothing_is_refused() {
+fn a_design_that_can_show_nothing_is_refused() {
     let root = Root::captured(Capture::parse(HOST).unwrap());
     let mut mock = Mock::new(&root, 1, 1.0);
     for (change, expected) in [
@@ -227,7 +229,7 @@ fn a_design_that_can_tell_nothing_is_refused() {
 }
 
 #[test]
-fn a_knob_that_was_not_at_work_is_not_said_to_do_nothing() {
+fn a_knob_that_was_not_engaged_is_not_called_useless() {
     // The counters of a captured machine stand still: no CPU ever goes idle.
     let state = "/sys/devices/system/cpu/cpu0/cpuidle/state1";
     let host = HOST.replace("end\n", &format!("{state}/latency = 1\n{state}/usage = 1000\nend\n"));

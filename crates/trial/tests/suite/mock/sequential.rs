@@ -1,5 +1,5 @@
-//! Sessions that are looked at after every pair: how few pairs they need, what guards and the control stretch do to the answer,
-//! and that a switch is waited for.
+//! Sessions that are tested after every pair: the pairs that they need, the effect of guards and the A/A phase on the answer, and the
+//! wait after a switch.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -78,11 +78,11 @@ fn a_guard_vetoes_what_it_is_worse_by() {
     let report = guarded(1.0);
     assert_eq!((report.verdict, report.vetoed_by), (Outcome::Better, None));
     let cpu = report.costs.iter().find(|cost| cost.name == "server_cpu_share").unwrap();
-    assert_eq!((cpu.a, cpu.b), (0.1, 0.2), "what it costs is told");
+    assert_eq!((cpu.a, cpu.b), (0.1, 0.2), "the cost is reported");
 }
 
 #[test]
-fn a_guard_that_can_not_be_compared_is_a_doubt_and_no_end() {
+fn a_guard_that_cannot_be_compared_is_a_caveat_and_the_trial_continues() {
     let report = run(11, ab(), |mock, design| {
         mock.effect = 0.8;
         mock.tail_effect = 0.0;
@@ -90,19 +90,19 @@ fn a_guard_that_can_not_be_compared_is_a_doubt_and_no_end() {
     })
     .report();
     assert_eq!((report.verdict, report.guards[0].pairs), (Outcome::Better, 0));
-    let doubt = "too little data to check the guard round_trip_us_p99 (limit 20 % worse)";
-    assert!(report.caveat_texts().iter().any(|told| told == doubt), "{:?}", report.caveat_texts());
+    let caveat = "too little data to check the guard round_trip_us_p99 (limit 20 % worse)";
+    assert!(report.caveat_texts().iter().any(|text| text == caveat), "{:?}", report.caveat_texts());
 }
 
 #[test]
-fn the_control_stretch_tells_what_the_machine_makes_of_nothing() {
+fn the_control_stretch_shows_the_machines_noise() {
     let run = run(21, ab(), |mock, design| {
         mock.effect = 0.8;
         design.control_pairs = 12;
     });
     let Run { record, design } = run;
-    let told = |record: Record| record.report(&design, titles()).unwrap();
-    let report = told(record.clone());
+    let report_of = |record: Record| record.report(&design, titles()).unwrap();
+    let report = report_of(record.clone());
     let control = report.control_stretch.unwrap();
     assert_eq!((control.pairs, control.is_claimed, control.windows.len()), (12, false, 24));
     let (share, visible) = (control.claim_share.unwrap(), control.smallest_visible_ratio.unwrap());
@@ -114,7 +114,7 @@ fn the_control_stretch_tells_what_the_machine_makes_of_nothing() {
     for window in unsteady.control.iter_mut().filter(|window| window.arm == ArmName::B) {
         window.value *= 0.5;
     }
-    let report = told(unsteady);
+    let report = report_of(unsteady);
     assert!(report.control_stretch.as_ref().is_some_and(|control| control.is_claimed));
     assert!(report.caveat_texts()[0].starts_with("the A/A check reported better"), "{:?}", report.caveat_texts());
 }
@@ -159,7 +159,7 @@ fn how_long_a_switch_is_felt_is_found() {
     let report = carrying(250, found);
     assert_eq!((report.settle.settle_ms, &report.settle.how), (400, &SettleHow::Unsettled));
     assert!(
-        report.caveat_texts().iter().any(|doubt| doubt.starts_with("the metric still moved 400 ms after a switch")),
+        report.caveat_texts().iter().any(|caveat| caveat.starts_with("the metric still moved 400 ms after a switch")),
         "{:?}",
         report.caveat_texts()
     );
@@ -191,7 +191,7 @@ fn a_second_look_at_what_a_switch_does_is_not_paid_by_the_pairs() {
 }
 
 #[test]
-fn a_server_that_dies_while_it_settles_is_told() {
+fn a_server_that_dies_while_it_settles_is_reported() {
     let report = run(3, ab(), |mock, design| {
         mock.dies_at = Some(5);
         design.settle = Settle::Found { least: Duration::ZERO, most: Duration::from_secs(1) };
@@ -201,7 +201,7 @@ fn a_server_that_dies_while_it_settles_is_told() {
 }
 
 #[test]
-fn what_no_counter_tells_is_not_called_engaged() {
+fn a_knob_without_a_counter_is_not_called_engaged() {
     let report = run(3, ab(), |mock, _| mock.effect = 0.5).report();
     // The captured machine has no idle states to read.
     assert_eq!(report.mechanism.len(), 1);

@@ -1,4 +1,4 @@
-//! The mock server and the machine that it runs on, and one trial of it from its design to its record.
+//! The mock server, its machine, and one trial from the design to the record.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) const HOST: &str = "evenkeel-capture 1
 /proc/loadavg = 0.00 0.00 0.00 1/80 900
 end
 ";
-/// With the mock's noise (4 % a window) the interval of so many pairs is about 2 % to either side.
+/// With the mock's noise (4 % a window), the interval of this many pairs is about 2 % to either side.
 pub(crate) const PAIRS: usize = 30;
 pub(crate) const METRIC: Metric = Metric::us("round_trip_us_p50", "median round trip");
 pub(crate) const TAIL: Metric = Metric::us("round_trip_us_p99", "99th percentile of the round trip");
@@ -36,9 +36,9 @@ pub(crate) struct Mock {
     noise: ChaCha8Rng,
     drift: f64,
     pub(crate) effect: f64,
-    /// What other values do, beside 200000.
+    /// The effect of values other than 200000.
     pub(crate) others: Vec<(&'static str, f64)>,
-    /// What polling does to the tail, beside what it does to all.
+    /// The effect of polling on the tail, in addition to its effect on all round trips.
     pub(crate) tail_effect: f64,
     pub(crate) dies_at: Option<usize>,
     /// From this window on its round trip is negative, as a counter that was set back may say.
@@ -167,7 +167,7 @@ pub(crate) fn titles() -> Titles {
     titles_of(2)
 }
 
-/// Of so many arms: 0, 200000 and then the others, each farther away than the one before.
+/// The titles of `arms` arms: 0, 200000 and then the others, each a larger change than the one before.
 pub(crate) fn titles_of(arms: usize) -> Titles {
     let values = ["0", "200000", "50000", "100000"].into_iter().take(arms).map(str::to_owned).collect();
     let away = |arm: usize| Away { knobs: vec![KNOB.to_owned()], settings: 1, way: Some(arm as f64) };

@@ -1,4 +1,4 @@
-//! What a session keeps on disk: whole after whatever ended it, read again as it was, and gone on with.
+//! The log of a session: complete however the session ended, read back unchanged, and continued.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn run(kept: LogTo<'_>, seed: u64, change: impl FnOnce(&mut Mock, &mut Design)) 
 }
 
 #[test]
-fn a_file_tells_what_the_run_told() {
+fn a_session_log_gives_the_same_report_as_its_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
     let run = run(LogTo::In(&path), 41, |mock, _| mock.effect = 0.8);
@@ -49,7 +49,7 @@ fn many_windows_without_a_value_end_a_session_and_keep_what_there_is() {
 }
 
 #[test]
-fn a_number_without_a_ratio_that_was_kept_takes_no_report_with_it() {
+fn a_stored_number_without_a_ratio_does_not_spoil_the_report() {
     let mut run = run(LogTo::Nowhere, 41, |mock, _| mock.effect = 0.8);
     run.record.control[0].value = 0.0;
     let report = run.report();
@@ -75,7 +75,7 @@ fn a_session_that_was_cut_off_is_gone_on_with() {
     let whole = run(LogTo::GoesOn(&path), 42, |mock, _| mock.effect = 0.8);
     assert!(whole.record.windows[..8] == died.record.windows[..], "what was measured counts");
     let pairs: Vec<usize> = whole.record.windows.chunks(2).map(|pair| pair[0].pair).collect();
-    assert_eq!(pairs, (0..pairs.len()).collect::<Vec<_>>(), "the coins go on where they were");
+    assert_eq!(pairs, (0..pairs.len()).collect::<Vec<_>>(), "the orders continue where they stopped");
     assert!(session_log::read(&path).unwrap().record == whole.record);
     assert_eq!(whole.report().verdict, Outcome::Better);
 }

@@ -83,8 +83,8 @@ impl<'a> Live<'a> {
             .and_then(|settings| experiment::plans(&Facts::probe(self.root), &settings))
             .map_err(not_measured)?;
         // Other trials see this one, and evenkeel reports them at once.
-        let beside = experiment::beside(self.out, "prove boots");
-        let watch = Watch::start(self.root, &plans).beside(&beside).of_workload(workload);
+        let concurrent = experiment::announce(self.out, "prove boots");
+        let watch = Watch::start(self.root, &plans).with_concurrent(&concurrent).of_workload(workload);
         let mut seen = Vec::new();
         let (window, rules) = (Duration::from_millis(design.window_ms), Rules::default());
         let (mut samples, mut dropped, mut settle) = (Vec::new(), 0, WARM_UP);
@@ -97,7 +97,7 @@ impl<'a> Live<'a> {
                 .map_err(|error| BootsError::NotMeasured { why: format!("failed to {error}") })?;
             let sample = sample.unwrap_or_default();
             settle = Duration::ZERO;
-            beside.news().iter().for_each(|words| self.out.status(words));
+            concurrent.news().iter().for_each(|words| self.out.status(words));
             let has_number = sample.get(design.metric.name.as_ref()).is_some_and(|value| value.is_finite());
             if has_number && rules.judge(window, &conditions).is_none() {
                 samples.push(sample);
@@ -187,12 +187,12 @@ fn not_measured(failure: Failure) -> BootsError {
 
 /// Waits for another evenkeel by `rest`, and says so once.
 pub(super) fn waiting(out: &Out, mut rest: impl FnMut(Duration) -> bool) -> impl FnMut(&str, Duration) -> bool {
-    let mut is_told = false;
+    let mut is_announced = false;
     move |why, time| {
-        if !is_told {
+        if !is_announced {
             out.warn(&format!("failed to {why}; trying again for a while\n"));
         }
-        is_told = true;
+        is_announced = true;
         rest(time)
     }
 }
