@@ -46,7 +46,7 @@ pub(crate) fn summary(facts: &Facts) -> String {
     let mut page = Page::default();
     let Facts { machine, kernel, cpus, clock, idle, memory, .. } = facts;
     page.heading("This machine");
-    page.fact_as("cloud", &machine.cloud, word);
+    cloud(&mut page, machine);
     if machine.instance_type.known().is_some() {
         page.fact("instance", &machine.instance_type);
     }
@@ -72,6 +72,14 @@ pub(crate) fn summary(facts: &Facts) -> String {
     page.finish()
 }
 
+/// The cloud names itself in the firmware's strings. A machine without these may be in any cloud.
+fn cloud(page: &mut Page, machine: &Machine) {
+    match &machine.cloud {
+        Fact::Absent { .. } => page.row("cloud", DIM, "unknown (the firmware names no vendor)"),
+        cloud => page.fact_as("cloud", cloud, word),
+    }
+}
+
 fn cpu_limit(limit: &CpuLimit) -> String {
     match limit {
         CpuLimit::Unlimited => "no limit".to_owned(),
@@ -82,7 +90,7 @@ fn cpu_limit(limit: &CpuLimit) -> String {
 fn machine(page: &mut Page, machine: &Machine) {
     page.heading("Machine");
     page.fact_as("hypervisor", &machine.hypervisor, word);
-    page.fact_as("cloud", &machine.cloud, word);
+    cloud(page, machine);
     page.fact("instance", &machine.instance_type);
     if machine.instance_type.known().is_some() {
         catalogue(page, &machine.catalogue);
@@ -327,15 +335,15 @@ fn sysctls(page: &mut Page, facts: &Facts) {
     let value = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let rows: Vec<Vec<String>> = known.map(|(path, text)| vec![name(path), value(text)]).collect();
     page.table(&["name", "value"], &rows);
-    // A file that moved is absent from all its places but one, whichever the kernel: nothing to tell.
+    // A file that moved between kernel versions is absent from all but one of its places, which is nothing to report.
     let moved: Vec<&str> = knobs::ALL
         .iter()
         .filter(|knob| matches!(knob.place, Place::FileSince { .. }))
         .flat_map(|knob| knob.place.files())
         .collect();
-    let is_told =
+    let is_reported =
         |path: &str, fact: &Fact<String>| fact.known().is_none() && !(fact.is_absent() && moved.contains(&path));
-    notes(page, facts.sysctls.iter().filter(|(path, fact)| is_told(path, fact)).map(|(_, fact)| unknown(fact)));
+    notes(page, facts.sysctls.iter().filter(|(path, fact)| is_reported(path, fact)).map(|(_, fact)| unknown(fact)));
 }
 
 /// The word that a value is in JSON; `other lxc` for one that carries a name.

@@ -1,5 +1,7 @@
 //! What the reading commands show of one captured machine, as text and as JSON, and their help.
 
+use std::path::Path;
+
 use expect_test::{ExpectFile, expect_file};
 
 use crate::support::Scene;
@@ -30,9 +32,21 @@ fn pages_of_a_captured_machine() {
     check("explain thp.enabled --host host.txt --json", expect_file!["snapshots/explain-knob.json"]);
 }
 
-/// Counters are added to the answer, and change nothing else of it; what `explain` reads is in the capture too.
+/// A missing path in place of the cloud's name explains nothing to the reader.
 #[test]
-fn counters_are_told_when_they_are_asked_for() {
+fn a_machine_without_a_vendor_has_an_unknown_cloud() {
+    let scene = Scene::new();
+    let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/firecracker-2vcpu-6.18.txt");
+    for all in ["", "--all"] {
+        let page = scene.run(&format!("inspect {all} --host {}", host.display())).stdout;
+        let row = page.lines().find(|line| line.trim_start().starts_with("cloud ")).unwrap();
+        assert!(row.ends_with("  unknown (the firmware names no vendor)"), "{row}");
+    }
+}
+
+/// Counters are added to the answer and change nothing else in it. What `explain` reads is in the capture too.
+#[test]
+fn counters_are_shown_on_request() {
     let scene = Scene::new();
     let (_, without) = scene.json("inspect --host host.txt");
     let (_, with) = scene.json("inspect --host host.txt --counters");
