@@ -25,7 +25,7 @@ mod errno;
 pub mod ethtool;
 #[cfg(target_os = "linux")]
 pub mod foreign_process;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(loom)))]
 mod futex;
 #[cfg(feature = "http")]
 pub mod http;
@@ -54,7 +54,7 @@ pub mod perf_thread;
 #[cfg(not(target_os = "linux"))]
 mod portable;
 /// Its tests run on Linux too.
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, target_os = "linux", not(loom)))]
 #[path = "portable/futex.rs"]
 mod portable_futex;
 #[cfg(target_os = "linux")]
@@ -82,6 +82,7 @@ pub mod simd_memory;
 pub mod stall;
 #[cfg(target_os = "linux")]
 pub mod suspended_child;
+mod system;
 #[cfg(not(loom))]
 pub mod telemetry;
 #[cfg(target_os = "linux")]
@@ -98,10 +99,6 @@ mod usage;
 #[cfg(target_os = "linux")]
 pub mod waking;
 
-/// Whether this is Linux. Elsewhere the runtime library has clocks, locks and jobs from the standard library, and everything else is refused
-/// with `EOPNOTSUPP`.
-pub const IS_LINUX: bool = cfg!(target_os = "linux");
-
 pub use cpuset::{CpuSet, MAX_CPUS};
 #[cfg(target_os = "linux")]
 pub use cycles::Cycles;
@@ -114,5 +111,6 @@ pub use portable::usage::Usage;
 pub use portable::{
     clock, cpu_limit, dma_latency, mark, resident, rseq, sched, schedstat, shared_page, stall, thread, udp,
 };
+pub use system::IS_LINUX;
 #[cfg(target_os = "linux")]
 pub use usage::Usage;

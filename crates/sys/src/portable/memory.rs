@@ -1,0 +1,210 @@
+//! Memory that stays, and pages that other processes read: only Linux has them, so each call is refused.
+
+/// Memory that stays, which is not requested here.
+pub mod resident {
+    use crate::Errno;
+
+    /// Which of the process' pages stay in memory.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Lock {
+        /// All that it has mapped now.
+        Present,
+        /// And all that it maps later.
+        PresentAndFuture,
+        /// What it has mapped now, each page from its first touch on.
+        PresentOnFault,
+        /// And what it maps later, likewise.
+        PresentAndFutureOnFault,
+    }
+
+    /// Locks nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn lock(_: Lock) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// No limit is known.
+    pub fn lock_limit_bytes() -> Option<u64> {
+        None
+    }
+
+    /// Not known.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn locked_kib() -> Result<u64, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Loads nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn populate(_: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Loads nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn populate_capacity<T>(_: &mut Vec<T>) -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Not known.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn stack_left_bytes() -> Result<usize, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Sets nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn keep_freed_memory() -> Result<(), Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// A count of pages read back from swap; none can be made here.
+    #[derive(Debug)]
+    pub enum SwapIns {}
+
+    impl SwapIns {
+        /// There is no such count.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn open() -> Result<SwapIns, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// The count.
+        ///
+        /// # Errors
+        /// None.
+        pub fn pages(&self) -> Result<u64, Errno> {
+            match *self {}
+        }
+    }
+}
+
+/// What a kernel counts of a thread, which is not read here.
+pub(crate) mod usage {
+    use crate::Errno;
+
+    /// Counts since the thread began.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Usage {
+        /// Page faults that no disk was needed for.
+        pub minor_faults: u64,
+        /// Page faults that waited for a disk.
+        pub major_faults: u64,
+    }
+
+    impl Usage {
+        /// Not known.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn of_this_thread() -> Result<Usage, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// What came since `before`.
+        pub fn since(&self, before: &Usage) -> Usage {
+            Usage {
+                minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
+                major_faults: self.major_faults.saturating_sub(before.major_faults),
+            }
+        }
+    }
+}
+
+/// Pages of memory that other processes read, which are not made here.
+pub mod shared_page {
+    use std::fs::File;
+    use std::io;
+    use std::path::Path;
+    use std::sync::atomic::AtomicU64;
+
+    use crate::Errno;
+
+    /// The most bytes that a page may have.
+    pub const PAGE_BYTES_MAX: usize = 1 << 16;
+
+    /// Who else may read the file.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Access {
+        /// Nobody but its owner.
+        #[default]
+        Owner,
+        /// Its group too.
+        Group,
+    }
+
+    /// A page; none can be made here.
+    #[derive(Debug)]
+    pub enum SharedPage {}
+
+    impl SharedPage {
+        /// Makes none.
+        ///
+        /// # Errors
+        /// Always `EOPNOTSUPP`.
+        pub fn create(_: &Path, _: usize, _: Access) -> Result<SharedPage, Errno> {
+            Err(Errno::OPNOTSUPP)
+        }
+
+        /// The words.
+        pub fn words(&self) -> &[AtomicU64] {
+            match *self {}
+        }
+
+        /// Where the file is.
+        pub fn path(&self) -> &Path {
+            match *self {}
+        }
+    }
+
+    /// Opens none.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn open(_: &Path) -> Result<File, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Not known.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn is_locked(_: &File) -> Result<bool, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Not known.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn user_of(_: &File) -> Result<u32, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Nobody's file is known to be ours.
+    pub fn own_user() -> Option<u32> {
+        None
+    }
+
+    /// Reads nothing.
+    ///
+    /// # Errors
+    /// Always `Unsupported`.
+    pub fn read_at(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
