@@ -1394,7 +1394,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_prometheus(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT where it is none.
+        ///  Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT if it is not an address.
         ///
         ///  Threads: any, at any time.
         ///
@@ -1405,7 +1405,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_address_parse(byte* text, EvenkeelAddress* address);
 
         /// <summary>
-        ///  The same the other way round: into `buffer`, and how many bytes that takes, with its zero, into `needed`; 64 are always enough.
+        ///  Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end; 64 are always enough.
         ///
         ///  Threads: any, at any time. Takes memory: not in a tick.
         ///
@@ -1532,7 +1532,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_report_text(EvenkeelUdp* udp, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  What the ways took when they were tried. EVENKEEL_STATUS_NO_DATA where neither half was to be measured.
+        ///  Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if no half was to be measured.
         ///
         ///  Threads: any, at any time.
         ///
@@ -2799,15 +2799,15 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The kernel took so many.
+        ///  Packets that the kernel accepted.
         /// </summary>
         public ulong sent;
         /// <summary>
-        ///  It refused so many, which are gone.
+        ///  Packets that it refused, and that are dropped.
         /// </summary>
         public ulong refused;
         /// <summary>
-        ///  It had no room for so many, which stay queued.
+        ///  Packets that stay queued, because it had no room.
         /// </summary>
         public ulong waiting;
     }
@@ -2860,7 +2860,7 @@ namespace Evenkeel
         /// </summary>
         public ulong packets_out;
         /// <summary>
-        ///  Packets that the socket had no room for; EVENKEEL_UNKNOWN where the kernel does not tell.
+        ///  Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report it.
         /// </summary>
         public ulong dropped;
         /// <summary>
@@ -2868,7 +2868,7 @@ namespace Evenkeel
         /// </summary>
         public ulong refused;
         /// <summary>
-        ///  Why packets do not come by the way that was asked for, or measured: an errno, ENOSYS also where the library was built without it; 0
+        ///  Why the requested or best backend is not used for receiving: an errno, ENOSYS also if the library was built without it; 0
         ///  where they do.
         /// </summary>
         public int receive_backend_errno;
@@ -2972,7 +2972,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What the ways took when they were tried, for EvenkeelIoBackend's Measured.
+    ///  The measurements of the backends, for EvenkeelIoBackend's Measured.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpTrial
@@ -2986,7 +2986,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  How many rounds each way had.
+        ///  The number of rounds.
         /// </summary>
         public ulong rounds;
         /// <summary>
@@ -2994,7 +2994,7 @@ namespace Evenkeel
         /// </summary>
         public ulong took_ns;
         /// <summary>
-        ///  CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a way
+        ///  CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a backend
         ///  that is not to be had, or was not tried.
         /// </summary>
         public fixed double receive_ns[4];
@@ -3055,11 +3055,11 @@ namespace Evenkeel
         /// </summary>
         public byte* address;
         /// <summary>
-        ///  The way to receive: one of EvenkeelIoBackend. One that is refused gives way to the next plainer one.
+        ///  The backend for receiving: one of EvenkeelIoBackend. If it is refused, the socket uses the next simpler one.
         /// </summary>
         public uint receive;
         /// <summary>
-        ///  The way to send: one of EvenkeelIoBackend.
+        ///  The backend for sending: one of EvenkeelIoBackend.
         /// </summary>
         public uint send;
         /// <summary>
@@ -3075,15 +3075,15 @@ namespace Evenkeel
         /// </summary>
         public uint players;
         /// <summary>
-        ///  Packets a second of each of them. Needed beside players.
+        ///  Packets a second of each of them. Required if players is not 0.
         /// </summary>
         public uint packets_a_second;
         /// <summary>
-        ///  Bytes of each packet. Needed beside players.
+        ///  Bytes of each packet. Required if players is not 0.
         /// </summary>
         public uint packet_bytes;
         /// <summary>
-        ///  The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
+        ///  The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Required if players is not 0.
         /// </summary>
         public uint drain_interval_ms;
         /// <summary>
@@ -3108,7 +3108,7 @@ namespace Evenkeel
         /// </summary>
         public uint packets_a_peer;
         /// <summary>
-        ///  For EvenkeelIoBackend's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
+        ///  For EvenkeelIoBackend's Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
         /// </summary>
         public uint trial_ms;
         /// <summary>

@@ -918,9 +918,9 @@ typedef struct EvenkeelUdpSettings {
     uint32_t version;
     // The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
     const char *address;
-    // The way to receive: one of EvenkeelIoBackend. One that is refused gives way to the next plainer one.
+    // The backend for receiving: one of EvenkeelIoBackend. If it is refused, the socket uses the next simpler one.
     uint32_t receive;
-    // The way to send: one of EvenkeelIoBackend.
+    // The backend for sending: one of EvenkeelIoBackend.
     uint32_t send;
     // The longest datagram, in bytes, up to 65,527. 0: 1,500.
     uint32_t bytes_max;
@@ -928,11 +928,11 @@ typedef struct EvenkeelUdpSettings {
     uint32_t queue_packets;
     // What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
     uint32_t players;
-    // Packets a second of each of them. Needed beside players.
+    // Packets a second of each of them. Required if players is not 0.
     uint32_t packets_a_second;
-    // Bytes of each packet. Needed beside players.
+    // Bytes of each packet. Required if players is not 0.
     uint32_t packet_bytes;
-    // The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
+    // The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Required if players is not 0.
     uint32_t drain_interval_ms;
     // Not 0: the kernel reports how long each packet waited.
     uint32_t stamps;
@@ -945,7 +945,7 @@ typedef struct EvenkeelUdpSettings {
     // For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
     // above; 64 and 100 bytes where they are 0.
     uint32_t packets_a_peer;
-    // For EvenkeelIoBackend's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
+    // For EvenkeelIoBackend's Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
     uint32_t trial_ms;
     // For EvenkeelIoBackend's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
     // such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
@@ -1018,11 +1018,11 @@ typedef struct EvenkeelFlushed {
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The kernel took so many.
+    // Packets that the kernel accepted.
     uint64_t sent;
-    // It refused so many, which are gone.
+    // Packets that it refused, and that are dropped.
     uint64_t refused;
-    // It had no room for so many, which stay queued.
+    // Packets that stay queued, because it had no room.
     uint64_t waiting;
 } EvenkeelFlushed;
 
@@ -1049,11 +1049,11 @@ typedef struct EvenkeelUdpReport {
     uint64_t packets_in;
     // Packets that the kernel took.
     uint64_t packets_out;
-    // Packets that the socket had no room for; EVENKEEL_UNKNOWN where the kernel does not tell.
+    // Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report it.
     uint64_t dropped;
     // Packets that the kernel refused to send.
     uint64_t refused;
-    // Why packets do not come by the way that was asked for, or measured: an errno, ENOSYS also where the library was built without it; 0
+    // Why the requested or best backend is not used for receiving: an errno, ENOSYS also if the library was built without it; 0
     // where they do.
     int32_t receive_backend_errno;
     // The same of those that go.
@@ -1107,17 +1107,17 @@ typedef struct EvenkeelUdpReport {
     uint64_t failures_of_others;
 } EvenkeelUdpReport;
 
-// What the ways took when they were tried, for EvenkeelIoBackend's Measured.
+// The measurements of the backends, for EvenkeelIoBackend's Measured.
 typedef struct EvenkeelUdpTrial {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // How many rounds each way had.
+    // The number of rounds.
     uint64_t rounds;
     // How long it took, in nanoseconds.
     uint64_t took_ns;
-    // CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a way
+    // CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a backend
     // that is not to be had, or was not tried.
     double receive_ns[4];
     // CPU time a packet that was sent, in the same order; on loopback with what the receiver's side of the kernel takes.
@@ -2296,7 +2296,7 @@ EvenkeelStatus evenkeel_udp_descriptor(const struct EvenkeelUdp *udp,
 // Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
 
-// Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT where it is none.
+// Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT if it is not an address.
 //
 // Threads: any, at any time.
 //
@@ -2305,7 +2305,7 @@ EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
 EvenkeelStatus evenkeel_address_parse(const char *text,
                                       struct EvenkeelAddress *address);
 
-// The same the other way round: into `buffer`, and how many bytes that takes, with its zero, into `needed`; 64 are always enough.
+// Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end; 64 are always enough.
 //
 // Threads: any, at any time. Takes memory: not in a tick.
 //
@@ -2337,7 +2337,7 @@ EvenkeelStatus evenkeel_udp_report_text(const struct EvenkeelUdp *udp,
                                         size_t size,
                                         size_t *needed);
 
-// What the ways took when they were tried. EVENKEEL_STATUS_NO_DATA where neither half was to be measured.
+// Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if no half was to be measured.
 //
 // Threads: any, at any time.
 //

@@ -186,7 +186,7 @@ pub(crate) fn settings(asked: EvenkeelClockSettings) -> Result<TickSettings, Fai
         (0, 0) => Overrun::Skip,
         (1, 1..) => Overrun::CatchUp { at_most: asked.catch_up_at_most },
         (2, 0) => Overrun::SlowDown,
-        (0..=2, many) => return Err(unknown("catch_up_at_most beside this overrun:", many)),
+        (0..=2, many) => return Err(unknown("catch_up_at_most with this overrun:", many)),
         (other, _) => return Err(unknown("no EvenkeelOverrun:", other)),
     };
     let spinning = match asked.spinning {

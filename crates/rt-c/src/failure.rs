@@ -227,7 +227,7 @@ mod tests {
     fn every_number_has_a_text() {
         let mut seen = std::collections::BTreeSet::new();
         for status in (0..30).chain([u32::MAX]) {
-            // SAFETY: a text of ours, with its zero.
+            // SAFETY: a constant text that ends with a zero.
             let text = unsafe { CStr::from_ptr(evenkeel_status_text(status)) }.to_str().unwrap();
             assert!(!text.is_empty());
             seen.insert(text);

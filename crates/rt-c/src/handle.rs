@@ -161,7 +161,7 @@ pub(crate) fn shared<H: Handle, R>(
     work(slot.value.as_ref().ok_or(EvenkeelStatus::BadHandle)?)
 }
 
-/// Takes an object out: its handle is none from here on. What drops it does so after that, outside of any lock.
+/// Takes an object out: its handle is no longer valid. The caller drops the object later, outside of any lock.
 pub(crate) fn take<H: Handle>(handle: *const H) -> Result<Box<H::Value>, Failure> {
     let (lock, generation) = place(handle)?;
     let mut slot = match lock.try_write() {

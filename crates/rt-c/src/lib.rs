@@ -1,14 +1,13 @@
-//! The C ABI of `evenkeel-rt`. `include/evenkeel_rt.h` and `csharp/EvenkeelRt.cs` are made of this source (a test compares them), so
-//! what is said here of a function is what its caller reads.
+//! The C ABI of `evenkeel-rt`. `include/evenkeel_rt.h` and `csharp/EvenkeelRt.cs` are generated from this source (a test compares them), so
+//! callers read the comments of these functions.
 //!
-//! **Nothing unwinds into C.** Every function is a `caught` closure: a panic becomes
-//! [`Panicked`](EvenkeelStatus::Panicked), and the handle that it happened in answers so from then on. That needs unwinding inside: a
-//! library that aborts takes down a server with all its sessions for a fault in one of them. So the profile `rt-c`, which `make
-//! install-rt` builds with, unwinds, while the program's own profile aborts.
+//! **Nothing unwinds into C.** Every function is a `caught` closure. A panic becomes [`Panicked`](EvenkeelStatus::Panicked), and the handle
+//! of that call returns it from then on. If the library aborted instead, a fault in one session would end the server with all sessions. So
+//! the profile `rt-c`, which `make install-rt` uses, unwinds, while the program's own profile aborts.
 //!
-//! **No pointer of ours is ever followed.** What C holds as `EvenkeelClock *` is a number in the clothes of a pointer (`handle`): one that
-//! was freed, is of another kind, or was never given out is an error, and so is a second thread in the same clock. Pointers of the
-//! caller's are looked at as far as that goes: null and misaligned ones are errors, and so are structs without a size.
+//! **Handles are never dereferenced.** What C holds as `EvenkeelClock *` is a number (`handle`). A handle that was freed, has another kind,
+//! or never existed is an error, and so is a second thread in the same clock. Other pointers are checked as far as possible: null and
+//! misaligned ones are errors, and so are structs without a size.
 //!
 //! **Structs grow.** Each begins with its size and version (`structs`). In an older caller's shorter struct, missing fields count as zero, which
 //! means the default. In a newer caller's longer struct, the size shows how much was filled.

@@ -193,7 +193,7 @@ pub unsafe extern "C" fn evenkeel_mutex_unlock(mutex: *mut EvenkeelMutex) -> Eve
             if !lock.is_locked() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: it guards nothing of ours, its word may be released by any thread, and its guard was forgotten.
+            // SAFETY: it guards no data of this library, its word may be released by any thread, and its guard was forgotten.
             unsafe { lock.force_unlock() };
             Ok(())
         };
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_unlock(mutex: *mut EvenkeelInher
             if !lock.is_locked() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: it guards nothing of ours, it checks itself whether we hold it, and its guard was forgotten.
+            // SAFETY: it guards no data of this library, it checks itself whether we hold it, and its guard was forgotten.
             unsafe { lock.force_unlock() };
             Ok(())
         };
@@ -355,7 +355,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_unlock_read(lock: *mut EvenkeelRwLock)
             if !lock.is_locked() || lock.is_locked_exclusive() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: it guards nothing of ours, it is held for reading, and its guard was forgotten.
+            // SAFETY: it guards no data of this library, it is held for reading, and its guard was forgotten.
             unsafe { lock.force_unlock_read() };
             Ok(())
         };
@@ -411,7 +411,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_unlock_write(lock: *mut EvenkeelRwLock
             if !lock.is_locked_exclusive() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: it guards nothing of ours, it is held for writing, and its guard was forgotten.
+            // SAFETY: it guards no data of this library, it is held for writing, and its guard was forgotten.
             unsafe { lock.force_unlock_write() };
             Ok(())
         };

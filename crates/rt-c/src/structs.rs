@@ -167,7 +167,7 @@ pub(crate) unsafe fn put_text(buffer: *mut c_char, size: usize, text: &str, need
     if text.len() >= size {
         return Err(Failure::new(EvenkeelStatus::TooSmall, format_args!("it takes {} bytes", text.len() + 1)));
     }
-    // SAFETY: the buffer has room for the text and a zero, as was looked at, and a `str` of ours is nowhere else.
+    // SAFETY: the buffer has room for the text and a zero, as was looked at, and `text` does not overlap it.
     unsafe {
         text.as_ptr().copy_to_nonoverlapping(buffer.cast(), text.len());
         buffer.add(text.len()).write(0);

@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(little.ns(), 10_000);
         assert!(Margin::up_to(1000).is_none());
         // One in ten is milliseconds late: a neighbour's turn, which no margin covers.
-        let beside = after(|at| if at % 10 == 0 { 4_000_000 } else { 10_000 });
-        assert!(beside < 20_000, "{beside}");
+        let crowded = after(|at| if at % 10 == 0 { 4_000_000 } else { 10_000 });
+        assert!(crowded < 20_000, "{crowded}");
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Preemptions {
 }
 
 impl Preemptions {
-    /// The calling thread's; none where the kernel or the C library can't tell. The first call of a process takes up to 0.3 s.
+    /// The calling thread's; none if the kernel or the C library does not report it. The first call of a process takes up to 0.3 s.
     pub(crate) fn of_this_thread() -> Option<Rc<Preemptions>> {
         if !*SERVES.get_or_init(serves) {
             return None;

@@ -13,7 +13,7 @@ use evenkeel_sys::{CpuSet, Errno, sched, thread};
 pub struct ThreadConfig {
     /// Runs the thread on these CPUs only.
     pub cpus: Option<CpuSet>,
-    /// The scheduler's time slice, in nanoseconds; 100 us by default. The shorter it is, the sooner the thread runs after a sleep beside a
+    /// The scheduler's time slice, in nanoseconds; 100 us by default. The shorter it is, the sooner the thread runs after a sleep next to a
     /// busy neighbour. It needs Linux 6.12.
     pub slice_ns: Option<u64>,
     /// How late the kernel may end a sleep, in nanoseconds. Ordinary threads have 50 us.

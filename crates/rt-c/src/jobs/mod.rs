@@ -155,7 +155,7 @@ fn within<R>(
     let open = OPEN.try_with(|open| open.borrow().iter().rev().find(|open| open.token == frame.addr()).copied());
     let open = open.ok().flatten().ok_or(EvenkeelStatus::BadHandle)?;
     // SAFETY: what is in the list is on this thread's stack beneath us: `run` takes it out before it comes back. The lifetimes say that
-    // jobs borrow nothing of ours, and `linked` is in the job system, which the frame holds.
+    // jobs borrow nothing of this library, and `linked` is in the job system, which the frame holds.
     unsafe { work(&*open.frame, &*open.linked) }
 }
 

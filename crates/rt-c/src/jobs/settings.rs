@@ -4,7 +4,7 @@ use evenkeel_rt::jobs::{Idling, JobSettings, JobsError, PushError, Queue, QueueS
 
 use crate::failure::{EvenkeelStatus, Failure};
 use crate::structs::{self, structs};
-use crate::thread::{EvenkeelThreadConfig, asked as wished};
+use crate::thread::{EvenkeelThreadConfig, asked as thread_config};
 
 /// Settings of a job system. All zero (EVENKEEL_INIT): one frame queue, one asynchronous queue, and no workers, so that the thread that opens a
 /// frame runs its jobs. Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next
@@ -160,6 +160,6 @@ unsafe fn worker(described: *const EvenkeelWorkerSettings, frames: u8) -> Result
         return Ok(worker);
     }
     // SAFETY: the same.
-    let thread = unsafe { wished(structs::get(described.thread)?) }?;
+    let thread = unsafe { thread_config(structs::get(described.thread)?) }?;
     Ok(WorkerSettings { thread, ..worker })
 }

@@ -63,7 +63,7 @@ pub(super) fn meant(address: EvenkeelAddress) -> Result<SocketAddr, Failure> {
     }
 }
 
-/// Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT where it is none.
+/// Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT if it is not an address.
 ///
 /// Threads: any, at any time.
 ///
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn evenkeel_address_parse(text: *const c_char, address: *m
     })
 }
 
-/// The same the other way round: into `buffer`, and how many bytes that takes, with its zero, into `needed`; 64 are always enough.
+/// Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end; 64 are always enough.
 ///
 /// Threads: any, at any time. Takes memory: not in a tick.
 ///

@@ -124,11 +124,11 @@ pub struct EvenkeelFlushed {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The kernel took so many.
+    /// Packets that the kernel accepted.
     pub sent: u64,
-    /// It refused so many, which are gone.
+    /// Packets that it refused, and that are dropped.
     pub refused: u64,
-    /// It had no room for so many, which stay queued.
+    /// Packets that stay queued, because it had no room.
     pub waiting: u64,
 }
 

@@ -38,11 +38,11 @@ pub struct EvenkeelUdpReport {
     pub packets_in: u64,
     /// Packets that the kernel took.
     pub packets_out: u64,
-    /// Packets that the socket had no room for; EVENKEEL_UNKNOWN where the kernel does not tell.
+    /// Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report it.
     pub dropped: u64,
     /// Packets that the kernel refused to send.
     pub refused: u64,
-    /// Why packets do not come by the way that was asked for, or measured: an errno, ENOSYS also where the library was built without it; 0
+    /// Why the requested or best backend is not used for receiving: an errno, ENOSYS also if the library was built without it; 0
     /// where they do.
     pub receive_backend_errno: i32,
     /// The same of those that go.
@@ -96,7 +96,7 @@ pub struct EvenkeelUdpReport {
     pub failures_of_others: u64,
 }
 
-/// What the ways took when they were tried, for EvenkeelIoBackend's Measured.
+/// The measurements of the backends, for EvenkeelIoBackend's Measured.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpTrial {
@@ -104,11 +104,11 @@ pub struct EvenkeelUdpTrial {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// How many rounds each way had.
+    /// The number of rounds.
     pub rounds: u64,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-    /// CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a way
+    /// CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a backend
     /// that is not to be had, or was not tried.
     pub receive_ns: [f64; 4],
     /// CPU time a packet that was sent, in the same order; on loopback with what the receiver's side of the kernel takes.
@@ -146,7 +146,7 @@ structs! {
     EvenkeelUdpFailure { to: EvenkeelAddress, why_errno: i32, reserved: u32, packets: u64 }
 }
 
-/// The errno of the first way that a half was to take and did not: what was refused after it is what was tried in its place.
+/// The errno of the first backend that a half did not get. Later refusals are of backends that were tried in its place.
 fn first_refused(refused: &[BackendRefusal], of: Half) -> i32 {
     refused.iter().find(|refused| refused.half == of).map_or(0, |refused| refused.why.raw())
 }
@@ -173,8 +173,8 @@ pub unsafe extern "C" fn evenkeel_udp_report(udp: *mut EvenkeelUdp, report: *mut
                 size: 0,
                 version: 0,
                 port: udp.address.port().into(),
-                receive_backend: number(incoming.way()),
-                send_backend: number(outgoing.way()),
+                receive_backend: number(incoming.backend()),
+                send_backend: number(outgoing.backend()),
                 reserved: 0,
                 buffer_needed_bytes: buffer.map_or(EVENKEEL_UNKNOWN, |buffer| buffer.needed_bytes),
                 buffer_got_bytes: buffer.and_then(|buffer| buffer.got_bytes).unwrap_or(EVENKEEL_UNKNOWN),
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn evenkeel_udp_report_text(
     })
 }
 
-/// What the ways took when they were tried. EVENKEEL_STATUS_NO_DATA where neither half was to be measured.
+/// Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if no half was to be measured.
 ///
 /// Threads: any, at any time.
 ///
@@ -247,14 +247,14 @@ pub unsafe extern "C" fn evenkeel_udp_trial(udp: *const EvenkeelUdp, trial: *mut
     caught(|| {
         let found = handle::shared(udp, |udp| {
             let trial = udp.report.trial.as_ref().ok_or(EvenkeelStatus::NoData)?;
-            let of = |way: IoBackend| trial.rows.iter().find(|row| row.way == way);
+            let of = |backend: IoBackend| trial.rows.iter().find(|row| row.backend == backend);
             Ok(EvenkeelUdpTrial {
                 size: 0,
                 version: 0,
                 rounds: trial.rounds as u64,
                 took_ns: trial.took_ns,
-                receive_ns: IoBackend::ALL.map(|way| of(way).and_then(|row| row.receive_ns).unwrap_or(-1.0)),
-                send_ns: IoBackend::ALL.map(|way| of(way).and_then(|row| row.send_ns).unwrap_or(-1.0)),
+                receive_ns: IoBackend::ALL.map(|backend| of(backend).and_then(|row| row.receive_ns).unwrap_or(-1.0)),
+                send_ns: IoBackend::ALL.map(|backend| of(backend).and_then(|row| row.send_ns).unwrap_or(-1.0)),
             })
         })?;
         // SAFETY: as this function's caller promises.

@@ -42,9 +42,9 @@ pub struct EvenkeelUdpSettings {
     pub version: u32,
     /// The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
     pub address: *const c_char,
-    /// The way to receive: one of EvenkeelIoBackend. One that is refused gives way to the next plainer one.
+    /// The backend for receiving: one of EvenkeelIoBackend. If it is refused, the socket uses the next simpler one.
     pub receive: u32,
-    /// The way to send: one of EvenkeelIoBackend.
+    /// The backend for sending: one of EvenkeelIoBackend.
     pub send: u32,
     /// The longest datagram, in bytes, up to 65,527. 0: 1,500.
     pub bytes_max: u32,
@@ -52,11 +52,11 @@ pub struct EvenkeelUdpSettings {
     pub queue_packets: u32,
     /// What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
     pub players: u32,
-    /// Packets a second of each of them. Needed beside players.
+    /// Packets a second of each of them. Required if players is not 0.
     pub packets_a_second: u32,
-    /// Bytes of each packet. Needed beside players.
+    /// Bytes of each packet. Required if players is not 0.
     pub packet_bytes: u32,
-    /// The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
+    /// The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Required if players is not 0.
     pub drain_interval_ms: u32,
     /// Not 0: the kernel reports how long each packet waited.
     pub stamps: u32,
@@ -69,7 +69,7 @@ pub struct EvenkeelUdpSettings {
     /// For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
     /// above; 64 and 100 bytes where they are 0.
     pub packets_a_peer: u32,
-    /// For EvenkeelIoBackend's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
+    /// For EvenkeelIoBackend's Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
     pub trial_ms: u32,
     /// For EvenkeelIoBackend's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
     /// such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
@@ -84,8 +84,8 @@ structs! {
     }
 }
 
-fn choice(way: u32) -> Result<BackendChoice, Failure> {
-    Ok(match way {
+fn choice(backend: u32) -> Result<BackendChoice, Failure> {
+    Ok(match backend {
         0 => BackendChoice::Auto,
         1 => BackendChoice::Measured,
         2 => BackendChoice::Is(IoBackend::One),
@@ -96,8 +96,8 @@ fn choice(way: u32) -> Result<BackendChoice, Failure> {
     })
 }
 
-pub(super) fn number(way: IoBackend) -> u32 {
-    match way {
+pub(super) fn number(backend: IoBackend) -> u32 {
+    match backend {
         IoBackend::One => EvenkeelIoBackend::One as u32,
         IoBackend::Batched => EvenkeelIoBackend::Batched as u32,
         IoBackend::Offloaded => EvenkeelIoBackend::Offloaded as u32,

@@ -126,7 +126,7 @@ static void frames(uint32_t workers)
         HOLDS(world.ran == MANY + 1 && world.nested == MANY / 2 && world.order == 2 && !world.wrong);
         for (i = 0; i < MANY; i++)
             HOLDS(world.cells[i] == 1);
-        /* A frame that is over is none. */
+        /* A frame that has ended is not valid. */
         CHECK(evenkeel_frame_push(world.seen, 0, one, &world), EVENKEEL_STATUS_BAD_HANDLE);
     }
     OK(EVENKEEL_INIT(&counters));
@@ -190,14 +190,14 @@ static void own_workers(void)
     EvenkeelJobSettings settings;
     EvenkeelWorkerSettings frames, rest;
     const EvenkeelWorkerSettings *workers[3] = {&frames, &rest, NULL};
-    EvenkeelThreadConfig wishes;
+    EvenkeelThreadConfig config;
     EvenkeelThreadReport report;
     EvenkeelJobs *jobs = NULL;
 
     OK(EVENKEEL_INIT(&settings));
     OK(EVENKEEL_INIT(&frames));
     OK(EVENKEEL_INIT(&rest));
-    OK(EVENKEEL_INIT(&wishes));
+    OK(EVENKEEL_INIT(&config));
     settings.frame_queues = 2;
     settings.own_workers_count = 2;
     CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_NULL_POINTER);
@@ -215,10 +215,10 @@ static void own_workers(void)
     frames.queues[1] = 1;
     CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
     frames.queues[1] = 0;
-    frames.thread = &wishes;
-    wishes.cpus = "none";
+    frames.thread = &config;
+    config.cpus = "none";
     CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_BAD_TEXT);
-    wishes.cpus = "0";
+    config.cpus = "0";
     settings.own_workers_count = 64;
     CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
     settings.own_workers_count = 3;

@@ -22,7 +22,7 @@ static void *holder(void *none)
 
 static void memory(void)
 {
-    EvenkeelMemoryConfig wishes;
+    EvenkeelMemoryConfig config;
     EvenkeelMemoryReport report;
     EvenkeelTickMemory cost, quiet;
     EvenkeelClockSettings settings;
@@ -33,11 +33,11 @@ static void memory(void)
     char advice[2048], *pages;
     size_t needed, at;
 
-    EVENKEEL_INIT(&wishes);
-    wishes.lock = 9;
-    CHECK(evenkeel_memory_new(&wishes, &memory), EVENKEEL_STATUS_OUT_OF_RANGE);
-    wishes.lock = EVENKEEL_MEMORY_LOCK_NOTHING;
-    OK(evenkeel_memory_new(&wishes, &memory));
+    EVENKEEL_INIT(&config);
+    config.lock = 9;
+    CHECK(evenkeel_memory_new(&config, &memory), EVENKEEL_STATUS_OUT_OF_RANGE);
+    config.lock = EVENKEEL_MEMORY_LOCK_NOTHING;
+    OK(evenkeel_memory_new(&config, &memory));
     EVENKEEL_INIT(&report);
     OK(evenkeel_memory_report(memory, &report));
     HOLDS(report.present == EVENKEEL_APPLY_STATUS_NOT_REQUESTED && report.stack == EVENKEEL_APPLY_STATUS_ACTIVE);

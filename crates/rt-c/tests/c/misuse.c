@@ -152,7 +152,7 @@ static int locks(void)
 static int values(void)
 {
     EvenkeelClockSettings settings;
-    EvenkeelThreadConfig wishes;
+    EvenkeelThreadConfig config;
     EvenkeelThread *thread = NULL;
     EvenkeelClock *clock = NULL;
     EvenkeelSummary summary;
@@ -186,12 +186,12 @@ static int values(void)
     CHECK(evenkeel_clock_done(clock, &done), EVENKEEL_STATUS_NO_DATA);
     CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
 
-    CHECK(EVENKEEL_INIT(&wishes), EVENKEEL_STATUS_OK);
-    wishes.cpus = "one and two";
-    CHECK(evenkeel_thread_new(&wishes, &thread), EVENKEEL_STATUS_BAD_TEXT);
-    wishes.cpus = NULL;
-    wishes.fifo_priority = 100;
-    CHECK(evenkeel_thread_new(&wishes, &thread), EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(EVENKEEL_INIT(&config), EVENKEEL_STATUS_OK);
+    config.cpus = "one and two";
+    CHECK(evenkeel_thread_new(&config, &thread), EVENKEEL_STATUS_BAD_TEXT);
+    config.cpus = NULL;
+    config.fifo_priority = 100;
+    CHECK(evenkeel_thread_new(&config, &thread), EVENKEEL_STATUS_OUT_OF_RANGE);
 
     CHECK(evenkeel_scope_register("", &scope), EVENKEEL_STATUS_BAD_TEXT);
     CHECK(evenkeel_scope_register("\xff", &scope), EVENKEEL_STATUS_BAD_TEXT);
@@ -478,19 +478,19 @@ static int loops(const char *folder)
     return loops_and_threads(ticks) || access(text, R_OK) == 0;
 }
 
-/* Of every two kinds one handle is none of the other, also where both are the first of their kind. */
+/* A handle of one kind is not valid for another, also where both are the first of their kind. */
 static int kinds(void)
 {
-    EvenkeelMemoryConfig wishes;
+    EvenkeelMemoryConfig config;
     EvenkeelMemoryReport memory_report;
     EvenkeelUdpSettings settings;
     EvenkeelUdpReport udp_report;
     EvenkeelMemory *memory = NULL;
     EvenkeelUdp *udp = NULL;
 
-    CHECK(EVENKEEL_INIT(&wishes), EVENKEEL_STATUS_OK);
-    wishes.lock = EVENKEEL_MEMORY_LOCK_NOTHING;
-    CHECK(evenkeel_memory_new(&wishes, &memory), EVENKEEL_STATUS_OK);
+    CHECK(EVENKEEL_INIT(&config), EVENKEEL_STATUS_OK);
+    config.lock = EVENKEEL_MEMORY_LOCK_NOTHING;
+    CHECK(evenkeel_memory_new(&config, &memory), EVENKEEL_STATUS_OK);
     CHECK(EVENKEEL_INIT(&settings), EVENKEEL_STATUS_OK);
     settings.address = "127.0.0.1:0";
     CHECK(evenkeel_udp_new(&settings, &udp), EVENKEEL_STATUS_OK);

@@ -72,7 +72,7 @@ static int received(EvenkeelUdp *udp, int wanted)
 
     OK(EVENKEEL_INIT(&received));
     clock_gettime(CLOCK_MONOTONIC, &began);
-    /* By the clock: how long so many looks take is the machine's. */
+    /* By the clock: how long this many looks take depends on the machine. */
     do {
         OK(evenkeel_udp_receive(udp, 1000, count, &came, &received));
         clock_gettime(CLOCK_MONOTONIC, &now);

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::own;
 
-/// What every program must be clean of.
+/// Warnings that no program may cause.
 const WARNINGS: [&str; 6] = ["-Wall", "-Wextra", "-Werror", "-Wpedantic", "-Wpadded", "-Wconversion"];
 /// What the static library needs of the system.
 const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
@@ -33,7 +33,7 @@ enum Linked {
 impl Library {
     fn new() -> Library {
         let folder = tempfile::tempdir().unwrap();
-        // Cargo puts what it builds for this test beside it.
+        // Cargo puts the libraries into the folder of this test, or above it.
         let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
         let at = |name: &str| {
             [built.join(name), built.join("..").join(name)]
@@ -92,7 +92,7 @@ fn is_there(program: &str) -> bool {
 #[test]
 fn the_examples_run() {
     let library = Library::new();
-    // tick.c with the static library is built beside pkg-config.
+    // `pkg_config_finds_what_is_installed` builds tick.c with the static library.
     let table = [
         ("cc", "-std=c99", "server.c", Linked::Shared, "20 ticks"),
         ("cc", "-std=c99", "tick.c", Linked::Shared, "100 ticks"),
@@ -228,23 +228,23 @@ fn packets_and_pages_come_and_go() {
     success(&output, &program);
 }
 
-/// The way by which packets come to a socket of the Rust library that asks for io_uring, by its number in C. Where that is forbidden or too
+/// The backend of a socket of the Rust library that asks for io_uring, by its number in C. Where that is forbidden or too
 /// old, or the library was built without it, the next one: which of them is the features' of the whole build to say.
 fn way_for_uring() -> u32 {
     let address = "127.0.0.1:0".parse().unwrap();
     let settings = UdpSettings { address, receive: BackendChoice::Is(IoBackend::Uring), ..UdpSettings::default() };
-    let way = Udp::open(settings).unwrap().report().receive_backend;
-    assert!([IoBackend::Uring, IoBackend::Offloaded].contains(&way), "{way:?}");
-    2 + IoBackend::ALL.iter().position(|known| *known == way).unwrap() as u32
+    let backend = Udp::open(settings).unwrap().report().receive_backend;
+    assert!([IoBackend::Uring, IoBackend::Offloaded].contains(&backend), "{backend:?}");
+    2 + IoBackend::ALL.iter().position(|known| *known == backend).unwrap() as u32
 }
 
 #[test]
 fn sockets_for_each_cpu_and_by_each_way() {
     let library = Library::new();
-    let way = way_for_uring();
+    let backend = way_for_uring();
     let program = library.compile("cc", &own("tests/c/udp.c"), Linked::Shared, &["-std=gnu11"]);
     let mut command = Command::new(&program);
-    let output = command.arg(way.to_string()).env("LD_LIBRARY_PATH", library.folder.path()).output().unwrap();
+    let output = command.arg(backend.to_string()).env("LD_LIBRARY_PATH", library.folder.path()).output().unwrap();
     success(&output, &program);
 }
 
@@ -343,7 +343,7 @@ fn functions() -> Vec<Function> {
     declared.map(function).collect()
 }
 
-/// Every function gets a null for each of its pointers in turn, and then nonsense for each, beside a memory that says it is any struct.
+/// Every function gets a null for each of its pointers in turn, and then nonsense. Its other pointers are to memory that passes for any struct.
 #[test]
 fn no_null_and_no_nonsense_brings_it_down() {
     let functions = functions();

@@ -20,7 +20,7 @@ const BODY_BYTES_MAX: usize = 256 << 10;
 /// Of an answer that says no, so much is kept.
 const SAID_BYTES_MAX: usize = 200;
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AgonesError {
     /// The environment names no port.
@@ -67,7 +67,7 @@ pub enum AgonesError {
     Thread(std::io::Error),
 }
 
-/// What is asked for.
+/// A request to the sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// `POST /ready`
@@ -97,8 +97,8 @@ impl fmt::Display for Request {
     }
 }
 
-/// Asks the sidecar at a port of this machine; each call blocks until it is answered, or the time-out is over. For other threads than
-/// the one that ticks.
+/// Sends requests to the sidecar at a port of this machine. Each call blocks until the answer, or its timeout. Do not use it on the thread that
+/// ticks.
 ///
 /// ```
 /// use std::time::Duration;
@@ -122,7 +122,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// At the port that Agones names in `AGONES_SDK_HTTP_PORT`; at 9358 where it names none.
+    /// A client for the port in `AGONES_SDK_HTTP_PORT`; without it, 9358.
     pub fn from_environment() -> Result<Client, AgonesError> {
         let Some(said) = std::env::var_os(PORT_VARIABLE) else { return Ok(Client::at(PORT)) };
         let port = said.to_str().and_then(|text| text.parse().ok()).filter(|port| *port != 0);
@@ -130,39 +130,39 @@ impl Client {
         Ok(Client::at(port))
     }
 
-    /// At this port, with a time-out of a second.
+    /// A client for this port, with a timeout of a second.
     pub fn at(port: u16) -> Client {
         Client { port, timeout: TIMEOUT }
     }
 
-    /// A request takes so long at most, from connecting to the last byte of the answer.
+    /// Sets the timeout of a request, from the connection to the last byte of the answer.
     #[must_use]
     pub fn within(self, timeout: Duration) -> Client {
         // A time-out of zero means none to the operating system.
         Client { timeout: timeout.max(Duration::from_millis(1)), ..self }
     }
 
-    /// How long a request takes at most.
+    /// The timeout of a request.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Players may come.
+    /// Reports that players may come.
     pub fn ready(&self) -> Result<(), AgonesError> {
         self.ask(Request::Ready).map(drop)
     }
 
-    /// The game server is well.
+    /// Reports that the game server is healthy.
     pub fn health(&self) -> Result<(), AgonesError> {
         self.ask(Request::Health).map(drop)
     }
 
-    /// The game server is to be taken away.
+    /// Requests the end of the game server.
     pub fn shutdown(&self) -> Result<(), AgonesError> {
         self.ask(Request::Shutdown).map(drop)
     }
 
-    /// What is known of the game server.
+    /// Returns what Agones knows about the game server.
     pub fn game_server(&self) -> Result<GameServer, AgonesError> {
         Ok(GameServer::parse(&self.ask(Request::GameServer)?.body)?)
     }

@@ -54,23 +54,23 @@ pub struct ObjectMeta {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Spec {
-    /// How its health is judged.
+    /// How Agones checks its health.
     pub health: Option<HealthSpec>,
 }
 
-/// How its health is judged.
+/// How Agones checks its health.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct HealthSpec {
-    /// It is not judged.
+    /// Whether health is not checked.
     pub disabled: Option<bool>,
-    /// One sign of health is wanted in so many seconds.
+    /// Seconds in which one health message is required.
     #[serde(alias = "periodSeconds")]
     pub period_seconds: Option<u32>,
-    /// So many may be missing in a row.
+    /// How many may be missing in a row.
     #[serde(alias = "failureThreshold")]
     pub failure_threshold: Option<u32>,
-    /// None is wanted for so many seconds at the start.
+    /// Seconds at the start without a required health message.
     #[serde(alias = "initialDelaySeconds")]
     pub initial_delay_seconds: Option<u32>,
 }

@@ -49,42 +49,42 @@ const RETRY_MOST: Duration = Duration::from_secs(2);
 pub struct AgonesSettings {
     /// The sidecar to report to.
     pub client: Client,
-    /// From one sign of health to the next. Agones judges by `spec.health.periodSeconds`, 5 s by default: use less than that.
+    /// The time from one health message to the next. Agones judges by `spec.health.periodSeconds`, 5 s by default: use less than that.
     pub health_period: Duration,
-    /// Where no tick began for so long, the ticks stall.
+    /// After this time without a tick, health messages stop.
     pub stall: Duration,
 }
 
 impl AgonesSettings {
-    /// For the sidecar that the environment names: a sign of health every two seconds, withheld after two seconds without a tick.
+    /// For the sidecar that the environment names: a health message every two seconds, and none after two seconds without a tick.
     pub fn from_environment() -> Result<AgonesSettings, AgonesError> {
         Ok(AgonesSettings::at(Client::from_environment()?))
     }
 
-    /// The same for a known one.
+    /// The same for a client of your own.
     pub fn at(client: Client) -> AgonesSettings {
         AgonesSettings { client, health_period: Duration::from_secs(2), stall: Duration::from_secs(2) }
     }
 }
 
-/// How far something is that was asked for.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// It was not.
+    /// Not requested.
     #[default]
     NotRequested,
-    /// The sidecar has not said yes yet: it is asked again and again.
+    /// The sidecar has not accepted it yet. The thread repeats it.
     Asked,
-    /// The sidecar said yes.
+    /// The sidecar accepted it.
     Done,
 }
 
-/// How it goes.
+/// What the thread did so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgonesReport {
-    /// Signs of health that the sidecar took.
+    /// Health messages that the sidecar accepted.
     pub health_sent: u64,
-    /// Signs of health that were withheld, since nothing ticked.
+    /// Health messages that were not sent, because no tick came.
     pub health_withheld: u64,
     /// Requests of any kind that failed.
     pub failures: u64,
@@ -92,7 +92,7 @@ pub struct AgonesReport {
     pub ready: Progress,
     /// [`Agones::shutdown`].
     pub shutdown: Progress,
-    /// Why the last request failed that did.
+    /// The error of the last request that failed.
     pub last_failure: Option<String>,
 }
 
@@ -130,7 +130,7 @@ struct Shared {
 }
 
 impl Agones {
-    /// Starts the thread. That nobody listens yet is no error: sidecars start when they like.
+    /// Starts the thread. It is no error if the sidecar does not listen yet.
     pub fn start(settings: AgonesSettings) -> Result<Agones, AgonesError> {
         let shared = Arc::new(Shared::default());
         let reporter = Reporter::new(settings, Arc::clone(&shared), Instant::now());
@@ -138,8 +138,7 @@ impl Agones {
         Ok(Agones { shared, client: settings.client, thread: Some(thread.map_err(AgonesError::Thread)?) })
     }
 
-    /// A tick begins: a load and a store. Until the first one no sign of health is given. For one thread; where two tick, one
-    /// of them counts now and then.
+    /// Call it in each tick: a load and a store. Before the first call, no health message is sent. Call it from one thread.
     #[inline]
     pub fn tick(&self) {
         // It only shows that ticks come, so a lost count does not matter.
@@ -147,22 +146,22 @@ impl Agones {
         self.shared.beats.store(beats.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Players may come. Comes back at once; the sidecar is asked until it says yes.
+    /// Reports that players may come. Returns at once. The thread repeats it until the sidecar accepts it.
     pub fn ready(&self) {
         self.ask(READY);
     }
 
-    /// The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more when this is dropped.
+    /// Requests the end of the game server. Returns at once. The thread repeats it until the sidecar accepts it, and once more when this is dropped.
     pub fn shutdown(&self) {
         self.ask(SHUTDOWN);
     }
 
-    /// What is known of the game server. Blocks until it is answered or timed out: not for the tick's thread.
+    /// Returns what Agones knows about the game server. It blocks until the answer or the timeout: not for the tick's thread.
     pub fn game_server(&self) -> Result<GameServer, AgonesError> {
         self.client.game_server()
     }
 
-    /// How it goes.
+    /// What the thread did so far.
     pub fn report(&self) -> AgonesReport {
         let mut report = self.shared.report().clone();
         // What was asked since the thread last looked is asked all the same.

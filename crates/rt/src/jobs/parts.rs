@@ -56,7 +56,7 @@ pub(super) fn drop_quietly(payload: Box<dyn Any + Send>) {
 /// How the CPUs are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// All threads on one: to wake another is to stand aside.
+    /// All threads on one CPU: a thread that wakes another loses its own turn.
     OneCpu,
     /// Several, with a limit on their time: to wait awake is to waste it.
     Limited,

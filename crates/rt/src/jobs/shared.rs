@@ -109,8 +109,8 @@ fn ticks_per_us() -> u64 {
 /// Where its threads may run, and whether their time is limited. What can't be read is taken for several CPUs of which none is to spare.
 fn sharing(settings: &JobSettings) -> Sharing {
     let Ok(own) = thread::affinity() else { return Sharing::Limited };
-    let wished = settings.workers.iter().map(|worker| worker.thread.cpus.as_ref().unwrap_or(&own));
-    let mut cpus: Vec<usize> = own.iter().chain(wished.flat_map(|cpus| cpus.iter())).collect();
+    let requested = settings.workers.iter().map(|worker| worker.thread.cpus.as_ref().unwrap_or(&own));
+    let mut cpus: Vec<usize> = own.iter().chain(requested.flat_map(|cpus| cpus.iter())).collect();
     cpus.sort_unstable();
     cpus.dedup();
     match cpu_limit::tightest().map(|limit| limit.cpus()) {

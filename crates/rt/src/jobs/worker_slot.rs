@@ -75,7 +75,7 @@ impl WorkerSlot {
         self.running.get() > 0
     }
 
-    /// Runs jobs of frames until there is none that it takes, or nothing is `left` to wait for. True if it ran any.
+    /// Runs jobs of frames until it finds none, or nothing is `left` to wait for. True if it ran any.
     pub(super) fn help(&self, is_enough: impl Fn() -> bool) -> bool {
         let mut began = tsc::ticks();
         let mut ran = false;
@@ -124,7 +124,7 @@ impl WorkerSlot {
         shared.awaited.store(UNLINKED, Ordering::Relaxed);
     }
 
-    /// Whether so many chunks, the first of which is done here and timed, are work for more than one.
+    /// Whether this many chunks are work for more than one thread. It runs and times the first one.
     pub(super) fn is_worth_sharing(&self, chunks: usize, first: impl FnOnce()) -> bool {
         if self.shared.sharing == Sharing::OneCpu {
             return false;
@@ -262,7 +262,7 @@ impl WorkerSlot {
         std::iter::from_fn(next).for_each(|task| _ = self.run_asynchronous(task));
     }
 
-    /// Runs asynchronous jobs that no worker takes, up to so many.
+    /// Runs up to `at_most` asynchronous jobs that no worker takes.
     pub(super) fn run_orphans(&self, at_most: usize) -> usize {
         let orphans = || self.shared.queues.iter().filter(|queue| queue.takers == 0);
         let next = || orphans().find_map(|queue| queue.pop());

@@ -1,4 +1,4 @@
-//! `Grid`: the moments that a tick may be held to, so many nanoseconds after points which come back with the quantum.
+//! `Grid`: the moments at which a tick may begin: fixed distances after points that repeat with the quantum.
 
 use evenkeel_stats::periodicity::{Slots, Tracker};
 

@@ -38,7 +38,7 @@ struct Work {
     lost_ns: u64,
     /// How late it began: so long it may have waited for a CPU before its work, as what is counted since the last tick has it.
     late_ns: u64,
-    /// The last checkpoint, and how long it usually is from one to the next; 0 where there are none.
+    /// The last checkpoint, and the usual time from one to the next; 0 without checkpoints.
     passed_ns: u64,
     usual_ns: u64,
 }

@@ -68,7 +68,7 @@ pub(super) fn settle() {
 pub(super) enum Kept {
     /// Nobody inside the guest.
     Not,
-    /// Somebody inside the guest, for so many nanoseconds since the mark.
+    /// Somebody inside the guest, for this many nanoseconds since the mark.
     For(u64),
     /// Not known.
     Unknown,

@@ -6,7 +6,7 @@
 pub(super) const PLACES_MAX: usize = 17;
 /// Rounds between the best and where the ticks came from.
 pub(super) const FINALS: usize = 5;
-/// A tick counts for at most so many periods: a pause of the machine is no place's fault.
+/// A tick counts for at most this many periods, because no place causes a pause of the machine.
 const LONGEST: f64 = 1.5;
 
 /// A place: how much later than a point of the grid ticks are due there.
@@ -214,7 +214,7 @@ mod tests {
         assert!(Trial::new(1.0, std::iter::empty(), 6, 20_000_000).is_none());
     }
 
-    /// A place that is 2 % slower and known to be safe, beside one that nothing is known of.
+    /// A place that is 2 % slower and known to be safe, and one that nothing is known about.
     #[test]
     fn what_is_known_is_left_for_a_clear_gain_alone() {
         let won = |other: f64| {

@@ -87,7 +87,7 @@ impl Thresholds {
 pub(super) struct Decider {
     ladder: Ladder,
     hardware: Hardware,
-    turns: Option<TimeSlices>,
+    slices: Option<TimeSlices>,
     sustainable: f64,
     system_share: f64,
     phase: RatePhase,
@@ -123,7 +123,7 @@ impl Decider {
             rung: ladder.nearest(config.start),
             ladder,
             hardware,
-            turns: None,
+            slices: None,
             sustainable: config.sustainable,
             system_share: config.system_share,
             phase: config.phase,
@@ -158,7 +158,7 @@ impl Decider {
         self.thresholds
     }
 
-    /// A tick lasted so long, and so many were missed before it.
+    /// Records a tick: how long it took, and how many were missed before it.
     pub(super) fn tick(&mut self, lasted_ns: u64, missed: u64) {
         self.lasted_ns[self.ticks as usize % TICKS_KEPT] = lasted_ns;
         self.ticks += 1;
@@ -174,11 +174,11 @@ impl Decider {
         self.go_to(self.rung.clamp(low, high), RateReason::Phase)
     }
 
-    /// The CPU is given in turns, or is not any more.
-    pub(super) fn set_slices(&mut self, turns: Option<TimeSlices>) -> Option<RateChange> {
-        self.turns = turns.filter(TimeSlices::is_sound);
+    /// The time slices of the CPU, or none if it is not sliced any more.
+    pub(super) fn set_slices(&mut self, slices: Option<TimeSlices>) -> Option<RateChange> {
+        self.slices = slices.filter(TimeSlices::is_sound);
         let before_ns = self.period_ns();
-        self.ladder.align(self.turns.map(|turns| turns.period));
+        self.ladder.align(self.slices.map(|slices| slices.period));
         self.changed(before_ns, RateReason::TimeSlices)
     }
 
@@ -224,26 +224,26 @@ impl Decider {
         self.go_to(self.rung - 1, RateReason::Calm)
     }
 
-    /// What a tick needs: of the tick's own turns, and of what a limit gives, in nanoseconds.
+    /// What a tick needs: of the tick's own slices, and of what a limit gives, in nanoseconds.
     fn needs_ns(&self, readings: &Readings) -> (f64, Option<f64>) {
         let kept = (self.ticks as usize).min(TICKS_KEPT);
         let mut sorted = self.lasted_ns;
         let sorted = &mut sorted[..kept];
         sorted.sort_unstable();
         let lasted_ns = sorted[((kept as f64 * JUDGED_BY) as usize).min(kept - 1)];
-        let had_ns = match self.turns {
-            Some(turns) if turns.model == SliceModel::Slots => turns.had_ns(lasted_ns),
+        let had_ns = match self.slices {
+            Some(slices) if slices.model == SliceModel::Slots => slices.had_ns(lasted_ns),
             _ => lasted_ns as f64,
         };
         (had_ns, readings.cpu_ns.map(|cpu_ns| cpu_ns as f64 / self.ticks as f64))
     }
 
-    /// Work over share of the period: the larger of what the tick needs of its turns, and of its limit.
+    /// Work over share of the period: the larger of what the tick needs of its slices, and of its limit.
     fn load_on(&self, rung: usize, (had_ns, cpu_ns): (f64, Option<f64>)) -> f64 {
         let period_ns = self.ladder.period_ns(rung) as f64;
-        let (slots, bucket) = match self.turns {
-            Some(turns) if turns.model == SliceModel::Slots => (turns.share, None),
-            Some(turns) => (1.0, Some(turns.share)),
+        let (slots, bucket) = match self.slices {
+            Some(slices) if slices.model == SliceModel::Slots => (slices.share, None),
+            Some(slices) => (1.0, Some(slices.share)),
             None => (1.0, None),
         };
         let limit = self.hardware.cpu_limit.into_iter().chain(bucket).fold(f64::INFINITY, f64::min);

@@ -67,7 +67,7 @@ pub enum SliceModel {
 }
 
 impl TimeSlices {
-    /// The slices that a clock detected ([`TickClock::quantum`](crate::TickClock::quantum)); none if there are none, or they are not known.
+    /// The slices that a clock detected ([`TickClock::quantum`](crate::TickClock::quantum)); none if they are not known, or the CPU is not sliced.
     pub fn of(quantum: &Quantum) -> Option<TimeSlices> {
         let (period_ns, share) = (quantum.period_ns()?, quantum.share()?);
         let model = match quantum {

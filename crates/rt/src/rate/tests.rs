@@ -68,7 +68,7 @@ fn play(decider: &mut Decider, second: Second) -> Option<RateChange> {
     decider.window(&readings)
 }
 
-/// Plays so many seconds; gives when the period changed, to how many milliseconds, and why.
+/// Plays some seconds. Returns when the period changed, to how many milliseconds, and why.
 fn hours(decider: &mut Decider, seconds: u32, of: impl Fn(u32, u64) -> Second) -> Vec<(u32, u128, RateReason)> {
     (0..seconds)
         .filter_map(|at| {
@@ -174,8 +174,8 @@ fn each_sign_counts() {
 fn who_comes_back_in_vain_waits_longer_each_time() {
     // Half of the thread's time is somebody else's whenever it ticks at 20 ms, which no work explains.
     let mut decider = usual(FOUR_CPUS);
-    let beside = |_, period_ns| Second { run_wait: if period_ns < 30_000_000 { 0.5 } else { 0.0 }, ..lasting(2_000) };
-    let changes = hours(&mut decider, 7200, beside);
+    let crowded = |_, period_ns| Second { run_wait: if period_ns < 30_000_000 { 0.5 } else { 0.0 }, ..lasting(2_000) };
+    let changes = hours(&mut decider, 7200, crowded);
     let back: Vec<u32> = changes.iter().filter(|change| change.2 == RateReason::Calm).map(|change| change.0).collect();
     let waits: Vec<u32> = back.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(waits[..7], [22, 42, 82, 162, 322, 642, 642], "{changes:?}");

@@ -19,7 +19,7 @@ struct Switched {
     switched_out: Option<bool>,
 }
 
-/// Viewers show the name. The rest is for `evenkeel profile scopes`, which puts scopes beside what the kernel recorded of their threads.
+/// Viewers show the name. The rest is for `evenkeel profile scopes`, which compares scopes with what the kernel recorded about their threads.
 #[derive(Serialize)]
 struct Named<'a> {
     name: &'a str,

@@ -87,7 +87,7 @@ struct Thread {
 struct Own {
     thread: Arc<Thread>,
     /// None if the kernel does not report preemptions.
-    turns: Option<Rc<Preemptions>>,
+    preemptions: Option<Rc<Preemptions>>,
     /// Whether no scope has ended since the last one began, which makes that one an innermost scope.
     is_innermost: Cell<bool>,
 }
@@ -119,7 +119,7 @@ pub struct Scope {
 #[must_use = "a scope ends where this is dropped: `let _scope = …`"]
 pub struct Entered {
     scope: &'static Scope,
-    start_turns: u64,
+    start_preemptions: u64,
     start_ticks: u64,
     /// 0 while long scopes are not logged.
     start_cpu_ns: u64,
@@ -164,12 +164,15 @@ impl Scope {
             };
             let Some(own) = own else { return (0, 0) };
             own.is_innermost.set(true);
-            (own.turns.as_ref().map_or(0, |turns| turns.count()), if long::is_on() { thread_cpu_ns() } else { 0 })
+            (
+                own.preemptions.as_ref().map_or(0, |preemptions| preemptions.count()),
+                if long::is_on() { thread_cpu_ns() } else { 0 },
+            )
         };
-        let (start_turns, start_cpu_ns) = OWN.with(begin);
+        let (start_preemptions, start_cpu_ns) = OWN.with(begin);
         Entered {
             scope: self,
-            start_turns,
+            start_preemptions,
             start_cpu_ns,
             #[cfg(feature = "tracy")]
             _zone: Zone(tracy_client::Client::running().map(|client| client.span_alloc(Some(self.name), "", "", 0, 0))),
@@ -200,8 +203,8 @@ impl Drop for Entered {
         let end_ticks = tsc::ticks();
         OWN.with(|own| {
             let Some(Some(own)) = own.get() else { return };
-            let kept = match &own.turns {
-                Some(turns) if turns.count() == self.start_turns => KeptCpu::Yes,
+            let kept = match &own.preemptions {
+                Some(preemptions) if preemptions.count() == self.start_preemptions => KeptCpu::Yes,
                 Some(_) => KeptCpu::No,
                 None => KeptCpu::Unknown,
             };
@@ -234,7 +237,7 @@ fn start_by_itself(own: &OnceCell<Option<Own>>) -> Option<&Own> {
 }
 
 fn new_ring(name: &str, scopes: usize) -> Option<Own> {
-    let turns = Preemptions::of_this_thread();
+    let preemptions = Preemptions::of_this_thread();
     let mut known = known();
     if known.threads.len() >= THREADS_MAX {
         known.refused += 1;
@@ -248,7 +251,7 @@ fn new_ring(name: &str, scopes: usize) -> Option<Own> {
     });
     known.threads.push(Arc::clone(&thread));
     RECORDS.store(true, Ordering::Relaxed);
-    Some(Own { thread, turns, is_innermost: Cell::new(false) })
+    Some(Own { thread, preemptions, is_innermost: Cell::new(false) })
 }
 
 /// The contents of all rings.

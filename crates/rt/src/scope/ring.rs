@@ -120,7 +120,7 @@ mod tests {
             scope.spawn(|| {
                 let mut at = 0_u64;
                 while !stop.load(Ordering::Relaxed) {
-                    // All three words tell the number.
+                    // All three words have the number.
                     ring.push(at as u32, if at.is_multiple_of(2) { KeptCpu::Yes } else { KeptCpu::No }, at, at);
                     at += 1;
                 }

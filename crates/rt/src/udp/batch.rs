@@ -18,7 +18,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) enum Grouping {
     /// Each goes alone.
     Alone,
-    /// Those to one peer of one length, up to so many bytes each.
+    /// Packets to one peer of one length, each up to this many bytes.
     ByPeer { segment_bytes_max: u16 },
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Batch {
 pub(crate) struct Full;
 
 impl Batch {
-    /// Room for so many packets of so many bytes together.
+    /// Room for this many packets, with this many bytes together.
     pub(crate) fn new(packets: usize, bytes: usize, grouping: Grouping, key: u64) -> Batch {
         let packets = packets.clamp(1, 1 << 16);
         let slots = (packets * 2).next_power_of_two();
@@ -129,7 +129,7 @@ impl Batch {
 
     fn begin(&mut self, to: SocketAddr, at: u32, length: usize) {
         let length = length as u32;
-        // Bytes that are none leave no trace in a message of several.
+        // An empty packet would be lost in a message of several.
         let is_closed = length == 0;
         let group = Group { to, packets: 1, bytes: length, segment_bytes: length, first: at, last: at, is_closed };
         self.groups.push(group);
@@ -238,7 +238,7 @@ impl Batch {
         })
     }
 
-    /// Packets from now on go together in this way.
+    /// Groups packets like this from now on.
     pub(crate) fn regroup(&mut self, grouping: Grouping) {
         self.grouping = grouping;
     }

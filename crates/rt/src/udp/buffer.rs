@@ -61,8 +61,8 @@ impl BufferNeed {
     }
 }
 
-/// What the kernel counts for a packet of so many bytes (`truesize`), at the most for those of up to a page. From the sources of Linux
-/// 6.18; on loopback 768 bytes were seen for packets of 100.
+/// The most that the kernel counts for a packet of this many bytes, up to a page (`truesize`). From the sources of Linux 6.18. On loopback
+/// it counted 768 bytes for packets of 100.
 pub fn kernel_bytes(bytes: u64) -> u64 {
     let data = bytes.saturating_add(AROUND_BYTES).max(LEAST_BYTES);
     HEAD_BYTES + data.checked_next_power_of_two().unwrap_or(u64::MAX / 2)

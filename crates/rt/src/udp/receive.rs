@@ -147,7 +147,7 @@ impl Given for RingInbox {
 /// let each = |packet: Received<'_>| println!("{} bytes from {}", packet.bytes.len(), packet.from);
 /// incoming.receive(each);
 /// incoming.receive_at_most(10, each);
-/// println!("{} packets by {}", incoming.counters().packets, incoming.way());
+/// println!("{} packets by {}", incoming.counters().packets, incoming.backend());
 /// if let Some(waited) = incoming.waited_ns() {
 ///     println!("they waited {} ns at p99", waited.p99);
 /// }
@@ -160,7 +160,7 @@ impl Given for RingInbox {
 pub struct Incoming {
     socket: Arc<UdpSocket>,
     door: Door,
-    way: IoBackend,
+    backend: IoBackend,
     bytes_max: usize,
     packets_max: usize,
     undelivered: Undelivered,
@@ -168,7 +168,7 @@ pub struct Incoming {
     dropped_seen: u32,
     failures: Failures,
     left: Left,
-    /// Of a batch, the kernel gave so many, of which this one is next.
+    /// How many packets of a batch the kernel returned, and which is next.
     given: usize,
     next: usize,
 }
@@ -185,7 +185,7 @@ struct Left {
 }
 
 impl Left {
-    /// Gives at most so many, and says how many the socket had dropped if the kernel said so.
+    /// Passes at most `packets` on. Returns how many the socket had dropped, if the kernel reported that.
     #[inline]
     fn give(
         &mut self,
@@ -249,15 +249,15 @@ impl Left {
 }
 
 impl Incoming {
-    /// Takes the way, or the next plainer one that is there, and says what refused the others.
+    /// Opens the backend, or the next simpler one that works. It reports the refusals of the others.
     pub(super) fn open(
         socket: &Arc<UdpSocket>,
         settings: &UdpSettings,
         wanted: IoBackend,
         refused: impl FnMut(IoBackend, Errno),
     ) -> Incoming {
-        let open = |way| door(socket, way, settings.bytes_max);
-        let (way, door) = first_that_opens(wanted, open, refused)
+        let open = |backend| door(socket, backend, settings.bytes_max);
+        let (backend, door) = first_that_opens(wanted, open, refused)
             .unwrap_or_else(|| (IoBackend::One, Door::One(Inbox::with_room(1, settings.bytes_max))));
         // What was dropped before is not known to have been ours.
         let dropped = udp::dropped(socket);
@@ -265,7 +265,7 @@ impl Incoming {
         Incoming {
             socket: Arc::clone(socket),
             door,
-            way,
+            backend,
             bytes_max: settings.bytes_max,
             packets_max: settings.receive_packets_max.max(1),
             undelivered: settings.undelivered,
@@ -284,8 +284,8 @@ impl Incoming {
     }
 
     /// The backend.
-    pub fn way(&self) -> IoBackend {
-        self.way
+    pub fn backend(&self) -> IoBackend {
+        self.backend
     }
 
     /// Calls a function for each waiting packet, up to the settings' `receive_packets_max`. It never waits.
@@ -352,21 +352,21 @@ impl Incoming {
         }
     }
 
-    /// A call failed. It may be that another is not to be tried this way again.
+    /// A call failed. The backend may not work from now on.
     fn trouble(&mut self, errno: Errno) {
         if self.undelivered == Undelivered::Reported {
             take_undelivered(&self.socket, &mut self.failures);
         }
         let is_of_the_way = [Errno::NOSYS, Errno::PERM, Errno::EXIST, Errno::INVAL].contains(&errno);
         #[cfg(feature = "io-uring")]
-        if is_of_the_way && self.way == IoBackend::Uring {
+        if is_of_the_way && self.backend == IoBackend::Uring {
             // The ring is another thread's, or was forbidden since: its place is taken by what was made ready with it.
-            self.way = IoBackend::Offloaded;
+            self.backend = IoBackend::Offloaded;
             self.door = Door::Many(Inbox::new(MERGED_BYTES_MAX));
             return;
         }
-        if is_of_the_way && self.way != IoBackend::One {
-            self.way = IoBackend::One;
+        if is_of_the_way && self.backend != IoBackend::One {
+            self.backend = IoBackend::One;
             self.door = Door::One(Inbox::with_room(1, self.bytes_max.max(MERGED_BYTES_MAX)));
         }
     }
@@ -423,12 +423,12 @@ fn first_that_opens<D>(
     mut open: impl FnMut(IoBackend) -> Result<D, Errno>,
     mut refused: impl FnMut(IoBackend, Errno),
 ) -> Option<(IoBackend, D)> {
-    let mut ways = std::iter::successors(Some(wanted), |way| way.plainer());
-    ways.find_map(|way| open(way).map(|door| (way, door)).map_err(|errno| refused(way, errno)).ok())
+    let mut backends = std::iter::successors(Some(wanted), |backend| backend.plainer());
+    backends.find_map(|backend| open(backend).map(|door| (backend, door)).map_err(|errno| refused(backend, errno)).ok())
 }
 
-fn door(socket: &UdpSocket, way: IoBackend, bytes_max: usize) -> Result<Door, Errno> {
-    match way {
+fn door(socket: &UdpSocket, backend: IoBackend, bytes_max: usize) -> Result<Door, Errno> {
+    match backend {
         IoBackend::One => Ok(Door::One(Inbox::with_room(1, bytes_max))),
         IoBackend::Batched => Ok(Door::Many(Inbox::new(bytes_max))),
         IoBackend::Offloaded => {
@@ -455,17 +455,22 @@ mod tests {
     fn a_refused_way_gives_place_to_the_next_plainer_one() {
         for wanted in IoBackend::ALL {
             for set in 0..1_u32 << IoBackend::ALL.len() {
-                let is_refused =
-                    |way: IoBackend| set >> IoBackend::ALL.iter().position(|known| *known == way).unwrap() & 1 == 1;
+                let is_refused = |backend: IoBackend| {
+                    set >> IoBackend::ALL.iter().position(|known| *known == backend).unwrap() & 1 == 1
+                };
                 let mut refused = Vec::new();
-                let open = |way| if is_refused(way) { Err(Errno::NOSYS) } else { Ok(way) };
-                let opened = first_that_opens(wanted, open, |way, errno| refused.push((way, errno)));
+                let open = |backend| if is_refused(backend) { Err(Errno::NOSYS) } else { Ok(backend) };
+                let opened = first_that_opens(wanted, open, |backend, errno| refused.push((backend, errno)));
                 let at = IoBackend::ALL.iter().position(|known| *known == wanted).unwrap();
                 let plainer: Vec<IoBackend> = IoBackend::ALL[..=at].iter().rev().copied().collect();
-                let first = plainer.iter().copied().find(|way| !is_refused(*way));
-                assert_eq!(opened, first.map(|way| (way, way)), "{wanted} {set:b}");
-                let before = plainer.iter().copied().take_while(|way| is_refused(*way));
-                assert_eq!(refused, before.map(|way| (way, Errno::NOSYS)).collect::<Vec<_>>(), "{wanted} {set:b}");
+                let first = plainer.iter().copied().find(|backend| !is_refused(*backend));
+                assert_eq!(opened, first.map(|backend| (backend, backend)), "{wanted} {set:b}");
+                let before = plainer.iter().copied().take_while(|backend| is_refused(*backend));
+                assert_eq!(
+                    refused,
+                    before.map(|backend| (backend, Errno::NOSYS)).collect::<Vec<_>>(),
+                    "{wanted} {set:b}"
+                );
             }
         }
     }

@@ -25,7 +25,7 @@ pub struct BackendRefusal {
     /// For which half.
     pub half: Half,
     /// The backend.
-    pub way: IoBackend,
+    pub backend: IoBackend,
     /// The kernel's error; `ENOSYS` also if the crate was built without the feature.
     pub why: Errno,
 }
@@ -58,8 +58,8 @@ impl BufferReport {
 /// let settings = UdpSettings { address: "127.0.0.1:0".parse()?, ..UdpSettings::default() };
 /// let udp = Udp::open(settings)?;
 /// let UdpReport { refused, buffer, .. } = udp.report();
-/// for BackendRefusal { half, way, why } in refused {
-///     println!("no {way} for {}: {why}", if *half == Half::Send { "sending" } else { "receiving" });
+/// for BackendRefusal { half, backend, why } in refused {
+///     println!("no {backend} for {}: {why}", if *half == Half::Send { "sending" } else { "receiving" });
 /// }
 /// if let Some(missing) = buffer.as_ref().and_then(BufferReport::missing_bytes) {
 ///     println!("the receive buffer lacks {missing} bytes");
@@ -70,7 +70,7 @@ impl BufferReport {
 pub struct UdpReport {
     /// The backend for receiving.
     pub receive_backend: IoBackend,
-    /// The backend for sending. If the device cannot split messages, the socket finds out later: see [`Outgoing::way`](super::Outgoing::way).
+    /// The backend for sending. If the device cannot split messages, the socket finds out later: see [`Outgoing::backend`](super::Outgoing::backend).
     pub send_backend: IoBackend,
     /// Requested backends that the kernel refused.
     pub refused: Vec<BackendRefusal>,
@@ -94,9 +94,9 @@ impl fmt::Display for UdpReport {
     /// A line for each thing that somebody may want to know.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "receives {}, sends {}", self.receive_backend, self.send_backend)?;
-        for BackendRefusal { half, way, why } in &self.refused {
+        for BackendRefusal { half, backend, why } in &self.refused {
             let verb = if *half == Half::Receive { "receiving" } else { "sending" };
-            writeln!(f, "{verb} {way} is not available: {why}")?;
+            writeln!(f, "{verb} {backend} is not available: {why}")?;
         }
         if let Some(buffer) = self.buffer {
             write!(f, "receive buffer: {} bytes needed, ", buffer.needed_bytes)?;

@@ -79,7 +79,7 @@ pub struct SendCounters {
 /// assert_eq!(outgoing.send(peer.local_address(), &[0; 2000]), Err(SendError::TooLong));
 /// assert_eq!(outgoing.waiting(), 1);
 /// let Flushed { sent, waiting, .. } = outgoing.flush();
-/// println!("{sent} sent by {}, {waiting} wait", outgoing.way());
+/// println!("{sent} sent by {}, {waiting} wait", outgoing.backend());
 /// println!("{} calls", outgoing.counters().calls);
 /// for PeerFailure { to, why, .. } in outgoing.failures() {
 ///     println!("{to}: {why}");
@@ -93,7 +93,7 @@ pub struct Outgoing {
     socket: Arc<UdpSocket>,
     sender: Sender,
     batch: Batch,
-    way: IoBackend,
+    backend: IoBackend,
     bytes_max: usize,
     is_v6: bool,
     undelivered: Undelivered,
@@ -111,26 +111,26 @@ enum Step {
 }
 
 impl Outgoing {
-    /// Takes the way, or the next plainer one that is there, and says what refused the others.
+    /// Opens the backend, or the next simpler one that works. It reports the refusals of the others.
     pub(super) fn open(
         socket: &Arc<UdpSocket>,
         settings: &UdpSettings,
         wanted: IoBackend,
         mut refused: impl FnMut(IoBackend, Errno),
     ) -> Outgoing {
-        let mut way = wanted;
-        if way == IoBackend::Uring {
-            way = IoBackend::Offloaded;
+        let mut backend = wanted;
+        if backend == IoBackend::Uring {
+            backend = IoBackend::Offloaded;
         }
-        if way == IoBackend::Offloaded
+        if backend == IoBackend::Offloaded
             && let Err(errno) = udp::split_sent(socket, 0)
         {
-            refused(way, errno);
-            way = IoBackend::Batched;
+            refused(backend, errno);
+            backend = IoBackend::Batched;
         }
         let segment_bytes_max = settings.bytes_max.min(usize::from(u16::MAX)) as u16;
         let grouping =
-            if way == IoBackend::Offloaded { Grouping::ByPeer { segment_bytes_max } } else { Grouping::Alone };
+            if backend == IoBackend::Offloaded { Grouping::ByPeer { segment_bytes_max } } else { Grouping::Alone };
         let packets = settings.queue_packets.clamp(1, 1 << 16);
         // One packet of any length always fits.
         let bytes = packets.saturating_mul(settings.bytes_max.min(1500)).max(DATAGRAM_BYTES_MAX);
@@ -139,7 +139,7 @@ impl Outgoing {
             socket: Arc::clone(socket),
             sender: Sender::new(PARTS.min(packets.max(64))),
             batch: Batch::new(packets, bytes, grouping, key),
-            way,
+            backend,
             bytes_max: settings.bytes_max,
             is_v6: socket.local_addr().is_ok_and(|address| address.is_ipv6()),
             undelivered: settings.undelivered,
@@ -150,8 +150,8 @@ impl Outgoing {
     }
 
     /// The backend.
-    pub fn way(&self) -> IoBackend {
-        self.way
+    pub fn backend(&self) -> IoBackend {
+        self.backend
     }
 
     /// Queues a packet. If the queue is full, it flushes first.
@@ -205,7 +205,7 @@ impl Outgoing {
     /// Sends as many messages as one load holds. False if the kernel has no room for more.
     fn flush_some(&mut self, flushed: &mut Flushed) -> bool {
         self.agree_on_segments();
-        let Outgoing { socket, sender, batch, way, counters, socket_segment_bytes, .. } = self;
+        let Outgoing { socket, sender, batch, backend, counters, socket_segment_bytes, .. } = self;
         let mut load = sender.load();
         for group in batch.waiting() {
             let segment_bytes = Some(group.segment_bytes()).filter(|bytes| *bytes != *socket_segment_bytes);
@@ -217,7 +217,7 @@ impl Outgoing {
         let (mut stopped, mut is_troubled) = (None, false);
         while done < count {
             counters.calls += 1;
-            match step(&mut load, socket, done..count, *way) {
+            match step(&mut load, socket, done..count, *backend) {
                 Step::Taken(taken) => {
                     for group in batch.waiting().iter().skip(done).take(taken) {
                         flushed.sent += group.packets as usize;
@@ -249,7 +249,7 @@ impl Outgoing {
 
     /// Has the socket take messages apart as most of them want it: the kernel then has less to read of each.
     fn agree_on_segments(&mut self) {
-        if self.way != IoBackend::Offloaded {
+        if self.backend != IoBackend::Offloaded {
             return;
         }
         let common = self.batch.common_segment_bytes();
@@ -318,7 +318,7 @@ impl Outgoing {
         } else if udp::split_sent(&self.socket, 0).is_ok() {
             self.socket_segment_bytes = 0;
             self.batch.regroup(Grouping::Alone);
-            self.way = IoBackend::Batched;
+            self.backend = IoBackend::Batched;
         }
     }
 
@@ -344,9 +344,9 @@ impl Outgoing {
 }
 
 /// One call, made again after signals.
-fn step(load: &mut Load<'_>, socket: &UdpSocket, range: std::ops::Range<usize>, way: IoBackend) -> Step {
+fn step(load: &mut Load<'_>, socket: &UdpSocket, range: std::ops::Range<usize>, backend: IoBackend) -> Step {
     for _ in 0..SIGNALS_MAX {
-        let said = match way {
+        let said = match backend {
             IoBackend::One => load.send_one(socket, range.start).map(|()| 1),
             _ => load.send(socket, range.clone()),
         };

@@ -75,7 +75,7 @@ impl std::error::Error for UdpError {}
 /// }
 /// client.forget_failures();
 /// let (incoming, outgoing) = server.into_halves(); // for two threads
-/// println!("receives by {}, sends by {}", incoming.way(), outgoing.way());
+/// println!("receives by {}, sends by {}", incoming.backend(), outgoing.backend());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -104,21 +104,21 @@ impl Udp {
         let socket = Arc::new(socket);
         let mut refused = Vec::new();
         let chosen = |choice, measured: Option<IoBackend>| match choice {
-            BackendChoice::Is(way) => way,
+            BackendChoice::Is(backend) => backend,
             BackendChoice::Measured => measured.unwrap_or(fastest()),
             BackendChoice::Auto => fastest(),
         };
         let receive = chosen(settings.receive, trial.as_ref().and_then(BackendTrial::receive_backend));
-        let incoming = Incoming::open(&socket, &settings, receive, |way, why| {
-            refused.push(BackendRefusal { half: Half::Receive, way, why });
+        let incoming = Incoming::open(&socket, &settings, receive, |backend, why| {
+            refused.push(BackendRefusal { half: Half::Receive, backend, why });
         });
         let send = chosen(settings.send, trial.as_ref().and_then(BackendTrial::send_backend));
-        let outgoing = Outgoing::open(&socket, &settings, send, |way, why| {
-            refused.push(BackendRefusal { half: Half::Send, way, why });
+        let outgoing = Outgoing::open(&socket, &settings, send, |backend, why| {
+            refused.push(BackendRefusal { half: Half::Send, backend, why });
         });
         let report = UdpReport {
-            receive_backend: incoming.way(),
-            send_backend: outgoing.way(),
+            receive_backend: incoming.backend(),
+            send_backend: outgoing.backend(),
             refused,
             buffer: settings.buffer.map(|need| report::ask_buffer(&socket, need)),
             // If the kernel reports the count on request, packets need not carry it.

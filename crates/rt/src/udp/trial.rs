@@ -1,4 +1,4 @@
-//! Tries which way takes the least CPU time a packet, here and now. The ways take turns, a tick's packets at a time, within a bounded time;
+//! Measures which backend takes the least CPU time a packet, here and now. It alternates the backends, a tick's packets at a time, within a bounded time;
 //! what they took is kept with the socket and can be printed.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +10,7 @@ use super::settings::{BackendChoice, DATAGRAM_BYTES_MAX, IoBackend, TrialSetting
 use super::socket::{Udp, UdpError, bind};
 use super::tried::{BackendTrial, BackendTrialRow};
 
-/// A tick of more packets is tried with so many.
+/// The most packets of a round.
 const PACKETS_MAX: usize = 256;
 /// Peers beyond these cost the same again.
 const PEERS_MAX: usize = 16;
@@ -24,9 +24,9 @@ pub(super) fn needed(settings: &UdpSettings) -> bool {
     settings.receive == BackendChoice::Measured || settings.send == BackendChoice::Measured
 }
 
-/// One way under trial.
+/// One backend under trial.
 struct Contender {
-    way: IoBackend,
+    backend: IoBackend,
     receiver: Option<Udp>,
     sender: Option<Udp>,
     receive_ns: Vec<f64>,
@@ -54,14 +54,14 @@ impl Round {
     }
 }
 
-/// Tries the ways. One that can't be tried has no figures; where none can, there are none at all.
+/// Measures the backends. One that cannot be measured has no figures.
 pub(super) fn run(settings: &UdpSettings) -> BackendTrial {
     let start_ns = monotonic_ns();
     let TrialSettings { at_most, toward } = settings.trial;
     let end_ns = start_ns.saturating_add(u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX));
     let round = Round::of(settings);
     let mut contenders: Vec<Contender> =
-        IoBackend::ALL.iter().filter_map(|way| Contender::open(settings, *way)).collect();
+        IoBackend::ALL.iter().filter_map(|backend| Contender::open(settings, *backend)).collect();
     let mut peers: Vec<Udp> = (0..round.peers.min(PEERS_MAX))
         .filter_map(|_| open(settings, IoBackend::Batched, IoBackend::Offloaded, None).ok())
         .collect();
@@ -82,7 +82,7 @@ pub(super) fn run(settings: &UdpSettings) -> BackendTrial {
     }
     let figure = |rounds: &[f64]| median(rounds).filter(|_| rounds.len() >= ROUNDS_MIN);
     let rows = contenders.iter().map(|contender| BackendTrialRow {
-        way: contender.way,
+        backend: contender.backend,
         receive_ns: figure(&contender.receive_ns),
         send_ns: figure(&contender.send_ns),
     });
@@ -110,14 +110,16 @@ fn open(
 }
 
 impl Contender {
-    /// None if the way is not to be had for either half.
-    fn open(settings: &UdpSettings, way: IoBackend) -> Option<Contender> {
-        let receiver = open(settings, way, way, None).ok().filter(|udp| udp.report().receive_backend == way);
-        let sender =
-            open(settings, way, way, settings.trial.toward).ok().filter(|udp| udp.report().send_backend == way);
+    /// None if the backend is available for neither half.
+    fn open(settings: &UdpSettings, backend: IoBackend) -> Option<Contender> {
+        let receiver =
+            open(settings, backend, backend, None).ok().filter(|udp| udp.report().receive_backend == backend);
+        let sender = open(settings, backend, backend, settings.trial.toward)
+            .ok()
+            .filter(|udp| udp.report().send_backend == backend);
         let is_there = receiver.is_some() || sender.is_some();
         let (receive_ns, send_ns) = (Vec::with_capacity(ROUNDS_MAX), Vec::with_capacity(ROUNDS_MAX));
-        is_there.then_some(Contender { way, receiver, sender, receive_ns, send_ns })
+        is_there.then_some(Contender { backend, receiver, sender, receive_ns, send_ns })
     }
 
     fn receive(&mut self, round: &Round, peers: &mut [Udp]) {

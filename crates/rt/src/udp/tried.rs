@@ -9,7 +9,7 @@ use super::settings::{IoBackend, fastest};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackendTrialRow {
     /// The backend.
-    pub way: IoBackend,
+    pub backend: IoBackend,
     /// CPU time a received packet, in nanoseconds: the median of the rounds. None if the backend is not available, or was not measured.
     pub receive_ns: Option<f64>,
     /// CPU time a sent packet, in nanoseconds. On loopback it includes the receiving side of the kernel.
@@ -27,8 +27,8 @@ pub struct BackendTrialRow {
 /// let address = "127.0.0.1:0".parse()?;
 /// let udp = Udp::open(UdpSettings { address, trial, receive: BackendChoice::Measured, ..UdpSettings::default() })?;
 /// let trial: &BackendTrial = udp.report().trial.as_ref().expect("it was requested");
-/// for BackendTrialRow { way, receive_ns, .. } in &trial.rows {
-///     println!("{way}: {receive_ns:?} ns a packet");
+/// for BackendTrialRow { backend, receive_ns, .. } in &trial.rows {
+///     println!("{backend}: {receive_ns:?} ns a packet");
 /// }
 /// println!("best: {:?} to receive, {:?} to send", trial.receive_backend(), trial.send_backend());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -57,9 +57,9 @@ impl BackendTrial {
     }
 
     fn best(&self, ns: impl Fn(&BackendTrialRow) -> Option<f64>) -> Option<IoBackend> {
-        let figures = self.rows.iter().filter_map(|row| Some((row.way, ns(row)?)));
+        let figures = self.rows.iter().filter_map(|row| Some((row.backend, ns(row)?)));
         let (best, best_ns) = figures.clone().min_by(|(_, one), (_, other)| one.total_cmp(other))?;
-        let default_ns = figures.clone().find(|(way, _)| *way == fastest()).map(|(_, ns)| ns);
+        let default_ns = figures.clone().find(|(backend, _)| *backend == fastest()).map(|(_, ns)| ns);
         Some(if default_ns.is_some_and(|default_ns| default_ns * BETTER <= best_ns) { fastest() } else { best })
     }
 }
@@ -72,9 +72,9 @@ impl fmt::Display for BackendTrial {
             Some(address) => writeln!(f, "sending to {address}, receiving on loopback:")?,
             None => writeln!(f, "on loopback:")?,
         }
-        for BackendTrialRow { way, receive_ns, send_ns } in &self.rows {
+        for BackendTrialRow { backend, receive_ns, send_ns } in &self.rows {
             let text = |ns: &Option<f64>| ns.map_or("not measured".to_owned(), |ns| format!("{ns:.0} ns"));
-            writeln!(f, "  {way:10} {:>10} received {:>10} sent", text(receive_ns), text(send_ns))?;
+            writeln!(f, "  {backend:10} {:>10} received {:>10} sent", text(receive_ns), text(send_ns))?;
         }
         Ok(())
     }

@@ -9,11 +9,11 @@ use crate::counted;
 #[test]
 fn sending_and_receiving_allocates_nothing() {
     let _alone = counted::alone();
-    for way in IoBackend::ALL {
+    for backend in IoBackend::ALL {
         let settings = UdpSettings {
             address: "127.0.0.1:0".parse().unwrap(),
-            receive: BackendChoice::Is(way),
-            send: BackendChoice::Is(way),
+            receive: BackendChoice::Is(backend),
+            send: BackendChoice::Is(backend),
             stamps: Stamps::EachPacket,
             undelivered: Undelivered::Reported,
             ..UdpSettings::default()
@@ -43,7 +43,7 @@ fn sending_and_receiving_allocates_nothing() {
         // The first tick makes the ring ready.
         tick();
         let change = counted::of(|| (0..500).for_each(|_| tick()));
-        assert_eq!((change.allocations, change.reallocations), (0, 0), "{way}: {change:?}");
-        assert!(received > 60 * ticks, "{way}: {received}");
+        assert_eq!((change.allocations, change.reallocations), (0, 0), "{backend}: {change:?}");
+        assert!(received > 60 * ticks, "{backend}: {received}");
     }
 }

@@ -150,7 +150,7 @@ fn beside_a_thief_the_period_is_a_multiple_of_its_own() {
         let turns = ran.periods[0].as_secs_f64() / 0.010_001;
         let is_right = ran.periods[0] >= ms(29) && (turns - turns.round()).abs() < 0.01 && ran.missed[0] <= 1;
         println!("{:.1} % of a thief's turns were off their time", 100.0 * off_share);
-        // The watcher is late beside a thief of its own priority: here it reports no pauses.
+        // The watcher is late next to a thief of its own priority: here it reports no pauses.
         let is_staged = off_share < 0.05;
         let ran = Ran { pauses: vec![if is_staged { 0 } else { PAUSES }], ..ran };
         judged(&ran, is_right)

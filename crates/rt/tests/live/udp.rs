@@ -1,4 +1,4 @@
-//! The ways of packets under trial, on a machine that has time for it.
+//! The measurement of the backends, on a machine that has time for it.
 
 use evenkeel_rt::udp::{BackendChoice, IoBackend, Udp, UdpSettings};
 use evenkeel_testkit::HostLock;
@@ -25,7 +25,7 @@ fn ways_are_tried_within_their_time() {
         }
         assert_eq!(Some(report.receive_backend), trial.receive_backend());
         assert_eq!(Some(report.send_backend), trial.send_backend());
-        let plain = trial.rows.iter().find(|row| row.way == IoBackend::One).unwrap();
+        let plain = trial.rows.iter().find(|row| row.backend == IoBackend::One).unwrap();
         assert!(plain.receive_ns.is_some_and(|ns| ns > 1.0) && plain.send_ns.is_some_and(|ns| ns > 1.0));
         let at_most = settings.trial.at_most.as_nanos() as u64;
         // The round that it is in when its time is over is finished.

@@ -75,8 +75,8 @@ fn a_heap_that_was_brought_in_stays() {
         let said = String::from_utf8(output.stdout).unwrap();
         return assert!(said.contains("heap Active") || said.contains("heap Refused(EINVAL)"), "{said}");
     }
-    let wishes = MemoryConfig { lock: MemoryLock::Nothing, stack_bytes: None, heap_bytes: Some(32 << 20) };
-    let memory = Memory::set_up(&wishes);
+    let config = MemoryConfig { lock: MemoryLock::Nothing, stack_bytes: None, heap_bytes: Some(32 << 20) };
+    let memory = Memory::set_up(&config);
     let got = memory.report().heap;
     println!("heap {got:?}");
     assert!(matches!(got, ApplyStatus::Active | ApplyStatus::Refused(_)), "{got:?}: {:?}", memory.report().advice());

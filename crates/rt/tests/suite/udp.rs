@@ -1,4 +1,4 @@
-//! What `Udp` promises, held for each way that packets can go: one table, run through all of them on loopback.
+//! What `Udp` promises, held for each backend on loopback.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use evenkeel_testkit::skipped;
 
 use crate::PATIENCE;
 
-fn open(address: &str, way: IoBackend, change: impl FnOnce(UdpSettings) -> UdpSettings) -> Option<Udp> {
+fn open(address: &str, backend: IoBackend, change: impl FnOnce(UdpSettings) -> UdpSettings) -> Option<Udp> {
     let settings = UdpSettings {
         address: address.parse().unwrap(),
-        receive: BackendChoice::Is(way),
-        send: BackendChoice::Is(way),
+        receive: BackendChoice::Is(backend),
+        send: BackendChoice::Is(backend),
         bytes_max: 65_507,
         ..UdpSettings::default()
     };
@@ -23,8 +23,8 @@ fn open(address: &str, way: IoBackend, change: impl FnOnce(UdpSettings) -> UdpSe
             return None;
         }
     };
-    if udp.report().receive_backend != way {
-        skipped(format_args!("receiving {way} is not available here: {}", udp.report()));
+    if udp.report().receive_backend != backend {
+        skipped(format_args!("receiving {backend} is not available here: {}", udp.report()));
         return None;
     }
     Some(udp)
@@ -32,16 +32,16 @@ fn open(address: &str, way: IoBackend, change: impl FnOnce(UdpSettings) -> UdpSe
 
 fn each_way(mut check: impl FnMut(IoBackend, &str)) {
     let mut tried = 0;
-    for way in IoBackend::ALL {
+    for backend in IoBackend::ALL {
         for address in ["127.0.0.1:0", "[::1]:0"] {
-            if open(address, way, |settings| settings).is_some() {
-                println!("{way}, {address}");
-                check(way, address);
+            if open(address, backend, |settings| settings).is_some() {
+                println!("{backend}, {address}");
+                check(backend, address);
                 tried += 1;
             }
         }
     }
-    assert!(tried >= 3, "the plain ways are always there");
+    assert!(tried >= 3, "the simple backends are always available");
 }
 
 /// So many packets, each with who sent it, waited for.
@@ -62,21 +62,21 @@ fn numbered(number: usize, length: usize) -> Vec<u8> {
 
 #[test]
 fn sizes_from_nothing_to_the_most_arrive_in_order() {
-    each_way(|way, address| {
-        let mut server = open(address, way, |settings| settings).unwrap();
-        let mut client = open(address, way, |settings| settings).unwrap();
+    each_way(|backend, address| {
+        let mut server = open(address, backend, |settings| settings).unwrap();
+        let mut client = open(address, backend, |settings| settings).unwrap();
         let (to, from) = (server.local_address(), client.local_address());
         for length in [0, 1, 2, 100, 511, 512, 1199, 1200, 1472, 1473, 9000, 30_000, 65_506, 65_507] {
             for number in 0..3 {
                 client.send(to, &numbered(number, length)).unwrap();
             }
             let flushed = client.flush();
-            assert_eq!((flushed.sent, flushed.refused, flushed.waiting), (3, 0, 0), "{way} {length}");
+            assert_eq!((flushed.sent, flushed.refused, flushed.waiting), (3, 0, 0), "{backend} {length}");
             let got = receive(&mut server, 3);
             let wanted: Vec<_> = (0..3).map(|number| (from, numbered(number, length))).collect();
             assert!(
                 got == wanted,
-                "{way} {length}: {:?}",
+                "{backend} {length}: {:?}",
                 got.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>()
             );
         }
@@ -86,9 +86,9 @@ fn sizes_from_nothing_to_the_most_arrive_in_order() {
 
 #[test]
 fn messages_of_1_to_64_packets_are_taken_apart_where_they_were_joined() {
-    each_way(|way, address| {
-        let mut server = open(address, way, |settings| settings).unwrap();
-        let mut client = open(address, way, |settings| settings).unwrap();
+    each_way(|backend, address| {
+        let mut server = open(address, backend, |settings| settings).unwrap();
+        let mut client = open(address, backend, |settings| settings).unwrap();
         for (packets, last) in [(1, 100), (2, 100), (2, 1), (3, 99), (63, 100), (64, 100), (64, 7), (65, 100), (130, 5)]
         {
             let length = |number: usize| if number + 1 == packets { last } else { 100 };
@@ -98,16 +98,20 @@ fn messages_of_1_to_64_packets_are_taken_apart_where_they_were_joined() {
             assert_eq!(client.flush().sent, packets);
             let got = receive(&mut server, packets);
             let wanted: Vec<_> = (0..packets).map(|number| numbered(number, length(number))).collect();
-            assert_eq!(got.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>(), wanted, "{way} {packets} {last}");
+            assert_eq!(
+                got.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>(),
+                wanted,
+                "{backend} {packets} {last}"
+            );
         }
     });
 }
 
 #[test]
 fn peers_in_turns_each_get_theirs_in_order() {
-    each_way(|way, address| {
-        let mut server = open(address, way, |settings| settings).unwrap();
-        let mut peers: Vec<Udp> = (0..20).map(|_| open(address, way, |settings| settings).unwrap()).collect();
+    each_way(|backend, address| {
+        let mut server = open(address, backend, |settings| settings).unwrap();
+        let mut peers: Vec<Udp> = (0..20).map(|_| open(address, backend, |settings| settings).unwrap()).collect();
         for number in 0..10 {
             for peer in &peers {
                 // Every third of another length: joined and alone in turns.
@@ -120,7 +124,7 @@ fn peers_in_turns_each_get_theirs_in_order() {
             let got: Vec<_> = receive(peer, 10).into_iter().map(|(_, bytes)| bytes).collect();
             let wanted: Vec<_> =
                 (0..10).map(|number| numbered(number, if number % 3 == 2 { 60 } else { 80 })).collect();
-            assert_eq!(got, wanted, "{way}");
+            assert_eq!(got, wanted, "{backend}");
             // And back, so that the server hears many at once.
             let to = server.local_address();
             (0..4).for_each(|number| peer.send(to, &numbered(number, 50)).unwrap());
@@ -136,9 +140,9 @@ fn peers_in_turns_each_get_theirs_in_order() {
 
 #[test]
 fn a_bound_is_kept_and_what_is_over_comes_next() {
-    each_way(|way, address| {
-        let mut server = open(address, way, |settings| settings).unwrap();
-        let mut client = open(address, way, |settings| settings).unwrap();
+    each_way(|backend, address| {
+        let mut server = open(address, backend, |settings| settings).unwrap();
+        let mut client = open(address, backend, |settings| settings).unwrap();
         for number in 0..100 {
             client.send(server.local_address(), &numbered(number, 40)).unwrap();
         }
@@ -152,7 +156,7 @@ fn a_bound_is_kept_and_what_is_over_comes_next() {
             assert_eq!(counts.is_bound_reached, counts.packets == 7);
             assert_eq!(counts.bytes, 40 * counts.packets as u64);
         }
-        assert_eq!(got, (0..100).map(|number| numbered(number, 40)).collect::<Vec<_>>(), "{way}");
+        assert_eq!(got, (0..100).map(|number| numbered(number, 40)).collect::<Vec<_>>(), "{backend}");
         assert_eq!(server.received().packets, 100);
         assert_eq!(server.receive_at_most(0, |_| {}).packets, 0);
     });
@@ -160,9 +164,9 @@ fn a_bound_is_kept_and_what_is_over_comes_next() {
 
 #[test]
 fn what_is_too_long_is_cut_off_and_told() {
-    each_way(|way, address| {
-        let mut server = open(address, way, |settings| UdpSettings { bytes_max: 100, ..settings }).unwrap();
-        let mut client = open(address, way, |settings| settings).unwrap();
+    each_way(|backend, address| {
+        let mut server = open(address, backend, |settings| UdpSettings { bytes_max: 100, ..settings }).unwrap();
+        let mut client = open(address, backend, |settings| settings).unwrap();
         // Two that the kernel may merge, a long one alone, and one that fits.
         for length in [150, 150, 1000, 100] {
             client.send(server.local_address(), &numbered(1, length)).unwrap();
@@ -173,7 +177,7 @@ fn what_is_too_long_is_cut_off_and_told() {
             server.receive(|packet| got.push((packet.bytes.to_vec(), packet.is_truncated)));
         }
         let wanted = [true, true, true, false].map(|is_truncated| (numbered(1, 100), is_truncated));
-        assert_eq!(got, wanted, "{way}");
+        assert_eq!(got, wanted, "{backend}");
         assert_eq!(server.received().truncated, 3);
         assert!(server.send(client.local_address(), &[0; 101]).is_err());
         assert_eq!(server.sent().not_queued, 1);
@@ -189,10 +193,10 @@ fn deaf(address: &str) -> UdpSocket {
 
 #[test]
 fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
-    each_way(|way, address| {
+    each_way(|backend, address| {
         for undelivered in [Undelivered::Ignored, Undelivered::Reported] {
-            let mut server = open(address, way, |settings| UdpSettings { undelivered, ..settings }).unwrap();
-            let mut client = open(address, way, |settings| settings).unwrap();
+            let mut server = open(address, backend, |settings| UdpSettings { undelivered, ..settings }).unwrap();
+            let mut client = open(address, backend, |settings| settings).unwrap();
             let deaf = [(); 3].map(|()| deaf(address));
             let nobody = deaf.each_ref().map(|socket| socket.local_addr().unwrap());
             let nowhere = SocketAddr::new(nobody[0].ip(), 0);
@@ -205,19 +209,23 @@ fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
                 server.flush();
             }
             let got: Vec<_> = receive(&mut client, 20).into_iter().map(|(_, bytes)| bytes).collect();
-            assert_eq!(got, (0..20).map(|number| numbered(number, 30)).collect::<Vec<_>>(), "{way} {undelivered:?}");
-            // The other way still works, too.
+            assert_eq!(
+                got,
+                (0..20).map(|number| numbered(number, 30)).collect::<Vec<_>>(),
+                "{backend} {undelivered:?}"
+            );
+            // The other backend still works, too.
             client.send(server.local_address(), b"here").unwrap();
             client.flush();
-            assert_eq!(receive(&mut server, 1).len(), 1, "{way} {undelivered:?}");
+            assert_eq!(receive(&mut server, 1).len(), 1, "{backend} {undelivered:?}");
             let refused: Vec<_> = server.failures().copied().collect();
             let of = |to: &SocketAddr| {
                 refused.iter().filter(|failure| failure.to == *to).map(|failure| failure.packets).sum::<u64>()
             };
-            assert_eq!(of(&nowhere), 20, "{way} {undelivered:?}: {refused:?}");
+            assert_eq!(of(&nowhere), 20, "{backend} {undelivered:?}: {refused:?}");
             for to in &nobody {
                 // The network may leave some unsaid.
-                assert_eq!(of(to) > 0, undelivered == Undelivered::Reported, "{way} {undelivered:?}: {refused:?}");
+                assert_eq!(of(to) > 0, undelivered == Undelivered::Reported, "{backend} {undelivered:?}: {refused:?}");
                 assert!(of(to) <= 20, "{refused:?}");
             }
             server.forget_failures();
@@ -228,8 +236,8 @@ fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
 
 #[test]
 fn what_the_buffer_has_no_room_for_is_counted() {
-    each_way(|way, address| {
-        let mut server = open(address, way, |settings| settings).unwrap();
+    each_way(|backend, address| {
+        let mut server = open(address, backend, |settings| settings).unwrap();
         // Not to be asked for by settings: nobody wants less.
         let clone = same_socket(&server);
         evenkeel_sys::udp::set_receive_buffer_bytes(&clone, 4096).unwrap();
@@ -252,11 +260,11 @@ fn what_the_buffer_has_no_room_for_is_counted() {
         }
         assert_eq!(counters.packets, got);
         let Some(dropped) = counters.dropped else {
-            skipped("the kernel does not tell drops");
+            skipped("the kernel does not report drops");
             return;
         };
-        assert!(dropped > 0, "{way}: {counters:?}");
-        assert_eq!(counters.packets + dropped, 400, "{way}: {counters:?}");
+        assert!(dropped > 0, "{backend}: {counters:?}");
+        assert_eq!(counters.packets + dropped, 400, "{backend}: {counters:?}");
     });
 }
 
@@ -268,10 +276,10 @@ fn same_socket(server: &Udp) -> UdpSocket {
 
 #[test]
 fn the_buffer_holds_what_the_formula_says() {
-    each_way(|way, address| {
+    each_way(|backend, address| {
         let need =
             BufferNeed { players: 600, packets_a_second: 50, bytes: 100, drain_interval: Duration::from_millis(40) };
-        let mut server = open(address, way, |settings| UdpSettings { buffer: Some(need), ..settings }).unwrap();
+        let mut server = open(address, backend, |settings| UdpSettings { buffer: Some(need), ..settings }).unwrap();
         let report = server.report().buffer.unwrap();
         assert_eq!(need.packets(), 1200);
         if report.missing_bytes() != Some(0) {
@@ -287,15 +295,16 @@ fn the_buffer_holds_what_the_formula_says() {
             assert_eq!(receive(&mut server, 1200).len(), 1200);
         }
         assert_ne!(server.received().dropped, Some(1));
-        assert!(server.received().dropped.is_none_or(|dropped| dropped == 0), "{way}");
+        assert!(server.received().dropped.is_none_or(|dropped| dropped == 0), "{backend}");
     });
 }
 
 #[test]
 fn the_kernel_tells_how_long_packets_waited() {
-    each_way(|way, address| {
-        let mut server = open(address, way, |settings| UdpSettings { stamps: Stamps::EachPacket, ..settings }).unwrap();
-        let mut client = open(address, way, |settings| settings).unwrap();
+    each_way(|backend, address| {
+        let mut server =
+            open(address, backend, |settings| UdpSettings { stamps: Stamps::EachPacket, ..settings }).unwrap();
+        let mut client = open(address, backend, |settings| settings).unwrap();
         let pause = Duration::from_millis(5);
         // The kernel begins to stamp arrivals a moment after it was asked: until then it stamps packets as they are received.
         let is_stamped = (0..1000).any(|number| {
@@ -308,13 +317,13 @@ fn the_kernel_tells_how_long_packets_waited() {
                 server.receive(|packet| waits.push(packet.waited_ns));
             }
             let Some(waits) = waits.into_iter().collect::<Option<Vec<u64>>>() else { return false };
-            assert_eq!(waits.len(), 3, "{way}");
+            assert_eq!(waits.len(), 3, "{backend}");
             // The stamps are of the clock that is set right little by little.
             let (least, most) = (pause.mul_f64(0.9).as_nanos(), begun.elapsed().mul_f64(1.1).as_nanos());
-            assert!(waits.iter().all(|ns| u128::from(*ns) <= most), "{way}: {waits:?}, at most {most}");
+            assert!(waits.iter().all(|ns| u128::from(*ns) <= most), "{backend}: {waits:?}, at most {most}");
             waits.iter().all(|ns| u128::from(*ns) >= least)
         });
-        assert!(is_stamped, "{way}");
+        assert!(is_stamped, "{backend}");
         let (incoming, _) = server.halves();
         assert!(incoming.waited_ns().unwrap().max >= 4_500_000);
     });
@@ -322,9 +331,9 @@ fn the_kernel_tells_how_long_packets_waited() {
 
 #[test]
 fn an_echo_answers_while_it_receives() {
-    each_way(|way, address| {
-        let mut server = open(address, way, |settings| settings).unwrap();
-        let mut client = open(address, way, |settings| settings).unwrap();
+    each_way(|backend, address| {
+        let mut server = open(address, backend, |settings| settings).unwrap();
+        let mut client = open(address, backend, |settings| settings).unwrap();
         for number in 0..200 {
             client.send(server.local_address(), &numbered(number, 90)).unwrap();
         }
@@ -336,15 +345,15 @@ fn an_echo_answers_while_it_receives() {
             outgoing.flush();
         }
         let got: Vec<_> = receive(&mut client, 200).into_iter().map(|(_, bytes)| bytes).collect();
-        assert_eq!(got, (0..200).map(|number| numbered(number, 90)).collect::<Vec<_>>(), "{way}");
+        assert_eq!(got, (0..200).map(|number| numbered(number, 90)).collect::<Vec<_>>(), "{backend}");
     });
 }
 
 #[test]
 fn a_socket_goes_on_in_another_thread() {
-    each_way(|way, address| {
-        let mut server = open(address, way, |settings| settings).unwrap();
-        let mut client = open(address, way, |settings| settings).unwrap();
+    each_way(|backend, address| {
+        let mut server = open(address, backend, |settings| settings).unwrap();
+        let mut client = open(address, backend, |settings| settings).unwrap();
         client.send(server.local_address(), b"one").unwrap();
         client.flush();
         assert_eq!(receive(&mut server, 1).len(), 1);
@@ -357,15 +366,15 @@ fn a_socket_goes_on_in_another_thread() {
         client.send(to, b"three").unwrap();
         client.flush();
         let (got, server) = moved.join().unwrap();
-        assert_eq!(got, 2, "{way}: {}", server.report());
+        assert_eq!(got, 2, "{backend}: {}", server.report());
     });
 }
 
 #[test]
 fn a_socket_of_version_6_serves_both() {
-    for way in IoBackend::ALL {
-        let Some(mut server) = open("[::]:0", way, |settings| settings) else { continue };
-        let mut client = open("127.0.0.1:0", way, |settings| settings).unwrap();
+    for backend in IoBackend::ALL {
+        let Some(mut server) = open("[::]:0", backend, |settings| settings) else { continue };
+        let mut client = open("127.0.0.1:0", backend, |settings| settings).unwrap();
         let to = SocketAddr::from(([127, 0, 0, 1], server.local_address().port()));
         client.send(to, b"four").unwrap();
         client.flush();
@@ -413,7 +422,7 @@ fn refusals_are_reported() {
         };
         let udp = Udp::open(uring).unwrap();
         assert_eq!(udp.report().receive_backend, IoBackend::Offloaded);
-        assert_eq!((udp.report().refused[0].half, udp.report().refused[0].way), (Half::Receive, IoBackend::Uring));
+        assert_eq!((udp.report().refused[0].half, udp.report().refused[0].backend), (Half::Receive, IoBackend::Uring));
     }
 }
 
@@ -469,9 +478,9 @@ fn packets_longer_than_the_path_takes_arrive_all_the_same() {
     }
 }
 
-fn long_on_a_short_path(way: IoBackend, address: &str) {
-    let mut server = open(address, way, |settings| settings).unwrap();
-    let mut client = open(address, way, |settings| settings).unwrap();
+fn long_on_a_short_path(backend: IoBackend, address: &str) {
+    let mut server = open(address, backend, |settings| settings).unwrap();
+    let mut client = open(address, backend, |settings| settings).unwrap();
     let to = server.local_address();
     for _ in 0..3 {
         // Those of 1,400 bytes can't be taken apart into packets of a path of 1,280; those of 1,100 can.
@@ -480,10 +489,10 @@ fn long_on_a_short_path(way: IoBackend, address: &str) {
                 client.send(to, &numbered(number, length)).unwrap();
             }
             let flushed = client.flush();
-            assert_eq!((flushed.sent, flushed.refused), (packets, 0), "{way} {length}");
+            assert_eq!((flushed.sent, flushed.refused), (packets, 0), "{backend} {length}");
             let got: Vec<_> = receive(&mut server, packets).into_iter().map(|(_, bytes)| bytes).collect();
             let wanted: Vec<_> = (0..packets).map(|number| numbered(number, length)).collect();
-            assert!(got == wanted, "{way} {length}: {} packets", got.len());
+            assert!(got == wanted, "{backend} {length}: {} packets", got.len());
         }
     }
     // It was learned, and shorter ones still go together.
@@ -492,8 +501,8 @@ fn long_on_a_short_path(way: IoBackend, address: &str) {
     (0..20).for_each(|number| outgoing.send(to, &numbered(number, 1100)).unwrap());
     outgoing.flush();
     let calls = outgoing.counters().calls - before;
-    let wanted = if way == IoBackend::One { 20 } else { 1 };
-    assert_eq!(calls, wanted, "{way}");
-    assert_eq!(outgoing.way(), if way == IoBackend::Uring { IoBackend::Offloaded } else { way });
+    let wanted = if backend == IoBackend::One { 20 } else { 1 };
+    assert_eq!(calls, wanted, "{backend}");
+    assert_eq!(outgoing.backend(), if backend == IoBackend::Uring { IoBackend::Offloaded } else { backend });
     assert_eq!(client.failures().count(), 0);
 }
