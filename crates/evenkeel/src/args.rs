@@ -1,4 +1,4 @@
-//! What several command lines have in common. A command's own arguments stand in its file.
+//! Arguments that several commands share. A command's own arguments are in its file.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

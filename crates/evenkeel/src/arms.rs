@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn arms_that_can_not_be_told_apart_are_refused() {
+    fn equal_arms_are_refused() {
         let many: Vec<String> = (1..=8).map(|value| format!("vm.swappiness={value}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         for (given, expected) in [
@@ -244,8 +244,8 @@ mod tests {
             (&["vm.swappiness=1", "vm.colour=1"], "unknown knob"),
             (&["vm.swappiness=1", "stray"], "="),
         ] {
-            let told = arms(&[], given).unwrap_err();
-            assert!(told.contains(expected), "{given:?}: {told}");
+            let error = arms(&[], given).unwrap_err();
+            assert!(error.contains(expected), "{given:?}: {error}");
         }
     }
 }

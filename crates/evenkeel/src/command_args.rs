@@ -103,7 +103,7 @@ impl ObserverName {
 }
 
 impl CommandArgs {
-    /// Whether a load of ours runs beside it.
+    /// Whether evenkeel's own load runs too.
     pub(crate) fn has_load(&self) -> bool {
         self.load.is_some()
     }
@@ -113,7 +113,7 @@ impl CommandArgs {
         self.again().is_empty()
     }
 
-    /// What a command is told.
+    /// The settings of the workload for a command.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let wrong = |what: String, why: &str| Failure::text(exit::WRONG_USE, what, why);
         let mut settings = Settings::default();

@@ -42,7 +42,7 @@ pub(crate) enum Refused {
     WrongUse(Failure),
 }
 
-/// An option that was a mode of a command, and the subcommand that it is now. What stood behind it stands behind that.
+/// An option that was a mode of a command, and the subcommand that replaced it. Its arguments follow the subcommand.
 struct Mode {
     command: &'static str,
     option: &'static str,
@@ -94,7 +94,7 @@ fn refused(error: clap::Error, line: &[OsString]) -> Refused {
     if is_help { Refused::Help(error) } else { Refused::WrongUse(wrong_use::failure(&error, &built(), line)) }
 }
 
-/// What a unit of a trial over boots calls that an older version installed, as today's call it: nobody reads an answer there.
+/// Translates the command line of a unit that an older version installed for a trial over boots. A unit can't act on an error.
 fn of_old_unit(mut line: Vec<OsString>) -> Vec<OsString> {
     if line.get(1).is_some_and(|word| word == "prove") && line.get(2).is_some_and(|word| word == "--boots-resume") {
         line.splice(2..3, ["boots", "resume"].map(OsString::from)).for_each(drop);
@@ -172,7 +172,7 @@ fn subcommand<'c>(whole: &'c Command, command: &str, path: &[&str]) -> Option<&'
     path.iter().try_fold(whole.find_subcommand(command)?, |command, name| command.find_subcommand(name))
 }
 
-/// The commands as they were typed before: each mode an option, whose value nobody checks here.
+/// The commands in their old form: each mode is an option, and its value is not checked here.
 fn with_old_options(whole: Command) -> Command {
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     let one = |name: &'static str| Arg::new(name).long(name).num_args(0..=1).action(ArgAction::Append);
@@ -182,7 +182,7 @@ fn with_old_options(whole: Command) -> Command {
             .args(["from", "resume", "boots", "boots-settle", "boots-windows", "host"].map(one))
             .arg(Arg::new("compare").long("compare").num_args(0..).action(ArgAction::Append))
     };
-    // A value that is none is no reason not to say how the whole is spelled.
+    // Even with an invalid value the answer must show the new spelling.
     let any_value = |arg: Arg| match arg.get_action().takes_values() {
         true => arg.value_parser(clap::value_parser!(OsString)),
         false => arg,
@@ -197,7 +197,7 @@ fn with_old_options(whole: Command) -> Command {
 struct Words {
     options: Vec<String>,
     positional: Vec<String>,
-    /// What stands behind `--`.
+    /// The words after `--`.
     last: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::exit::{self, Exit};
 
-/// What a command comes to: an outcome, or the reason why there is none.
+/// The result of a command: an outcome, or the reason for a failure.
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 /// Why a command has no answer.
@@ -29,7 +29,7 @@ pub(crate) struct Failure {
     pub(crate) aftermath: Option<Box<Aftermath>>,
 }
 
-/// What a change did before it failed; its fields stand beside `error`.
+/// What a change did before it failed; in JSON its fields are next to `error`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Aftermath {
     pub(crate) transaction: Transaction,
@@ -41,7 +41,7 @@ impl Failure {
         Failure { exit, error: error.into(), begins: "failed to ", hint: None, aftermath: None }
     }
 
-    /// A failure that is told by what was tried and a cause that is only text.
+    /// A failure, as what was tried and a cause in words.
     pub(crate) fn text(exit: Exit, tried: impl Display, cause: impl Display) -> Failure {
         Failure::new(exit, anyhow!("{tried}: {cause}"))
     }

@@ -97,7 +97,7 @@ impl Progress {
         }
     }
 
-    /// Prints a line beside the progress, whether progress is shown or not.
+    /// Prints a line above the progress, whether progress is shown or not.
     pub(crate) fn say(&self, words: &str) {
         self.drawn.suspend(|| {
             // Whoever read it may be gone, as above; what matters is in the report too.
@@ -105,7 +105,7 @@ impl Progress {
         });
     }
 
-    /// Prints a line beside the progress, where progress is shown.
+    /// Prints a line above the progress, if progress is shown.
     pub(crate) fn note(&self, words: &str) {
         if self.telling != Telling::Nothing {
             self.say(words);

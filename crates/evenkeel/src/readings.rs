@@ -1,5 +1,5 @@
-//! What a knob's counters (`read_in`) say now, so that `explain` can tell whether the knob matters here. Counters move, so they are no
-//! facts; they are looked up when somebody asks.
+//! Reads a knob's counters (`read_in`) now, so that `explain` shows whether the knob matters here. Counters change by themselves, so
+//! they are not facts. They are read on request.
 
 use evenkeel_host::{CounterPlace, Fact, Facts, Knob};
 use evenkeel_hostfs::{Refusal, Root, Why};
@@ -174,11 +174,11 @@ mod tests {
         let root = Root::captured(Capture::parse(MACHINE).unwrap());
         let facts = Facts::probe(&root);
         let knob = Knob { extras: Extras { read_in, ..Extras::NONE }, ..**knobs::ALL.first().unwrap() };
-        let told = of(&knob, &facts, &root).into_iter().map(|reading| match reading.value.known() {
+        let lines = of(&knob, &facts, &root).into_iter().map(|reading| match reading.value.known() {
             Some(value) => format!("{}: {value}\n", reading.name),
             None => format!("{}: unknown: {}\n", reading.name, reading.value.unknown_why().unwrap_or_default()),
         });
-        expected.assert_eq(&told.collect::<String>());
+        expected.assert_eq(&lines.collect::<String>());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What a user wants set, as every command that plans takes it: settings, a plan's file, or all that is advised; here, or for
-//! good.
+//! The settings that a user selects, in the form that every planning command takes: settings, a plan's file, or all advice; until the next
+//! reboot, or persistent.
 
 use std::path::{Path, PathBuf};
 
@@ -34,9 +34,9 @@ pub(crate) struct Selection {
 /// A plan for a machine, and what it was made from.
 pub(crate) struct Selected {
     pub(crate) plan: PlanFile,
-    /// Why the plan's file is none for this machine as it is now, where one was given.
+    /// Why the given plan's file does not fit this machine now.
     pub(crate) stale: Option<PlanFileError>,
-    /// What the plan's file says, where one was given.
+    /// The content of the given plan's file.
     pub(crate) given: Option<PlanFile>,
 }
 
@@ -186,7 +186,7 @@ fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
     PlanFile::parse(&text).map_err(|error| no_plan(error.cause()))
 }
 
-/// Where this program stands, for units that call it: only where it stays when we are gone, and not in somebody's build.
+/// The path of this program, for units that call it. None if it is in a build folder or another place that may disappear.
 fn program(root: &Root) -> Option<String> {
     let path: PathBuf = match root.kind() {
         RootKind::Live => std::env::current_exe().ok()?,

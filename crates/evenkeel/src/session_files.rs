@@ -1,4 +1,4 @@
-//! Where sessions of trials are kept, and the lock that lets one trial at a time run on a host: two would measure each other.
+//! The stored sessions of trials, and the lock that allows one trial at a time on a host: two would disturb each other.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
@@ -14,12 +14,12 @@ use crate::failure::Failure;
 
 const LOCK: &str = "trial.lock";
 const FOLDER: &str = "sessions";
-/// Sessions that are kept unasked; older ones go.
+/// The most sessions that are stored by default; older ones are removed.
 const KEPT_MAX: usize = 50;
-/// What stands for the newest session.
+/// The name of the newest session.
 pub(crate) const LAST: &str = "last";
 
-/// Held while a trial runs. Where its directory was not there before and nothing else came into it, it goes again.
+/// Held while a trial runs. Its directory is removed if the lock created it and it is otherwise empty.
 #[derive(Debug)]
 pub(crate) struct TrialLock {
     /// None where no place can be had for a lock: then nothing is known of other trials either.
@@ -57,7 +57,7 @@ impl TrialLock {
                 Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("wait until it ends, or stop it")
             );
         }
-        // Whoever had it may have removed it before letting it go: what is locked then is a file that nobody else finds.
+        // The previous holder may have removed the file before it released the lock. Then this lock excludes no one.
         if file.metadata().is_ok_and(|metadata| metadata.nlink() == 0) {
             let cause = "another trial on this host is just ending";
             return Err(Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("run it again"));
@@ -74,8 +74,8 @@ fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
 }
 
-/// Begins to keep a session: in the file that was named, else beside the journal. Where that fails the session goes on without,
-/// and says so.
+/// Starts the file of a session: the named one, else one next to the journal. If that fails, the session continues without a file, and
+/// warns.
 pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Result<SessionWriter, Failure> {
     if let Some(path) = named {
         return SessionWriter::begin(path, head).map_err(|error| Failure::new(exit::WRONG_USE, error));
@@ -110,7 +110,7 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::io(exit::WRONG_USE, format!("find {}", path.display()), &error))
 }
 
-/// Whether a session is one that evenkeel keeps in the folder of its state, which nobody else writes to.
+/// Whether a session is in evenkeel's own state folder, which only its user can write to.
 pub(crate) fn is_ours(path: &Path, state: &StateArgs) -> Result<bool, Failure> {
     Ok(is_in(path, &state.path()?.join(FOLDER)))
 }
@@ -182,11 +182,11 @@ mod tests {
     #[test]
     fn a_directory_that_was_made_for_the_lock_goes_with_it() {
         let folder = tempfile::tempdir().unwrap();
-        let (made, kept, beside, there) =
+        let (made, kept, shared, there) =
             (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"), folder.path().join("d"));
         assert!(left(&made, || ()).is_empty() && !made.exists());
         assert_eq!(left(&kept, || fs::write(kept.join("sessions/x.jsonl"), "{}").unwrap()), [FOLDER, LOCK]);
-        assert_eq!(left(&beside, || fs::write(beside.join("journal"), "").unwrap()), ["journal", FOLDER, LOCK]);
+        assert_eq!(left(&shared, || fs::write(shared.join("journal"), "").unwrap()), ["journal", FOLDER, LOCK]);
         fs::create_dir(&there).unwrap();
         assert_eq!(left(&there, || ()), [FOLDER, LOCK]);
         // Once more, where a lock lies already.

@@ -1,4 +1,4 @@
-//! Where the journal is kept: what `apply` notes there, a later `verify` and `revert` must find again.
+//! The journal's folder: a later `verify` and `revert` must find what `apply` recorded there.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -64,12 +64,12 @@ impl StateArgs {
         self.state.as_ref().map(|dir| format!(" --state {}", dir.display())).unwrap_or_default()
     }
 
-    /// The command that puts back what this journal tells of, as it stands in a sentence.
+    /// The command that restores the changes of this journal, in backquotes.
     pub(crate) fn revert(&self) -> String {
         format!("`evenkeel revert{}`", self.again())
     }
 
-    /// Root's journal, where there is one and another was asked because nobody named one.
+    /// Root's journal, if there is one and this user's own was used because the command named none.
     pub(crate) fn of_root(&self) -> Option<&'static Path> {
         let system = Path::new(SYSTEM_DIR);
         (self.state.is_none() && !process::is_root() && system.exists()).then_some(system)

@@ -1,4 +1,4 @@
-//! The workload of a kept session or search, as its file names it.
+//! The workload of a stored session or search, as its file names it.
 
 use crate::exit;
 use crate::failure::Failure;

@@ -1,5 +1,5 @@
-//! Waivers: findings that somebody has decided to live with, until a day that they name. A file of TOML, so that the decision has
-//! a reason, an end, and a history where other configuration has one.
+//! Waivers: findings that a team accepts until a given day. They are a TOML file, so that each decision has a reason, an end, and a history
+//! in version control.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

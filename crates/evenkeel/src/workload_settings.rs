@@ -48,8 +48,8 @@ static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
         title,
         values: Values::Name,
         default: "as --set says",
-        mechanism: "The workload is told while it runs, or started anew with the other value.",
-        shows_in: "what the workload says of itself",
+        mechanism: "evenkeel changes it while the workload runs, or restarts the workload with the other value.",
+        shows_in: "the workload's own description",
         ..WHERE
     };
     names.into_iter().map(setting).collect()

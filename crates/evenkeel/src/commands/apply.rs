@@ -156,7 +156,9 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
         ApplyError::HalfWay(half_way) => half_way_failure(*half_way),
     })?;
     if let Some(why) = without_timer {
-        out.warn(&format!("no timer of systemd stands behind the process that undoes it: systemd-run: {why}\n"));
+        out.warn(&format!(
+            "if the process that undoes the change is killed, no systemd timer replaces it: systemd-run: {why}\n"
+        ));
     }
     Ok(done)
 }

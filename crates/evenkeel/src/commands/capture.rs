@@ -54,7 +54,7 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::io(exit::WRONG_USE, format_args!("write the capture {}", file.display()), &error))
 }
 
-/// Reads the files that `apply` reads beside the facts, so that it can be rehearsed on the capture.
+/// Reads the files that `apply` needs in addition to the facts, so that it can be rehearsed on the capture.
 fn look_where_plans_look(root: &Root, facts: &Facts) {
     for file in knobs::ALL.iter().flat_map(|knob| files_of(knob, facts)) {
         // Refused looks are remembered too, and that is all that is wanted of them.

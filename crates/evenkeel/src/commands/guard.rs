@@ -1,9 +1,9 @@
-//! `guard`: the process that puts back what a command changes for as long as it runs, however that command ends. It holds the other end of
-//! a pipe: when the pipe closes, because the command is done or because it was killed, the guard undoes the changes that it was given.
+//! `guard`: the process that restores what a command changes while it runs, however that command ends. It holds the other end of a pipe.
+//! When the pipe closes, because the command is done or was killed, the guard undoes the changes on its list.
 //!
-//! One line each on its standard input, `restore PATH VALUE`, `remove-cgroup PATH` or `end-servers-of PID`; it answers `ok`, or `no` and why. The change
-//! itself is made by the command, and only after the guard has said `ok`. `forget PATH` takes a `restore` back: somebody else has set
-//! the value meanwhile, and theirs is the last word.
+//! It reads one change a line from standard input: `restore PATH VALUE`, `remove-cgroup PATH` or `end-servers-of PID`. It answers `ok`, or
+//! `no` and why. The command makes a change only after `ok`. `forget PATH` cancels a `restore`: another program has set the value
+//! meanwhile, and its value stays.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -145,7 +145,7 @@ pub(crate) fn run(_: &Args, out: &Out) -> Outcome {
     Ok(outcome)
 }
 
-/// Takes what is to be undone until its parent has no more to say, or is no more.
+/// Reads the changes to undo until the parent closes the pipe or ends.
 fn listen(input: impl BufRead, mut answers: impl Write) -> Vec<Undo> {
     let mut undos = Vec::new();
     let mut input = input;
@@ -203,10 +203,10 @@ impl Guard {
 
     /// Has it hold what is about to be changed. Only after this may the change be made.
     pub(crate) fn hold(&mut self, undo: &Undo) -> Result<(), Failure> {
-        self.tell(&undo.line())
+        self.send(&undo.line())
     }
 
-    fn tell(&mut self, line: &str) -> Result<(), Failure> {
+    fn send(&mut self, line: &str) -> Result<(), Failure> {
         let failed =
             |why: String| Failure::text(exit::NOT_POSSIBLE, format!("guard a change ({})", line.trim_end()), why);
         let Some(pipe) = self.line.as_mut() else { return Err(failed("the guard has ended".to_owned())) };
@@ -250,7 +250,7 @@ impl Keeper for Guard {
     }
 
     fn forget(&mut self, path: &str) -> Result<(), MeterError> {
-        let sent = self.tell(&format!("forget {path}\n"));
+        let sent = self.send(&format!("forget {path}\n"));
         sent.map_err(|failure| MeterError::not_possible("leave a value to others", format!("{:#}", failure.error)))
     }
 

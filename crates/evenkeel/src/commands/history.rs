@@ -1,4 +1,4 @@
-//! `history`: what was done to this machine, and what became of it.
+//! `history`: the changes that were made to this machine, and their state.
 
 use evenkeel_change::{PutBack, Status, Transaction};
 use serde::Serialize;

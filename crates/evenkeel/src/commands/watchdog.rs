@@ -1,8 +1,8 @@
-//! `watchdog`: the process that `apply --try` leaves behind. It waits, and puts the change back unless somebody confirmed it.
-//! It belongs to no terminal and to no parent, so a line that was cut by the change does not keep it from healing.
+//! `watchdog`: the process that `apply --try` leaves running. It waits, and undoes the change unless a user confirms it. It has no
+//! terminal and no parent, so it works even if the change cut the connection.
 //!
-//! No signal but SIGKILL ends it, and no error does: it tries again. The time limit is in the journal, where the next command sees it, and
-//! where systemd runs a timer stands behind it.
+//! Only SIGKILL ends it; after an error it tries again. The time limit is in the journal, where the next command sees it. With systemd, a
+//! timer replaces the watchdog if it is killed.
 
 mod timer;
 
@@ -86,7 +86,7 @@ struct Watch<'a> {
     args: &'a Args,
     /// Which journal was read last: its inode, length and time. One that is as it was is not read again.
     seen: Option<(u64, u64, i64, i64)>,
-    /// The journal as it was when it told last that the transaction waits: what undoes it, should the journal be gone by then.
+    /// The journal when it last said that the transaction waits. It undoes the change if the journal is gone by then.
     held: Option<Remains>,
 }
 
@@ -137,8 +137,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Whether everything is back. The journal is opened anew each time: whoever wants to put it back by hand must not find it locked. One
-    /// that was removed or moved away still tells what undoes the change, through what is held of it.
+    /// Whether everything is restored. The journal is opened anew each time, so that a user who reverts by hand does not find it locked.
+    /// If it was removed or moved away, the held copy undoes the change.
     fn undo(&self) -> bool {
         let id = self.args.transaction;
         let is_gone = || Log::read_damaged(&self.args.state).is_ok_and(|log| !log.has(id));
@@ -160,12 +160,12 @@ impl Watch<'_> {
 
 fn say_ready() {
     let mut out = std::io::stdout();
-    // Nobody is left to tell if this fails; the parent then gives the change up.
+    // If this fails, no one can read an error; the parent then gives up the change.
     let _ = out.write_all(READY).and_then(|()| out.flush());
 }
 
-/// Starts the watchdog of a transaction, and waits until it watches; then the timer that stands behind it. Gives why there is no timer, where
-/// there should be one.
+/// Starts the watchdog of a transaction, waits until it watches, then starts its backup timer. Returns why there is no timer, if there
+/// should be one.
 pub(crate) fn start(transaction: u64, dir: &Path, seconds: u64) -> Result<Option<String>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(&program);

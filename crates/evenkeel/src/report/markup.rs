@@ -45,7 +45,7 @@ pub(super) fn badge(verdict: Outcome, words: &str) -> Markup {
     html! { span.badge.(class) { span aria-hidden="true" { (sign) } " " (words) } }
 }
 
-/// What ends a sentence that was written to stand before a colon, a bracket or nothing.
+/// Makes a sentence: a capital first letter and a full stop.
 pub(super) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().collect::<String>()).unwrap_or_default();

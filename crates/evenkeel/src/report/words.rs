@@ -218,8 +218,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn factors_are_told_as_changes() {
-        let told = [0.481, 1.5, 1.0, 0.9951, 1.0949, 5.1, 12.3, 4e300, 0.001, 1e-300].map(as_change);
+    fn factors_are_shown_as_changes() {
+        let text = [0.481, 1.5, 1.0, 0.9951, 1.0949, 5.1, 12.3, 4e300, 0.001, 1e-300].map(as_change);
         let expected = [
             "52 % lower",
             "50 % higher",
@@ -232,25 +232,25 @@ mod tests {
             "99.90 % lower",
             "more than 99.99 % lower",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(text, expected);
     }
 
     #[test]
-    fn intervals_are_told_once_where_both_ends_go_one_way() {
-        let told = [(0.46, 0.5), (0.97, 1.05), (1.1, 1.2), (2.0, 4.0)].map(|(low, high)| range(low, high));
+    fn an_interval_in_one_direction_is_written_once() {
+        let text = [(0.46, 0.5), (0.97, 1.05), (1.1, 1.2), (2.0, 4.0)].map(|(low, high)| range(low, high));
         let expected = [
             "between 50 % and 54 % lower",
             "between 3.0 % lower and 5.0 % higher",
             "between 10 % and 20 % higher",
             "between 100 % higher and 4.0 times as high",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(text, expected);
     }
 
     #[test]
     fn numbers_are_short() {
-        let told = [0.0, 12.0, 12.34, 0.5, 1234.5, 0.012_34, 1e300, -3.0].map(trim);
-        assert_eq!(told, ["0", "12", "12.3", "0.5", "1234", "0.0123", "1.00e300", "-3"]);
+        let text = [0.0, 12.0, 12.34, 0.5, 1234.5, 0.012_34, 1e300, -3.0].map(trim);
+        assert_eq!(text, ["0", "12", "12.3", "0.5", "1234", "0.0123", "1.00e300", "-3"]);
     }
 
     #[test]
@@ -284,17 +284,17 @@ mod tests {
             idle: Some("CPUs went idle only 25 times a second"),
             vetoed_by: None,
         };
-        let mut told = String::new();
+        let mut text = String::new();
         for control in [false, true] {
             for verdict in [Outcome::Better, Outcome::Worse, Outcome::Same, Outcome::Undecided, Outcome::NotEngaged] {
-                told += &format!("{}\n", Claim { verdict, control, ..claim.clone() }.sentence());
+                text += &format!("{}\n", Claim { verdict, control, ..claim.clone() }.sentence());
             }
         }
-        told += &format!("{}\n", Claim { ratio: None, ..claim.clone() }.sentence());
+        text += &format!("{}\n", Claim { ratio: None, ..claim.clone() }.sentence());
         let vetoed_by = Some(("round_trip_us_p99", Some(1.4)));
-        told += &format!("{}\n", Claim { vetoed_by, verdict: Outcome::Worse, ..claim.clone() }.sentence());
+        text += &format!("{}\n", Claim { vetoed_by, verdict: Outcome::Worse, ..claim.clone() }.sentence());
         let few = Claim { interval: None, visible_ratio: None, verdict: Outcome::Undecided, ..claim };
-        told += &format!("{}\n", few.sentence());
+        text += &format!("{}\n", few.sentence());
         expect![[r#"
             k=1 helps this server here: the median round trip is 52 % lower (A: 56.4 us), with 95 % confidence between 50 % and 54 % lower
             k=1 hurts this server here: the median round trip is 52 % lower (A: 56.4 us), with 95 % confidence between 50 % and 54 % lower
@@ -309,6 +309,6 @@ mod tests {
             k=1: nothing was measured, so there is no result
             k=1 is no gain for this server here: the median round trip is 52 % lower (A: 56.4 us), with 95 % confidence between 50 % and 54 % lower, but the guard round_trip_us_p99 is 40 % higher, beyond its limit
             this run can't show what k=1 does: the median round trip looks 52 % lower, but there are too few pairs for an interval
-        "#]].assert_eq(&told);
+        "#]].assert_eq(&text);
     }
 }

@@ -102,7 +102,7 @@ fn histogram(page: &mut Page, samples: &Samples) {
     let bar_columns = BAR_COLUMNS_MAX.min(width() - BEFORE_BAR_COLUMNS);
     let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
     for bar in &bars {
-        // A single one must be seen beside a million.
+        // A single event must be visible next to a million.
         let columns =
             if bar.count == 0 { 0 } else { ((bar.count as f64 / most as f64) * bar_columns as f64).ceil() as usize };
         page.line(

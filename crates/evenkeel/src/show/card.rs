@@ -109,11 +109,15 @@ fn arrow(line: &Line) -> &'static str {
 fn references(card: &Card) -> Vec<Block> {
     let mut seen = BTreeSet::new();
     let references = card.lines().filter_map(|(_, line)| line.reference.as_ref());
-    let told: Vec<Block> = references
+    let published: Vec<Block> = references
         .filter(|reference| seen.insert((&reference.source, &reference.says)))
         .map(|reference| Block::Note(format!("{}: {}.", reference.source, reference.says)))
         .collect();
-    if told.is_empty() { told } else { [vec![Block::heading("Published of other machines")], told].concat() }
+    if published.is_empty() {
+        published
+    } else {
+        [vec![Block::heading("Published of other machines")], published].concat()
+    }
 }
 
 /// A number in its unit. One of a newer card is shown as it is.
@@ -133,7 +137,7 @@ pub(crate) fn comparison(answer: &Answer) -> Vec<Block> {
     names.retain(|name| seen.insert(*name));
     for name in names {
         let of = |side: &Side| {
-            side.host.iter().find(|one| one.name == name).map_or_else(|| "not told".to_owned(), |one| one.value.clone())
+            side.host.iter().find(|one| one.name == name).map_or_else(|| "unknown".to_owned(), |one| one.value.clone())
         };
         let (a, b) = (of(&answer.a), of(&answer.b));
         blocks.push(Block::row(name, if a == b { a } else { format!("{a}; B: {b}") }));

@@ -14,7 +14,7 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|character| if acts(character) { REPLACEMENT } else { character }).collect()
 }
 
-/// The same of a text of several lines with styles of ours: line ends, tabs and the sequences that set colours stay.
+/// The same for a text of several lines with our own styles: line ends, tabs and colour sequences stay.
 pub(crate) fn styled(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut rest = text;

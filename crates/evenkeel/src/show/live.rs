@@ -216,7 +216,7 @@ mod tests {
                 ..live()
             },
         ];
-        let told: Vec<String> =
+        let lines: Vec<String> =
             table.iter().map(|live| live.lines(80).join("\n") + "\n" + &live.line() + "\n\n").collect();
         expect![[r#"
             prove k=1
@@ -266,7 +266,7 @@ mod tests {
               not decided yet: e-value 4.21 (a claim needs 20)
             �[2J a title of a hostile length that goes on and on and on and on and on and on: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
-        "#]].assert_eq(&told.concat());
+        "#]].assert_eq(&lines.concat());
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Out {
         }
     }
 
-    /// Prints a warning or a note to standard error, beside the answer.
+    /// Prints a warning or a note to standard error, apart from the answer.
     pub(crate) fn warn(&self, text: &str) {
         self.complain(&escape::page(text));
     }

@@ -7,7 +7,7 @@ pub(crate) fn percent(share: f64) -> String {
     percent_to(1, share)
 }
 
-/// A share as a percentage with so many decimals.
+/// A share as a percentage with `decimals` decimals.
 pub(crate) fn percent_to(decimals: usize, share: f64) -> String {
     format!("{:.decimals$} %", share * 100.0)
 }

@@ -74,12 +74,12 @@ of_threads!(quantum);
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     match args.by {
-        By::Thief => by_thief(args, context),
+        By::Thief => by_rt_hog(args, context),
         By::Quota => by_quota(args, context),
     }
 }
 
-fn by_thief(args: &Args, context: &Context<'_>) -> Outcome {
+fn by_rt_hog(args: &Args, context: &Context<'_>) -> Outcome {
     let settings = quantum::Settings {
         cpus: args.cpus.clone().map_or_else(disturb::all_cpus, Ok).map_err(failure)?,
         period_ns: args.period_ms,
@@ -100,9 +100,9 @@ fn by_quota(args: &Args, context: &Context<'_>) -> Outcome {
     if args.run.command.is_empty() {
         return refused("name the command to limit: disturb quantum --by quota -- CMD");
     }
-    let of_thief =
+    let of_rt_hog =
         args.phase_ms.is_some() || args.jitter_ms.is_some() || args.drift_ppm.is_some() || args.priority.is_some();
-    if of_thief {
+    if of_rt_hog {
         return refused(
             "phase, jitter, drift and priority apply only to --by thief: the kernel decides when it refills a quota",
         );

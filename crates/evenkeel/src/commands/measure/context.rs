@@ -44,7 +44,7 @@ struct Observer {
     cpu_share: f64,
 }
 
-/// An answer with what it took beside it.
+/// An answer, with the cost of its measurement.
 #[derive(Serialize)]
 struct Observed<'a, T> {
     #[serde(flatten)]
@@ -62,19 +62,19 @@ impl<'a> Context<'a> {
         Ok(Context { out, report, stop: experiment::stop_flag()?, observer: Cell::new(None), others: Cell::new(None) })
     }
 
-    /// Runs what measures, with its progress on the terminal where somebody looks.
+    /// Runs a measurement, with its progress on a terminal.
     pub(crate) fn measure<T>(&self, run: impl FnOnce(&Watch<'_>) -> Result<T, MeterError>) -> Result<T, Failure> {
         let bar = if self.out.shows_progress() { ProgressBar::new(STEPS) } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
             bar.set_style(style);
         }
-        let tell = |share: f64, doing: &str| {
+        let report = |share: f64, doing: &str| {
             bar.set_position((share * STEPS as f64) as u64);
             bar.set_message(doing.to_owned());
         };
         let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::process_cpu_ns());
         let before = cpu_ticks();
-        let measured = run(&Watch::new(&self.stop, &tell));
+        let measured = run(&Watch::new(&self.stop, &report));
         let after = cpu_ticks();
         let (wall_ns, cpu_ns) = (clock::monotonic_ns() - start_ns, clock::process_cpu_ns() - start_cpu_ns);
         let cpu_share = cpu_ns as f64 / wall_ns.max(1) as f64;

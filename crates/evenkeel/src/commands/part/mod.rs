@@ -1,5 +1,5 @@
-//! `part`: one process of a built-in workload, started by a trial: a server, or its load. It ends with its input, so a trial
-//! that is gone leaves none behind.
+//! `part`: a helper process of a built-in workload, which a trial starts: a server, or its load. It ends when its input is closed, so a
+//! trial that was killed leaves none behind.
 
 mod tick;
 
@@ -62,7 +62,7 @@ enum Role {
 
 pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     let part = start(&args.role).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start a part of a workload", &error));
-    // Whoever asked has gone: there is nobody to tell.
+    // An error means that the parent is gone, so no one can read it.
     let _ = serve(part?.as_mut(), io::stdin().lock(), io::stdout().lock());
     Ok(exit::WELL)
 }

@@ -1,4 +1,4 @@
-//! The part that ticks: by the clock of evenkeel-rt, or as most servers do, by clock_nanosleep or a timerfd.
+//! The helper that ticks: by the clock of evenkeel-rt, or as most servers do, by clock_nanosleep or a timerfd.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -39,21 +39,21 @@ enum How {
 /// Ticks until the process ends.
 #[derive(Debug)]
 pub(super) struct Tick {
-    tally: Arc<Mutex<Tally>>,
+    counts: Arc<Mutex<TickCounts>>,
     asks: Sender<Ask>,
     since: Since,
 }
 
 #[derive(Debug)]
-struct Tally {
+struct TickCounts {
     lateness_ns: Histogram,
     due_to_done_ns: Histogram,
     missed: u64,
 }
 
-impl Tally {
-    fn new() -> Tally {
-        Tally { lateness_ns: Histogram::new(), due_to_done_ns: Histogram::new(), missed: 0 }
+impl TickCounts {
+    fn new() -> TickCounts {
+        TickCounts { lateness_ns: Histogram::new(), due_to_done_ns: Histogram::new(), missed: 0 }
     }
 }
 
@@ -65,26 +65,26 @@ struct Ask {
 
 impl Tick {
     pub(super) fn start(settings: Settings) -> io::Result<Tick> {
-        let tally = Arc::new(Mutex::new(Tally::new()));
+        let counts = Arc::new(Mutex::new(TickCounts::new()));
         let (asks, asked) = channel();
-        let (telling, told) = sync_channel(1);
-        let shared = Arc::clone(&tally);
+        let (sender, receiver) = sync_channel(1);
+        let shared = Arc::clone(&counts);
         std::thread::Builder::new().name("tick".to_owned()).spawn(move || {
             let beat = Beat::start(settings);
             // What is heard of it is whether it could be had; the loop itself never fails.
             match beat {
                 Ok(beat) => {
-                    let _ = telling.send(Ok(()));
+                    let _ = sender.send(Ok(()));
                     tick(beat, settings.work_us, &shared, &asked);
                 }
                 Err(errno) => {
-                    let _ = telling.send(Err(errno));
+                    let _ = sender.send(Err(errno));
                 }
             }
         })?;
-        let begun = told.recv().map_err(io::Error::other)?;
+        let begun = receiver.recv().map_err(io::Error::other)?;
         begun.map_err(|errno| io::Error::other(errno.to_string()))?;
-        Ok(Tick { tally, asks, since: Since::now() })
+        Ok(Tick { counts, asks, since: Since::now() })
     }
 
     fn slack_ns(&self, slack_ns: Option<u64>) -> Result<u64, PartError> {
@@ -104,13 +104,13 @@ impl Part for Tick {
         match command {
             Command::Window => {
                 // Made before the lock is taken: the loop does not wait for it.
-                let fresh = Tally::new();
-                let tally = std::mem::replace(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner), fresh);
+                let fresh = TickCounts::new();
+                let counts = std::mem::replace(&mut *self.counts.lock().unwrap_or_else(PoisonError::into_inner), fresh);
                 let mut numbers = self.since.turn();
-                numbers.insert("ticks".into(), json!(tally.lateness_ns.count()));
-                numbers.insert("missed".into(), json!(tally.missed));
-                numbers.insert("tick_lateness_us".into(), quantiles(&tally.lateness_ns));
-                numbers.insert("due_to_done_us".into(), quantiles(&tally.due_to_done_ns));
+                numbers.insert("ticks".into(), json!(counts.lateness_ns.count()));
+                numbers.insert("missed".into(), json!(counts.missed));
+                numbers.insert("tick_lateness_us".into(), quantiles(&counts.lateness_ns));
+                numbers.insert("due_to_done_us".into(), quantiles(&counts.due_to_done_ns));
                 Ok(Value::Object(numbers))
             }
             Command::TimerSlackNs { value } => Ok(json!({ "timer_slack_ns": self.slack_ns(value)? })),
@@ -119,7 +119,7 @@ impl Part for Tick {
     }
 }
 
-fn tick(mut beat: Beat, work_us: u32, tally: &Mutex<Tally>, asked: &Receiver<Ask>) {
+fn tick(mut beat: Beat, work_us: u32, counts: &Mutex<TickCounts>, asked: &Receiver<Ask>) {
     loop {
         let (due_ns, missed) = beat.wait();
         let began_ns = clock::monotonic_ns();
@@ -130,10 +130,10 @@ fn tick(mut beat: Beat, work_us: u32, tally: &Mutex<Tally>, asked: &Receiver<Ask
         beat.done();
         let done_ns = clock::monotonic_ns();
         {
-            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-            tally.lateness_ns.record(began_ns.saturating_sub(due_ns));
-            tally.due_to_done_ns.record(done_ns.saturating_sub(due_ns));
-            tally.missed += missed;
+            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+            counts.lateness_ns.record(began_ns.saturating_sub(due_ns));
+            counts.due_to_done_ns.record(done_ns.saturating_sub(due_ns));
+            counts.missed += missed;
         }
         if let Ok(ask) = asked.try_recv() {
             let set = match ask.slack_ns {

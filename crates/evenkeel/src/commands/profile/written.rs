@@ -69,19 +69,19 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
             return std::fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
         }
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut beside = std::ffi::OsString::from(".");
-        beside.push(name);
-        beside.push(format!(".{}", std::process::id()));
-        let beside = path.with_file_name(beside);
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{}", std::process::id()));
+        let temporary = path.with_file_name(temporary);
         let written = std::fs::OpenOptions::new()
             .write(true)
             .create_new(true)
-            .open(&beside)
+            .open(&temporary)
             .and_then(|mut file| file.write_all(bytes))
-            .and_then(|()| std::fs::rename(&beside, path));
+            .and_then(|()| std::fs::rename(&temporary, path));
         written.inspect_err(|_| {
             // It may not exist.
-            let _ = std::fs::remove_file(&beside);
+            let _ = std::fs::remove_file(&temporary);
         })
     };
     whole().map_err(|error| Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", path.display()), &error))

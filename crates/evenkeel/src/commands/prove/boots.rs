@@ -278,7 +278,7 @@ fn go_on_after_boot(state: &StateArgs, out: &Out) -> Outcome {
     }
 }
 
-/// A state that nobody can go on with: whatever its trial left is put back, and the unit with it.
+/// Handles a state that cannot continue: restores all settings of its trial, and removes the unit.
 fn put_away(context: &BootsContext, why: &dyn std::fmt::Display, out: &Out) -> Outcome {
     out.warn(&format!("failed to {why}; giving up and restoring all settings\n"));
     let all = BootTransactions::new(&context.root, &context.dir, "", Vec::new()).map_err(not_possible)?;
@@ -325,7 +325,7 @@ fn cancel(state: &StateArgs, out: &Out) -> Outcome {
 mod tests {
     use super::*;
 
-    /// A server that is given no CPU in its first windows, so many.
+    /// A server that gets no CPU in its first windows.
     struct Starved(u32);
 
     impl Workload for Starved {

@@ -20,7 +20,7 @@ use crate::show::Out;
 use crate::times;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
-/// The arguments with what the file says filled in; what was given besides stands.
+/// The arguments, completed from the file. Arguments of the user take precedence.
 pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) -> Result<TrialArgs, Failure> {
     let goal = read(file)?;
     let mut asked = args.clone();
@@ -169,8 +169,8 @@ mod tests {
                 "prove the goal FILE: its workload is a command, and evenkeel runs no command",
             ),
         ] {
-            let told = asked(&GOAL.replace(from, to), "").err().unwrap_or_default();
-            assert!(told.starts_with(&format!("failed to {expected}")), "{to}: {told}");
+            let error = asked(&GOAL.replace(from, to), "").err().unwrap_or_default();
+            assert!(error.starts_with(&format!("failed to {expected}")), "{to}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `evenkeel tune resume`: a search that was begun before continues as it was begun.
+//! `evenkeel tune resume`: continues a search with the options that it began with.
 
 use std::path::{Path, PathBuf};
 

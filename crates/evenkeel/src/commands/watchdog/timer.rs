@@ -1,5 +1,5 @@
-//! The transient timer of systemd that stands behind a watchdog: if that is killed, the timer starts another one shortly after the time is
-//! over. It is gone when the watchdog ends, when it has fired, and with the boot.
+//! The transient systemd timer that backs up a watchdog. If the watchdog is killed, the timer starts another one shortly after the time
+//! limit. The timer is removed when the watchdog ends, when it has fired, and at a reboot.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -36,7 +36,7 @@ pub(crate) fn start(program: &Path, transaction: u64, dir: &Path, seconds: u64) 
     Err(format!("{}: {}", done.status, String::from_utf8_lossy(words).trim()))
 }
 
-/// Ends it, where there is one. That there is none is no error.
+/// Stops the timer, if there is one.
 pub(crate) fn stop(transaction: u64, dir: &Path) {
     if is_here() {
         let unit = format!("{}.timer", unit(transaction, dir));

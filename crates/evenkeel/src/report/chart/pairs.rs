@@ -53,8 +53,8 @@ fn middle(at: usize, of: usize) -> f64 {
 fn one(pair: &PairOfWindows<'_>, other: ArmName, at: usize, of: usize, scale: Scale) -> Markup {
     let middle = middle(at, of);
     // The two marks stay apart even where a pair has few pixels, and never reach into the next pair.
-    let aside = (98.0 / of as f64 * 0.22).min(2.0);
-    let (a_x, b_x) = (middle - aside, middle + aside);
+    let offset = (98.0 / of as f64 * 0.22).min(2.0);
+    let (a_x, b_x) = (middle - offset, middle + offset);
     let (a, b) = (pair.a.value, pair.b.value);
     let class = if b < a { "falls" } else { "rises" };
     let words = |name: ArmName, value: f64| {

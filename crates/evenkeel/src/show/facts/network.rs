@@ -72,7 +72,7 @@ fn device(page: &mut Page, nic: &Nic) {
     let state = cell(&nic.state, String::clone, &mut unknowns);
     let mtu = cell(&nic.mtu_bytes, u32::to_string, &mut unknowns);
     let node = match nic.numa_node.known() {
-        // The firmware does not tell.
+        // The firmware does not report it.
         Some(..0) => String::new(),
         _ => format!(", node {}", cell(&nic.numa_node, i32::to_string, &mut unknowns)),
     };

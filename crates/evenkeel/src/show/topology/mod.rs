@@ -90,7 +90,7 @@ impl<'a> NicView<'a> {
     fn of(nic: &'a Nic) -> NicView<'a> {
         let by = |irq: &'a Irq| match (irq.effective.known(), irq.affinity.known()) {
             (Some(cpus), _) if cpus.len() == 1 => By::Cpu(cpus.first().unwrap_or_default()),
-            // Kernels before 4.15 tell only the set that was asked for; a set of one says enough.
+            // Kernels before 4.15 show only the requested set; a set of one is enough.
             (_, Some(cpus)) if cpus.len() == 1 => By::Cpu(cpus.first().unwrap_or_default()),
             (Some(cpus), _) | (None, Some(cpus)) if !cpus.is_empty() => By::AnyOf(cpus),
             _ => By::Unknown,

@@ -23,7 +23,7 @@ const TITLE_CHAR_WIDTH: usize = 9;
 /// More lines than these hide the CPUs behind them.
 const LINES_MAX: usize = 8;
 
-/// The colours of lines and queues, a NIC each: those of Okabe and Ito, which people who see colours differently can tell apart.
+/// The colours of lines and queues, one for each NIC: the palette of Okabe and Ito, which colour-blind people can distinguish.
 const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
 
 const STYLE: &str = "
@@ -82,7 +82,7 @@ fn width(topology: &Topology<'_>) -> usize {
     (2 * MARGIN + 3 * GAP + widest).max(WIDTH_MIN).max((2 * MARGIN + title).min(WIDTH_MAX))
 }
 
-/// Domains beside each other, as many as fit.
+/// Rows of as many domains as fit.
 fn rows(region: &Region) -> Vec<Vec<&Domain>> {
     let mut rows: Vec<Vec<&Domain>> = Vec::new();
     let mut cores = 0;

@@ -1,4 +1,4 @@
-//! What the machine is, on its card: as much as two cards need to be told apart, and nothing that names the machine itself.
+//! The machine's traits on its card: enough to distinguish two machines, and nothing that identifies this one.
 
 use std::fmt::Display;
 
@@ -17,23 +17,23 @@ pub(super) fn traits(facts: &Facts) -> Vec<Trait> {
         CpuLimit::Quota { quota_us, period_us } => format!("{quota_us} us in each {period_us} us"),
     });
     let mut traits = vec![
-        told("instance type", &machine.instance_type),
-        told("cloud", &machine.cloud.clone().map(name)),
-        told("hypervisor", &machine.hypervisor.clone().map(name)),
-        told("container", &machine.container.clone().map(name)),
-        told("CPU", &facts.cpus.model),
-        told("CPUs online", &count),
+        fact_trait("instance type", &machine.instance_type),
+        fact_trait("cloud", &machine.cloud.clone().map(name)),
+        fact_trait("hypervisor", &machine.hypervisor.clone().map(name)),
+        fact_trait("container", &machine.container.clone().map(name)),
+        fact_trait("CPU", &facts.cpus.model),
+        fact_trait("CPUs online", &count),
     ];
-    traits.extend(threads.map(|threads| told("threads a core", &threads)));
+    traits.extend(threads.map(|threads| fact_trait("threads a core", &threads)));
     traits.extend([
-        told("NUMA nodes", &nodes),
-        told("memory", &memory),
-        told("kernel", &facts.kernel.release),
-        told("clock source", &facts.clock.current),
-        told("idle driver", &facts.idle.driver),
-        told("idle governor", &facts.idle.governor),
-        told("frequency driver", &facts.frequency.driver),
-        told("CPU limit", &limit),
+        fact_trait("NUMA nodes", &nodes),
+        fact_trait("memory", &memory),
+        fact_trait("kernel", &facts.kernel.release),
+        fact_trait("clock source", &facts.clock.current),
+        fact_trait("idle driver", &facts.idle.driver),
+        fact_trait("idle governor", &facts.idle.governor),
+        fact_trait("frequency driver", &facts.frequency.driver),
+        fact_trait("CPU limit", &limit),
     ]);
     traits
 }
@@ -47,8 +47,8 @@ fn name(value: impl serde::Serialize) -> String {
     }
 }
 
-fn told<T: Display>(name: &str, fact: &Fact<T>) -> Trait {
-    // Why it is unknown is what `inspect` tells; a card has one page.
+fn fact_trait<T: Display>(name: &str, fact: &Fact<T>) -> Trait {
+    // `inspect` shows why it is unknown; a card has one page.
     let value = fact.known().map_or_else(|| "unknown".to_owned(), T::to_string);
     // A card is bounded; a name is of the firmware's making.
     Trait { name: name.to_owned(), value: value.chars().take(200).collect() }

@@ -1,5 +1,5 @@
-//! `evenkeel measure all`: the machine's card. Every meter has a short turn in each of several rounds, so that what changes over the
-//! minutes is in the spread of each number rather than between the numbers.
+//! `evenkeel measure all`: the machine's card. Every meter runs briefly in each of several rounds. So changes over the minutes show in the
+//! spread of each number rather than between numbers.
 
 mod host;
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_was_cut_short_is_not_told() {
+    fn a_meter_that_was_cut_short_is_not_reported() {
         let turns = [("half", CardTurn { seconds: 1.0, run: stopped, finding })];
         let card = super::card(&turns, Pace::Full, Vec::new(), &Watch::new(&STOP, &|_, _| ()));
         assert!(card.taken.interrupted && card.meters[0].lines.is_empty(), "{card:?}");

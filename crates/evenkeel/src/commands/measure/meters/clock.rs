@@ -214,7 +214,7 @@ fn lines(report: &Report) -> Vec<CardLine> {
         let id = format!("{}_ps", call.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
         let Some([p50, p99]) = percentiles(&id, &call.replace('_', " "), Better::Lower, samples) else { continue };
         match call {
-            "gettimeofday" => lines.extend([beside_the_paper(p50), p99]),
+            "gettimeofday" => lines.extend([with_paper_figure(p50), p99]),
             "clock_gettime" => lines.extend([p50, p99]),
             _ => lines.push(p50),
         }
@@ -222,7 +222,7 @@ fn lines(report: &Report) -> Vec<CardLine> {
     lines
 }
 
-fn beside_the_paper(line: CardLine) -> CardLine {
+fn with_paper_figure(line: CardLine) -> CardLine {
     with(
         line,
         "20 ns (tsc), 120 ns (xen)",

@@ -178,20 +178,20 @@ fn lines(report: &Report) -> Vec<CardLine> {
     let p50 = |clock: &frequency::Clock| Some(clock.clock_khz.histogram.summary()?.p50);
     let alone = slowest(&|cpu| p50(&cpu.alone)).map(|khz| {
         let line = line("clock_alone_khz", "one CPU busy", Unit::Khz, Better::Higher, khz as f64);
-        beside_the_paper(line, "3.5 GHz (c4.8xlarge)")
+        with_paper_figure(line, "3.5 GHz (c4.8xlarge)")
     });
     let all = slowest(&|cpu| p50(cpu.all_busy.as_ref()?)).map(|khz| {
         let line = line("clock_all_busy_khz", "all CPUs busy", Unit::Khz, Better::Higher, khz as f64);
-        beside_the_paper(line, "3.2 GHz (c4.8xlarge)")
+        with_paper_figure(line, "3.2 GHz (c4.8xlarge)")
     });
     let pairs = report.siblings.pairs.iter().filter_map(|pair| pair.together_to_alone);
-    let beside = pairs.min_by(f64::total_cmp).map(|ratio| {
+    let together = pairs.min_by(f64::total_cmp).map(|ratio| {
         line("beside_neighbour_ppm", "speed with a busy neighbour CPU", Unit::Ppm, Better::Higher, ratio * PPM)
     });
-    [alone, all, beside].into_iter().flatten().collect()
+    [alone, all, together].into_iter().flatten().collect()
 }
 
-fn beside_the_paper(line: CardLine, figure: &str) -> CardLine {
+fn with_paper_figure(line: CardLine, figure: &str) -> CardLine {
     with(
         line,
         figure,

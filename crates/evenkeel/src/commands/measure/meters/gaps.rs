@@ -212,8 +212,8 @@ fn cost(report: &Report) -> String {
         let windows: u64 = report.cpus.iter().filter_map(|cpu| cpu.sampled).map(|sampled| sampled.windows).sum();
         return format!("{cpu} of one CPU; {windows} windows of {} in all", time(watched_ns / windows.max(1)));
     }
-    let blind = percent_to(3, part(blind_ns, blind_ns + watched_ns));
-    format!("{cpu} of one CPU; blind for {blind} of the time")
+    let unwatched = percent_to(3, part(blind_ns, blind_ns + watched_ns));
+    format!("{cpu} of one CPU; unwatched for {unwatched} of the time")
 }
 
 fn cpu_rows(report: &Report) -> Vec<[String; 5]> {
@@ -404,7 +404,7 @@ mod tests {
             Missing time
               watched           2.00 s, continuously, by an ordinary thread, gaps of 1.00 us
                                 or more
-              cost              98.00 % of one CPU; blind for 0.050 % of the time
+              cost              98.00 % of one CPU; unwatched for 0.050 % of the time
               CPU  gaps  per second  longest  share of time
               0    41    20          6.00 ms  0.306 %
 

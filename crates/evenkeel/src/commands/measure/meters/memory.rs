@@ -212,12 +212,12 @@ fn lines(report: &Report) -> Vec<CardLine> {
             Better::Neither,
             &one.faults_per_s,
         );
-        [records.map(|line| if one.way == Allocation::Fresh { beside_the_talk(line) } else { line }), faults]
+        [records.map(|line| if one.way == Allocation::Fresh { with_talk_figure(line) } else { line }), faults]
     });
     latency.chain(bandwidth).chain(churn).flatten().collect()
 }
 
-fn beside_the_talk(line: CardLine) -> CardLine {
+fn with_talk_figure(line: CardLine) -> CardLine {
     with(
         line,
         "ebizzy: 12.4 k/s to 425 k/s",

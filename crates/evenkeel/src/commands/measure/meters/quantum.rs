@@ -134,12 +134,12 @@ impl Meter for Args {
 
 /// The shares of CPUs with slots and with irregular gaps, and the smallest share of a period that a CPU runs.
 fn slots_left(slots: Option<f64>, irregular: Option<f64>, share: Option<f64>) -> Finding {
-    let beside = "compared with 10 of 10 ms on older Azure hosts and 4 of 10 ms on newer ones (El Mansouri)";
+    let comparison = "compared with 10 of 10 ms on older Azure hosts and 4 of 10 ms on newer ones (El Mansouri)";
     let ran = share.map_or_else(|| "an unknown part".to_owned(), percent);
     match (slots, irregular) {
         (Some(slots), _) if slots > 0.0 => Finding::new(
             if share.is_some_and(|share| share >= 0.95) { Grade::Fair } else { Grade::Poor },
-            format!("the hypervisor runs a CPU for {ran} of each period, {beside}"),
+            format!("the hypervisor runs a CPU for {ran} of each period, {comparison}"),
         ),
         (Some(_), Some(irregular)) if irregular > 0.0 => {
             Finding::unknown("a CPU is taken at irregular times, so there is no period to compare")
@@ -148,7 +148,7 @@ fn slots_left(slots: Option<f64>, irregular: Option<f64>, share: Option<f64>) ->
             Grade::Fair,
             format!("a CPU limit of this control group leaves {ran} of each period; there are no hypervisor slots"),
         ),
-        (Some(_), Some(_)) => Finding::new(Grade::Good, format!("the CPUs run all of the time, {beside}")),
+        (Some(_), Some(_)) => Finding::new(Grade::Good, format!("the CPUs run all of the time, {comparison}")),
         _ => Finding::unknown("no CPU was measured"),
     }
 }
@@ -285,7 +285,7 @@ fn lines(report: &Report) -> Vec<CardLine> {
         of_all(named(Model::Irregular)),
     );
     let least = least.map(|share| {
-        beside_the_talk(line(
+        with_talk_figure(line(
             "quantum_share_ppm",
             "the least share of a period",
             Unit::Ppm,
@@ -298,7 +298,7 @@ fn lines(report: &Report) -> Vec<CardLine> {
     [Some(slots), Some(irregular), least, period].into_iter().flatten().collect()
 }
 
-fn beside_the_talk(line: CardLine) -> CardLine {
+fn with_talk_figure(line: CardLine) -> CardLine {
     with(
         line,
         "4 of 10 ms, older: all 10",

@@ -407,12 +407,12 @@ fn lines(report: &Report) -> Vec<CardLine> {
         rate("context_switches_per_s", "context switches", Better::Neither, &system.context_switches_per_s),
         rate("interrupts_per_s", "interrupts", Better::Neither, &system.interrupts_per_s),
         rate("major_faults_per_s", "major page faults", Better::Lower, &system.major_faults_per_s),
-        swap_ins.map(beside_the_talk),
+        swap_ins.map(with_talk_figure),
     ];
     lines.into_iter().flatten().collect()
 }
 
-fn beside_the_talk(line: CardLine) -> CardLine {
+fn with_talk_figure(line: CardLine) -> CardLine {
     with(
         line,
         "should be none",

@@ -229,9 +229,9 @@ fn largest(parts: &Parts) -> Option<(f64, String)> {
     let (part, words) = sure.max_by(|(one, _), (other, _)| one.ns.total_cmp(&other.ns))?;
     let share = part.ns / plain_ns;
     let of = |ns| real_quantity(ns, Unit::Ns);
-    let told =
+    let sentence =
         format!("After {} of sleep, {} of {} {words}.", quantity(parts.gap_ns, Unit::Ns), of(part.ns), of(plain_ns));
-    (share >= PART_SHARE_MIN).then_some((share, told))
+    (share >= PART_SHARE_MIN).then_some((share, sentence))
 }
 
 /// The cost of leaving idle is only visible on a CPU that goes idle.
@@ -259,8 +259,8 @@ fn states(cells: &[&Cell]) -> String {
     for (state, count) in plain.flat_map(|cell| &cell.idle.entered) {
         *sums.entry(state).or_default() += count;
     }
-    let told: Vec<String> = sums.iter().map(|(state, count)| format!("{state} {count} times")).collect();
-    if told.is_empty() { String::new() } else { format!(", and entered {}", told.join(", ")) }
+    let entries: Vec<String> = sums.iter().map(|(state, count)| format!("{state} {count} times")).collect();
+    if entries.is_empty() { String::new() } else { format!(", and entered {}", entries.join(", ")) }
 }
 
 fn lost(cells: &[&Cell]) -> Option<Block> {
@@ -280,10 +280,10 @@ fn of(cell: &Cell) -> Option<[CardLine; 2]> {
     let title = format!("{kind} after {gap_us} us");
     let [p50, p99] = percentiles(&format!("wake_{kind}_{gap_us}us_ns"), &title, Better::Lower, &cell.latency)?;
     let is_another_cpu = cell.kind == Kind::Futex && gap_us == GAPS_US[1];
-    Some([if is_another_cpu { beside_the_paper(p50) } else { p50 }, p99])
+    Some([if is_another_cpu { with_paper_figure(p50) } else { p50 }, p99])
 }
 
-fn beside_the_paper(line: CardLine) -> CardLine {
+fn with_paper_figure(line: CardLine) -> CardLine {
     with(
         line,
         "leaving C1: 2 us, C6: 133 us",

@@ -95,11 +95,11 @@ fn give_name(file: &File, at: &Path) -> io::Result<()> {
     let link = |to: &Path| rustix::fs::linkat(CWD, &own, CWD, to, AtFlags::SYMLINK_FOLLOW);
     match link(at) {
         Err(Errno::EXIST) => {
-            let beside = folder_of(at).join(format!("{UNFINISHED}{}", std::process::id()));
-            link(&beside)?;
-            std::fs::rename(&beside, at).inspect_err(|_| {
+            let temporary = folder_of(at).join(format!("{UNFINISHED}{}", std::process::id()));
+            link(&temporary)?;
+            std::fs::rename(&temporary, at).inspect_err(|_| {
                 // The next recorder removes it if this fails.
-                let _ = std::fs::remove_file(&beside);
+                let _ = std::fs::remove_file(&temporary);
             })
         }
         linked => Ok(linked?),

@@ -21,7 +21,7 @@ pub(super) struct BootsContext {
     pub(super) dir: PathBuf,
     pub(super) file: PathBuf,
     pub(super) program: String,
-    /// What puts everything back, as it stands in a sentence.
+    /// The command that restores everything, in backquotes.
     pub(super) revert: String,
 }
 

@@ -47,18 +47,18 @@ pub(super) fn status(args: &StatusArgs, out: &Out) -> Outcome {
     let mut found = state.report();
     // The unit goes last: as long as it is there, something may be left.
     found.is_put_back = state.ended.as_ref().and_then(|_| hands.is_licensed().ok()).map(|is_licensed| !is_licensed);
-    tell(&state, &found, args.report.as_deref(), out)?;
+    show(&state, &found, args.report.as_deref(), out)?;
     // A guard that vetoes has made it worse.
     let is_worse = found.comparison.is_some_and(|found| found.verdict == Verdict::Worse);
     Ok(if is_worse && state.ended == Some(BootsEnded::Whole) { exit::NO } else { exit::WELL })
 }
 
-/// Tells what is known, and writes it into a folder if there is one.
+/// Shows the report, and writes it into `folder` if there is one.
 pub(super) fn report(state: &BootsState, folder: Option<&Path>, out: &Out) -> Result<(), Failure> {
-    tell(state, &state.report(), folder, out)
+    show(state, &state.report(), folder, out)
 }
 
-fn tell(state: &BootsState, found: &BootsReport, folder: Option<&Path>, out: &Out) -> Result<(), Failure> {
+fn show(state: &BootsState, found: &BootsReport, folder: Option<&Path>, out: &Out) -> Result<(), Failure> {
     let mut text = show::boots::page(found);
     if let Some(folder) = folder {
         let json = show::json::answer(found)?;
