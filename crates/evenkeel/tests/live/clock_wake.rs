@@ -58,7 +58,7 @@ fn a_meter_that_is_killed_leaves_the_source_as_it_was() {
 }
 
 #[test]
-fn somebody_else_has_the_last_word_and_is_told_of() {
+fn a_value_that_another_program_set_stays_and_is_reported() {
     let _host = HostLock::take();
     let Some(switchable) = Switchable::find() else { return };
     // While only the source in force is measured.
@@ -83,7 +83,7 @@ fn somebody_else_has_the_last_word_and_is_told_of() {
 }
 
 #[test]
-fn wakes_are_told_with_their_parts() {
+fn wakes_are_reported_with_their_parts() {
     let _host = HostLock::take();
     let line = "measure wake --seconds 2 --gaps-us 200 --variants plain,slack-1ns,spinning";
     let answer = json(&evenkeel(&format!("{line} --json")).output().unwrap());
@@ -98,7 +98,7 @@ fn wakes_are_told_with_their_parts() {
 }
 
 #[test]
-fn a_cpu_that_goes_away_is_told_and_nothing_hangs() {
+fn a_cpu_that_goes_away_is_reported_and_nothing_hangs() {
     let _host = HostLock::take();
     let last = thread::affinity().unwrap().iter().last().unwrap();
     fitness::one_of(TRIES, &Needs::on_last_cpu().without_timers(), || {
@@ -116,7 +116,7 @@ fn a_cpu_that_goes_away_is_told_and_nothing_hangs() {
         let answer = json(&output.unwrap());
         let cells = answer["cells"].as_array().unwrap();
         let lost: u64 = cells.iter().map(|cell| cell["latency"]["lost"]["count"].as_u64().unwrap()).sum();
-        let is_told = lost > 0 || answer["skipped"].as_array().is_some_and(|skipped| !skipped.is_empty());
-        if is_told { Ok(()) } else { Err(format!("a CPU that went away is not told of: {answer}")) }
+        let is_reported = lost > 0 || answer["skipped"].as_array().is_some_and(|skipped| !skipped.is_empty());
+        if is_reported { Ok(()) } else { Err(format!("a CPU that went away is not reported: {answer}")) }
     });
 }

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a check fails")]
 
 mod bare;
-mod beside;
 mod clock_source;
 mod clock_wake;
+mod concurrent_trials;
 mod disturb;
 #[path = "../common/faults.rs"]
 mod faults;

@@ -113,7 +113,7 @@ fn several_cpus() -> Option<(usize, usize, CpuSet)> {
 }
 
 #[test]
-fn a_cpu_that_goes_offline_is_told_and_nothing_hangs() {
+fn a_cpu_that_goes_offline_is_reported_and_nothing_hangs() {
     let _host = HostLock::take();
     let Some((_, last, cpus)) = several_cpus() else { return };
     for (line, words) in LOSES_A_CPU {
@@ -130,7 +130,7 @@ fn a_cpu_that_goes_offline_is_told_and_nothing_hangs() {
             });
             is_offline.then_some(ended)
         };
-        if !a_lost_cpu_is_told(line, words, &cpus, lose) {
+        if !a_lost_cpu_is_reported(line, words, &cpus, lose) {
             live::not_judged(format_args!("CPU {last} can't be taken offline here"));
             return;
         }
@@ -139,7 +139,7 @@ fn a_cpu_that_goes_offline_is_told_and_nothing_hangs() {
 
 /// A CPU that leaves the set of the process's group: the kernel moves its threads, and the CPU goes on.
 #[test]
-fn a_cpu_that_leaves_the_cpuset_is_told_and_nothing_hangs() {
+fn a_cpu_that_leaves_the_cpuset_is_reported_and_nothing_hangs() {
     let _host = HostLock::take();
     let Some((first, _, cpus)) = several_cpus() else { return };
     let files = [("cpuset.cpus", cpus.to_string()), ("cpuset.mems", "0".to_owned())];
@@ -151,7 +151,7 @@ fn a_cpu_that_leaves_the_cpuset_is_told_and_nothing_hangs() {
             fs::write(group.0.join("cpuset.cpus"), first.to_string()).unwrap();
             Some(ended(line, child))
         };
-        if !a_lost_cpu_is_told(line, words, &cpus, lose) {
+        if !a_lost_cpu_is_reported(line, words, &cpus, lose) {
             return;
         }
     }
@@ -159,7 +159,7 @@ fn a_cpu_that_leaves_the_cpuset_is_told_and_nothing_hangs() {
 
 /// Fails unless the program says one of `words` when `lose` takes a CPU from it, ends by itself and leaves nothing changed. Returns false if
 /// `lose` can't take one.
-fn a_lost_cpu_is_told(
+fn a_lost_cpu_is_reported(
     line: &str,
     words: &[&str],
     cpus: &CpuSet,
@@ -181,8 +181,8 @@ fn a_lost_cpu_is_told(
         }
         assert!([0, 4].contains(&code), "{line}: exit {code}: {said}");
         assert!(!said.contains("EINVAL"), "{line}: {said}");
-        let is_told = words.is_empty() || words.iter().any(|words| said.contains(words));
-        if is_told { Ok(()) } else { Err(format!("{line}: exit {code}: {said}")) }
+        let is_reported = words.is_empty() || words.iter().any(|words| said.contains(words));
+        if is_reported { Ok(()) } else { Err(format!("{line}: exit {code}: {said}")) }
     });
     is_lost
 }
@@ -223,7 +223,7 @@ fn another_clock_source_in_the_middle_makes_nothing_up() {
             if slots(&answer) == 0 {
                 return Some(Ok(()));
             }
-            // A CPU that really is given in slots, by the hypervisor or by somebody with regular turns, is told so without a change too.
+            // A CPU with real slots, from the hypervisor or from a process that runs periodically, is reported without a change too.
             let is_unfit = slots(&measure()) > 0 || needs.unmet().is_some();
             (!is_unfit).then(|| Err(format!("{line}: slots are made up: {answer}")))
         });

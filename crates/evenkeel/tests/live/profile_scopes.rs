@@ -108,7 +108,7 @@ fn recorded<T: Send + 'static>(body: fn() -> T) -> Option<(T, Vec<u8>)> {
     }
 }
 
-fn told(arguments: &[&Path]) -> Value {
+fn answer(arguments: &[&Path]) -> Value {
     let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     let output = program.args(["profile", "scopes", "--quantum-ms", "4", "--json"]).args(arguments).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -142,7 +142,7 @@ fn judge(answer: &Value, [worked, cut]: [Counted; 2]) -> Result<(), String> {
 }
 
 #[test]
-fn scopes_beside_a_recording_keep_what_their_thread_counted() {
+fn scopes_with_a_recording_keep_the_counts_of_their_thread() {
     let _host = HostLock::take();
     let folder = tempfile::tempdir().unwrap();
     let (json, data) = (folder.path().join("scopes.json"), folder.path().join("perf.data"));
@@ -154,9 +154,9 @@ fn scopes_beside_a_recording_keep_what_their_thread_counted() {
         // Scopes of earlier runs are outside of this recording.
         recording.threads.drain(..runs.next().unwrap());
         std::fs::write(&json, recording.chrome_json()).unwrap();
-        let beside = told(&[&json, Path::new("--recording"), &data]);
+        let beside = answer(&[&json, Path::new("--recording"), &data]);
         // Without a recording, the time switched out is unknown.
-        let alone = told(&[&json]);
+        let alone = answer(&[&json]);
         assert!(alone["covered"] == 0 && row(&alone, "work, sleep, work").is_none(), "{alone:#}");
         let unjudged = ["switched_out", "unknown"].map(|why| alone["unjudged"][why].as_u64().expect(why));
         assert!(unjudged[0] + unjudged[1] >= 2 * TURNS - 2, "{alone:#}");

@@ -73,12 +73,12 @@ fn said(more: &[&str]) -> Option<Result<Value, String>> {
     program.args(["profile", "ticks", "--pid", &pid, "--seconds", "4", "--slowest", "2", "--json", "--no-cache"]);
     let output = program.args(more).output().unwrap();
     if !output.status.success() {
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        let is_denied = ["EACCES", "EPERM", "CONFIG_UPROBE_EVENTS"].iter().any(|reason| told.contains(reason));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_denied = ["EACCES", "EPERM", "CONFIG_UPROBE_EVENTS"].iter().any(|reason| stderr.contains(reason));
         if !is_denied {
-            return Some(Err(told));
+            return Some(Err(stderr));
         }
-        live::not_judged(told);
+        live::not_judged(stderr);
         return None;
     }
     Some(Ok(serde_json::from_slice(&output.stdout).unwrap()))

@@ -345,7 +345,7 @@ fn an_endless_file_is_refused_without_holding_it() {
     );
 }
 
-/// A list of all numbers of 32 bits must cost nothing, and be told as it was read.
+/// A list of all numbers of 32 bits must cost nothing, and be shown as it was read.
 #[test]
 fn an_absurd_list_of_cpus_is_odd() {
     let scene = Scene::new();
@@ -396,7 +396,7 @@ fn escape_sequences_stay_in_the_capture() {
 }
 
 #[test]
-fn a_journal_with_a_torn_tail_still_tells() {
+fn a_journal_with_a_torn_tail_is_read() {
     let scene = Scene::new();
     assert_eq!(scene.run("apply --host host.txt --state state vm.swappiness=10 --output after.txt").code, 0);
     let whole = std::fs::read(scene.path("state/journal")).unwrap();

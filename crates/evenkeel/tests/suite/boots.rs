@@ -1,5 +1,4 @@
-//! `prove boots` as far as it goes without a reboot: what is said beforehand, what is told of a trial that a state on disk tells of, and
-//! what becomes of a state that is damaged. `lab/boots.sh` goes the rest of the way.
+//! `prove boots` without a reboot: its plan, its status from a state on disk, and a damaged state. `lab/boots.sh` covers the rest.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -94,7 +93,7 @@ fn what_takes_a_reboot_is_refused_with_the_way_to_go() {
         (format!("boots start {KNOB} --guard round_trip_us_p99=0 {hosts}"), 2, "is not a percentage above 0"),
         (format!("boots start vm.swappiness=10 {hosts}"), 2, "`evenkeel prove KNOB=VALUE` compares it"),
         (format!("boots start cmdline.no_such=1 --boots 4 {hosts}"), 2, "cmdline.no_such"),
-        // This machine is booted by no boot loader that its capture tells of.
+        // The capture of this machine has no boot loader.
         (format!("boots start {KNOB} --plan-only --host hosts/firecracker-2vcpu-6.18.txt"), 4, "outlive a boot"),
     ];
     for (line, code, expected) in table {
@@ -171,16 +170,16 @@ fn what_decides_and_what_may_veto_is_said_beforehand() {
             &["Deciding metric: round_trip_us_p50. Changes from 5 % matter.", "No guard."],
         ),
     ];
-    for (asked, decides, told) in table {
+    for (asked, decides, phrases) in table {
         let line = format!("boots start {KNOB} --plan-only --host hosts/aws-m4.xlarge-xen-4.4.txt {asked}");
         let answer = json(&prove(&format!("{line} --json")));
         let expected: Value = serde_json::from_str(decides).unwrap();
         assert_eq!(answer["decides"], expected, "{asked}");
         for name in ["metric", "guards", "smallest_effect_ratio"] {
-            assert!(answer["design"].get(name).is_none(), "{asked}: {name} is told once");
+            assert!(answer["design"].get(name).is_none(), "{asked}: {name} is stored once");
         }
         let text = both(&prove(&line));
-        for words in told {
+        for words in phrases {
             assert!(text.contains(words), "{asked}: {text}");
         }
         assert!(
@@ -257,16 +256,16 @@ fn a_guard_that_is_harmed_makes_it_a_no() {
 }
 
 #[test]
-fn a_state_from_before_there_were_guards_is_told() {
+fn a_state_without_guards_is_read() {
     let (dir, file) = kept(&BootsState { ended: Some(BootsEnded::Whole), ..measured(4) });
     assert!(!std::fs::read_to_string(&file).unwrap().contains("guards"));
-    let told = json(&prove(&format!("boots status --json --state {}", dir.path().display())));
-    assert_eq!((&told["guards"], &told["vetoed_by"]), (&Value::Null, &Value::Null));
+    let status = json(&prove(&format!("boots status --json --state {}", dir.path().display())));
+    assert_eq!((&status["guards"], &status["vetoed_by"]), (&Value::Null, &Value::Null));
 }
 
 /// In text, page and JSON alike; and no script that keeps what helped is misled.
 #[test]
-fn settings_that_were_never_at_work_are_told_as_not_engaged() {
+fn settings_that_never_acted_are_reported_as_not_engaged() {
     let counted = |busy: f64| BootCounters {
         busy_share: Some(busy),
         idle_entries_per_s: Some(9000.0),
@@ -338,21 +337,21 @@ fn a_trial_that_was_reverted_says_so_and_can_be_cancelled() {
     // Its unit is not in the journal, as after `evenkeel revert`.
     let (dir, file) = kept(&measured(2));
     let state = format!("--state {}", dir.path().display());
-    let told = json(&prove(&format!("boots status --json {state}")));
-    assert_eq!(told["ended"].as_str(), Some("cancelled"), "{told}");
-    assert_eq!(told["verdict"].as_str(), Some("nothing is known yet"));
+    let status = json(&prove(&format!("boots status --json {state}")));
+    assert_eq!(status["ended"].as_str(), Some("cancelled"), "{status}");
+    assert_eq!(status["verdict"].as_str(), Some("nothing is known yet"));
     let output = prove(&format!("boots cancel {state}"));
     assert_eq!(output.status.code(), Some(0), "{}", both(&output));
     assert_eq!(read(&file).unwrap().unwrap().ended, Some(BootsEnded::Cancelled));
 }
 
 #[test]
-fn a_trial_that_is_just_beginning_is_not_told_as_cancelled() {
+fn a_trial_that_just_begins_is_not_reported_as_cancelled() {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let beginning = BootsState { begun_boot: boot.trim().to_owned(), ..measured(0) };
     let (dir, _) = kept(&beginning);
-    let told = json(&prove(&format!("boots status --json --state {}", dir.path().display())));
-    assert!(told["ended"].is_null(), "{told}");
+    let status = json(&prove(&format!("boots status --json --state {}", dir.path().display())));
+    assert!(status["ended"].is_null(), "{status}");
 }
 
 #[test]
@@ -364,9 +363,9 @@ fn a_damaged_state_is_put_away() {
         bytes[40] ^= 1;
         std::fs::write(&file, &bytes).unwrap();
         let state = format!("--state {}", dir.path().display());
-        let told = prove(&format!("boots status {state}"));
-        assert_eq!(told.status.code(), Some(4));
-        assert!(both(&told).contains("the checksum does not match"), "{}", both(&told));
+        let output = prove(&format!("boots status {state}"));
+        assert_eq!(output.status.code(), Some(4));
+        assert!(both(&output).contains("the checksum does not match"), "{}", both(&output));
         let output = prove(&format!("{option} {state}"));
         assert_eq!(output.status.code(), Some(5), "{option}: {}", both(&output));
         assert!(both(&output).contains("giving up and restoring all settings"), "{}", both(&output));

@@ -95,9 +95,9 @@ fn assert_answered(answer: &Value, budget_s: u64, what: &str) {
     assert!(VALUE_RANGE.contains(&ratio), "{what}: {ratio}");
 }
 
-/// The time that is told at the start is the time that it takes.
+/// The time announced at the start is the time that it takes.
 #[test]
-fn the_time_told_is_the_time_taken() {
+fn the_announced_time_is_the_time_taken() {
     let scene = Scene::new();
     scene.script(&json!({}));
     for (options, expected) in [
@@ -108,13 +108,13 @@ fn the_time_told_is_the_time_taken() {
         ("--pairs 40 --fixed --window-ms 500 --turns 1", "about 61 s"),
     ] {
         let output = scene.run(&format!("{SLACK} {options} --seed 4"));
-        let told = said(&output).lines().find(|line| line.starts_with("about ")).map(str::to_owned);
-        let told = told.unwrap_or_else(|| String::from_utf8_lossy(&output.stdout).into_owned());
-        assert!(told.contains(expected), "{options}: {told}{}", said(&output));
+        let announced = said(&output).lines().find(|line| line.starts_with("about ")).map(str::to_owned);
+        let announced = announced.unwrap_or_else(|| String::from_utf8_lossy(&output.stdout).into_owned());
+        assert!(announced.contains(expected), "{options}: {announced}{}", said(&output));
         let answer = answer_of(&scene.run(&format!("{SLACK} {options} --seed 4 --json")));
-        let told_s: f64 = expected.split(' ').nth(1).unwrap().parse().unwrap();
+        let announced_s: f64 = expected.split(' ').nth(1).unwrap().parse().unwrap();
         let took = took_s(&answer);
-        assert!((0.75..1.25).contains(&(took / told_s)), "{options}: told {told_s} s, took {took} s");
+        assert!((0.75..1.25).contains(&(took / announced_s)), "{options}: announced {announced_s} s, took {took} s");
     }
     // A server that settles slowly makes it longer, which is said as soon as it is known.
     scene.script(&json!({"settles": {"ratio": 3.0, "ms": 900.0}}));

@@ -48,7 +48,7 @@ fn what_is_no_card_is_wrong_use() {
 }
 
 #[test]
-fn a_card_that_can_not_be_written_is_told_before_anything_is_measured() {
+fn an_unwritable_card_is_refused_before_anything_is_measured() {
     let scene = Scene::new();
     let seen = scene.run("measure all --output none/card.json");
     assert!(seen.code == 2 && seen.stderr.contains("write the card none/card.json"), "{seen}");
@@ -57,7 +57,7 @@ fn a_card_that_can_not_be_written_is_told_before_anything_is_measured() {
 }
 
 #[test]
-fn rates_are_told_of_the_process_that_is_asked_for() {
+fn rates_are_those_of_the_given_process() {
     let scene = Scene::new();
     let line = format!("measure rates --seconds 1 --every 100 --pid {}", std::process::id());
     let (code, answer) = scene.json(&line);

@@ -1,4 +1,4 @@
-//! What `prove` tells against its own answer: each caveat on a simulated server to which just that happens, with its figures, before the numbers.
+//! The caveats of `prove`, each on a simulated server with just that disturbance, with its figures, and before the numbers.
 
 use serde_json::{Value, json};
 
@@ -55,19 +55,19 @@ fn each_caveat_has_its_figures() {
         assert_eq!(answer["format"], 2, "{name}");
         let caveats = answer["caveats"].as_array().unwrap();
         // A simulated machine has no /proc/pressure, and a guard's own is not asked of here.
-        let told: Vec<&Value> = caveats.iter().filter(|caveat| caveat["kind"] != "no-pressure").collect();
+        let reported: Vec<&Value> = caveats.iter().filter(|caveat| caveat["kind"] != "no-pressure").collect();
         let Some((kind, field, value)) = expected else {
-            assert!(told.is_empty(), "{name}: {told:?}");
+            assert!(reported.is_empty(), "{name}: {reported:?}");
             continue;
         };
-        let caveat = told.iter().find(|caveat| caveat["kind"] == kind.as_str());
-        let caveat = caveat.unwrap_or_else(|| panic!("{name}: {told:?}"));
+        let caveat = reported.iter().find(|caveat| caveat["kind"] == kind.as_str());
+        let caveat = caveat.unwrap_or_else(|| panic!("{name}: {reported:?}"));
         match (value.as_f64(), caveat[&field].as_f64()) {
-            (Some(value), Some(told)) if kind == "concurrent-trial" => {
-                assert!(told <= value && caveat["windows"] == caveat["of"], "{name}: {caveat}");
+            (Some(value), Some(figure)) if kind == "concurrent-trial" => {
+                assert!(figure <= value && caveat["windows"] == caveat["of"], "{name}: {caveat}");
             }
-            (Some(value), Some(told)) => assert!((told - value).abs() < 1e-9, "{name}: {caveat}"),
-            (value, told) => assert!(value.is_none() && told.is_some(), "{name}: {caveat}"),
+            (Some(value), Some(figure)) => assert!((figure - value).abs() < 1e-9, "{name}: {caveat}"),
+            (value, figure) => assert!(value.is_none() && figure.is_some(), "{name}: {caveat}"),
         }
         // Format 1 had the sentences alone.
         let text = caveat["text"].as_str().unwrap();

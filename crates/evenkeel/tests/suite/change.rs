@@ -184,7 +184,7 @@ fn a_rehearsal_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_irqbalance_owns_is_told_as_its() {
+fn a_knob_of_irqbalance_names_its_owner() {
     let scene = Scene::new();
     let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts/gcp-n2-kvm-swap-5.14.txt");
     let (code, planned) = scene.json(&format!("plan irq.affinity@24=3 vm.swappiness=10 --host {host}"));

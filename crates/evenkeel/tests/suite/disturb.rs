@@ -195,7 +195,7 @@ fn the_account_is_one_object_beside_the_command() {
 const SECONDS: [f64; 4] = [0.05, 0.5, 5.0, 25.0];
 
 /// What a kind reports when its time is over before the command ends. None where it is skipped.
-fn timed_beside_a_command(scene: &Scene, kind: &[&str]) -> Option<Value> {
+fn timed_with_a_command(scene: &Scene, kind: &[&str]) -> Option<Value> {
     for seconds in SECONDS {
         let (limit, sleep) = (seconds.to_string(), (2.0 * seconds).to_string());
         let timed = [kind, &["--seconds", &limit, "--json"]].concat();
@@ -231,7 +231,7 @@ fn the_time_bound_holds_with_and_without_a_command() {
 
 fn the_time_bound_holds(kind: &[&str]) {
     let scene = Scene::new();
-    if timed_beside_a_command(&scene, kind).is_none() {
+    if timed_with_a_command(&scene, kind).is_none() {
         return;
     }
     let alone = scene.run(&[kind, &["--seconds", "0.05", "--json"]].concat());
@@ -359,7 +359,7 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_process_with_no_cpu_left_there_is_told_so() {
+fn a_process_with_no_cpu_left_is_refused_with_the_reason() {
     let scene = Scene::new();
     let cpus = evenkeel_sys::thread::affinity().unwrap();
     let (Some(first), Some(last)) = (cpus.first(), cpus.iter().last().filter(|_| cpus.len() > 1)) else {
@@ -378,7 +378,7 @@ fn a_process_with_no_cpu_left_there_is_told_so() {
 }
 
 #[test]
-fn who_has_no_rights_is_told_so_and_has_the_rest() {
+fn without_rights_the_rest_runs_and_the_answer_says_so() {
     if needs_root("to become another user") {
         return;
     }

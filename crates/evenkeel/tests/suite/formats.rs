@@ -1,4 +1,4 @@
-//! docs/formats.md tells what the program does: its examples are excerpts of real answers, and no field goes unmentioned.
+//! docs/formats.md is true: its examples are excerpts of real answers, and it describes every field.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ fn fields(value: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn an_excerpt_is_told_from_what_is_none() {
+fn excerpts_are_recognised() {
     let whole = serde_json::json!({"a": [{"b": 1, "c": 2}], "d": null});
     for (part, expected) in [
         (serde_json::json!({"a": [{"c": 2}]}), true),

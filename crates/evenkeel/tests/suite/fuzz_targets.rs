@@ -257,9 +257,9 @@ fn every_path_of_a_target_is_one_that_its_machine_is_asked_for() {
             assert!(is_asked, "{}: {path} is not looked at any more", target.name);
         }
         let plain = Facts::probe(&root);
-        let tells = |text: &str| on_paths(host, paths, text) != plain;
+        let changes = |text: &str| on_paths(host, paths, text) != plain;
         assert!(
-            corpus(target.name).iter().any(|(_, text)| tells(text)),
+            corpus(target.name).iter().any(|(_, text)| changes(text)),
             "{}: nothing in its corpus counts",
             target.name
         );

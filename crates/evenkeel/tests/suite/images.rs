@@ -39,7 +39,7 @@ fn tree_of_all(dir: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The same without the journal, which tells of what was done and undone, and stays.
+/// The same without the journal, which has records of all changes, and stays.
 fn tree(dir: &Path) -> Vec<(String, String)> {
     let mut found = tree_of_all(dir);
     found.retain(|(name, _)| !name.starts_with("var"));

@@ -66,22 +66,22 @@ fn a_record_that_is_missing_is_named_and_the_rest_is_put_back() {
                 fs::remove_file(scene.path("state/journal.last-record")).unwrap();
             }
             let seen = revert(&scene);
-            // An old journal tells of what it lacks only where another record speaks of it.
+            // An old journal shows a missing record only if another record refers to it.
             let is_noticed = !old || taken == "begin" || taken == "intent";
-            let told = format!("{taken} missing, old: {old}: {seen}");
-            assert_eq!(seen.code, if is_noticed { 6 } else { 0 }, "{told}");
+            let context = format!("{taken} missing, old: {old}: {seen}");
+            assert_eq!(seen.code, if is_noticed { 6 } else { 0 }, "{context}");
             let is_restored = |start| line(&scene, "reverted.txt", start) == line(&scene, "host.txt", start);
             let lost = if taken == "intent" { usize::from(missing > 2) } else { 2 };
-            assert_eq!([is_restored(SWAPPINESS), is_restored(BUSY_POLL)], [lost != 0, lost != 1], "{told}");
+            assert_eq!([is_restored(SWAPPINESS), is_restored(BUSY_POLL)], [lost != 0, lost != 1], "{context}");
             if taken == "intent" {
                 let knob = ["vm.swappiness", "net.core.busy_poll"][lost];
-                assert!(seen.stdout.contains(knob) && seen.stdout.contains("missing"), "{told}");
+                assert!(seen.stdout.contains(knob) && seen.stdout.contains("missing"), "{context}");
             }
             if is_noticed {
                 // The evidence stays: a second `revert` does not call it well.
-                assert_eq!(revert(&scene).code, 6, "{told}");
+                assert_eq!(revert(&scene).code, 6, "{context}");
                 let seen = scene.run("apply vm.swappiness=20 --host after.txt --state state");
-                assert!(seen.code == 4 && seen.stderr.contains("missing"), "{told}: {seen}");
+                assert!(seen.code == 4 && seen.stderr.contains("missing"), "{context}: {seen}");
             }
         }
     }

@@ -178,7 +178,7 @@ fn no_argument_acts_on_a_terminal() {
     }
 }
 
-/// ESC [ 8 m hides what follows: of styles, those of the program alone reach a terminal, also in what it tells along the way.
+/// ESC [ 8 m hides the text after it. Only the program's own styles reach a terminal, in progress lines too.
 #[test]
 fn no_style_comes_out_of_a_file() {
     let scene = Scene::new();

@@ -10,7 +10,7 @@ use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated, mutated_file};
 
 use crate::fuzz_targets::{QUEUES, TARGETS, corpus, take};
 
-/// How many captures are tried unless told; of so many as are asked for, one in fifty, since each takes twelve programs.
+/// The captures that are tried by default. Of a requested number only one in fifty is tried, because each takes twelve programs.
 const MUTATIONS: u64 = 600;
 const ONE_IN: u64 = 50;
 
@@ -61,7 +61,7 @@ fn every_form_of_answer_is_given_or_refused() {
     assert!(answers > refusals, "{answers} answers, {refusals} refusals");
 }
 
-/// How many files are tried unless told, over all formats: some 60.
+/// The files that are tried by default, over all formats: some 60.
 const FILES: u64 = 6000;
 /// How many a process takes, whose CPU time is bounded.
 const FILES_A_PROCESS: u64 = 20_000;
@@ -97,7 +97,7 @@ const FROM: &str = "EVENKEEL_MUTATIONS_FROM";
 const TO: &str = "EVENKEEL_MUTATIONS_TO";
 
 /// Stands before its figures.
-const TOLD: &str = "told: ";
+const SUMMARY: &str = "summary: ";
 
 /// The format and the text of a number's mutation.
 fn mutation(seed: u64, corpora: &[Vec<String>]) -> (usize, String) {
@@ -136,8 +136,8 @@ fn files_of_every_format_are_read_or_refused() {
             let name = TARGETS[format].name;
             panic!("{name}, mutation {seed}, kept in {}: {}: {said}", kept.display(), output.status);
         }
-        let told = said.lines().find_map(|line| line.split_once(TOLD)).expect("what the process told").1;
-        println!("{from} to {to}: {told}");
+        let summary = said.lines().find_map(|line| line.split_once(SUMMARY)).expect("what the process summary").1;
+        println!("{from} to {to}: {summary}");
     }
 }
 
@@ -160,7 +160,7 @@ fn readers_take_mutated_files() {
     let (took_ns, name, seed) = slowest;
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim();
-    println!("{TOLD}at most {} us of CPU time ({name}, mutation {seed}), {peak} in memory", took_ns / 1000);
+    println!("{SUMMARY}at most {} us of CPU time ({name}, mutation {seed}), {peak} in memory", took_ns / 1000);
 }
 
 #[test]

@@ -156,8 +156,8 @@ fn files_have_one_subject_each() {
     }
 }
 
-/// Tests and live checks are told apart by where they are. Each program is linked by itself, so a crate has one of each, and at most one more for
-/// tests that need a process of their own.
+/// The folder separates tests from live checks. Each program is linked by itself, so a crate has one of each, and at most one more for
+/// tests that need their own process.
 #[test]
 fn a_crate_has_one_program_of_tests_and_one_of_live_checks() {
     for entry in std::fs::read_dir(project().join("crates")).unwrap() {
@@ -171,10 +171,10 @@ fn a_crate_has_one_program_of_tests_and_one_of_live_checks() {
         let others = programs.iter().filter(|name| *name != "suite" && *name != "live").count();
         assert!(others <= 1, "{}: {programs:?}", folder.display());
         let manifest = read(&folder.join("Cargo.toml"));
-        let is_told =
+        let is_separate =
             manifest.split("[[test]]").any(|part| part.contains("name = \"live\"") && part.contains("test = false"));
         let has_live = programs.contains(&"live".to_owned());
-        assert_eq!(has_live, is_told, "{}: `cargo test` must not run live checks", folder.display());
+        assert_eq!(has_live, is_separate, "{}: `cargo test` must not run live checks", folder.display());
     }
 }
 

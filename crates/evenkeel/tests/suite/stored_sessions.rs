@@ -16,9 +16,9 @@ fn a_report_that_can_not_be_written_takes_no_result_with_it() {
     let state = scene.path("state");
     let line = "prove process.timer_slack_ns=1 --workload simulated --pairs 6 --report out";
     let output = scene.run(line);
-    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (stdout, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(told.contains("A  median ") && told.contains("seed "), "{told}");
+    assert!(stdout.contains("A  median ") && stdout.contains("seed "), "{stdout}");
     assert!(said.contains("report.html: is a directory"), "{said}");
     let file = kept_file(&said).unwrap_or_else(|| panic!("{said}"));
     assert!(file.starts_with(&state) && said.contains(" --report DIR` prints it"), "{said}");
@@ -28,10 +28,11 @@ fn a_report_that_can_not_be_written_takes_no_result_with_it() {
         let output = scene.run(&format!("prove report {from} --state {} --report {from}.report", state.display()));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let mut untold = scene.command(&line.replace(" --report out", ""));
-    let untold = untold.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap()).output().unwrap();
-    let said = String::from_utf8_lossy(&untold.stderr);
-    assert_eq!(untold.status.code(), Some(4), "{said}");
+    let mut unprinted = scene.command(&line.replace(" --report out", ""));
+    let unprinted =
+        unprinted.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap()).output().unwrap();
+    let said = String::from_utf8_lossy(&unprinted.stderr);
+    assert_eq!(unprinted.status.code(), Some(4), "{said}");
     let output = scene.run(&format!("prove report {}", kept_file(&said).unwrap_or_else(|| panic!("{said}")).display()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -52,20 +53,20 @@ fn run_on_a_full_disk(scene: &Scene, blocks: u32, line: &str) -> Output {
 }
 
 #[test]
-fn what_a_full_disk_did_not_keep_is_not_said_to_be_kept() {
+fn a_full_disk_is_reported_rather_than_a_stored_session() {
     let scene = Scene::new();
     let state = scene.path("state");
     let line = "prove process.timer_slack_ns=1 --workload simulated --pairs 24 --fixed --control-pairs 0 --settle 20ms --report out";
     // Nothing at all; the first pairs.
     for (blocks, sessions) in [(0, 0), (10, 1)] {
         let output = run_on_a_full_disk(&scene, blocks, line);
-        let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert_eq!(output.status.code(), Some(4), "{said}{told}");
-        assert!(told.contains("failed to store the whole session in "), "{said}{told}");
+        let (stdout, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(4), "{said}{stdout}");
+        assert!(stdout.contains("failed to store the whole session in "), "{said}{stdout}");
         assert!(said.contains("the session is not fully stored either: free disk space"), "{said}");
         assert!(kept_file(&said).is_none() && !said.contains("prove report"), "{said}");
         let kept = std::fs::read_dir(state.join("sessions")).into_iter().flatten().count();
-        assert_eq!(kept, sessions, "a file that tells nothing does not stay");
+        assert_eq!(kept, sessions, "an empty session is removed");
     }
 }
 
@@ -189,7 +190,7 @@ fn a_trial_of_a_goal_goes_on_without_it() {
 }
 
 #[test]
-fn a_setting_that_is_in_force_already_is_told_before_any_verdict() {
+fn a_setting_already_in_force_is_reported_before_any_verdict() {
     if needs_root("a trial of a sysctl") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Runs the real program in an empty directory with an empty environment, and tells what a caller sees of it.
+//! Runs the real program in an empty directory with an empty environment, and returns what a caller sees.
 
 use std::fs;
 use std::path::PathBuf;

@@ -15,7 +15,7 @@ const ATTEMPTS: usize = 5;
 const NOBODY: u32 = 65534;
 
 #[test]
-fn a_capture_tells_the_same_as_the_machine() {
+fn a_capture_has_the_facts_of_the_machine() {
     let scene = Scene::new();
     let is_same = || {
         assert_eq!(scene.run("capture --output live.txt").code, 0);
@@ -82,7 +82,7 @@ fn borrowed_rights_are_refused() {
 }
 
 #[test]
-fn who_may_not_write_the_journal_is_told_so() {
+fn without_rights_to_the_journal_the_error_says_so() {
     let Some((scene, program)) = as_root("to become another user") else { return };
     let seen = as_nobody(&scene, &program, "apply vm.swappiness=10 --host host.txt --state state");
     assert!(seen.code == 3 && seen.stderr.contains("state: permission denied (EACCES)"), "{seen}");

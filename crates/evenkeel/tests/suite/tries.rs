@@ -78,7 +78,7 @@ fn a_watchdog_takes_no_notice_of_signals() {
     }
     live.wait_until_the_value_is_back();
     let status = || live.json("history").1["transactions"][0]["status"].clone();
-    wait_until("the journal to tell", || status() == "reverted");
+    wait_until("the journal to say so", || status() == "reverted");
 }
 
 /// An error while it reads the journal ended it too.
@@ -99,9 +99,9 @@ fn a_watchdog_tries_again_after_errors() {
     wait_until("the watchdog's end", || live.watchdog().is_none());
 }
 
-/// A journal that is damaged meanwhile still tells what undoes the change.
+/// A journal that is damaged meanwhile still undoes the change.
 #[test]
-fn a_watchdog_undoes_what_a_damaged_journal_tells() {
+fn a_watchdog_undoes_the_change_of_a_damaged_journal() {
     let Some(live) = Live::take() else { return };
     live.try_for(2);
     let path = live.state().join("journal");
@@ -113,7 +113,7 @@ fn a_watchdog_undoes_what_a_damaged_journal_tells() {
 
 /// Without its folder the change stayed for good, and nobody was left who knew of it.
 #[test]
-fn a_watchdog_undoes_what_a_journal_told_that_is_gone() {
+fn a_watchdog_undoes_the_change_of_a_journal_that_is_gone() {
     let Some(live) = Live::take() else { return };
     let (state, away) = (live.state(), live.folder.path().join("away"));
     let removals: [&dyn Fn(); 3] =
@@ -127,7 +127,7 @@ fn a_watchdog_undoes_what_a_journal_told_that_is_gone() {
         wait_until("the watchdog's end", || live.watchdog().is_none());
         let _ = fs::remove_dir_all(&state);
     }
-    // One that was moved can't be told that it is undone: whoever reads it next finds all as it was.
+    // A journal that was moved has no record of the undo: whoever reads it next finds all values restored.
     fs::rename(&away, &state).unwrap();
     let seen = live.seen("verify");
     assert!(seen.code == 0 && seen.stderr.contains("as before"), "{seen}");
@@ -140,23 +140,23 @@ fn a_time_that_is_over_is_seen_by_the_next_command_and_the_change_undone() {
     for command in ["verify", "history", "confirm", "revert", "apply vm.swappiness=19", "plan vm.swappiness=19"] {
         live.leave_overdue();
         let seen = live.seen(command);
-        let told = format!("{command}: {seen}");
-        assert!(seen.stderr.contains("not confirmed within 1 s"), "{told}");
-        assert!(seen.stderr.contains(SWAPPINESS), "{told}");
+        let context = format!("{command}: {seen}");
+        assert!(seen.stderr.contains("not confirmed within 1 s"), "{context}");
+        assert!(seen.stderr.contains(SWAPPINESS), "{context}");
         if command.starts_with("apply") {
-            assert_eq!((seen.code, live.now().trim()), (0, "19"), "{told}");
+            assert_eq!((seen.code, live.now().trim()), (0, "19"), "{context}");
             assert_eq!(live.seen("revert").code, 0);
         }
-        assert_eq!(live.now(), live.before, "{told}");
-        assert_eq!(seen.code, i32::from(command == "confirm"), "{told}");
+        assert_eq!(live.now(), live.before, "{context}");
+        assert_eq!(seen.code, i32::from(command == "confirm"), "{context}");
         let (_, answer) = live.json("history");
         assert!(answer["transactions"].as_array().unwrap().iter().all(|one| one["status"] == "reverted"), "{answer}");
     }
 }
 
-/// So do those that only look at this machine, in the journal of who runs them: they would tell of values that should be gone.
+/// So do commands that only read this machine, in the journal of their user. Otherwise they would show values that should be gone.
 #[test]
-fn who_looks_at_the_machine_undoes_what_is_overdue_too() {
+fn commands_that_only_read_undo_an_overdue_try_too() {
     const SCRIPT: &str = r#"
         mount -t tmpfs -o mode=755 none /var/lib || exit 77
         "$0" apply --try 1 vm.swappiness="$1" >/dev/null || exit 78
