@@ -320,6 +320,7 @@ fn is_kept(bytes: usize) -> Result<bool, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_os = "linux")]
     use crate::Tick;
 
     #[cfg(target_os = "linux")]

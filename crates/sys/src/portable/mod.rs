@@ -218,7 +218,7 @@ pub mod cpu_limit {
 
     impl Counters {
         /// There are none.
-        pub fn of<'a>(_: impl IntoIterator<Item = &'a CpuLimit>) -> Counters {
+        pub fn open<'a>(_: impl IntoIterator<Item = &'a CpuLimit>) -> Counters {
             Counters(())
         }
 
