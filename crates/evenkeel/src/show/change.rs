@@ -262,7 +262,8 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView) -> Strin
         entry(&mut page, (WARN, "ended"), &format!("transaction {id}"), &rest);
     }
     let waiting = if found.pending.is_empty() { String::new() } else { format!(", {} wait", found.pending.len()) };
-    page.line(PLAIN, &format!("{} hold, {} drifted{waiting}.", values(found.holds), found.drift.len()));
+    let hold = if found.holds == 1 { "holds" } else { "hold" };
+    page.line(PLAIN, &format!("{} {hold}, {} drifted{waiting}.", values(found.holds), found.drift.len()));
     journal.notes(&mut page);
     page.finish()
 }

@@ -64,6 +64,6 @@ fn rates_are_those_of_the_given_process() {
     assert_eq!((code, &answer["process"]["pid"]), (0, &std::process::id().into()), "{answer:#}");
     assert!(answer["system"]["context_switches_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{answer:#}");
     let none = scene.run("measure rates --pid 4194305 --seconds 1");
-    assert!(none.code == 2 && none.stderr.contains("look at process 4194305: there is none"), "{none}");
+    assert!(none.code == 2 && none.stderr.contains("look at process 4194305: no process has this number"), "{none}");
     assert_eq!(scene.run("measure rates --seconds 0").code, 2);
 }
