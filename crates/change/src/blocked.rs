@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// What prevents a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Blocker {
     /// The kernel is locked down, as under Secure Boot.
@@ -23,6 +24,7 @@ pub enum Blocker {
 
 /// A capability (capabilities(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Capability {
     /// For network settings in this namespace.

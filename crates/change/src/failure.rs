@@ -55,6 +55,7 @@ impl From<TreeError> for Failure {
 
 /// A value that could not be set. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepFailure {
     /// The step's index in its plan, from 0.
     pub step: usize,

@@ -13,6 +13,7 @@ use crate::persist_plan::Lasting;
 
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Transaction {
     /// Its number, from 1, rising.
     pub id: u64,
@@ -39,6 +40,7 @@ pub struct Transaction {
 
 /// One file or command that makes a transaction persist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersistedReport {
     /// The file's path, or the command.
     pub what: String,
@@ -48,6 +50,7 @@ pub struct PersistedReport {
 
 /// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// It was applied and nobody reverted it.
@@ -66,6 +69,7 @@ pub enum Status {
 
 /// One step and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepReport {
     /// The knob's id.
     pub knob: String,

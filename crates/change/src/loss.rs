@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// A part of the journal that is missing or unreadable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "loss", rename_all = "kebab-case")]
 pub enum Loss {
     /// Bytes that are not a record.

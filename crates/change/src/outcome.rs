@@ -8,6 +8,7 @@ use crate::blocked::{Blocker, blocker};
 
 /// What a transaction is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A plan that stays until somebody reverts it.
@@ -18,6 +19,7 @@ pub enum Kind {
 
 /// A file that the kernel changes along with the written file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SideEffect {
     /// The file.
     pub path: String,
@@ -30,6 +32,7 @@ pub struct SideEffect {
 
 /// The outcome of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// Written, and read back in force.
@@ -92,12 +95,14 @@ pub enum Outcome {
 
 /// Why a step failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum StepError {
     /// The kernel refused the write.
     Refused {
         /// The error.
         #[serde(with = "errno_name")]
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         errno: Errno,
     },
     /// The kernel refused, but not because of the value.
@@ -106,6 +111,7 @@ pub enum StepError {
         by: Blocker,
         /// The error.
         #[serde(with = "errno_name")]
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         errno: Errno,
     },
     /// The kernel accepted the write, but another value is in force.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a transaction belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "of", rename_all = "kebab-case")]
 pub enum Owner {
     /// A trial over boots.
@@ -18,6 +19,7 @@ pub enum Owner {
 
 /// What a transaction of a trial over boots changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BootsPart {
     /// The unit that continues the trial after each boot.

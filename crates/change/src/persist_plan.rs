@@ -7,6 +7,7 @@ use evenkeel_host::TakesEffect;
 
 /// The files and commands that make settings persist over a boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersistPlan {
     /// Files, in the order of writing; restored in the opposite order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -24,6 +25,7 @@ pub struct PersistPlan {
 
 /// One file and its new content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersistedFile {
     /// Its path, below `/etc` or `/boot`.
     pub path: String,
@@ -34,6 +36,7 @@ pub struct PersistedFile {
 
 /// The new content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "content", rename_all = "kebab-case")]
 pub enum Content {
     /// evenkeel owns the whole file.
@@ -63,6 +66,7 @@ pub enum Content {
 
 /// A command that makes a program read what was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersistedCommand {
     /// Program and arguments; no shell reads them.
     pub argv: Vec<String>,
@@ -79,6 +83,7 @@ pub struct PersistedCommand {
 
 /// A setting and what persists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Carried {
     /// The setting, as `KNOB=VALUE`.
     pub setting: String,
@@ -90,6 +95,7 @@ pub struct Carried {
 
 /// A setting that evenkeel cannot persist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cannot {
     /// The setting.
     pub setting: String,
@@ -116,6 +122,7 @@ impl PersistPlan {
 
 /// The plan to persist, and the server that it is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lasting {
     /// The server's systemd unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -25,6 +25,7 @@ pub const MAX_PLAN_BYTES: usize = 4 << 20;
 
 /// A plan for a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlanFile {
     /// The format's number.
     pub format: u64,
@@ -43,6 +44,7 @@ pub struct PlanFile {
 
 /// A step with the value at its place when the plan was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlannedStep {
     /// The step.
     #[serde(flatten)]

@@ -6,6 +6,7 @@ use crate::state_error::StateError;
 
 /// The outcome of restoring one transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PutBack {
     /// The transaction's number.
     pub id: u64,
@@ -27,6 +28,7 @@ pub struct PutBack {
 
 /// The outcome of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileUndo {
     /// The knob that changed it, itself or as a side effect.
     pub knob: String,
@@ -43,6 +45,7 @@ pub struct FileUndo {
 
 /// The outcome of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "undo", rename_all = "kebab-case")]
 pub enum Undo {
     /// It already had the original value.
@@ -111,6 +114,7 @@ impl PutBack {
 
 /// The outcome of one configuration file or command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersistedUndo {
     /// The file, or the command.
     pub what: String,
@@ -121,6 +125,7 @@ pub struct PersistedUndo {
 
 /// The outcome of one configuration file or command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "undo", rename_all = "kebab-case")]
 pub enum PersistedOutcome {
     /// It was already restored.

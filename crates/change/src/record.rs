@@ -18,6 +18,7 @@ const FORMATS: std::ops::RangeInclusive<u64> = 1..=FORMAT;
 
 /// An event and its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Record {
     pub(crate) format: u64,
     /// Its number: one more than that of the record before it. Older programs wrote none.
@@ -30,6 +31,7 @@ pub(crate) struct Record {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub(crate) enum Event {
     /// A transaction starts; nothing is written yet.
@@ -101,6 +103,7 @@ pub(crate) enum Event {
 
 /// A step whose place has another owner too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OwnedStep {
     /// The step's index in its plan, from 0.
     pub step: usize,
@@ -109,6 +112,7 @@ pub struct OwnedStep {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FailedStep {
     pub(crate) step: usize,
     #[serde(flatten)]
@@ -117,6 +121,7 @@ pub(crate) struct FailedStep {
 
 /// When a transaction reverts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Until {
     /// On the clock that counts since boot, in nanoseconds.
     pub boottime_ns: u64,
@@ -126,6 +131,7 @@ pub struct Until {
 
 /// All that is needed to restore a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FileIntent {
     pub(crate) txn: u64,
     /// Its index: files count on after the steps.
@@ -144,6 +150,7 @@ pub(crate) struct FileIntent {
 
 /// What undoes a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct CommandIntent {
     pub(crate) txn: u64,
     /// Its index: commands count on after the files.
@@ -155,6 +162,7 @@ pub(crate) struct CommandIntent {
 
 /// All that is needed to restore a file and its side effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Intent {
     pub(crate) txn: u64,
     pub(crate) step: usize,
@@ -217,6 +225,7 @@ pub(crate) enum Bad {
 /// The record's line, with its newline.
 pub(crate) fn encode(seq: u64, at_ns: u64, event: &Event) -> Result<Vec<u8>, serde_json::Error> {
     #[derive(Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     struct RecordRef<'a> {
         format: u64,
         seq: u64,

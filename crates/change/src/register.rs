@@ -18,6 +18,7 @@ pub(crate) const MAX_REGISTER_BYTES: usize = 1 << 20;
 
 /// The journals that hold one file in this boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Register {
     format: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,6 +29,7 @@ pub(crate) struct Register {
 
 /// Consecutive changes of one journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Holder {
     pub(crate) journal: JournalDir,
     /// The transaction and the step of the first of them.
@@ -45,10 +47,12 @@ pub(crate) struct Holder {
 
 /// A state directory. In JSON it is text, or bytes if it is not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(from = "Spelled", into = "Spelled")]
 pub(crate) struct JournalDir(pub(crate) PathBuf);
 
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum Spelled {
     Text(String),

@@ -24,6 +24,7 @@ pub enum Which {
 
 /// The outcome of a revert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RevertReport {
     /// Each transaction that had something to restore, the newest first.
     pub transactions: Vec<PutBack>,

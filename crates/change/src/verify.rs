@@ -21,6 +21,7 @@ use crate::why::culprit;
 
 /// Compares the host with what should be in force according to the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verification {
     /// How many values and files hold.
     pub holds: usize,
@@ -42,6 +43,7 @@ pub struct Verification {
 
 /// A value that was applied and is not in force any more, or a file with other content than was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Drift {
     /// The knob's id; for a file, that of a knob in it.
     pub knob: String,
@@ -59,6 +61,7 @@ pub struct Drift {
 
 /// A value that is written but not in force yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pending {
     /// The knob's id.
     pub knob: String,
@@ -74,6 +77,7 @@ pub struct Pending {
 
 /// What something waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitsFor {
     /// The next boot.

@@ -30,7 +30,7 @@ pub(crate) struct Failure {
 }
 
 /// What a change did before it failed; in JSON its fields are next to `error`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Aftermath {
     pub(crate) transaction: Transaction,
     pub(crate) put_back: PutBack,

@@ -12,7 +12,7 @@ const FILES_MAX: usize = 64;
 const SHOWN_CHARS_MAX: usize = 200;
 
 /// A counter, or why it could not be read.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Reading {
     /// The counter and its file.
     pub(crate) name: String,

@@ -30,7 +30,7 @@ pub(crate) struct Waivers {
 }
 
 /// What is waived, why, and until when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Waiver {
     #[serde(skip)]
     of: Of,
@@ -38,6 +38,7 @@ pub(crate) struct Waiver {
     pub(crate) reason: String,
     /// The last day on which it holds, in UTC.
     #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
     pub(crate) expires: Date,
     #[serde(skip)]
     line: usize,

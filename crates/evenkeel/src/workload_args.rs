@@ -209,7 +209,7 @@ pub(crate) fn workload_of(arguments: &str) -> Result<WorkloadArgs, Failure> {
 }
 
 /// A workload, as it is listed.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Listed {
     name: &'static str,
     title: &'static str,
@@ -218,14 +218,14 @@ pub(crate) struct Listed {
     settings: Vec<ListedSetting>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 struct ListedSetting {
     setting: &'static str,
     title: &'static str,
 }
 
 /// Every workload.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct List {
     workloads: Vec<Listed>,
 }

@@ -12,6 +12,7 @@ use crate::rank::{Effect, When};
 
 /// Advice on one knob at one place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Advice {
     /// A name for the finding that stays the same over reboots: the knob's id, with `@PLACE` if it has several places.
     /// An interrupt is named instead of numbered, because its number changes.

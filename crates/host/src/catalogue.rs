@@ -18,6 +18,7 @@ const TEXTS: [(&str, &str); 3] = [
 
 /// An instance type with its documented figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Instance {
     /// The cloud's name of the type.
     pub name: String,
@@ -29,6 +30,7 @@ pub struct Instance {
 
 /// One figure of an instance type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
     /// Which.
     pub figure: Kind,
@@ -40,6 +42,7 @@ pub struct Figure {
 
 /// The source of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Origin {
     /// Of the document.
     pub title: &'static str,
@@ -61,6 +64,7 @@ macro_rules! kinds {
         /// Which figure of an instance type.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[expect(missing_docs, reason = "the names say it, with their units in `words`")]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
         pub enum Kind { $($kind),* }
 
         impl Kind {

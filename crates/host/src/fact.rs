@@ -149,6 +149,37 @@ impl<T: Serialize> Serialize for Fact<T> {
     }
 }
 
+#[cfg(feature = "schema")]
+mod schema {
+    use std::borrow::Cow;
+
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+    /// The JSON of an unknown, for its schema only.
+    #[derive(serde::Serialize, JsonSchema)]
+    #[serde(tag = "unknown", rename_all = "lowercase")]
+    #[expect(dead_code, reason = "only its schema is used")]
+    enum Unknown {
+        Absent { why: String },
+        Denied { why: String },
+        Odd { why: String, path: String, raw: String },
+    }
+
+    impl<T: JsonSchema> JsonSchema for super::Fact<T> {
+        fn inline_schema() -> bool {
+            true
+        }
+
+        fn schema_name() -> Cow<'static, str> {
+            format!("Fact_of_{}", T::schema_name()).into()
+        }
+
+        fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+            json_schema!({ "anyOf": [generator.subschema_for::<T>(), generator.subschema_for::<Unknown>()] })
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use expect_test::expect;

@@ -10,6 +10,7 @@ pub(crate) const SHOWN_CHARS_MAX: usize = 100;
 
 /// The recommended action for a knob at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Another value suits the goal better: prove it and set it.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 /// What the advice favors where one property costs another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
     /// Steady ticks and short waits, which cost CPU time and power.
@@ -20,6 +21,7 @@ pub enum Goal {
 
 /// The goal, and what the user says about the server. evenkeel guesses nothing that the user does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AdviceContext {
     /// What the advice favors.
     pub goal: Goal,
@@ -29,6 +31,7 @@ pub struct AdviceContext {
 
 /// What the user says about the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Server {
     /// Packets per second that it receives.
     #[serde(skip_serializing_if = "Option::is_none")]

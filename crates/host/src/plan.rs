@@ -11,6 +11,7 @@ use crate::setting::Setting;
 
 /// Steps in the order of application.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// The steps.
     pub steps: Vec<Step>,
@@ -18,6 +19,7 @@ pub struct Plan {
 
 /// One change at one place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// The knob's id.
     pub knob: String,
@@ -32,6 +34,7 @@ pub struct Step {
 
 /// How a step is applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "action", rename_all = "kebab-case")]
 pub enum Action {
     /// Write `wanted` to a file, which takes effect at once.

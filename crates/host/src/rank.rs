@@ -5,6 +5,7 @@ use serde::Serialize;
 /// The longest wait that a knob can spare a tick, from the mechanism by which threads or packets wait. It is an
 /// expectation for ordering advice, not a promise: a trial measures the effect for one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
     /// Milliseconds, or lost packets: a disk, a full queue, memory that moves, CPU time that is withheld.
@@ -17,6 +18,7 @@ pub enum Effect {
 
 /// What must happen before a change takes effect, the easiest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum When {
     /// Nothing.

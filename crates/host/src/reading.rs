@@ -7,6 +7,7 @@ use crate::probe::chosen_word;
 
 /// How a file's text contains its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
     /// The text without surrounding white space.

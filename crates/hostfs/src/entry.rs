@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "entry", rename_all = "kebab-case")]
 pub enum Entry {
     /// Nothing.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Nanoseconds.
@@ -42,6 +43,7 @@ pub type Conditions = BTreeMap<String, String>;
 
 /// Values that existed but were not recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lost {
     /// How many.
     pub count: u64,
@@ -52,6 +54,11 @@ pub struct Lost {
 
 /// Many values of one quantity.
 #[derive(Clone, Debug)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(from = "Shown<'static>", into = "Shown<'static>")
+)]
 pub struct Samples {
     /// The quantity with its unit last: `wake_latency_ns`.
     pub name: String,
@@ -93,20 +100,23 @@ impl Lost {
     }
 }
 
+/// The JSON of samples.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct Shown<'a> {
+    name: &'a str,
+    unit: Unit,
+    conditions: &'a Conditions,
+    summary: Option<Summary>,
+    mean: Option<f64>,
+    clamped: u64,
+    lost: &'a Lost,
+    /// `[upper end of a bar, how many]`.
+    bars: Vec<(u64, u64)>,
+}
+
 impl Serialize for Samples {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Shown<'a> {
-            name: &'a str,
-            unit: Unit,
-            conditions: &'a Conditions,
-            summary: Option<Summary>,
-            mean: Option<f64>,
-            clamped: u64,
-            lost: &'a Lost,
-            /// `[upper end of a bar, how many]`.
-            bars: Vec<(u64, u64)>,
-        }
         let Samples { name, unit, conditions, histogram, lost } = self;
         let bars = histogram.bars().into_iter().map(|bar| (bar.upper, bar.count)).collect();
         let shown = Shown {

@@ -169,6 +169,7 @@ impl Default for Histogram {
 /// assert_eq!((count, max), (1, 40_000));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// How many values were recorded.
     pub count: u64,
@@ -188,6 +189,7 @@ pub struct Summary {
 
 /// The number of values above the previous bar and up to `upper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bar {
     /// The upper end.
     pub upper: u64,

@@ -25,6 +25,7 @@ pub const MAX_CPUS: usize = 8192;
 /// assert_eq!(cpus.without(&few).iter().collect::<Vec<_>>(), [0, 1, 8, 9]);
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub struct CpuSet {
     /// 64 CPUs per word, without trailing zero words, so that equal sets compare equal.
     words: Vec<u64>,

@@ -10,6 +10,7 @@ pub const ARMS_MAX: usize = 8;
 
 /// The name of an arm; A is the machine as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum ArmName {
     A,
@@ -42,6 +43,7 @@ impl fmt::Display for ArmName {
 
 /// What an arm does to one setting.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// The value that it had before the trial. It is written all the same, so that all arms go one path.
@@ -54,6 +56,7 @@ pub enum Level {
 
 /// What an arm does to the host: a level for each setting, in the order in which they were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Arm(pub Vec<Level>);
 
 impl Arm {

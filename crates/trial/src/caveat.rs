@@ -11,6 +11,7 @@ use crate::words::{as_change, percent};
 
 /// What speaks against believing an answer, or limits what it says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 pub enum Caveat {
@@ -256,13 +257,16 @@ fn no_cpu(with: usize, without: usize) -> String {
     }
 }
 
+/// The JSON of a caveat: its figures and its sentence.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct WithText<'a> {
+    #[serde(flatten)]
+    caveat: &'a Caveat,
+    text: String,
+}
+
 /// Caveats as answers have them: the kind, the figures, and the sentence as `text`.
 pub(crate) fn with_text<S: Serializer>(caveats: &[Caveat], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct WithText<'a> {
-        #[serde(flatten)]
-        caveat: &'a Caveat,
-        text: String,
-    }
     serializer.collect_seq(caveats.iter().map(|caveat| WithText { caveat, text: caveat.to_string() }))
 }

@@ -23,6 +23,7 @@ const ENERGY: &str = "/sys/class/powercap/intel-rapl:0/energy_uj";
 
 /// The conditions of one window. A value that the kernel does not report is absent, never 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conditions {
     /// How long the window took, in microseconds.
     pub span_us: f64,

@@ -22,6 +22,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(600);
 
 /// How a trial is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Design {
     /// The one number that decides.
     pub metric: Metric,
@@ -36,6 +37,7 @@ pub struct Design {
     pub control_pairs: usize,
     /// How long one window measures.
     #[serde(rename = "window_ms", with = "ms")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub window: Duration,
     /// How long the machine is left alone after a switch.
     pub settle: Settle,
@@ -63,6 +65,7 @@ fn is_one(interleaves: &u32) -> bool {
 
 /// A number that may not get worse.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Guard {
     /// The number.
     pub metric: Metric,
@@ -79,6 +82,7 @@ impl Guard {
 
 /// When a trial ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
     /// A fixed number of pairs and one test at the end, with the signed-rank interval.
@@ -94,6 +98,7 @@ pub enum Stop {
         pairs_max: usize,
         /// It begins no pair that would end after so long, the phases before the first pair counted.
         #[serde(rename = "budget_ms", with = "optional_ms", default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
         budget: Option<Duration>,
     },
 }
@@ -123,21 +128,25 @@ impl Stop {
 
 /// How long the machine is left alone after a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Settle {
     /// So long.
     Fixed {
         /// The time.
         #[serde(rename = "ms", with = "ms")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         time: Duration,
     },
     /// As long as the metric still moves after a switch, found before the first pair.
     Found {
         /// At the least.
         #[serde(rename = "least_ms", with = "ms")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         least: Duration,
         /// The maximum; a longer settle time becomes a caveat.
         #[serde(rename = "most_ms", with = "ms")]
+        #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         most: Duration,
     },
 }

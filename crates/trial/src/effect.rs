@@ -6,6 +6,7 @@ use crate::comparison::{Judge, PairEffect};
 
 /// The ratio of B to A with its interval. Ends that the run could not bound are absent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Effect {
     /// The Hodges–Lehmann estimate.
     pub ratio: f64,
@@ -32,6 +33,7 @@ pub struct Effect {
 
 /// When an interval holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Interval {
     /// Looked at once, after a number of pairs that was fixed beforehand.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The answer of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// B is better than A by more than the smallest effect that matters.

@@ -11,6 +11,7 @@ use crate::conditions::Conditions;
 
 /// Bounds on what the machine did during a window; beyond one of them both windows of the pair are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
     /// The longest time that the watching thread may miss, in microseconds. A pause of a whole virtual machine is tens
     /// of milliseconds long and hits whichever arm is on.
@@ -29,6 +30,7 @@ impl Default for Rules {
 
 /// Why a window was dropped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DropReason {
     /// The watching thread missed so long, in microseconds.

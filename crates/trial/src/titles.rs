@@ -6,6 +6,7 @@ use crate::arm::ArmName;
 
 /// The program that measured and the machine that it ran on. What is not known is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Identity {
     /// The version of evenkeel.
@@ -34,6 +35,7 @@ pub struct Identity {
 
 /// The texts of a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Titles {
     /// What was asked.
     pub title: String,
@@ -60,6 +62,7 @@ pub struct Titles {
 
 /// The distance of an arm from the current configuration. Among equally good arms, the closest one is advised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Away {
     /// The knobs that it sets.
     pub knobs: Vec<String>,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A number of a window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Metric {
     /// Its name, with unit and quantile: `round_trip_us_p50`.
     pub name: Cow<'static, str>,

@@ -26,6 +26,7 @@ const MAX_VALUE_BYTES: usize = 8192;
 
 /// A file that is rendered from a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RenderedFile {
     /// Its path, below a folder that the user chooses.
     pub path: String,
@@ -37,6 +38,7 @@ pub struct RenderedFile {
 
 /// A setting that the rendering cannot apply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToDo {
     /// The setting, as `KNOB=VALUE`.
     pub setting: String,

@@ -65,8 +65,8 @@ fn try_seconds(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("expected a whole number of seconds from 1 to {TRY_SECONDS_MAX}"))
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer<'a> {
     plan: &'a PlanFile,
     #[serde(skip_serializing_if = "Option::is_none")]
     transaction: Option<Transaction>,

@@ -26,8 +26,8 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer<'a> {
     capture: &'a str,
 }
 

@@ -30,8 +30,8 @@ _evenkeel_settings() {
 complete -F _evenkeel_settings -o bashdefault -o default evenkeel
 "#;
 
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer<'a> {
     completions: &'a str,
 }
 

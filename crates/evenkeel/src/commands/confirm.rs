@@ -24,8 +24,8 @@ pub(crate) struct Args {
     state: StateArgs,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer {
     confirmed: Vec<u64>,
 }
 

@@ -25,13 +25,13 @@ pub(crate) struct Args {
     goal: GoalArgs,
 }
 
-#[derive(Serialize)]
-struct ListAnswer {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct ListAnswer {
     knobs: Vec<KnobLine>,
 }
 
-#[derive(Serialize)]
-struct KnobAnswer {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct KnobAnswer {
     knob: KnobView,
     advice: Vec<Advice>,
     readings: Vec<Reading>,

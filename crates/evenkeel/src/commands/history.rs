@@ -22,8 +22,8 @@ pub(crate) struct Args {
     state: StateArgs,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer {
     transactions: Vec<Transaction>,
     journal: JournalView,
     /// What was put back just now, because nobody had confirmed it in time.

@@ -34,8 +34,8 @@ pub(crate) struct Args {
     undo: bool,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer<'a> {
     plan: &'a PlanFile,
     transaction: Transaction,
     /// Commands that have to run inside the image, or on its first boot.

@@ -45,8 +45,8 @@ enum Form {
     Svg,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer<'a> {
     facts: &'a Facts,
     /// Only where they are asked for: they move, and the rest of the answer stays the same while the machine does.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,8 +18,8 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer<'a> {
     man: &'a str,
 }
 

@@ -14,12 +14,14 @@ mod history;
 mod image;
 mod inspect;
 mod man;
+mod mcp;
 pub(crate) mod measure;
 mod part;
 mod plan;
 pub(crate) mod profile;
 pub(crate) mod prove;
 mod revert;
+mod schema;
 mod script;
 mod tune;
 mod verify;
@@ -68,6 +70,8 @@ commands! {
     Revert => revert,
     History => history,
     Image => image,
+    Mcp => mcp,
+    Schema => schema,
     Completions => completions,
     Man => man,
     #[command(hide = true)]

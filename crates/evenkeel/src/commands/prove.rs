@@ -1,8 +1,8 @@
 //! `evenkeel prove`: an A/B test of settings on a server under load. One file per subcommand; [`trial`] is `prove` itself.
 
-mod answer;
+pub(super) mod answer;
 mod asked;
-mod boots;
+pub(super) mod boots;
 mod budget;
 mod compare;
 mod design;

@@ -41,9 +41,9 @@ pub(crate) struct Args {
 }
 
 /// What a plan is written as.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-enum Format {
+pub(super) enum Format {
     /// A POSIX shell script.
     #[default]
     Sh,
@@ -53,8 +53,8 @@ enum Format {
     Ansible,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer {
     kind: Format,
     undoes: bool,
     settings: Vec<String>,

@@ -26,8 +26,8 @@ pub(crate) struct Args {
     state: StateArgs,
 }
 
-#[derive(Serialize)]
-struct Answer {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(super) struct Answer {
     #[serde(flatten)]
     verification: Verification,
     journal: JournalView,

@@ -30,7 +30,7 @@ pub(crate) use words::{Claim, as_change};
 pub(crate) type FullReport = RunReport<Facts, Advice>;
 
 /// The answer of one session: a report for each arm against A, and the choice among several.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct SessionAnswer {
     pub(crate) trials: Vec<TrialEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]

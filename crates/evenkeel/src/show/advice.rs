@@ -13,7 +13,7 @@ use crate::waivers::Waiver;
 const TEXT_COLUMN: usize = 10;
 
 /// The answer of `audit`.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Audit<'a> {
     pub(crate) goal: Goal,
     pub(crate) server: Server,
@@ -25,7 +25,7 @@ pub(crate) struct Audit<'a> {
 }
 
 /// A piece of advice, and whether somebody has decided to live without it.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
 pub(crate) struct Finding<'a> {
     #[serde(flatten)]
     pub(crate) advice: &'a Advice,
@@ -34,7 +34,7 @@ pub(crate) struct Finding<'a> {
 }
 
 /// The file of waivers, and what its owner should know of it.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct WaiversView {
     pub(crate) file: String,
     pub(crate) warnings: Vec<String>,

@@ -11,7 +11,7 @@ use crate::show::finding::Finding;
 use crate::show::units::real_quantity;
 
 /// The answer of `measure compare`.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
     /// The first machine.
     pub(crate) a: Side,
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
 }
 
 /// One of the two machines.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Side {
     /// The file that its card is in.
     pub(crate) file: String,

@@ -18,7 +18,7 @@ use crate::show::step::{has_places, value};
 const TEXT_COLUMN: usize = 16;
 
 /// What is worth knowing of the journal itself.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct JournalView {
     /// Bytes at its end that a crash left of a record.
     torn_bytes: u64,

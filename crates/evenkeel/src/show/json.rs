@@ -11,22 +11,22 @@ pub(crate) const FORMAT: u32 = 1;
 /// That of the answer of a trial: caveats have figures, and there may be several arms.
 const FORMAT_OF_TRIALS: u32 = 2;
 
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 struct Envelope<'a, T> {
     format: u32,
     #[serde(flatten)]
     answer: &'a T,
 }
 
-#[derive(Serialize)]
-struct ErrorAnswer<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct ErrorAnswer<'a> {
     error: ErrorFields<'a>,
     #[serde(flatten)]
     aftermath: Option<&'a Aftermath>,
 }
 
-#[derive(Serialize)]
-struct ErrorFields<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct ErrorFields<'a> {
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,

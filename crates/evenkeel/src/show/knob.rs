@@ -8,7 +8,7 @@ use crate::show::advice::{Finding, finding, groups, verbs};
 use crate::show::page::{DIM, Indent, PLAIN, Page, unknown};
 
 /// A knob in the list.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct KnobLine {
     id: &'static str,
     title: &'static str,
@@ -16,7 +16,7 @@ pub(crate) struct KnobLine {
 }
 
 /// Everything known of a knob, as text.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct KnobView {
     id: &'static str,
     title: &'static str,
@@ -72,7 +72,7 @@ pub(crate) fn list(knobs: &[KnobLine]) -> String {
 }
 
 /// How a knob is tried and undone.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Handling {
     /// The command that proves it, where a trial can.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -25,6 +25,7 @@ pub(crate) mod units;
 use std::io::{self, IsTerminal, Write};
 
 use anstream::AutoStream;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::{Color, OutputOptions};
@@ -47,13 +48,17 @@ impl Out {
     /// Prints an answer: its JSON object, or the text that `text` makes of it.
     ///
     /// A reader that has gone away (`| head`) wants no more, so that is no failure: the exit code stays the answer's.
-    pub(crate) fn answer<T: Serialize>(&self, answer: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    pub(crate) fn answer<T: Serialize + JsonSchema>(
+        &self,
+        answer: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
         let text = if self.output.json { json::answer(answer)? } else { text() };
         self.text(&text)
     }
 
     /// The same in a format of its own number.
-    pub(crate) fn answer_in<T: Serialize>(
+    pub(crate) fn answer_in<T: Serialize + JsonSchema>(
         &self,
         format: u32,
         answer: &T,
@@ -64,7 +69,7 @@ impl Out {
     }
 
     /// The same of a trial, whose JSON has a format of its own.
-    pub(crate) fn answer_of_trial<T: Serialize>(
+    pub(crate) fn answer_of_trial<T: Serialize + JsonSchema>(
         &self,
         answer: &T,
         text: impl FnOnce() -> String,

@@ -12,7 +12,7 @@ use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
 use crate::show::step::{how, value};
 
 /// What would change.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Difference {
     /// Values that are others than wanted.
     pub(crate) steps: Vec<PlannedStep>,
@@ -21,7 +21,7 @@ pub(crate) struct Difference {
 }
 
 /// A file that would change.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct FileDifference {
     pub(crate) path: String,
     /// In the unified form that `patch` reads.

@@ -20,7 +20,7 @@ const ALONG_RATIO: f64 = 1.05;
 const ALONG_MAX: usize = 6;
 
 /// The answer of `--json`.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct SearchResult {
     /// What was found.
     #[serde(flatten)]

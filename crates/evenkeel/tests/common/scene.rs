@@ -215,7 +215,9 @@ pub(crate) fn said(output: &Output) -> String {
 
 pub(crate) fn json(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{}", said(output)))
+    let answer = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{}", said(output)));
+    crate::schemas::check_any(&answer);
+    answer
 }
 
 /// The processes that a process has started.

@@ -15,6 +15,8 @@ mod profile_scopes;
 mod profile_ticks;
 #[path = "../common/scene.rs"]
 mod scene;
+#[path = "../common/schemas.rs"]
+mod schemas;
 mod servers;
 mod trials;
 mod tutorials;

@@ -11,6 +11,8 @@ use evenkeel_workload::Metric;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::schemas;
+
 const KNOB: &str = "cmdline.processor.max_cstate=1";
 
 fn top() -> PathBuf {
@@ -27,7 +29,9 @@ fn both(output: &Output) -> String {
 }
 
 fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", both(output)))
+    let answer = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", both(output)));
+    schemas::check_any(&answer);
+    answer
 }
 
 /// A trial of which so many boots are measured, B's a fifth lower.

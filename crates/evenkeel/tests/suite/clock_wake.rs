@@ -4,13 +4,14 @@ use evenkeel_sys::process;
 use serde_json::Value;
 
 use crate::faults::evenkeel;
+use crate::schemas;
 use crate::wait::{cpu_ns, until};
 
 #[test]
 fn the_clocks_answer_names_what_was_asked() {
     let output = evenkeel("measure clock --json --calls 1000").output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer: Value = schemas::parse("measure-clock", &output.stdout);
     let costs = answer["sources"][0]["costs"].as_array().unwrap();
     let calls: Vec<&str> = costs.iter().map(|samples| samples["conditions"]["call"].as_str().unwrap()).collect();
     assert!(calls.starts_with(&["clock_gettime", "gettimeofday", "rdtsc"]), "{calls:?}");
@@ -29,7 +30,7 @@ fn wakes_that_a_signal_cuts_short_are_answered() {
     process::ask_to_end(meter.id());
     let output = meter.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer: Value = schemas::parse("measure-wake", &output.stdout);
     assert_eq!((&answer["format"], &answer["plain_slack_ns"]), (&1.into(), &50_000.into()), "{answer}");
     for list in ["parts", "round_trips", "cells", "skipped"] {
         assert!(answer[list].is_array(), "{list}: {answer}");

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use evenkeel_testkit::{needs_root, skipped};
 use serde_json::Value;
 
+use crate::schemas;
 use crate::wait::until;
 
 const NOBODY: u32 = 65534;
@@ -182,7 +183,7 @@ fn the_account_is_one_object_beside_the_command() {
             continue;
         }
         assert_eq!((seen.code, seen.stderr.as_str()), (3, "out\n"), "{kind:?}");
-        let answer: Value = serde_json::from_str(&seen.stdout).unwrap();
+        let answer = schemas::parse(&format!("disturb-{}", kind[0]), &seen.stdout);
         assert_eq!(fs::read_to_string(&record).unwrap(), seen.stdout);
         assert_eq!((&answer["format"], &answer["kind"]), (&1.into(), &kind[0].into()), "{answer}");
         assert_eq!((&answer["ended_by"], &answer["command"]["exit_code"]), (&"command".into(), &3.into()));
@@ -207,7 +208,7 @@ fn timed_with_a_command(scene: &Scene, kind: &[&str]) -> Option<Value> {
             return None;
         }
         assert_eq!(seen.code, 0, "{timed:?}: {seen:?}");
-        let answer: Value = serde_json::from_str(&seen.stdout).unwrap();
+        let answer = schemas::parse(&format!("disturb-{}", kind[0]), &seen.stdout);
         if answer["ended_by"] == "time" {
             assert_eq!(answer["disturbed_ns"], (seconds * 1e9) as u64, "{timed:?}");
             assert!(answer["command"]["wall_ns"].as_f64().unwrap() > 2e9 * seconds, "{answer}");
@@ -240,7 +241,7 @@ fn the_time_bound_holds(kind: &[&str]) {
         return;
     }
     assert_eq!(alone.code, 0, "{kind:?}: {alone:?}");
-    let alone: Value = serde_json::from_str(&alone.stdout).unwrap();
+    let alone = schemas::parse(&format!("disturb-{}", kind[0]), &alone.stdout);
     assert_eq!((&alone["ended_by"], &alone["command"]), (&"time".into(), &Value::Null), "{kind:?}");
     assert_eq!(alone["disturbed_ns"], 50_000_000);
 }

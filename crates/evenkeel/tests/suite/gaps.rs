@@ -5,6 +5,7 @@ use std::process::{Command, Output, Stdio};
 use evenkeel_sys::{process, thread};
 use serde_json::Value;
 
+use crate::schemas;
 use crate::wait::{cpu_ns, until};
 
 fn gaps(line: &str) -> Command {
@@ -30,7 +31,7 @@ fn an_answer_has_what_others_build_on() {
     until("a gap is seen", || {
         let output = ended_by_a_signal(&format!("--cpus {cpu} --seconds 600 --keep 5 --min-us 0.5 --json"));
         assert_eq!(output.status.code(), Some(0), "{output:?}");
-        answer = serde_json::from_slice(&output.stdout).unwrap();
+        answer = schemas::parse("measure-gaps", &output.stdout);
         answer["cpus"][0]["gaps"] != Value::Array(Vec::new())
     });
     assert_eq!(answer["format"], 1);

@@ -23,6 +23,7 @@ mod images;
 mod journals;
 mod limits;
 mod live_host;
+mod mcp;
 mod meter_faults;
 mod mistakes;
 mod mutations;
@@ -32,6 +33,7 @@ mod pages;
 mod profile;
 mod profile_record;
 mod profile_scopes;
+mod releases;
 mod respelled;
 mod rules;
 mod rules_circles;
@@ -39,6 +41,9 @@ mod rules_knobs;
 mod rules_types;
 #[path = "../common/scene.rs"]
 mod scene;
+mod schema;
+#[path = "../common/schemas.rs"]
+mod schemas;
 mod script;
 mod scripts;
 mod servers;

@@ -8,6 +8,7 @@ use evenkeel_sys::process;
 use evenkeel_testkit::skipped;
 use serde_json::Value;
 
+use crate::schemas;
 use crate::wait::{cpu_ns, until};
 
 /// A program that works for 60 ms of CPU time in one function.
@@ -42,7 +43,9 @@ fn answer(output: &Output) -> Option<Value> {
         return None;
     }
     assert!(output.status.success(), "{output:?}");
-    Some(serde_json::from_slice(&output.stdout).unwrap())
+    let answer = serde_json::from_slice(&output.stdout).unwrap();
+    schemas::check_any(&answer);
+    Some(answer)
 }
 
 /// The program, compiled into this folder.
@@ -112,7 +115,7 @@ fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
     assert_eq!(share(folder.path(), &["--no-cache"]), 0.0);
     let view = evenkeel(folder.path()).args(["profile", "view", "x.data", "--json", "--no-cache"]).output().unwrap();
-    let view: Value = serde_json::from_slice(&view.stdout).unwrap();
+    let view: Value = schemas::parse("profile-view", &view.stdout);
     let unnamed = view["names"]["unnamed"].as_array().unwrap();
     let of_program = unnamed.iter().find(|one| one["file"] == path.to_str().unwrap());
     let detail = of_program.and_then(|one| one["detail"].as_str());

@@ -4,7 +4,8 @@ use std::process::Command;
 
 use evenkeel_rt::scope::{self, Scope};
 use evenkeel_sys::clock::{monotonic_ns, sleep_until_ns, thread_cpu_ns};
-use serde_json::Value;
+
+use crate::schemas;
 
 static WORK: Scope = Scope::new("work");
 static CUT: Scope = Scope::new("work, sleep, work");
@@ -48,7 +49,7 @@ fn scopes_that_slept_are_not_judged_without_a_recording() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     let output = program.args(["profile", "scopes", "--quantum-ms", "4", "--json"]).arg(&file).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer = schemas::parse("profile-scopes", &output.stdout);
     assert_eq!((&answer["covered"], &answer["quantum_from"]), (&0.into(), &"given".into()), "{answer:#}");
     assert_eq!(answer["over_ns"], 2 * MS, "{answer:#}");
     let rows = answer["rows"].as_array().unwrap();

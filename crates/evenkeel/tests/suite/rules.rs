@@ -285,7 +285,8 @@ fn the_walks_of_the_architecture_name_functions_that_are_there() {
 pub(crate) const OF_THE_JOURNAL: [&str; 6] = ["apply", "confirm", "demo", "prove", "revert", "tune"];
 
 /// Commands of tests that stand without a state directory, each with the reason.
-const WITHOUT_STATE: [(&str, &str, &str); 12] = [
+const WITHOUT_STATE: [(&str, &str, &str); 13] = [
+    ("common/schemas.rs", "demo", "the name of a command, whose answer has a schema"),
     ("suite/boots.rs", "prove", "each line beneath names a captured host or a state directory"),
     ("suite/audit.rs", "apply net.core.busy_poll=50", "a page's text"),
     ("suite/audit.rs", "apply thp.enabled", "a page's text"),

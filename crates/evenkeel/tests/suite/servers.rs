@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use evenkeel_sys::{process, thread};
-use serde_json::Value;
 
+use crate::schemas;
 use crate::wait::until;
 
 /// Prints a line of JSON every 10 ms. One program does it all, because starting one for each line takes longer than a window on some
@@ -83,7 +83,7 @@ fn a_server_of_the_users_is_measured_and_ended() {
     let trial = scene.endless("--json", &tag);
     process::ask_to_end(trial.id());
     let output = trial.wait_with_output().unwrap();
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)));
+    let answer = schemas::parse("prove", &output.stdout);
     assert_eq!((&answer["metric"]["name"], &answer["metric"]["unit"]), (&"rtt.us".into(), &"us".into()), "{answer}");
     assert_eq!(answer["ended"], "stopped", "{answer}");
     assert!(answer["pairs"].as_u64() >= Some(1), "{answer}");

@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::schemas;
+
 /// The captured machine that most tests read, as `host.txt`.
 pub(crate) const HOST: &str = include_str!("host.txt");
 
@@ -55,9 +57,16 @@ impl Scene {
 
     /// Runs the command line with `--json`; the answer must be one object of format 1, with nothing beside it.
     pub(crate) fn json(&self, line: &str) -> (i32, Value) {
+        let (code, value) = self.json_of_any_format(line);
+        assert_eq!(value["format"], 1, "{line}: {value:#}");
+        (code, value)
+    }
+
+    /// The same for an answer of another format.
+    pub(crate) fn json_of_any_format(&self, line: &str) -> (i32, Value) {
         let seen = self.run(&format!("--json {line}"));
         let value: Value = serde_json::from_str(&seen.stdout).unwrap_or_else(|error| panic!("{line}: {error}: {seen}"));
-        assert_eq!(value["format"], 1, "{line}: {seen}");
+        schemas::check(line, &value);
         (seen.code, value)
     }
 }

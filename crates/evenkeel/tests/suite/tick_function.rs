@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::schemas;
+
 static ENTERED: AtomicU64 = AtomicU64::new(0);
 
 #[inline(never)]
@@ -43,7 +45,7 @@ fn the_entries_of_the_function_that_is_named_are_recorded() {
         return;
     }
     assert!(output.status.success(), "{said}");
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer = schemas::parse("measure-ticks", &output.stdout);
     assert_ne!(answer["unclear"]["why"], "not-entered", "{answer}");
     let saved = std::fs::read_to_string(&file).unwrap();
     let entries = saved.lines().filter(|line| line.starts_with("entered ")).count() as u64;
@@ -54,7 +56,7 @@ fn the_entries_of_the_function_that_is_named_are_recorded() {
         .arg(&file)
         .output()
         .unwrap();
-    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    let again = schemas::parse("measure-ticks", &again.stdout);
     // The recording begins at another time of the clock, which moves the last digits of a rate.
     let said =
         |answer: &Value| (answer["tick"].clone(), answer["ticks"]["ticks"].clone(), answer["loops"][0]["of"].clone());

@@ -8,6 +8,7 @@ use evenkeel_testkit::{skipped, wait_for, wait_until};
 use serde_json::Value;
 
 use crate::live_host::{Live, SWAPPINESS};
+use crate::schemas;
 use crate::support::Seen;
 
 impl Live {
@@ -18,6 +19,7 @@ impl Live {
     fn json(&self, line: &str) -> (i32, Value) {
         let seen = self.seen(&format!("--json {line}"));
         let answer = serde_json::from_str(&seen.stdout).unwrap_or_else(|error| panic!("{line}: {error}: {seen}"));
+        schemas::check(line, &answer);
         (seen.code, answer)
     }
 

@@ -10,6 +10,7 @@ use evenkeel_workload::Metric;
 use serde_json::{Value, json};
 
 use crate::scene::{Finished, Running, Scene, json as answer_of, said};
+use crate::schemas;
 
 const FILES: [&str; 2] = ["/proc/sys/vm/swappiness", "/proc/sys/vm/stat_interval"];
 
@@ -42,7 +43,7 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     let measured = log();
     // With --json there is still one document, which says what is missing.
     let output = scene.run("tune resume --json --out /dev/full");
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer = schemas::parse("tune", &output.stdout);
     assert_eq!((output.status.code(), &answer["verdict"]), (Some(4), &"better".into()), "{answer}");
     assert!(answer["notes"][0].as_str().unwrap().contains("write the goal /dev/full: "), "{answer}");
     // The workload that it was begun with may be said again, and nothing else.
@@ -60,8 +61,7 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     }
     let (_, workload) = asked.split_once("--workload ").unwrap();
     let output = scene.run(&format!("tune resume --json --out goal.json --workload {workload}"));
-    let answer: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
+    let answer = schemas::parse("tune", &output.stdout);
     assert_eq!((output.status.code(), &answer["goal_file"]), (Some(0), &"goal.json".into()), "{answer}");
     assert_eq!(log(), measured, "nothing is measured anew");
     // One word on whether the set lasts, the one that apply holds to, and what to do.
@@ -205,8 +205,8 @@ fn a_restarted_server_lives_and_the_answer_says_why_the_first_ended() {
         scene.await_window("go", &mut search);
         search.signal("INT");
         fs::write(scene.path("go"), "").unwrap();
-        let Finished { stdout, stderr, .. } = search.finish();
-        let answer: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
+        let Finished { stdout, .. } = search.finish();
+        let answer = schemas::parse("tune", &stdout);
         assert_eq!(answer["ended"], "stopped", "{answer}");
         let caveats = format!("{} {}", answer["doubts"], answer["design"]["settles"]);
         assert!(caveats.contains(ended), "{caveats}");

@@ -7,6 +7,7 @@ use crate::probe::{Probe, is_absence};
 
 /// How this machine starts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Boot {
     /// From the files that the boot loader leaves; the firmware is not queried.
     pub loader: Fact<BootLoader>,
@@ -16,6 +17,7 @@ pub struct Boot {
 
 /// The boot loader, as far as it matters for adding a kernel argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BootLoader {
     /// GRUB that reads `/etc/default/grub.d/*.cfg` after `/etc/default/grub`: Debian, Ubuntu.
@@ -38,6 +40,7 @@ pub enum BootLoader {
 
 /// The init system of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Init {
     /// systemd manages this system.

@@ -11,6 +11,7 @@ const LOG_LINES_MAX: usize = 8;
 
 /// The clock that the kernel reads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Clock {
     /// The source in use.
     pub current: Fact<String>,
@@ -31,6 +32,7 @@ pub struct Clock {
 
 /// Guarantees about the time-stamp counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TscFlags {
     /// It counts at one rate whatever the frequency of the CPU (`constant_tsc`).
     pub constant: bool,

@@ -16,6 +16,7 @@ const ITEMS_MAX: usize = 8192;
 
 /// Counts since boot, or for UDP since the network namespace was created.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counters {
     /// How each CPU took packets from its queues.
     pub softnet: Fact<Vec<CpuSoftnet>>,
@@ -35,6 +36,7 @@ pub struct Counters {
 
 /// A line of /proc/net/softnet_stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuSoftnet {
     /// The CPU; by the order of lines on kernels that do not print it.
     pub cpu: usize,
@@ -48,6 +50,7 @@ pub struct CpuSoftnet {
 
 /// Packets that UDP lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpCounters {
     /// Not delivered for any reason but a missing port; includes the following ones.
     pub in_errors: u64,
@@ -64,6 +67,7 @@ pub struct UdpCounters {
 
 /// The UDP line of /proc/net/sockstat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpMemory {
     /// Sockets.
     pub sockets: u64,
@@ -73,6 +77,7 @@ pub struct UdpMemory {
 
 /// An interrupt with its count on each CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IrqCounts {
     /// Its number.
     pub number: u32,
@@ -82,6 +87,7 @@ pub struct IrqCounts {
 
 /// `numastat` of a memory node, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeCounters {
     /// The node.
     pub node: u32,
@@ -101,6 +107,7 @@ pub struct NodeCounters {
 
 /// The counters of a driver.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NicCounters {
     /// The interface.
     pub name: String,

@@ -28,6 +28,7 @@ const ARM_CORES: &[(&str, &str, &str)] = &[
 
 /// The CPUs of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpus {
     /// The processor's name in /proc/cpuinfo; on Arm the core's, by its numbers there.
     pub model: Fact<String>,
@@ -53,6 +54,7 @@ pub struct Cpus {
 
 /// One CPU, as the scheduler sees it: a hardware thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,
@@ -73,6 +75,7 @@ pub struct Cpu {
 
 /// A processor vulnerability that the kernel knows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Vulnerability {
     /// As the kernel names it, such as `spectre_v2`.
     pub name: String,
@@ -89,6 +92,7 @@ impl Vulnerability {
 
 /// One cache of a CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cache {
     /// 1 for the nearest.
     pub level: Fact<u32>,

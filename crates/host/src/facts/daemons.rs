@@ -9,6 +9,7 @@ use crate::probe::{Probe, is_absence};
 
 /// Timers and services of the distribution.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Daemons {
     /// The enabled systemd timers that start work on disk, network or CPU, by name without `.timer`.
     pub background_timers: Fact<Vec<String>>,

@@ -9,6 +9,7 @@ use crate::probe::{Probe, and_then, chosen_word, is_absence};
 
 /// The block devices of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Disks {
     /// Each disk, by name, without devices made of memory, files or other disks.
     pub disks: Fact<Vec<Disk>>,
@@ -24,6 +25,7 @@ pub struct Disks {
 
 /// One block device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Disk {
     /// Its name in /sys/block.
     pub name: String,
@@ -43,6 +45,7 @@ pub struct Disk {
 
 /// What drives a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskKind {
     /// Amazon's network storage as the guest sees it on Nitro.
@@ -61,6 +64,7 @@ pub enum DiskKind {
 
 /// The scheduler of a disk's requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Scheduler {
     /// The one in force.
     pub chosen: String,

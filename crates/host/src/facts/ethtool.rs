@@ -10,6 +10,7 @@ use crate::probe::{Probe, field};
 
 /// Queues in use and their limits. A driver has pairs (combined) or counts both directions separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Channels {
     /// Receive queues that are not part of a pair.
     pub rx: u32,
@@ -27,6 +28,7 @@ pub struct Channels {
 
 /// Packets that the ring of each queue holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rings {
     /// Of a receive queue.
     pub rx: u32,
@@ -40,6 +42,7 @@ pub struct Rings {
 
 /// How long an interrupt is delayed to batch packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Coalesce {
     /// For received packets, in microseconds.
     pub rx_us: u32,
@@ -60,6 +63,7 @@ pub type Offloads = BTreeMap<String, Offload>;
 
 /// Something that a device may do for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Offload {
     /// Whether it does.
     pub on: bool,
@@ -69,6 +73,7 @@ pub struct Offload {
 
 /// How the device spreads packets over receive queues, as far as the driver reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rss {
     /// Entries of the table from a packet's hash to its queue; 0 for none.
     pub table: Fact<u32>,

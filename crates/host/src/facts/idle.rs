@@ -8,6 +8,7 @@ use crate::probe::{Probe, or_else};
 
 /// Idle states and the driver and governor that select them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Idle {
     /// `intel_idle`, `acpi_idle`, `haltpoll`, … or `none`.
     pub driver: Fact<String>,
@@ -32,6 +33,7 @@ pub struct Idle {
 
 /// One idle state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleState {
     /// Its place in the driver's list.
     pub index: u32,
@@ -45,6 +47,7 @@ pub struct IdleState {
 
 /// The deepest idle state allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeepestAllowed {
     /// As the driver names it; `none` if not even polling is allowed.
     pub name: String,
@@ -58,6 +61,7 @@ pub struct DeepestAllowed {
 
 /// Frequency scaling.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Frequency {
     /// `intel_pstate`, `acpi-cpufreq`, …; absent in most virtual machines.
     pub driver: Fact<String>,
@@ -77,6 +81,7 @@ pub struct Frequency {
 
 /// CPUs that share a frequency, as `cpufreq` sees them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FrequencyPolicy {
     /// Its name, such as `policy0`; `cpu0` on kernels before 4.3.
     pub name: String,

@@ -10,6 +10,7 @@ use crate::probe::{Probe, and_then, chosen_word, field, or_else};
 
 /// The running kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kernel {
     /// As `uname -r` prints it.
     pub release: Fact<String>,
@@ -29,6 +30,7 @@ pub struct Kernel {
 
 /// The first two or three numbers of a kernel release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub struct Version {
     /// 6 of 6.12.3.
     pub major: u32,
@@ -40,6 +42,7 @@ pub struct Version {
 
 /// What the kernel's lockdown denies to root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Lockdown {
     /// Nothing.

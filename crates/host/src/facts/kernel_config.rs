@@ -10,6 +10,7 @@ const TICK: &str = "@tick_ns";
 
 /// The known part of the kernel's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KernelConfig {
     /// The file: `/proc/config.gz` from the kernel itself, or `/boot/config-RELEASE`, which may belong to another build
     /// with the same name.
@@ -27,6 +28,7 @@ pub struct KernelConfig {
 
 /// When the timer tick stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Tick {
     /// Never (`CONFIG_HZ_PERIODIC`).

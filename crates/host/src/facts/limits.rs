@@ -9,6 +9,7 @@ use crate::probe::{Probe, and_then};
 
 /// Limits of the control group that we run in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
     /// CPU time per period (`cpu.max`, or `cpu.cfs_quota_us` of version 1).
     pub cpu: Fact<CpuLimit>,
@@ -18,6 +19,7 @@ pub struct Limits {
 
 /// A limit on CPU time: `"unlimited"` or `{"quota": {"quota_us": 50000, "period_us": 100000}}` in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuLimit {
     /// None.

@@ -11,6 +11,7 @@ use crate::probe::{Probe, and_then, field, is_absence, or_else};
 
 /// The machine, from its firmware, processor and files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// By the processor's hypervisor leaf, else by /sys/hypervisor, else by DMI.
     pub hypervisor: Fact<Hypervisor>,
@@ -32,6 +33,7 @@ pub struct Machine {
 
 /// The container that we run in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Container {
@@ -45,6 +47,7 @@ pub enum Container {
 
 /// A Linux distribution, by os-release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Distribution {
     /// `ID`, such as `debian`.
     pub id: String,

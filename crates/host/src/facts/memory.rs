@@ -7,6 +7,7 @@ use crate::probe::Probe;
 
 /// What memory settings depend on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Memory {
     /// `MemTotal`, in bytes.
     pub total_bytes: Fact<u64>,
@@ -26,6 +27,7 @@ pub struct Memory {
 
 /// Transparent pages of one size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThpSize {
     /// In bytes.
     pub size_bytes: u64,
@@ -35,6 +37,7 @@ pub struct ThpSize {
 
 /// Reserved huge pages of one size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HugePages {
     /// In bytes.
     pub size_bytes: u64,
@@ -44,6 +47,7 @@ pub struct HugePages {
 
 /// One swap area.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Swap {
     /// The file or device.
     pub path: String,

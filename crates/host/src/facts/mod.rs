@@ -56,6 +56,7 @@ pub use sysctl_files::{SysctlFile, SysctlFiles, SysctlSetting};
 
 /// All facts of one machine. After [`Facts::probe`] no decision reads the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Facts {
     /// Hypervisor, cloud, instance, container, distribution.
     pub machine: Machine,

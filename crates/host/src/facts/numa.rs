@@ -9,6 +9,7 @@ use crate::probe::Probe;
 
 /// The memory nodes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Numa {
     /// Each online node, ascending; absent where the kernel is built without NUMA.
     pub nodes: Fact<Vec<Node>>,
@@ -20,6 +21,7 @@ pub struct Numa {
 
 /// A bit of `kernel.numa_balancing`, which is a set of bits since Linux 6.1 and was 0 or 1 before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Balancing {
     /// Threads and pages are moved to each other (1).
@@ -30,6 +32,7 @@ pub enum Balancing {
 
 /// A bit of `vm.zone_reclaim_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Reclaim {
     /// Clean pages of the node are dropped (1).
@@ -42,6 +45,7 @@ pub enum Reclaim {
 
 /// One memory node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Node {
     /// Its number.
     pub node: u32,

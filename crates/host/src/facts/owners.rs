@@ -13,6 +13,7 @@ use crate::probe::{Probe, is_absence, or_else};
 
 /// Other programs and files that change settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Owners {
     /// Whether irqbalance runs (by its socket, its pid file or its unit's group): it moves interrupts within ten
     /// seconds.
@@ -42,6 +43,7 @@ pub struct Owners {
 
 /// What irqbalance's unit reads at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IrqbalanceOptions {
     /// The file: `/etc/default/irqbalance` or `/etc/sysconfig/irqbalance`.
     pub file: String,

@@ -10,6 +10,7 @@ const DEBUGFS: &str = "/sys/kernel/debug/sched/preempt";
 
 /// The preemption model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Preemption {
     /// `none`, `voluntary`, `full`, `lazy` or `rt`.
     pub model: Fact<String>,

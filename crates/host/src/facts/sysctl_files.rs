@@ -23,6 +23,7 @@ const SETTINGS_MAX: usize = 4096;
 
 /// The files that set anything under /proc/sys at boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SysctlFiles {
     /// In the order of reading, so the last setting of a key counts.
     pub read: Vec<SysctlFile>,
@@ -33,6 +34,7 @@ pub struct SysctlFiles {
 
 /// One of the files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SysctlFile {
     /// Its path.
     pub path: String,
@@ -42,6 +44,7 @@ pub struct SysctlFile {
 
 /// One line of such a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SysctlSetting {
     /// The file under /proc/sys, or a pattern of several: `net/ipv4/conf/*/rp_filter`.
     pub key: String,

@@ -8,6 +8,7 @@ use super::{Better, Card, Line};
 
 /// The comparison of two cards.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// The numbers that both have.
     pub lines: Vec<Compared>,
@@ -29,6 +30,7 @@ pub struct Comparison {
 
 /// A caveat of the comparison of two cards. In JSON it is its sentence.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum CardCaveat {
     /// They were taken at different paces.
     #[error("the first has the pace {first}, the second {second}: a longer run shows more rare events")]
@@ -89,6 +91,7 @@ impl fmt::Display for WhichCard {
 
 /// One number of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compared {
     /// The meter that measured it.
     pub meter: String,
@@ -113,6 +116,7 @@ pub struct Compared {
 
 /// A number with its spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
     /// The median of the rounds.
     pub value: f64,
@@ -126,6 +130,7 @@ pub struct Figure {
 
 /// The outcome of comparing one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Better on the first, beyond the spread.

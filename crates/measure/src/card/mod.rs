@@ -26,6 +26,7 @@ const TEXT_BYTES_MAX: usize = 4096;
 
 /// The card of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Card {
     /// [`KIND`].
     pub kind: String,
@@ -39,6 +40,7 @@ pub struct Card {
 
 /// How and when a card was taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Taken {
     /// The moment, in UTC.
     pub at: String,
@@ -56,6 +58,7 @@ pub struct Taken {
 
 /// A property of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trait {
     /// What.
     pub name: String,
@@ -65,6 +68,7 @@ pub struct Trait {
 
 /// The results of one meter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Part {
     /// Its name, as `evenkeel measure NAME`.
     pub meter: String,
@@ -77,6 +81,7 @@ pub struct Part {
 
 /// One number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
     /// What it is called on every machine, the unit last.
     pub id: String,
@@ -101,6 +106,7 @@ pub struct Line {
 
 /// Which way of a number is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// Less.
@@ -113,6 +119,7 @@ pub enum Better {
 
 /// A published figure for a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reference {
     /// The figure, short, with its unit.
     pub figure: String,

@@ -18,9 +18,11 @@ pub const PERIOD_NS: std::ops::RangeInclusive<u64> = 200_000..=1_000_000_000;
 
 /// How to disturb.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// The CPUs to take away.
     #[serde(serialize_with = "super::as_list")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// From the beginning of one slot to the next, in nanoseconds.
     pub period_ns: u64,
@@ -42,6 +44,7 @@ pub struct Settings {
 
 /// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Each CPU.
     pub cpus: Vec<Cpu>,
@@ -49,6 +52,7 @@ pub struct Report {
 
 /// What was taken from one CPU.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,

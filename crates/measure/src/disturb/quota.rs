@@ -19,6 +19,7 @@ const QUOTA_US_MIN: u64 = 1_000;
 
 /// How to limit.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// How often the bucket is filled, in nanoseconds.
     pub period_ns: u64,
@@ -30,6 +31,7 @@ pub struct Settings {
 
 /// What the kernel counted in the group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The group, while it was there.
     pub group: PathBuf,

@@ -18,9 +18,11 @@ const LINES_A_LOOK: usize = 4096;
 
 /// How to disturb.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// One thread on each of these.
     #[serde(serialize_with = "super::as_list")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// The working set of each thread, in bytes: larger than the cache to evict.
     pub working_set_bytes: u64,
@@ -28,6 +30,7 @@ pub struct Settings {
 
 /// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Each CPU.
     pub cpus: Vec<Cpu>,
@@ -35,6 +38,7 @@ pub struct Report {
 
 /// What was done on one CPU.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,

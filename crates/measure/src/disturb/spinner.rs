@@ -14,6 +14,7 @@ const STRETCH_NS: std::ops::RangeInclusive<u64> = 10_000..=60_000_000_000;
 
 /// When a thread is busy.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "mode")]
 pub enum Duty {
     /// All the time.
@@ -38,9 +39,11 @@ pub enum Duty {
 
 /// How to disturb.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// Thread number n runs on the n-th of these CPUs, starting over after the last. An empty list leaves the placement to the scheduler.
     #[serde(serialize_with = "super::as_list")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// How many threads.
     pub threads: usize,
@@ -52,6 +55,7 @@ pub struct Settings {
 
 /// What they really did.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Each thread.
     pub threads: Vec<Thread>,
@@ -59,6 +63,7 @@ pub struct Report {
 
 /// What one thread did.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
     /// The CPU that it was pinned to. None if it was free.
     pub cpu: Option<usize>,

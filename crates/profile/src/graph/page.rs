@@ -29,6 +29,7 @@ pub fn html_differential_of(pair: &Pair, style: &Style) -> String {
 
 /// The input of the page's script. Lists are by node, in depth-first order; the first is the root.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Data<'a> {
     unit: &'a str,
     factor: f64,

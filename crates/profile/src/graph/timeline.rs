@@ -38,6 +38,7 @@ pub struct Row {
 
 /// The input of the page's script. Times are in nanoseconds since the start of the recording; lists of a lane are by piece.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Data<'a> {
     format: u32,
     length: u64,
@@ -53,6 +54,7 @@ struct Data<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct LaneData<'a> {
     pid: u32,
     tid: u32,
@@ -76,6 +78,7 @@ struct LaneData<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct TickData {
     tid: u32,
     /// Due time, relative to the due time of the previous tick.

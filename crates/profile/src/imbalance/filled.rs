@@ -34,6 +34,7 @@ const VECTORS: [&str; 2] = ["sysvec_", "asm_sysvec_"];
 
 /// What a CPU ran. Shares are of what it did, from 0 to 1: the idle thread is not in them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Filled {
     /// Which CPU.
     pub cpu: u32,
@@ -53,6 +54,7 @@ pub struct Filled {
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Place {
     /// Its name, or what stands for it.
     pub name: String,
@@ -66,6 +68,7 @@ pub struct Place {
 
 /// A stack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Path {
     /// From the thread's name and the outermost function on, with `;` between.
     pub stack: String,

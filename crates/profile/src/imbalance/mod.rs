@@ -27,6 +27,7 @@ const ERRORS: f64 = 2.0;
 
 /// How busy shares are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// From switches: exact.
@@ -39,6 +40,7 @@ pub enum Source {
 
 /// The balance of the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// No CPU was full.
@@ -55,6 +57,7 @@ pub enum Shape {
 
 /// What fills the busiest CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// One thread. It runs on one CPU at a time, so no setting of the machine helps.
@@ -71,6 +74,7 @@ pub enum Cause {
 
 /// A caveat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ImbalanceCaveat {
     /// Only some processes were recorded.
@@ -93,6 +97,7 @@ pub enum ImbalanceCaveat {
 
 /// A thread on a CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
     /// Its process.
     pub pid: u32,
@@ -112,6 +117,7 @@ pub struct Thread {
 
 /// A CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Which.
     pub cpu: u32,
@@ -135,6 +141,7 @@ pub struct Cpu {
 
 /// The machine while it was recorded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Imbalance {
     /// How long.
     pub length_ns: u64,

@@ -19,6 +19,7 @@ const FRAMES_MAX: usize = 64;
 
 /// The faults of one process in one mapping.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Faults {
     /// The process.
     pub pid: u32,

@@ -12,6 +12,7 @@ const COLUMNS: usize = 64;
 
 /// One letter for each part: see [`Strip::legend`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Strip(pub String);
 

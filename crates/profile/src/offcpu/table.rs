@@ -23,6 +23,7 @@ const STRIPS_MAX: usize = 64;
 
 /// Why the threads of a recording had no CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The length of the recording in nanoseconds.
     pub recorded_ns: u64,
@@ -49,6 +50,7 @@ pub struct Report {
 
 /// A caveat of a report. In JSON it is its text.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum SwitchesCaveat {
     /// The recording has no switches.
     #[error(
@@ -98,6 +100,7 @@ impl Serialize for SwitchesCaveat {
 
 /// A thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
     /// Its process.
     pub pid: u32,
@@ -117,6 +120,7 @@ pub struct Thread {
 
 /// The intervals of one thread with one reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// The reason: see [`Reason::words`].
     pub reason: &'static str,
@@ -144,6 +148,7 @@ pub struct Row {
 
 /// The most common value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// The value.
     pub name: String,
@@ -153,6 +158,7 @@ pub struct Share {
 
 /// An interval of the list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListedInterval {
     /// The thread.
     pub tid: u32,
@@ -174,6 +180,7 @@ pub struct ListedInterval {
 
 /// One of the longest waits, with the names of the threads involved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wait {
     /// The interval.
     #[serde(flatten)]

@@ -14,6 +14,7 @@ pub use parse::{Scope, ScopeThread, Scopes, parse};
 
 /// Which scopes to examine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Which {
     /// Only scopes without inner scopes, because outer scopes add nothing.
@@ -25,6 +26,7 @@ pub enum Which {
 
 /// Lengths in nanoseconds, of CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lengths {
     /// The median.
     pub p50_ns: u64,
@@ -38,6 +40,7 @@ pub struct Lengths {
 
 /// The long ones of one scope in one thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// The scope.
     pub scope: String,
@@ -59,6 +62,7 @@ pub struct Row {
 
 /// Scopes that could not be judged, by why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unjudged {
     /// The thread was switched out for an unknown time.
     pub switched_out: u64,
@@ -70,6 +74,7 @@ pub struct Unjudged {
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Long {
     /// Longer than this is long, in nanoseconds.
     pub over_ns: u64,

@@ -25,6 +25,7 @@ const ENTRIES_MAX: usize = 4096;
 
 /// The source of a file's names. Later variants are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Grade {
     /// Exported symbols only: the file is stripped.
@@ -57,6 +58,7 @@ pub(crate) struct CachedNames {
 
 /// The stored form: each function once.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Written {
     grade: Grade,
     functions: Vec<(String, Option<String>, u32, bool)>,

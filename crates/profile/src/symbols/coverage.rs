@@ -13,6 +13,7 @@ use crate::stack::Frame;
 
 /// How many frames there are and how many have a name; a frame counts once for each sample that it is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// All.
     pub frames: u64,
@@ -29,6 +30,7 @@ impl Share {
 
 /// Frames of one file without a name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unnamed {
     /// The file or pseudo-file.
     pub file: String,
@@ -50,6 +52,7 @@ pub struct Unnamed {
 
 /// How many frames have names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NameCoverage {
     /// Frames in user mode.
     pub user: Share,

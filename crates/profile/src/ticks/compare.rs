@@ -28,6 +28,7 @@ const LISTED_MAX: usize = 100;
 
 /// Slow ticks compared with the rest.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// The number of ticks.
     pub ticks: usize,
@@ -62,6 +63,7 @@ pub struct Comparison {
 
 /// Time of one kind in the average tick.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Growth {
     /// The kind.
     pub spent: Spent,
@@ -80,6 +82,7 @@ impl Growth {
 
 /// The main cause of the difference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Top {
     /// Its kind of time.
     pub spent: Spent,
@@ -99,6 +102,7 @@ pub struct Top {
 
 /// A slow tick.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slow {
     /// Its number.
     pub number: u64,
@@ -122,6 +126,7 @@ pub struct Slow {
 
 /// Caveats.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum TicksCaveat {
     /// There are too few ticks for a slowest hundredth.

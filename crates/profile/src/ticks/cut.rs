@@ -37,6 +37,7 @@ const LISTED_MAX: usize = 4;
 
 /// What ends a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ends {
     /// The wait after which ticks begin. Other waits are inside a tick.

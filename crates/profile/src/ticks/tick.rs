@@ -25,6 +25,7 @@ impl Tick {
 
 /// A kind of a tick's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum Spent {
     /// It ran, at a sampled place.
     Ran,

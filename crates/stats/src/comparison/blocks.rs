@@ -27,6 +27,7 @@ const WORDS_A_BLOCK: u128 = 2 * MAX_ARMS as u128;
 /// # Ok::<(), evenkeel_stats::StatsError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BlockDesign {
     arms: usize,
     blocks: u64,

@@ -43,6 +43,7 @@ pub struct Boot {
 
 /// The comparison of B against A over boots. Ratios are b / a.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootsComparison {
     /// How many boots were compared: complete blocks only.
     pub boots: usize,

@@ -23,6 +23,7 @@ const FOUND_IN: f64 = 0.8;
 ///
 /// In JSON an infinite `smallest_visible_ratio` is `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Calibration {
     /// The test's result on the A/A phase itself. "Better" or "worse" here is a false claim. At a confidence of 0.95, one in twenty phases
     /// may have one. A second one means that the order of the arms affects the server somehow.

@@ -45,6 +45,7 @@ impl Options {
 ///
 /// In JSON an infinite `high` or `smallest_visible_ratio` is `null`, because JSON has no infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// How many pairs were compared.
     pub pairs: usize,

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 /// Which arm of a pair is measured first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// A, then B.
@@ -40,6 +41,7 @@ pub enum Order {
 /// let _spare: Order = design.order_of_pair(20);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairDesign {
     pairs: u64,
     seed: u64,

@@ -14,6 +14,7 @@ const STEPS: u32 = 50;
 
 /// A share of the time, from 0 to 1, with the ends of its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// The estimate.
     pub share: f64,

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 /// The verdict on B against A.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// B is better, and the best guess is that the difference matters.
@@ -37,6 +38,7 @@ pub enum Verdict {
 
 /// Which direction is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// Lower is better, as for a latency.

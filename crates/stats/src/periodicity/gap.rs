@@ -16,6 +16,7 @@ pub const SEARCH_GAPS: usize = 2048;
 
 /// Who took the CPU during a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Label {
     /// The guest's own scheduler: another thread, or a limit of a control group.

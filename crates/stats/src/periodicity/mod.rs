@@ -71,6 +71,7 @@ const LIMIT_BITES: f64 = 0.5;
 
 /// Which gaps count. The time of other gaps counts as unwatched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Count {
     /// Gaps that came from outside the guest, and gaps of unknown cause.
@@ -82,6 +83,7 @@ pub enum Count {
 
 /// A CPU limit on the watching thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// The CPU time per period, in nanoseconds.
     pub quota_ns: u64,
@@ -105,6 +107,7 @@ pub struct Known {
 
 /// How a CPU is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
     /// It is always available.
@@ -119,6 +122,7 @@ pub enum Model {
 
 /// Slots at fixed times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slots {
     /// The time from one slice start to the next, in nanoseconds.
     pub period_ns: f64,
@@ -149,6 +153,7 @@ impl Slots {
 
 /// A period with its jitter. If the gaps come at set times there are [`Slots`] too.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Period {
     /// The mean time from one slice start to the next, in nanoseconds.
     pub period_ns: f64,
@@ -163,6 +168,7 @@ pub struct Period {
 
 /// Why this is the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum Reason {
     /// Nothing was watched.
     Unwatched,
@@ -202,6 +208,7 @@ impl Serialize for Reason {
 
 /// The result for the gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Periodicity {
     /// The model.
     pub model: Model,

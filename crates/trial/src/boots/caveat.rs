@@ -11,6 +11,7 @@ use crate::words::as_change;
 /// What speaks against believing an answer, or limits what it says. Boots are numbered from 1.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum BootsCaveat {
     /// One that a trial may have too.
     OfTrial(Caveat),

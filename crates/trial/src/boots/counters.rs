@@ -15,6 +15,7 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// What the counters of the settings showed in the windows of one boot that count.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootCounters {
     /// Which way the workload's packets went.
     pub network: NetworkPath,

@@ -16,6 +16,7 @@ use super::state::{BootOutcome, BootsState};
 
 /// A number that may not get worse, over the boots so far.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuardOfBoots {
     /// The number.
     pub metric: Metric,

@@ -17,6 +17,7 @@ use super::state::{BootOutcome, BootsDesign, BootsEnded, BootsState, SeenBoot};
 
 /// One arm over its boots.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmOfBoots {
     /// Which.
     pub arm: ArmName,
@@ -32,6 +33,7 @@ pub struct ArmOfBoots {
 
 /// What came out so far.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootsReport {
     /// Names it in the journal.
     pub id: String,

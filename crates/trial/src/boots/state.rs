@@ -44,6 +44,7 @@ fn invalid<T>(why: impl Into<InvalidBoots>) -> Result<T, InvalidBoots> {
 
 /// What was decided before the first boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootsDesign {
     /// The settings of arm B, as `KNOB=VALUE`.
     pub settings: Vec<String>,
@@ -115,6 +116,7 @@ fn is_line(text: &str, bytes_max: usize) -> bool {
 
 /// The machine in one boot, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootWords {
     /// The kernel's release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,6 +134,7 @@ pub struct BootWords {
 
 /// What came of one boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum BootOutcome {
     /// It came up, and nothing is known of it yet.
@@ -162,6 +165,7 @@ pub enum BootOutcome {
 
 /// One boot of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SeenBoot {
     /// The kernel's id of it.
     pub boot_id: String,
@@ -181,6 +185,7 @@ pub struct SeenBoot {
 
 /// What the next boot will be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Armed {
     /// Which of the wanted boots, from 0.
     pub slot: usize,
@@ -190,6 +195,7 @@ pub struct Armed {
 
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BootsEnded {
     /// With all its boots.
@@ -205,6 +211,7 @@ pub enum BootsEnded {
 
 /// All that a trial over boots knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootsState {
     /// The number of the format.
     pub format: u32,

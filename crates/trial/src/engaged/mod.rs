@@ -31,6 +31,7 @@ const DIFFERENCE_MIN: f64 = 0.01;
 
 /// The counters that show whether a knob was engaged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Mechanism {
     /// The knob.
     pub knob: String,
@@ -42,6 +43,7 @@ pub struct Mechanism {
 
 /// One counter in both arms: how much passed in a window, or what it read at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reading {
     /// Its name.
     pub name: String,
@@ -55,6 +57,7 @@ pub struct Reading {
 
 /// Whether a knob was engaged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Engaged {
     /// A counter shows it.

@@ -15,6 +15,7 @@ use crate::titles::Titles;
 
 /// Which of several arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Choice {
     /// All comparisons with A together err in at most one less this share of sessions; those among the other arms too, and the guards.
     pub confidence: f64,
@@ -30,6 +31,7 @@ pub struct Choice {
 
 /// Two arms other than A, compared in the blocks that have both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Between {
     /// The arm.
     pub arm: ArmName,

@@ -13,6 +13,7 @@ use crate::session::{Detectable, PLANNED_MAX, Window, pairs_of};
 
 /// The machine against itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ControlReport {
     /// Pairs that count.
     pub pairs: usize,

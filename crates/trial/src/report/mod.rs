@@ -26,6 +26,7 @@ pub(crate) use verdict::{Found, verdict};
 
 /// A verdict of one arm against A, with everything that it rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// What was asked.
     pub title: String,
@@ -68,6 +69,7 @@ pub struct Report {
     pub left: Option<Left>,
     /// What a sceptic should know, the gravest first.
     #[serde(default, serialize_with = "caveat::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<caveat::WithText<'static>>"))]
     pub caveats: Vec<Caveat>,
     /// The seed of the order.
     pub seed: u64,
@@ -95,6 +97,7 @@ impl Report {
 
 /// What one arm was like.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmReport {
     /// Its name.
     pub arm: ArmName,
@@ -112,6 +115,7 @@ pub struct ArmReport {
 
 /// A number that may not get worse.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuardReport {
     /// The number.
     pub metric: Metric,
@@ -128,6 +132,7 @@ pub struct GuardReport {
 
 /// Something that both arms use, by the median of their windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
     /// Its name, with its unit.
     pub name: String,
@@ -141,6 +146,7 @@ pub struct Cost {
 
 /// A count for each arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct ByArm {
     pub a: usize,

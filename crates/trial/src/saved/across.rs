@@ -20,6 +20,7 @@ const ANEW_MAX: usize = 2_000;
 
 /// One report among several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// What to call it: the name of its file.
     pub name: String,
@@ -69,6 +70,7 @@ impl Machine {
 
 /// Reports side by side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Across {
     /// The machines, in the order in which they were given.
     pub machines: Vec<Machine>,
@@ -78,6 +80,7 @@ pub struct Across {
 
 /// One question: a setting, judged by a metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asked {
     /// The setting, as `KNOB=VALUE …`.
     pub knob: String,
@@ -101,6 +104,7 @@ pub struct Asked {
 
 /// Why machines can't be compared as they stand. In JSON it is its sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum AcrossCaveat {
     /// Their workloads differ.
     #[error("the workloads differ, which may cause the difference between the machines")]
@@ -118,6 +122,7 @@ impl Serialize for AcrossCaveat {
 
 /// What one machine says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
     /// Which machine, by its place in [`Across::machines`].
     pub machine: usize,
@@ -143,6 +148,7 @@ pub struct Cell {
 
 /// Whether machines say the same of a setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
     /// Fewer than two of them have an interval.

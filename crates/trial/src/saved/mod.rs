@@ -51,6 +51,7 @@ pub enum SavedError {
 
 /// All that one run reports: `F` are the facts of the machine, `A` one finding of `audit`. What its file does not have is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunReport<F = Value, A = AdviceLine> {
     /// Version of the program that wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,12 +64,14 @@ pub struct RunReport<F = Value, A = AdviceLine> {
     pub taken: Option<String>,
     /// The facts of the machine, as `inspect` reports them.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(!default))]
     pub facts: F,
     /// The machine as `capture` writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<String>,
     /// What would suit the machine.
     #[serde(default = "Vec::new")]
+    #[cfg_attr(feature = "schema", schemars(!default))]
     pub advice: Vec<A>,
     /// The trials in the order of the runs; with several arms, each arm against A.
     #[serde(default)]
@@ -89,6 +92,7 @@ pub struct RunReport<F = Value, A = AdviceLine> {
 
 /// One trial of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialEntry {
     /// What was asked, as `KNOB=VALUE …`.
     #[serde(default)]
@@ -109,6 +113,7 @@ pub struct TrialEntry {
 
 /// Which of several arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChoiceEntry {
     /// In one sentence.
     #[serde(default)]
@@ -120,6 +125,7 @@ pub struct ChoiceEntry {
 
 /// One finding of `audit`, as far as pages show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct AdviceLine {
     /// The knob's id.
@@ -138,6 +144,7 @@ pub struct AdviceLine {
 
 /// A knob that was not tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct NotTried {
     /// The knob's id.
@@ -148,6 +155,7 @@ pub struct NotTried {
 
 /// The text of a setting's file; absent where it could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SettingText {
     /// Its path.

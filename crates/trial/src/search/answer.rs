@@ -25,6 +25,7 @@ const MAD_TO_SD: f64 = 1.4826;
 
 /// What a search came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
     /// What may be said.
     pub verdict: Verdict,
@@ -65,6 +66,7 @@ pub struct Answer {
 
 /// What more time would decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MoreTime {
     /// The knobs that are not decided.
     pub knobs: usize,
@@ -74,6 +76,7 @@ pub struct MoreTime {
 
 /// What may be said of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The set helps, by the test on fresh pairs.
@@ -86,6 +89,7 @@ pub enum Verdict {
 
 /// How a search ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
     /// With all its stages.
@@ -103,6 +107,7 @@ pub enum Ended {
 
 /// A knob of the set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Chosen {
     /// What it sets, as `KNOB=VALUE`.
     pub settings: Vec<String>,
@@ -115,6 +120,7 @@ pub struct Chosen {
 
 /// A number that the set may not make worse, in the pairs of its proof.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GuardAnswer {
     /// The number's name.
     pub metric: String,
@@ -136,6 +142,7 @@ pub struct GuardAnswer {
 
 /// What became of one knob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KnobAnswer {
     /// What was asked of it, as `KNOB=VALUE`.
     pub settings: Vec<String>,
@@ -159,6 +166,7 @@ pub struct KnobAnswer {
 
 /// An effect with what is known of it. The ratio is of the metric, switched to not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measure {
     /// The ratio.
     pub ratio: f64,

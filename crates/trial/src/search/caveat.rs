@@ -18,6 +18,7 @@ const DROPPED_SHARE_CAVEAT: f64 = 0.2;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "String")]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum SearchCaveat {
     /// One that a trial may have too.
     OfTrial(Caveat),

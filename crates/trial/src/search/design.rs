@@ -24,6 +24,7 @@ pub(super) const WINDOWS_MIN: usize = 80;
 
 /// Something to be tried: one knob with its value, at one place or at several that are set alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Candidate {
     /// What it sets, as `KNOB=VALUE` or `KNOB@PLACE=VALUE`: all of one knob.
     pub settings: Vec<String>,
@@ -56,6 +57,7 @@ impl Candidate {
 
 /// How long a search may take. Whichever runs out first ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Budget {
     /// The most windows.
     pub windows: usize,
@@ -66,6 +68,7 @@ pub struct Budget {
 
 /// How a search is done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SearchDesign {
     /// What to try, those that promise most first: a budget that is too small for all leaves out the last ones.
     pub candidates: Vec<Candidate>,

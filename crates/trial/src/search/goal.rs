@@ -19,6 +19,7 @@ pub const GOAL_FORMAT: u64 = 1;
 
 /// A plan with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GoalFile {
     /// The plan, as `evenkeel plan` writes it.
     #[serde(flatten)]
@@ -29,6 +30,7 @@ pub struct GoalFile {
 
 /// What a set of knobs was chosen by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// The format's number.
     pub format: u64,
@@ -64,6 +66,7 @@ pub struct Evidence {
 
 /// A workload with its options, as a file keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadSpec {
     /// Its name.
     pub name: String,
@@ -85,6 +88,7 @@ pub struct WorkloadSpec {
 
 /// The machine, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostWords {
     /// The kernel's release.
     #[serde(default, skip_serializing_if = "Option::is_none")]

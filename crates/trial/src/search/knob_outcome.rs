@@ -6,6 +6,7 @@ use super::left_out::NotNeeded;
 
 /// What became of one knob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "fate")]
 pub enum KnobOutcome {
     /// It is in the set.

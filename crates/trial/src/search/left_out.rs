@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A knob that is not tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// The knob's id.
     pub knob: String,
@@ -13,6 +14,7 @@ pub struct LeftOut {
 
 /// Why a knob is not tried. In JSON it is its sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum LeftOutReason {
     /// The user is not root.
     #[error("you need root for this setting of the whole host")]
@@ -73,6 +75,7 @@ impl Serialize for LeftOutReason {
 /// Why a knob that moved the metric is not in the set. In JSON it is its sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[serde(from = "String")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(into = "String"))]
 pub enum NotNeeded {
     /// So many others moved it more.
     #[error("{others} others do more")]

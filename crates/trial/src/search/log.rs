@@ -23,6 +23,7 @@ const READ: &str = "read the search's log";
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Header {
     /// The format's number.
     pub format: u64,
@@ -43,6 +44,7 @@ impl Header {
 
 /// One window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
     /// What was on.
     pub arm: Arm,

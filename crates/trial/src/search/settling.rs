@@ -22,6 +22,7 @@ const UNKNOWN: Duration = Duration::from_millis(100);
 
 /// How long one way of switching is felt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassSettle {
     /// What the server must do for the switch to reach it; nothing where all ways were switched together.
     #[serde(default, skip_serializing_if = "Option::is_none")]

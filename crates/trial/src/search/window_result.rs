@@ -9,6 +9,7 @@ use crate::rules::DropReason;
 
 /// What one window gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum WindowResult {
     /// A number.

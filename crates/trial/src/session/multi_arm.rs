@@ -42,6 +42,7 @@ pub(crate) struct ArmPair {
 
 /// An arm that had no windows from some block on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Left {
     /// The last block that it was in.
     pub block: usize,
@@ -51,6 +52,7 @@ pub struct Left {
 
 /// Why an arm had no further windows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftWhy {
     /// It was decided to be worse than A.

@@ -14,6 +14,7 @@ use crate::rules::DropReason;
 
 /// One window of one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Window {
     /// Which pair of its stretch it belongs to, from 0; with more than two arms, which block.
     pub pair: usize,
@@ -57,6 +58,7 @@ impl Window {
 
 /// A part of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stretch {
     /// Finding out how long a switch is felt.
@@ -70,6 +72,7 @@ pub enum Stretch {
 
 /// A window that was dropped by a rule, and with it every comparison of its arm in that pair or block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dropped {
     /// The pair.
     pub pair: usize,
@@ -87,6 +90,7 @@ pub struct Dropped {
 
 /// How a trial ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
     /// It was decided before all its pairs were used.
@@ -110,6 +114,7 @@ pub enum Ended {
 
 /// Which way the packets of a workload go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkPath {
     /// Not through any network device: what loopback carries stays in the kernel.

@@ -24,6 +24,7 @@ const SESSION: &str = "session";
 
 /// What a session is, on the first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Head {
     /// The number of the format.
     pub format: u32,
@@ -49,6 +50,7 @@ pub struct Head {
 
 /// The options that do not belong to the design.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asked {
     /// The workload's arguments and its command, as a shell reads them.
     pub workload: String,
@@ -84,6 +86,7 @@ impl Head {
 
 /// One line after the head.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Line {
     /// How long a switch is felt.

@@ -8,6 +8,7 @@ use crate::caveat::Caveat;
 
 /// How long the machine was left alone after a switch, and how that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettleSeen {
     /// The time, in milliseconds.
     pub settle_ms: u64,
@@ -26,6 +27,7 @@ pub struct SettleSeen {
 
 /// How a settle time was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SettleHow {
     /// It was asked for.

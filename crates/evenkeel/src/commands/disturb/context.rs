@@ -46,7 +46,7 @@ pub(super) struct RunArgs {
 
 /// A disturbance that runs.
 pub(super) trait Disturbance {
-    type Report: Serialize;
+    type Report: Serialize + schemars::JsonSchema;
 
     /// Prepares the command, for example the CPUs it runs on.
     fn prepare(&self, _: &mut Command) -> Result<(), Failure> {
@@ -87,8 +87,8 @@ pub(super) struct What<'a, A> {
 }
 
 /// The report.
-#[derive(Debug, Serialize)]
-struct Answer<'a, A, R> {
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(crate) struct Answer<'a, A, R> {
     kind: &'static str,
     by: &'static str,
     asked: &'a A,
@@ -101,9 +101,9 @@ struct Answer<'a, A, R> {
 }
 
 /// What ended it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum EndedBy {
+pub(crate) enum EndedBy {
     /// The command ended.
     Command,
     /// The time was over.
@@ -113,8 +113,8 @@ enum EndedBy {
 }
 
 /// How the command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-struct Ran {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub(crate) struct Ran {
     exit_code: u8,
     signal: Option<i32>,
     wall_ns: u64,
@@ -153,7 +153,7 @@ impl<'a> Context<'a> {
     }
 
     /// Starts the disturbance, waits for the command or the time limit, ends it, and reports.
-    pub(super) fn disturb<A: Serialize, D: Disturbance>(
+    pub(super) fn disturb<A: Serialize + schemars::JsonSchema, D: Disturbance>(
         &self,
         what: What<'_, A>,
         start: impl FnOnce(u64) -> Result<D, Failure>,
@@ -182,7 +182,7 @@ impl<'a> Context<'a> {
         Ok(command.map_or(exit::WELL, |ran| Exit { code: ran.exit_code, meaning: "the command's own" }))
     }
 
-    fn report<A: Serialize, R: Serialize>(
+    fn report<A: Serialize + schemars::JsonSchema, R: Serialize + schemars::JsonSchema>(
         &self,
         answer: &Answer<'_, A, R>,
         record: Option<&Path>,

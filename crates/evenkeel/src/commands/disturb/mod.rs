@@ -11,6 +11,8 @@ mod values;
 
 use std::path::PathBuf;
 
+#[cfg(test)]
+pub(super) use context::Answer;
 use context::Context;
 
 use crate::failure::Outcome;

@@ -11,6 +11,7 @@ use evenkeel_measure::meters::imbalance::{CpuTicks, parse_stat};
 use evenkeel_measure::{MeterError, Unit, Watch};
 use evenkeel_sys::clock;
 use indicatif::{ProgressBar, ProgressStyle};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::exit;
@@ -34,8 +35,8 @@ pub(crate) struct Context<'a> {
 }
 
 /// What measuring took of the machine itself.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Observer {
+#[derive(Clone, Copy, Debug, Serialize, schemars::JsonSchema)]
+pub(crate) struct Observer {
     /// From its beginning to its end, in nanoseconds.
     wall_ns: u64,
     /// CPU time of all its threads, in nanoseconds.
@@ -45,8 +46,8 @@ struct Observer {
 }
 
 /// An answer, with the cost of its measurement.
-#[derive(Serialize)]
-struct Observed<'a, T> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Observed<'a, T> {
     #[serde(flatten)]
     answer: &'a T,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,12 +91,17 @@ impl<'a> Context<'a> {
     }
 
     /// Gives the answer: JSON or the page, and the HTML page where it is asked for.
-    pub(crate) fn answer<T: Serialize>(&self, title: &str, answer: &T, page: impl Fn(&T) -> Vec<Block>) -> Outcome {
+    pub(crate) fn answer<T: Serialize + JsonSchema>(
+        &self,
+        title: &str,
+        answer: &T,
+        page: impl Fn(&T) -> Vec<Block>,
+    ) -> Outcome {
         self.answer_in(json::FORMAT, title, answer, page)
     }
 
     /// The same, with the number of the answer's JSON format.
-    pub(crate) fn answer_in<T: Serialize>(
+    pub(crate) fn answer_in<T: Serialize + JsonSchema>(
         &self,
         format: u32,
         title: &str,

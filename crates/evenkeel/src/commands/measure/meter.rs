@@ -22,7 +22,7 @@ pub(crate) trait Meter: clap::Args {
     /// Whether other programs that use the CPUs spoil the numbers.
     const NEEDS_IDLE: bool = true;
     /// The JSON answer.
-    type Report: Serialize;
+    type Report: Serialize + schemars::JsonSchema;
 
     /// Measures as the arguments say.
     fn measure(&self, context: &Context<'_>) -> Result<Self::Report, Failure>;

@@ -5,8 +5,10 @@ mod card;
 mod compare;
 mod context;
 mod meter;
-mod meters;
+pub(super) mod meters;
 
+#[cfg(test)]
+pub(crate) use context::Observed;
 pub(crate) use context::{Context, failure};
 pub(crate) use meters::ticks::{hint as tick_hint, rate as tick_rate};
 

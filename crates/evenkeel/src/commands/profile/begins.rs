@@ -59,7 +59,7 @@ fn refused(error: NoPlace) -> Failure {
 }
 
 /// How ticks are recognized.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum By {
     /// The markers of evenkeel-rt if the server has them, else the thread's wake-ups

@@ -27,8 +27,8 @@ pub(crate) struct Args {
     seconds: u64,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Answer<'a> {
     verdict: String,
     #[serde(flatten)]
     imbalance: &'a Imbalance,

@@ -2,14 +2,14 @@
 
 pub(crate) mod begins;
 pub(crate) mod diff;
-mod imbalance;
+pub(super) mod imbalance;
 mod input;
 mod now;
 mod pick;
-mod record;
-mod scopes;
+pub(super) mod record;
+pub(super) mod scopes;
 mod source;
-mod switches;
+pub(super) mod switches;
 pub(crate) mod ticks;
 pub(crate) mod view;
 mod written;

@@ -39,8 +39,8 @@ pub(crate) struct Args {
     all: bool,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     quantum: Quantum,
     #[serde(flatten)]

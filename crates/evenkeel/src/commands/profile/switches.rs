@@ -47,8 +47,8 @@ pub(crate) struct Args {
     tick_thread: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     report: &'a table::Report,
     /// Steal time of all CPUs while recording, by the kernel's count; none for a file.

@@ -69,8 +69,8 @@ fn not_printed(kept_in: Option<&Path>, report: &str) -> String {
 }
 
 /// The answer of several arms.
-#[derive(serde::Serialize)]
-struct Several<'a> {
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub(crate) struct Several<'a> {
     choice: &'a Option<ChoiceEntry>,
     trials: &'a [TrialEntry],
 }

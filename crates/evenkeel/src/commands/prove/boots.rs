@@ -26,7 +26,7 @@ use crate::workload_args::workload_of;
 
 mod context;
 mod live;
-mod planned;
+pub(crate) mod planned;
 mod start_args;
 mod status;
 

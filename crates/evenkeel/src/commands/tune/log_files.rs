@@ -20,7 +20,7 @@ pub(super) const LOG: &str = "tune.jsonl";
 pub(super) const FOLDER: &str = "searches";
 
 /// What a resume needs besides the design.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(super) struct Context {
     pub(super) workload: WorkloadSpec,
     pub(super) left_out: Vec<LeftOutWords>,
@@ -29,7 +29,7 @@ pub(super) struct Context {
     pub(super) folder: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(super) struct LeftOutWords {
     pub(super) knob: String,
     pub(super) why: String,

@@ -8,7 +8,7 @@ use crate::show::blocks::Block;
 use crate::show::units::percent;
 
 /// The answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
     pub(crate) before: Side,
     pub(crate) after: Side,
@@ -25,7 +25,7 @@ pub(crate) struct Answer {
 }
 
 /// One recording.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Side {
     pub(crate) file: String,
     pub(crate) unit: String,
@@ -35,7 +35,7 @@ pub(crate) struct Side {
 }
 
 /// A function. Shares are of the larger of the two totals.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Row {
     pub(crate) function: String,
     pub(crate) kind: &'static str,

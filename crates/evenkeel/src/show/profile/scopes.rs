@@ -11,7 +11,7 @@ use crate::show::units::quantity;
 const ROWS_MAX: usize = 40;
 
 /// The quantum and its source.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Quantum {
     /// In nanoseconds.
     pub(crate) quantum_ns: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Quantum {
 }
 
 /// Where the quantum comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum From {
     /// The command line.

@@ -14,7 +14,7 @@ use crate::show::units::{part, percent, quantity, real_quantity};
 const LISTED: usize = 12;
 
 /// The answer.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
     /// The tick thread; if several threads share the tick, the one with most of its work.
     pub(crate) thread: Thread,
@@ -49,7 +49,7 @@ pub(crate) struct Answer {
 }
 
 /// What ticks were recognized by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub(crate) struct TickSource {
     /// `wakes`, `library`, `packets`, `place` or `event`.
     pub(crate) by: &'static str,
@@ -70,7 +70,7 @@ impl TickSource {
 }
 
 /// A tick thread.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Thread {
     pub(crate) pid: u32,
     pub(crate) tid: u32,
@@ -78,7 +78,7 @@ pub(crate) struct Thread {
 }
 
 /// The cost of recording.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Recorded {
     /// How long, in nanoseconds.
     pub(crate) elapsed_ns: u64,

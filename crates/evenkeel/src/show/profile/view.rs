@@ -15,7 +15,7 @@ const CPUS_MAX: usize = 64;
 const NAME_COLUMNS: usize = 60;
 
 /// The answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
     pub(crate) file: String,
     /// None for folded stacks.
@@ -37,7 +37,7 @@ pub(crate) struct Answer {
 }
 
 /// What a recording has besides stacks.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct RecordingInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<String>,
@@ -53,13 +53,13 @@ pub(crate) struct RecordingInfo {
     pub(crate) lost: LostRow,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct EventRow {
     pub(crate) event: String,
     pub(crate) samples: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct CpuRow {
     pub(crate) cpu: u32,
     pub(crate) samples: u64,
@@ -73,7 +73,7 @@ pub(crate) struct CpuRow {
     pub(crate) top_function_share: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct ThreadRow {
     pub(crate) pid: u32,
     pub(crate) tid: u32,
@@ -82,7 +82,7 @@ pub(crate) struct ThreadRow {
     pub(crate) weight: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct FunctionRow {
     pub(crate) function: String,
     pub(crate) kind: &'static str,
@@ -94,13 +94,13 @@ pub(crate) struct FunctionRow {
     pub(crate) most_inlined: Option<Inlined>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Inlined {
     pub(crate) function: String,
     pub(crate) own_share: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct LostRow {
     pub(crate) records: u64,
     pub(crate) samples: u64,

@@ -8,6 +8,7 @@ use crate::probe::Probe;
 
 /// How the interrupts of an interface were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum IrqsFoundBy {
     /// From the list of its device, which is always correct.
@@ -18,6 +19,7 @@ pub enum IrqsFoundBy {
 
 /// One interrupt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Irq {
     /// Its number, which can change with a reboot or a change of queues.
     pub number: u32,

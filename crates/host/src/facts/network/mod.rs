@@ -19,6 +19,7 @@ pub use nic::{Enhanced, Enhancement, Napi, Nic, NicKind, Queue, QueueCounts};
 
 /// The network interfaces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Network {
     /// Each interface by name.
     pub nics: Fact<Vec<Nic>>,

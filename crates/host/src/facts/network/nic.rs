@@ -14,6 +14,7 @@ pub(super) const NICS_MAX: usize = 4096;
 
 /// One interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Nic {
     /// Its name.
     pub name: String,
@@ -70,6 +71,7 @@ pub struct Nic {
 
 /// Queues in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueCounts {
     /// Receive queues.
     pub rx: usize,
@@ -79,6 +81,7 @@ pub struct QueueCounts {
 
 /// One queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Queue {
     /// Its number.
     pub index: u32,
@@ -91,6 +94,7 @@ pub struct Queue {
 
 /// How the kernel takes packets from an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Napi {
     /// How often an interrupt stays off after a round without packets, while a thread polls.
     pub defer_hard_irqs: Fact<u32>,
@@ -102,6 +106,7 @@ pub struct Napi {
 
 /// The kind of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NicKind {
     /// A device on a bus: PCI, virtio, VMBus, Xen.
@@ -129,6 +134,7 @@ impl NicKind {
 
 /// How an interface reaches the network, and the evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Enhanced {
     /// How.
     pub state: Enhancement,
@@ -138,6 +144,7 @@ pub struct Enhanced {
 
 /// How an interface reaches the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Enhancement {
     /// By hardware without the hypervisor's software, or by the best interface of the cloud.

@@ -14,9 +14,11 @@ const BLOCK_BYTES: usize = 256 * 1024;
 
 /// How to disturb.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// One thread on each of these.
     #[serde(serialize_with = "crate::disturb::as_list")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// The working set of each thread, in bytes. It must be larger than the caches, or the caches are measured.
     pub working_set_bytes: u64,
@@ -24,6 +26,7 @@ pub struct Settings {
 
 /// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Each CPU.
     pub cpus: Vec<Cpu>,
@@ -31,6 +34,7 @@ pub struct Report {
 
 /// What was done on one CPU.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,

@@ -32,6 +32,7 @@ const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// How to disturb.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// How much to take at most, in bytes.
     pub amount_bytes: u64,
@@ -41,6 +42,7 @@ pub struct Settings {
 
 /// What the disturber really did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The most that it held at once, in bytes.
     pub held_bytes_max: u64,

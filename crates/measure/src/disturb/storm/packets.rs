@@ -26,9 +26,11 @@ const TABLE: &str = "/proc/softirqs";
 
 /// How to disturb.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// One sender on each of these.
     #[serde(serialize_with = "crate::disturb::as_list")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// Where to.
     pub to: To,
@@ -40,6 +42,7 @@ pub struct Settings {
 
 /// Where packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum To {
     /// A port of our own that nobody reads from. The kernel does its work on each packet; all but the first are then dropped.
@@ -55,6 +58,7 @@ pub enum To {
 
 /// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Where they went.
     pub to: SocketAddr,
@@ -66,6 +70,7 @@ pub struct Report {
 
 /// What one sender did.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its CPU.
     pub cpu: usize,

@@ -27,9 +27,11 @@ const SLEEP: Duration = Duration::from_millis(100);
 
 /// How to disturb.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// The CPUs to interrupt.
     #[serde(serialize_with = "crate::disturb::as_list")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// The rate for each CPU, per second.
     pub rate_per_s: u64,
@@ -37,6 +39,7 @@ pub struct Settings {
 
 /// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Each CPU.
     pub cpus: Vec<Cpu>,
@@ -44,6 +47,7 @@ pub struct Report {
 
 /// What was done to one CPU.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,

@@ -34,6 +34,7 @@ pub struct ServeSettings {
 
 /// The totals of a server run.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Served {
     /// TCP streams that arrived completely.
     pub streams: u64,

@@ -9,6 +9,7 @@ use crate::meters::udp::Between;
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The server.
     pub to: SocketAddr,
@@ -39,6 +40,7 @@ pub struct Report {
 
 /// One stream.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stream {
     /// Bytes sent, without headers. None if the server sent them and did not report.
     pub sent_bytes: Option<u64>,
@@ -56,6 +58,7 @@ pub struct Stream {
 
 /// What arrived of a stream.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Arrived {
     /// Bytes, without headers.
     pub bytes: u64,

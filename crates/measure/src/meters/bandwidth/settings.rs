@@ -34,6 +34,7 @@ pub struct Settings {
 
 /// The direction of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// From here to the server, which counts the received bytes.
@@ -44,6 +45,7 @@ pub enum Direction {
 
 /// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum By {
     /// TCP streams, paced by the kernel.

@@ -19,6 +19,7 @@ const OVER: u64 = u64::MAX;
 
 /// The first CPU's clocks against other CPUs'.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Across {
     /// The reference CPU. None if there is only one.
     pub first_cpu: Option<usize>,
@@ -30,6 +31,7 @@ pub struct Across {
 
 /// Which clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Counter {
     /// The processor's cycle counter.
@@ -40,6 +42,7 @@ pub enum Counter {
 
 /// The offset of another CPU's clock from the first CPU's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Apart {
     /// The other CPU.
     pub cpu: usize,

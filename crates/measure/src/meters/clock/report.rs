@@ -8,6 +8,7 @@ use crate::Samples;
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The kernel's name of the current clock source. None if it does not report it.
     pub source: Option<String>,
@@ -27,6 +28,7 @@ pub struct Report {
 
 /// The result of one clock source.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Source {
     /// The kernel's name of it. None if it does not report it.
     pub source: Option<String>,
@@ -44,6 +46,7 @@ pub struct Source {
 
 /// How a call is served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ClockPath {
     /// In the vDSO, without the kernel.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// What was left out, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skipped {
     /// What.
     pub what: String,

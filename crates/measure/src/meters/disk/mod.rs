@@ -39,6 +39,7 @@ impl Default for Settings {
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The volume of the directory. Missing if its mount cannot be found.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,6 +13,7 @@ const DISKS_MAX: usize = 64;
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Volume {
     /// The directory.
     pub path: String,
@@ -30,6 +31,7 @@ pub struct Volume {
 
 /// What two directories share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Shared {
     /// The same file system.

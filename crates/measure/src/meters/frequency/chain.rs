@@ -18,6 +18,7 @@ const MULTIPLY_RANGE: std::ops::RangeInclusive<f64> = 2.85..=3.15;
 
 /// The assumption behind the clocks: an addition takes one cycle.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Assumption {
     /// In words.
     pub says: String,
@@ -59,6 +60,7 @@ impl Assumption {
 
 /// The clock of one CPU over a period.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Clock {
     /// Cycles per millisecond, by batches of some 20 us. Interrupted batches read low: the median is the clock, and values far below it are
     /// interruptions.

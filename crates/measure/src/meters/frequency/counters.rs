@@ -14,6 +14,7 @@ const APERF: u64 = 0xe8;
 
 /// The result of one counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Counter {
     /// The clock in kilohertz.

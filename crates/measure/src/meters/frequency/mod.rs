@@ -25,6 +25,7 @@ const CPUS_MAX: usize = 256;
 
 /// A CPU's clock.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuClock {
     /// Which CPU.
     pub cpu: usize,
@@ -36,6 +37,7 @@ pub struct CpuClock {
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The frequency of the cycle counter: the nominal clock on most machines.
     pub counter_khz: u64,

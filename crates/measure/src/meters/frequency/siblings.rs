@@ -24,6 +24,7 @@ const SHARED_BELOW: f64 = 0.8;
 
 /// Two CPUs that were busy together.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SiblingPair {
     /// The one whose work is measured.
     pub cpu: usize,
@@ -45,6 +46,7 @@ pub struct SiblingPair {
 
 /// The siblings of this machine.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Siblings {
     /// Whether the kernel reports any siblings.
     #[serde(rename = "told")]

@@ -22,6 +22,7 @@ const LOOKS: usize = 10;
 
 /// The effect of one kind of vector instruction.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VectorEffect {
     /// `avx2` or `avx512`.
     pub vector: String,

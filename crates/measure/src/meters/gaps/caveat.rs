@@ -18,6 +18,7 @@ const THREADS_MIN: f64 = 0.01;
 /// A caveat of a report.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum GapsCaveat {
     /// A CPU was not watched to the end.
     Ended { why: String },

@@ -15,6 +15,7 @@ pub(super) type Counts = BTreeMap<String, u64>;
 
 /// A source of interrupts or deferred work, and its count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Source {
     /// As the kernel calls it: `LOC Local timer interrupts`, `38 virtio2-input.0`, `softirq NET_RX`.
     pub name: String,

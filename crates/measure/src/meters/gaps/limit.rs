@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// A limit on CPU time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// The group's folder.
     pub group: String,

@@ -47,6 +47,7 @@ const LENGTH_MAX_NS: u64 = 864_000_000_000_000;
 
 /// One CPU.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,
@@ -89,6 +90,7 @@ pub struct Cpu {
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The way of watching.
     pub mode: Mode,

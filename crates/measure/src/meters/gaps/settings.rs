@@ -8,6 +8,7 @@ use super::tally::Keep;
 
 /// The way of watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Always: it uses each CPU completely.

@@ -28,6 +28,7 @@ pub enum Keep {
 
 /// One gap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gap {
     /// When it began, on the monotonic clock. If the kernel reports switches: when it switched to the thread that ran instead.
     pub start_ns: u64,
@@ -51,6 +52,7 @@ pub struct Gap {
 
 /// A thread that ran instead of the watched one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum RanInstead {
     /// The meter's own.
     Itself,
@@ -90,6 +92,7 @@ impl Serialize for RanInstead {
 
 /// A number of gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sum {
     /// How many.
     pub count: u64,

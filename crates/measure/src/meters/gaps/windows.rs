@@ -156,6 +156,7 @@ impl Sums {
 
 /// The missing share of the time, from samples.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sampled {
     /// The number of windows, watched or slept through.
     pub windows: u64,

@@ -35,6 +35,7 @@ impl Default for Settings {
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The whole time.
     pub whole: Picture,

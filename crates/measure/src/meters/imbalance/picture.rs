@@ -19,6 +19,7 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// The state of all CPUs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// No CPU was full.
@@ -33,6 +34,7 @@ pub enum Shape {
 
 /// A thread, with the share of a CPU that it took.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BusyThread {
     /// Its process.
     pub pid: u32,
@@ -46,6 +48,7 @@ pub struct BusyThread {
 
 /// An interrupt or a softirq.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BusySource {
     /// Its number or letters.
     pub label: String,
@@ -57,6 +60,7 @@ pub struct BusySource {
 
 /// One CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BusyCpu {
     /// Its number.
     pub cpu: usize,
@@ -82,6 +86,7 @@ pub struct BusyCpu {
 
 /// The machine between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Picture {
     /// The time between the readings.
     pub length_ns: u64,

@@ -16,6 +16,7 @@ const WINDOW_NS: u64 = 10_000_000;
 
 /// What a thread does with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Reads all of it, and adds it up with the widest vectors of the CPU.
@@ -39,6 +40,7 @@ impl Kind {
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bandwidth {
     /// The kind of access.
     pub kind: Kind,

@@ -22,6 +22,7 @@ const TURNS: usize = 2;
 
 /// Where a record's memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Allocation {
     /// Mapped and unmapped for each record.
@@ -45,6 +46,7 @@ impl Allocation {
 
 /// The result of one source.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Churn {
     /// Where the memory came from.
     pub way: Allocation,

@@ -26,6 +26,7 @@ const LOOKED_BYTES: usize = 64 << 20;
 
 /// Latency of one working set.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkingSet {
     /// Its size.
     pub working_set_bytes: usize,

@@ -54,6 +54,7 @@ impl Default for Settings {
 
 /// A cache of the measured CPU, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cache {
     /// 1 is the nearest.
     pub level: u32,
@@ -65,6 +66,7 @@ pub struct Cache {
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The CPU for latency.
     pub cpu: usize,

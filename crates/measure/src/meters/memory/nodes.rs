@@ -13,6 +13,7 @@ const PAIRS_MAX: usize = 256;
 
 /// One pair.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pair {
     /// The node of the CPU.
     pub cpu_node: usize,
@@ -27,6 +28,7 @@ pub struct Pair {
 
 /// The NUMA nodes of this machine.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Nodes {
     /// How many nodes have memory. Missing if the kernel knows no nodes.
     #[serde(skip_serializing_if = "Option::is_none")]

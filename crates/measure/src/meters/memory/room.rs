@@ -11,6 +11,7 @@ const LEVELS_MAX: usize = 32;
 
 /// Memory that may be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Room {
     /// What the machine or the tightest control group has left, in bytes.
     pub available_bytes: u64,

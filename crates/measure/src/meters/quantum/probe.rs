@@ -30,6 +30,7 @@ const GAPS_MAX: usize = 1 << 16;
 
 /// How the causes of gaps were distinguished.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "by", content = "instead_of_rseq_because")]
 pub enum Labels {
     /// By the kernel's mark on a preempted thread (rseq(2)).

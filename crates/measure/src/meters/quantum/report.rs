@@ -11,6 +11,7 @@ pub(super) const MS: f64 = 1e6;
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The method.
     pub method: Method,
@@ -26,6 +27,7 @@ pub struct Report {
 
 /// A limit, with the place where it is set.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitSeen {
     /// CPU time per period, in milliseconds.
     pub quota_ms: f64,
@@ -37,6 +39,7 @@ pub struct LimitSeen {
 
 /// The result of one CPU.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,

@@ -28,6 +28,7 @@ pub enum Order {
 
 /// The method that finds the period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// Folds all gaps of some seconds.

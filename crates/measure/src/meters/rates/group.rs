@@ -116,6 +116,7 @@ impl Place {
 
 /// A memory limit, and the group that sets it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryLimit {
     /// The limit in bytes.
     pub bytes: u64,

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// A value, or the reason why it is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Measured<T> {
     /// A known value.
@@ -15,6 +16,7 @@ pub enum Measured<T> {
 
 /// Why a value is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unknown {
     /// The kind of the reason.
     pub unknown: Kind,
@@ -24,6 +26,7 @@ pub struct Unknown {
 
 /// Kinds of reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// This machine does not have it.

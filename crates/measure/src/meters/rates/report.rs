@@ -9,6 +9,7 @@ use crate::{Lost, Samples, Unit};
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// From the first reading to the last, in nanoseconds.
     pub elapsed_ns: u64,
@@ -27,6 +28,7 @@ pub struct Report {
 
 /// The rates between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rates {
     /// The whole machine.
     pub system: System,
@@ -39,6 +41,7 @@ pub struct Rates {
 
 /// The course of one rate.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// Its name with the unit last.
     pub name: &'static str,
@@ -66,6 +69,7 @@ pub struct Spread {
 
 /// The cost of measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
     /// CPU time of one reading, in nanoseconds.
     pub cpu_ns_per_reading: u64,
@@ -75,6 +79,7 @@ pub struct Cost {
 
 /// The whole machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct System {
     /// The unit of the kernel's CPU times. Shorter times do not show.
     pub cpu_time_unit_ms: u32,
@@ -112,6 +117,7 @@ pub struct System {
 
 /// Memory of the machine, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Memory {
     /// All.
     pub total_bytes: Measured<u64>,
@@ -125,6 +131,7 @@ pub struct Memory {
 
 /// One CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuShares {
     /// Its number.
     pub cpu: usize,
@@ -134,6 +141,7 @@ pub struct CpuShares {
 
 /// How CPU time was spent. All shares except `iowait` and `counted` add up to 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shares {
     /// In user space.
     pub user: f64,
@@ -155,6 +163,7 @@ pub struct Shares {
 
 /// The pressure on a resource.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pressure {
     /// cpu, memory or io.
     pub resource: &'static str,
@@ -166,6 +175,7 @@ pub struct Pressure {
 
 /// A limit of CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Quota {
     /// CPU time per period, in microseconds.
     pub quota_us: u64,
@@ -175,6 +185,7 @@ pub struct Quota {
 
 /// A control group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Group {
     /// The group and its ancestors, the innermost first. The limits of all apply to it.
     pub levels: Measured<Vec<Level>>,
@@ -192,6 +203,7 @@ pub struct Group {
 
 /// The CPU time of one group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Level {
     /// Its directory.
     pub directory: String,
@@ -207,6 +219,7 @@ pub struct Level {
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessRates {
     /// Its number.
     pub pid: u32,
@@ -241,6 +254,7 @@ pub struct ProcessRates {
 
 /// A thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadRates {
     /// Its number.
     pub tid: u32,
@@ -258,6 +272,7 @@ pub struct ThreadRates {
 
 /// The memory of a process at the last reading, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessMemory {
     /// Resident, with shared pages counted in full.
     pub rss_bytes: Measured<u64>,

@@ -7,6 +7,7 @@ const STRETCHES_MAX: usize = 1024;
 
 /// A rate over some time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stretch {
     /// Its start since the first reading, in nanoseconds.
     pub start_ns: u64,

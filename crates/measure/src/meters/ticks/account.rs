@@ -22,6 +22,7 @@ const EARLIEST: f64 = 0.02;
 
 /// What lateness is counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Due {
     /// From when the thread asked to be woken: what it calls late itself.

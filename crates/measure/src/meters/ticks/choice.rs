@@ -40,6 +40,7 @@ pub struct Wanted {
 
 /// Why the tick can't be told.
 #[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "why")]
 pub enum Unclear {
     /// Nothing repeats.
@@ -136,6 +137,7 @@ pub enum Unclear {
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Choice {
     /// The loops, that with the most work first.
     pub loops: Vec<TickLoop>,

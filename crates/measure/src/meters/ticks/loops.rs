@@ -46,6 +46,7 @@ const LISTED_MAX: usize = 8;
 
 /// How the threads of a loop wait for its next tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Waits {
     /// For the same time in each call that a file or a packet can end: a loop that polls.
@@ -63,6 +64,7 @@ pub enum Waits {
 
 /// What a thread does of a loop's work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Carrier {
     /// Its process.
     pub pid: u32,
@@ -76,6 +78,7 @@ pub struct Carrier {
 
 /// Something that repeats.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TickLoop {
     /// In whose work it was found.
     pub of: Workers,

@@ -69,6 +69,7 @@ pub struct Settings {
 
 /// A thread of the server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
     /// Its process.
     pub pid: u32,
@@ -84,6 +85,7 @@ pub struct Thread {
 
 /// What was seen.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// How long it was watched, in nanoseconds.
     pub watched_ns: u64,
@@ -110,6 +112,7 @@ pub struct Report {
 
 /// A tick's numbers.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ticks {
     /// Ticks a second.
     pub tick_hz: f64,

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// How the times of ticks hang together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
     /// At multiples of the period: one that is late does not move the others.

@@ -16,6 +16,7 @@ const SPAN_MAX_NS: f64 = 4e9;
 
 /// What one thread did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Its number.
     pub tid: u32,
@@ -27,6 +28,7 @@ pub struct Row {
 
 /// A few periods.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Picture {
     /// How long a cell is, in nanoseconds.
     pub cell_ns: f64,

@@ -58,6 +58,7 @@ const WORK_SHARE_MIN: f64 = 0.1;
 
 /// What the ticks keep.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tempo {
     /// From one tick to the next, in nanoseconds: the usual time where ticks are chained, the mean else.
     pub period_ns: f64,
@@ -89,6 +90,7 @@ impl Tempo {
 
 /// Why there is no tick to be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NoTick {
     /// It hardly ever woke.

@@ -21,6 +21,7 @@ const BURSTS_MAX: usize = 1 << 18;
 
 /// Whose work a view shows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Workers {
     /// One thread, by its number.

@@ -25,6 +25,7 @@ pub struct Wake {
 
 /// What was there to be seen, and was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unseen {
     /// Records that the kernel had no room for, as far as it told.
     pub records: u64,

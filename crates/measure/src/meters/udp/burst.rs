@@ -22,6 +22,7 @@ const BURST_NS_MAX: u64 = 1_000_000_000;
 
 /// How much of a burst a host keeps.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Burst {
     /// The receive buffer, in bytes as the kernel counts them.
     pub receive_buffer_bytes: u64,
@@ -31,6 +32,7 @@ pub struct Burst {
 
 /// The results for one packet size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fit {
     /// How long a packet was, in bytes without headers.
     pub bytes: usize,

@@ -20,6 +20,7 @@ const TELL_NS: u64 = 100_000_000;
 
 /// The limits of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ceiling {
     /// How long a packet is, in bytes without headers.
     pub bytes: usize,
@@ -37,6 +38,7 @@ pub struct Ceiling {
 
 /// A number of packets and the time that they took.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rate {
     /// How many.
     pub packets: u64,

@@ -69,6 +69,7 @@ pub enum Refusal {
 
 /// Counts of packets by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counted {
     /// Answered, or counted for a session.
     pub taken: u64,

@@ -38,6 +38,7 @@ use wire::SessionCounts;
 
 /// The report.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The server.
     pub to: SocketAddr,
@@ -55,6 +56,7 @@ pub struct Report {
 
 /// The path between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Between {
     /// Loopback: two threads of this host.
@@ -65,6 +67,7 @@ pub enum Between {
 
 /// Round trips on an open loop.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Echo {
     /// Requested packets per second.
     pub rate_hz: f64,
@@ -96,6 +99,7 @@ pub struct Echo {
 
 /// One direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionCounts {
     /// Packets that were sent this way.
     pub sent: u64,

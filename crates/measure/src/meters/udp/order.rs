@@ -17,6 +17,7 @@ pub struct Order {
 
 /// The counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// Numbers that arrived, each counted once.
     pub arrived: u64,

@@ -39,6 +39,7 @@ pub struct Settings {
 
 /// The totals of a server run.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The address.
     pub at: SocketAddr,

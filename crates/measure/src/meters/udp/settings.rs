@@ -32,6 +32,7 @@ pub struct Settings {
 
 /// How the sender waits until a packet is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
     /// It stays awake between packets. One thread both sends and receives, and sleeps only for the answer to the newest packet.
@@ -44,6 +45,7 @@ pub enum Pace {
 
 /// How the receiver waits for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Receive {
     /// It sleeps.
@@ -54,6 +56,7 @@ pub enum Receive {
 
 /// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// Round trips, loss and order.

@@ -26,6 +26,7 @@ const CLOCK_SET_NS: i64 = 1_000_000;
 
 /// The parts of round trips. For each packet they add up to its latency from the due time.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Split {
     /// From the due time until the kernel got it.
     pub late_ns: Samples,

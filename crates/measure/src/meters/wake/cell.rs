@@ -10,6 +10,7 @@ use crate::{Samples, Unit};
 
 /// The result for one way to be woken.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
     /// What wakes.
     pub kind: Kind,

@@ -12,6 +12,7 @@ const TICK_NS: u64 = 10_000_000;
 
 /// Counts of one CPU during the waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Idle {
     /// The idle share of the CPU, from 0 to 1, accurate to a few hundredths. None if /proc/stat does not report it.
     pub idle_share: Option<f64>,

@@ -6,6 +6,7 @@ use super::variant::Variant;
 
 /// What wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// `clock_nanosleep` to an absolute time of the monotonic clock.
@@ -45,6 +46,7 @@ impl Kind {
 
 /// Where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Place {
     /// The CPU that wakes; none for a timer.
     pub waker_cpu: Option<usize>,

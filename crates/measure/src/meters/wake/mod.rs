@@ -65,6 +65,7 @@ pub struct Settings {
 
 /// What was seen.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// The timer slack of the plain wait, in nanoseconds.
     pub plain_slack_ns: Option<u64>,

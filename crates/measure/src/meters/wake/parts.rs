@@ -9,6 +9,7 @@ use super::variant::Variant;
 
 /// The time that one part of a wake takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Part {
     /// The median over the rounds of one variant's p50 minus another's, in nanoseconds. Below 0 where the first variant was faster.
     pub ns: f64,
@@ -22,6 +23,7 @@ pub struct Part {
 
 /// A wake of one kind, at one place, after one idle gap.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Parts {
     /// What wakes.
     pub kind: Kind,

@@ -17,6 +17,7 @@ const SETTLE_NS: u64 = 300_000;
 
 /// A way to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
     /// A thread that sets nothing: ordinary class, and the slack that it started with.

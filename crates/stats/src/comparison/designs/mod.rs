@@ -34,6 +34,7 @@ pub use hadamard::{SCREENING_FACTORS_MAX, screening};
 
 /// Whether a knob is unchanged or switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// Unchanged.

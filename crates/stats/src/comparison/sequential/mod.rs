@@ -59,6 +59,7 @@ pub struct Sequential {
 ///
 /// In JSON an infinite `high` or `smallest_visible_ratio` is `null`, and so is the `ratio` without pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Look {
     /// How many pairs were added.
     pub pairs: usize,

@@ -129,7 +129,7 @@ fn through(between: Between, bits_per_s: Option<f64>, lost: Option<f64>) -> Find
 }
 
 /// Either side of the measurement.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Answer {
     Measured(Box<Report>),

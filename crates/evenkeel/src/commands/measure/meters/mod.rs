@@ -5,7 +5,7 @@ use super::context::Context;
 use super::meter::Meter;
 use crate::failure::Outcome;
 
-mod bandwidth;
+pub(crate) mod bandwidth;
 mod clock;
 mod disk;
 mod frequency;
@@ -15,7 +15,7 @@ mod memory;
 mod quantum;
 mod rates;
 pub(crate) mod ticks;
-mod udp;
+pub(crate) mod udp;
 mod wake;
 
 /// What the card needs of a meter.

@@ -158,7 +158,7 @@ fn lost_share(echo: &Echo) -> Option<f64> {
 }
 
 /// Either side of the measurement.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Answer {
     Measured(Box<Report>),

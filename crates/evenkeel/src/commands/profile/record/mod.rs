@@ -3,7 +3,7 @@
 mod child;
 mod named;
 mod outlet;
-mod page;
+pub(crate) mod page;
 mod waiting;
 
 use std::cell::RefCell;

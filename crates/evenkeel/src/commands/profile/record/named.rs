@@ -22,8 +22,8 @@ const SECONDS: u64 = 10;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How many frames got a name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct StoredNames {
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+pub(crate) struct StoredNames {
     /// Frames of user code, and how many have a name.
     user: Share,
     /// The same for the kernel.

@@ -67,8 +67,8 @@ impl<'a> Meanwhile<'a> {
 }
 
 /// The answer.
-#[derive(Debug, Serialize)]
-pub(super) struct Answer {
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub(crate) struct Answer {
     /// The recording.
     file: PathBuf,
     /// Windows written before the end.

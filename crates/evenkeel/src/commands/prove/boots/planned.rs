@@ -21,9 +21,10 @@ use crate::report::words::share;
 use crate::times;
 
 /// What would be done.
-#[derive(Serialize)]
-pub(super) struct Planned {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Planned {
     #[serde(serialize_with = "without_what_decides")]
+    #[schemars(schema_with = "design_schema")]
     pub(super) design: BootsDesign,
     decides: Decides,
     order: String,
@@ -31,18 +32,32 @@ pub(super) struct Planned {
     pub(super) plan: PlanFile,
 }
 
+const IN_DECIDES: [&str; 3] = ["metric", "guards", "smallest_effect_ratio"];
+
+/// The schema of what [`without_what_decides`] writes.
+fn design_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let mut schema = <BootsDesign as schemars::JsonSchema>::json_schema(generator);
+    if let Some(properties) = schema.get_mut("properties").and_then(|fields| fields.as_object_mut()) {
+        properties.retain(|name, _| !IN_DECIDES.contains(&name.as_str()));
+    }
+    if let Some(required) = schema.get_mut("required").and_then(|names| names.as_array_mut()) {
+        required.retain(|name| !IN_DECIDES.iter().any(|of| name == of));
+    }
+    schema
+}
+
 /// The metric and the guards are in `decides`, as far as they are known.
 fn without_what_decides<S: Serializer>(design: &BootsDesign, serializer: S) -> Result<S::Ok, S::Error> {
     let mut design = serde_json::to_value(design).map_err(S::Error::custom)?;
     if let Some(fields) = design.as_object_mut() {
-        fields.retain(|name, _| !["metric", "guards", "smallest_effect_ratio"].contains(&name.as_str()));
+        fields.retain(|name, _| !IN_DECIDES.contains(&name.as_str()));
     }
     design.serialize(serializer)
 }
 
 /// The deciding metric and the guards. Before the workload runs, only the options are known.
-#[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Decides {
+#[derive(Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub(crate) struct Decides {
     /// The number's name; none where it is the workload's usual one, whichever that is.
     #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<String>,
@@ -55,8 +70,8 @@ pub(super) struct Decides {
 }
 
 /// A number that may not get worse.
-#[derive(Debug, PartialEq, Serialize)]
-struct MayVeto {
+#[derive(Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub(crate) struct MayVeto {
     /// Its name; none where it is the tail of what decides, if the workload measures one.
     #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<String>,

@@ -1,0 +1,135 @@
+//! Runs this program as a command and reads its answer, within bounds.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use evenkeel_sys::process;
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::tools::Wanted;
+use crate::args::{HostArgs, StateArgs};
+
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// How much of the text of an error is read.
+const ERROR_BYTES_MAX: u64 = 64 << 10;
+/// How long a command has from SIGTERM to SIGKILL: a meter answers then with what it measured.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// This program, with the machine and the journal that the server was started for.
+pub(super) struct Program {
+    path: PathBuf,
+    host: Vec<OsString>,
+    state: Vec<OsString>,
+}
+
+impl Program {
+    pub(super) fn this(host: &HostArgs, state: &StateArgs) -> io::Result<Program> {
+        let option = |name: &str, value: &Option<PathBuf>| -> Vec<OsString> {
+            value.iter().flat_map(|value| [OsString::from(name), value.clone().into()]).collect()
+        };
+        let host = [option("--host", &host.host), option("--root", &host.root)].concat();
+        Ok(Program { path: std::env::current_exe()?, host, state: option("--state", &state.state) })
+    }
+
+    /// Runs a command that only reads. It ends with this program, at its time limit, and when the future is dropped.
+    pub(super) async fn read(&self, wanted: &Wanted) -> CallToolResult {
+        let mut command = self.command(wanted);
+        command.kill_on_drop(true);
+        process::die_with_parent(command.as_std_mut());
+        match command.spawn() {
+            Ok(child) => finish(child, wanted.limit).await,
+            Err(error) => not_run(&error),
+        }
+    }
+
+    /// Runs a command that changes the machine: only it decides when it ends.
+    pub(super) async fn change(&self, wanted: &Wanted) -> CallToolResult {
+        match self.command(wanted).spawn() {
+            Ok(child) => finish(child, Duration::MAX).await,
+            Err(error) => not_run(&error),
+        }
+    }
+
+    fn command(&self, wanted: &Wanted) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg("--json").args(&wanted.words);
+        if wanted.takes_host {
+            command.args(&self.host);
+        }
+        if wanted.takes_state {
+            command.args(&self.state);
+        }
+        command.args(&wanted.last);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+fn not_run(error: &io::Error) -> CallToolResult {
+    failed(format!("failed to start the command: {error}"))
+}
+
+fn failed(text: String) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(text)])
+}
+
+async fn finish(mut child: Child, limit: Duration) -> CallToolResult {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let answer = async {
+        let (answer, error) = tokio::join!(capped(stdout, ANSWER_BYTES_MAX), capped(stderr, ERROR_BYTES_MAX));
+        (answer, error)
+    };
+    tokio::pin!(answer);
+    let (answer, error) = match timeout(limit, &mut answer).await {
+        Ok(read) => read,
+        Err(_) => {
+            if let Some(id) = child.id() {
+                process::ask_to_end(id);
+            }
+            match timeout(GRACE, &mut answer).await {
+                Ok(read) => read,
+                Err(_) => {
+                    // If this fails, it has ended.
+                    let _ = child.start_kill();
+                    return failed(format!("the command did not end within {} s", limit.as_secs()));
+                }
+            }
+        }
+    };
+    if answer.len() as u64 > ANSWER_BYTES_MAX {
+        let _ = child.start_kill();
+        return failed(format!("the answer is longer than {} MiB", ANSWER_BYTES_MAX >> 20));
+    }
+    let ended = child.wait().await;
+    match serde_json::from_slice::<Value>(&answer) {
+        Ok(answer) if answer.get("error").is_some() => CallToolResult::structured_error(answer),
+        Ok(answer) if answer.is_object() => CallToolResult::structured(answer),
+        _ => {
+            let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+            failed(format!("the command gave no answer ({how}): {}", String::from_utf8_lossy(&error).trim()))
+        }
+    }
+}
+
+/// What a stream has, up to one byte more than the limit.
+async fn capped(stream: Option<impl AsyncRead + Unpin>, limit: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut stream) = stream {
+        // What was read before an error is all that there is.
+        let _ = (&mut stream).take(limit + 1).read_to_end(&mut bytes).await;
+        if bytes.len() as u64 <= limit {
+            return bytes;
+        }
+        // A command must not wait for a reader; what it writes beyond is lost.
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    }
+    bytes
+}

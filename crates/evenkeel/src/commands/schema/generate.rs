@@ -1,0 +1,274 @@
+//! Makes the schemas in docs/schemas from the types, and refuses changes that break who reads or wrote a file of the same format.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::compatible::incompatibilities;
+use super::formats::{ALL, Format, MakeSchema, types};
+
+/// The schema of a format. Types are inlined, so a type's name is no part of a format.
+fn schema(format: &Format, makers: &[MakeSchema]) -> Value {
+    let mut generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator();
+    let mut alternatives: Vec<Value> = makers.iter().map(|make| make(&mut generator).to_value()).collect();
+    let mut body = match alternatives.len() {
+        1 => alternatives.remove(0),
+        _ => json!({ "type": "object", "anyOf": alternatives }),
+    };
+    let definitions = generator.take_definitions(false);
+    assert!(definitions.is_empty(), "{}: a recursive type: {:?}", format.name, definitions.keys());
+    tidy(&mut body);
+    let mut root = Map::new();
+    root.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
+    root.insert("title".into(), format!("{}, format {}", format.title, format.number).into());
+    root.insert("description".into(), "docs/formats.md describes the fields.".into());
+    root.insert("type".into(), "object".into());
+    for (key, value) in body.as_object_mut().into_iter().flat_map(std::mem::take) {
+        root.insert(key, value);
+    }
+    let fields = root.entry("properties").or_insert_with(|| json!({}));
+    fields.as_object_mut().unwrap().insert("format".into(), json!({ "const": format.number }));
+    let required = root.entry("required").or_insert_with(|| json!([])).as_array_mut().unwrap();
+    required.retain(|name| name != "format");
+    required.insert(0, "format".into());
+    share(&mut root);
+    Value::Object(root)
+}
+
+/// What is at least this long, as text, and stands in a schema twice, becomes a definition.
+const SHARED_BYTES_MIN: usize = 200;
+
+/// Replaces repeated parts by references to `$defs`, the longest first.
+fn share(root: &mut Map<String, Value>) {
+    let mut definitions = Map::new();
+    loop {
+        let mut seen = BTreeMap::new();
+        count(&Value::Object(root.clone()), "", &mut seen);
+        definitions.iter().for_each(|(name, part)| count(part, name, &mut seen));
+        let repeated = seen.iter().filter(|(text, (count, _))| *count > 1 && text.len() >= SHARED_BYTES_MIN);
+        let Some((text, (_, key))) = repeated.max_by_key(|(text, _)| (text.len(), *text)) else { break };
+        let part: Value = serde_json::from_str(text).unwrap();
+        let name = free_name(&part, key, &definitions);
+        let reference = json!({ "$ref": format!("#/$defs/{name}") });
+        root.values_mut().chain(definitions.values_mut()).for_each(|whole| replace(whole, &part, &reference));
+        definitions.insert(name, part);
+    }
+    if !definitions.is_empty() {
+        root.insert("$defs".to_owned(), Value::Object(definitions));
+    }
+}
+
+/// Counts each schema below, with the field that it first stands in.
+fn count(part: &Value, key: &str, seen: &mut BTreeMap<String, (usize, String)>) {
+    match part {
+        Value::Object(map) => {
+            if map.contains_key("type") || map.contains_key("anyOf") || map.contains_key("oneOf") {
+                seen.entry(part.to_string()).or_insert((0, key.to_owned())).0 += 1;
+            }
+            for (name, value) in map {
+                match value {
+                    Value::Object(fields) if NAMES.contains(&name.as_str()) => {
+                        fields.iter().for_each(|(field, value)| count(value, field, seen));
+                    }
+                    _ => count(value, key, seen),
+                }
+            }
+        }
+        Value::Array(parts) => parts.iter().for_each(|part| count(part, key, seen)),
+        _ => {}
+    }
+}
+
+fn replace(whole: &mut Value, part: &Value, by: &Value) {
+    if whole == part {
+        *whole = by.clone();
+        return;
+    }
+    match whole {
+        Value::Object(map) => map.values_mut().for_each(|value| replace(value, part, by)),
+        Value::Array(values) => values.iter_mut().for_each(|value| replace(value, part, by)),
+        _ => {}
+    }
+}
+
+/// A name for a definition: what all formats share has one, the rest is named after its field.
+fn free_name(part: &Value, key: &str, taken: &Map<String, Value>) -> String {
+    let has = |field: &str| part["properties"].get(field).is_some();
+    let name = match () {
+        () if part["oneOf"][0]["properties"].get("unknown").is_some() => "unknown",
+        () if has("summary") && has("bars") => "samples",
+        () if key.is_empty() => "part",
+        () => key,
+    };
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    [name.to_owned()].into_iter().chain(numbered).find(|name| !taken.contains_key(name)).unwrap_or_default()
+}
+
+/// The same schema without references.
+fn without_references(schema: &Value) -> Value {
+    fn resolve(part: &mut Value, definitions: &Value) {
+        match part {
+            Value::Object(map) => {
+                let name = map.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
+                if let Some(name) = name {
+                    *part = definitions[name].clone();
+                    return resolve(part, definitions);
+                }
+                map.values_mut().for_each(|value| resolve(value, definitions));
+            }
+            Value::Array(values) => values.iter_mut().for_each(|value| resolve(value, definitions)),
+            _ => {}
+        }
+    }
+    let mut whole = schema.clone();
+    let definitions = whole.as_object_mut().and_then(|map| map.remove("$defs")).unwrap_or_default();
+    resolve(&mut whole, &definitions);
+    whole
+}
+
+/// Keywords below which each key is a name of the format, and no keyword.
+const NAMES: [&str; 2] = ["properties", "patternProperties"];
+
+/// Removes what is no part of a format: comments of the code, and the sizes of its numbers. Joins words of an enumeration.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            let is_number = map.get("type").is_some_and(|of| {
+                let names: Vec<&str> =
+                    of.as_array().into_iter().flatten().chain([of]).filter_map(Value::as_str).collect();
+                names.contains(&"integer") || names.contains(&"number")
+            });
+            map.retain(|key, _| !(["description", "title", "default"].contains(&key.as_str())));
+            // Whoever reads an answer ignores the fields that it does not know.
+            map.retain(|key, value| {
+                !["additionalProperties", "unevaluatedProperties"].contains(&key.as_str()) || *value != false
+            });
+            if is_number {
+                map.retain(|key, _| !["format", "maximum"].contains(&key.as_str()));
+            }
+            let since: Vec<String> = map
+                .get("properties")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+                .filter(|(_, field)| field.get("x-since").is_some())
+                .map(|(name, _)| name.clone())
+                .collect();
+            if let Some(required) = map.get_mut("required").and_then(Value::as_array_mut) {
+                required.retain(|name| !since.iter().any(|since| name == since));
+            }
+            for (key, value) in map.iter_mut() {
+                match value {
+                    Value::Object(fields) if NAMES.contains(&key.as_str()) => fields.values_mut().for_each(tidy),
+                    _ => tidy(value),
+                }
+            }
+            join_words(map);
+        }
+        Value::Array(values) => values.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+/// `oneOf` several single words becomes one `enum`.
+fn join_words(map: &mut Map<String, Value>) {
+    let Some(Value::Array(choices)) = map.get_mut("oneOf") else { return };
+    let word = |choice: &Value| match (choice.get("const"), choice.as_object().map(Map::len)) {
+        (Some(Value::String(word)), Some(2)) if choice["type"] == "string" => vec![word.clone()],
+        _ => match choice.get("enum").and_then(Value::as_array) {
+            Some(words) if choice["type"] == "string" => {
+                words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect()
+            }
+            _ => Vec::new(),
+        },
+    };
+    let words: Vec<String> = choices.iter().flat_map(word).collect();
+    if words.is_empty() {
+        return;
+    }
+    choices.retain(|choice| word(choice).is_empty());
+    let joined = json!({ "type": "string", "enum": words });
+    if choices.is_empty() {
+        map.remove("oneOf");
+        map.extend(joined.as_object().cloned().into_iter().flatten());
+    } else {
+        choices.insert(0, joined);
+    }
+}
+
+/// The file of a schema: short lines for the difference to the last one, and little space, because the program contains the file.
+fn text(schema: &Value) -> String {
+    let mut bytes = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    schema.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, formatter)).unwrap();
+    String::from_utf8(bytes).unwrap() + "\n"
+}
+
+fn file(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "../../docs/schemas", name].iter().collect()
+}
+
+#[test]
+fn the_schemas_are_those_of_the_types() {
+    let is_update = std::env::var_os("UPDATE_EXPECT").is_some();
+    let mut wrong = Vec::new();
+    for (format, makers) in ALL.iter().zip(types()) {
+        let name = format!("{}-v{}.json", format.name, format.number);
+        let new = schema(format, &makers);
+        let text = text(&new);
+        let old = fs::read_to_string(file(&name)).unwrap();
+        if text == old {
+            continue;
+        }
+        // An empty file stands for a format that is new.
+        let broken = match old.trim() {
+            "" => Vec::new(),
+            old => {
+                let old = serde_json::from_str(old).unwrap();
+                incompatibilities(&without_references(&old), &without_references(&new))
+            }
+        };
+        match (broken.is_empty(), is_update) {
+            (true, true) => fs::write(file(&name), text).unwrap(),
+            (true, false) => wrong.push(format!("docs/schemas/{name} is out of date: UPDATE_EXPECT=1 writes it anew")),
+            (false, _) => wrong
+                .push(format!("docs/schemas/{name}: the change needs a new format number:\n  {}", broken.join("\n  "))),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_schema_file_is_listed() {
+    let listed: Vec<String> = ALL.iter().map(|format| format!("{}-v{}.json", format.name, format.number)).collect();
+    for entry in fs::read_dir(file("")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let (of, _) = name.rsplit_once("-v").unwrap();
+        assert!(ALL.iter().any(|format| format.name == of), "{name} belongs to no format");
+        // The schema of an older number stays for the readers of older files.
+        assert!(listed.contains(&name) || is_older(&name), "{name}");
+    }
+}
+
+fn is_older(name: &str) -> bool {
+    let (of, number) = name.trim_end_matches(".json").rsplit_once("-v").unwrap();
+    ALL.iter().any(|format| format.name == of && number.parse::<u32>().unwrap() < format.number)
+}
+
+#[test]
+fn repeated_parts_are_shared_and_mean_the_same() {
+    let part = json!({ "type": "object", "properties": { "a_long_name_of_a_field": { "type": "string" }, "b": { "enum": vec!["word"; 40] } } });
+    let whole = json!({ "type": "object", "properties": { "x": part, "y": { "type": "array", "items": part } } });
+    let mut shared = whole.as_object().unwrap().clone();
+    share(&mut shared);
+    assert_eq!(shared["properties"]["x"], json!({ "$ref": "#/$defs/x" }));
+    assert_eq!(shared["properties"]["y"]["items"], json!({ "$ref": "#/$defs/x" }));
+    assert_eq!(without_references(&Value::Object(shared)), whole);
+}
