@@ -118,8 +118,11 @@ fn sessions_are_reported_and_resumed_to_the_same_result() {
         let verdicts = |of: &Value| [of["trials"][0]["verdict"].clone(), of["trials"][1]["verdict"].clone()];
         assert_eq!(verdicts(&whole), ["undecided", "undecided"].map(Value::from), "{release}");
         assert_eq!(verdicts(&resumed), verdicts(&whole), "{release}");
-        let ratios = |of: &Value| of["trials"].as_array().unwrap().iter().map(ratio).collect::<Vec<_>>();
-        assert_eq!(ratios(&resumed), ratios(&whole), "{release}");
+        // The simulated server is measured anew in the block that was lost.
+        for (whole, resumed) in whole["trials"].as_array().unwrap().iter().zip(resumed["trials"].as_array().unwrap()) {
+            let of = |trial: &Value| trial["effect"]["ratio"].as_f64().unwrap();
+            assert!((of(resumed) / of(whole) - 1.0).abs() < 0.05, "{release}: {} {}", of(resumed), of(whole));
+        }
         assert_eq!(resumed["choice"]["advised"], whole["choice"]["advised"], "{release}");
     });
 }
