@@ -1,4 +1,4 @@
-//! Lists the loops of recordings that `evenkeel measure ticks --save` made: a line for each, for those who work on how the tick is found.
+//! Lists the loops of recordings from `evenkeel measure ticks --save`, one line each, for work on the search for the tick.
 //!
 //! usage: loops FILE…
 

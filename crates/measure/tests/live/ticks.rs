@@ -1,4 +1,4 @@
-//! A thread that ticks and keeps its own account, under the meter that sees it only from outside: both must tell the same.
+//! A thread that ticks and keeps its own account, and the meter that sees it only from outside: both must agree.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -16,21 +16,21 @@ use evenkeel_testkit::{HostLock, live::not_judged};
 const PERIOD_NS: u64 = 10_000_000;
 const WORK_NS: u64 = 1_500_000;
 
-/// What a tick says of itself: due, begun, done.
+/// A tick's own record: due, begun, done.
 type Own = Vec<(u64, u64, u64)>;
 
-/// A thread that ticks until it is told to stop.
+/// A thread that ticks until it is stopped.
 struct Ticker {
     thread: JoinHandle<Own>,
     stop: std::sync::Arc<AtomicBool>,
 }
 
 impl Ticker {
-    /// Between the ticks it wakes `others` times more, for nearly nothing.
+    /// Between the ticks it wakes `others` more times, with almost no work.
     fn start(name: &str, others: u64) -> Ticker {
         let stop = std::sync::Arc::new(AtomicBool::new(false));
         let ended = std::sync::Arc::clone(&stop);
-        // It has its name when it runs for the first time.
+        // A thread gets its name when it first runs.
         let (say, hear) = channel();
         let inside = move || {
             say.send(()).unwrap();
@@ -38,7 +38,7 @@ impl Ticker {
             let mut due_ns = clock::monotonic_ns() + PERIOD_NS;
             while !ended.load(Ordering::Relaxed) {
                 for nth in 1..=others {
-                    // At times that keep nothing.
+                    // At irregular times.
                     let off_ns = (due_ns / 1000 * nth) % (PERIOD_NS / 2);
                     clock::sleep_until_ns(due_ns - PERIOD_NS / 2 + off_ns / others * nth - off_ns / 2);
                 }
@@ -85,7 +85,7 @@ fn middle(mut values: Vec<u64>) -> f64 {
     values[values.len() / 2] as f64
 }
 
-/// Medians: a pause of the machine moves the largest of them, in both accounts alike.
+/// Medians: a pause of the machine changes the largest values in both accounts alike.
 fn compare(report: &Report, own: &Own) -> Result<(), String> {
     let ticks = report.ticks.as_ref().ok_or_else(|| format!("no tick: {:?}", report.choice.unclear))?;
     let p50 =
@@ -101,19 +101,19 @@ fn compare(report: &Report, own: &Own) -> Result<(), String> {
             0.03,
         ),
     ];
-    // To come out of its sleep and to go back to it is part of a tick to the kernel, which the thread does not see, and which a hypervisor
-    // under another may make dear: as much as it costs any thread here.
+    // For the kernel, waking and going back to sleep belong to a tick, but the thread does not see them. A nested hypervisor may make them
+    // expensive: allow as much as they cost any thread here.
     let around_ns = Machine::seen_on(thread::current_cpu()).turn_ns as f64;
-    for (name, seen, told, within) in rows {
+    for (name, seen, recorded, within) in rows {
         let over_ns = if name == "interval" { 0.0 } else { around_ns };
-        println!("{name}: seen {seen:.0} ns, told {told:.0} ns, {:+.2} %", (seen / told - 1.0) * 100.0);
-        // Without its own words the time that it was due is a guess.
+        println!("{name}: seen {seen:.0} ns, recorded {recorded:.0} ns, {:+.2} %", (seen / recorded - 1.0) * 100.0);
+        // Without the thread's own requests the due time is a guess.
         if name == "due to done" && ticks.due == Due::Earliest {
-            not_judged("what the thread asked for is not to be seen here");
+            not_judged("the thread's requested times are not visible here");
             continue;
         }
-        if seen < told * (1.0 - within) || seen > told * (1.0 + within) + over_ns {
-            return Err(format!("{name}: seen {seen}, told {told}, and {over_ns} around"));
+        if seen < recorded * (1.0 - within) || seen > recorded * (1.0 + within) + over_ns {
+            return Err(format!("{name}: seen {seen}, recorded {recorded}, and {over_ns} around"));
         }
     }
     let hz = 1e9 / PERIOD_NS as f64;
@@ -128,13 +128,13 @@ fn who(report: &Report) -> &str {
     report.choice.tick().ok().and_then(|tick| tick.carriers.first()).map_or("nobody", |carrier| &carrier.name)
 }
 
-/// A busy neighbour may spoil a try; a fault of the meter spoils all three.
+/// A busy neighbour may spoil one try; a fault of the meter spoils all three.
 fn one_of_three(one: impl FnMut() -> Result<(), String>) {
     fitness::one_of(3, &Needs::on_last_cpu(), one);
 }
 
 #[test]
-fn what_is_seen_is_what_the_thread_says_itself() {
+fn the_meter_agrees_with_the_threads_own_record() {
     let _host = HostLock::take();
     one_of_three(|| {
         let ticker = Ticker::start("ek-ticks", 3);
@@ -145,7 +145,7 @@ fn what_is_seen_is_what_the_thread_says_itself() {
         if chosen != "ek-ticks" {
             return Err(format!("the thread {chosen} was chosen"));
         }
-        // The reader's cost is asked for by the calibration; here it must not be out of all proportion.
+        // The calibration checks the reader's cost; here it must only be plausible.
         if report.reader_cpu_share > 0.05 {
             return Err(format!("reading took {} of a CPU", report.reader_cpu_share));
         }
@@ -189,7 +189,7 @@ fn the_tick_is_found_among_a_thousand_threads() {
 #[test]
 fn ten_thousand_switches_a_second_are_no_tick_and_nothing_is_lost() {
     let _host = HostLock::take();
-    // A reader that is kept from the CPU for longer than the ring has room for does lose some, and says so.
+    // A reader that is kept from the CPU for too long loses some records, and reports that.
     one_of_three(|| match beside_many_switches() {
         Some(report) if !report.unseen.is_nothing() => Err(format!("{:?}", report.unseen)),
         _ => Ok(()),
@@ -222,7 +222,7 @@ fn beside_many_switches() -> Option<Report> {
             }
         }
     });
-    // It has its name when it runs for the first time, and no sooner.
+    // A thread gets its name only when it first runs.
     has_begun.recv().unwrap();
     let report = measured(Some("ek-requests"), 2);
     stop.store(true, Ordering::Relaxed);

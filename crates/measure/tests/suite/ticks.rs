@@ -1,4 +1,4 @@
-//! The watcher of a tick's thread sees its end, and who is not there is named.
+//! The watcher of a tick's thread notices its end, and a missing process is named.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -20,14 +20,14 @@ fn a_thread_that_ends_in_the_middle_is_reported() {
     });
     let tid = hear.recv().unwrap();
     let watched = Watched::Threads(vec![(std::process::id(), tid)]);
-    match Watcher::of(&watched, None) {
+    match Watcher::start(&watched, None) {
         Ok(mut watcher) => {
             watcher.begin();
             assert!(!watcher.end().threads[0].is_over);
             drop(end);
             waits.join().unwrap();
             wait_until("the end of the thread", || watcher.end().threads.iter().any(|thread| thread.is_over));
-            wait_until("a thread that has ended to be gone", || Watcher::of(&watched, None).is_err());
+            wait_until("a thread that has ended to be gone", || Watcher::start(&watched, None).is_err());
         }
         Err(errno) => {
             skipped(format_args!("this user may not see a thread's switches ({errno})"));
@@ -38,7 +38,7 @@ fn a_thread_that_ends_in_the_middle_is_reported() {
 }
 
 #[test]
-fn a_process_that_is_not_there_is_named() {
+fn a_missing_process_is_named() {
     let settings = Settings { pids: vec![4_194_303], wanted: Wanted::default(), for_ns: 1 };
     let why = record(&settings, &Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap_err().to_string();
     assert_eq!(

@@ -144,7 +144,7 @@ impl OutsideTicks {
         };
         let function = wanted.function.as_ref().map(|function| function.probed(pids)).transpose();
         let function = function.map_err(|error| failed(error.to_string()))?;
-        let watcher = Watcher::of(&watched, function);
+        let watcher = Watcher::start(&watched, function);
         let watcher = watcher.map_err(|errno| failed(format!("watch {}: {errno}", tick.workers())))?;
         let asked_ns = tick_account(&stream, &tick, None).ok().and_then(|account| account.asked_ns);
         let has_due = asked_ns.is_some() || tick.tempo.pacing == Pacing::Kept;

@@ -1,4 +1,4 @@
-//! `Account`: what a window's wakes say of the ticks in it, in numbers.
+//! `Account`: the numbers of a window's ticks, from the thread's wakes.
 
 use evenkeel_stats::{median, median_absolute_deviation, quantile};
 use serde::Serialize;
@@ -8,76 +8,76 @@ use super::track::{Beat, Followed, Found, Gate, Pull, Start, follow};
 use super::views::Timer;
 use super::wakes::Wake;
 
-/// Fewer ticks in time than this share, and it is another tempo.
+/// If a smaller share of the ticks is in time, the tempo has changed.
 const PRESENCE_MIN: f64 = 0.5;
-/// Where ticks hold so much less of the work than before, there may be more of them: it is looked for anew.
+/// If ticks hold this much less of the work than before, there may be more of them, so search again.
 const WORK_SHARE_LEFT: f64 = 0.8;
-/// So many times the thread must have been seen asleep before a tick, to know when it asked to be woken.
+/// How often the thread must have been seen asleep before a tick, to know its requested wake time.
 const ASKED_MIN: usize = 4;
-/// And these must agree so well, in nanoseconds or as a share of the period, whichever is more.
+/// How well these times must agree, in nanoseconds or as a share of the period, whichever is more.
 const ASKED_SPREAD_NS: f64 = 25_000.0;
 const ASKED_SPREAD_SHARE: f64 = 0.005;
-/// The earliest ticks are those before this quantile: one alone may have been woken by something else.
+/// Ticks before this quantile count as the earliest. A single early one may have been woken by something else.
 const EARLIEST: f64 = 0.02;
 
-/// What lateness is counted from.
+/// The reference of lateness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Due {
-    /// From when the thread asked to be woken: what it calls late itself.
+    /// The requested wake time: the thread's own view of lateness.
     AsAsked,
-    /// From where the earliest ticks were, since it was not to be seen what it asked for: what is added to all of them is left out.
+    /// The earliest ticks, because the requested time was not visible. A delay common to all ticks is left out.
     Earliest,
-    /// Nothing: the ticks keep no set times, and it was not to be seen what the thread asked for. Nothing is late then.
+    /// None: the ticks keep no set times, and the requested time was not visible. Then nothing is late.
     Unknown,
 }
 
 /// The ticks of one window. Times are in nanoseconds, in the order of the ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
-    /// What they kept.
+    /// Their tempo.
     pub tempo: Tempo,
-    /// What lateness is counted from.
+    /// The reference of lateness.
     pub due: Due,
-    /// How long after what was asked for the earliest ticks began; none if that was not to be seen.
+    /// How long after the requested time the earliest ticks began. None if that was not visible.
     pub asked_ns: Option<f64>,
     /// Ticks that were seen.
     pub ticks: u64,
-    /// Times at which one was due and none began before the next was.
+    /// Due times at which no tick began before the next one was due.
     pub missed: u64,
-    /// Times at which the thread was awake already, so that the tick's own beginning can't be told.
+    /// Due times at which the thread was already awake, so that the start of the tick is unknown.
     pub hidden: u64,
-    /// Ticks during which the thread lost the CPU while it had work to do.
+    /// Ticks during which the thread lost the CPU while it still had work.
     pub preempted_ticks: u64,
-    /// Ticks that went on on another CPU.
+    /// Ticks that continued on another CPU.
     pub moved_ticks: u64,
-    /// Wakes that were no tick.
+    /// Wakes that were not ticks.
     pub other_wakes: u64,
-    /// The share of the thread's work that was done in ticks.
+    /// The share of the thread's work that belongs to ticks.
     pub work_share: f64,
-    /// From the beginning of one tick to the next one's.
+    /// From the start of one tick to the start of the next.
     pub interval_ns: Vec<u64>,
-    /// From when it was due to when it was given the CPU; empty where nothing was due.
+    /// From due until the thread got the CPU. Empty if there is no due time.
     pub lateness_ns: Vec<u64>,
     /// Time on a CPU.
     pub work_ns: Vec<u64>,
-    /// From when it was given the CPU to when it slept.
+    /// From getting the CPU until sleeping.
     pub wall_ns: Vec<u64>,
-    /// From due to when it slept; empty where nothing was due.
+    /// From due until sleeping. Empty if there is no due time.
     pub due_to_done_ns: Vec<u64>,
 }
 
-/// A thread's wakes as beats, by the time that it ran.
+/// A thread's wakes as beats, weighted by run time.
 pub fn beats(wakes: &[Wake]) -> Vec<Beat> {
     let beat = |wake: &Wake| Beat { at_ns: wake.start_ns, until_ns: wake.end_ns, weight: wake.on_cpu_ns as f64 };
     wakes.iter().map(beat).collect()
 }
 
-/// The ticks among `beats`, by the tempo that was known before or, if they no longer keep that, by a new one.
+/// The ticks among `beats`, by the known tempo or, if they no longer keep it, by a new one.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is no tempo.
 pub fn ticks(beats: &[Beat], known: Option<&Tempo>) -> Result<(Tempo, Followed), NoTick> {
     let before = known.and_then(|known| keeps(beats, known));
     let is_less =
@@ -91,12 +91,12 @@ pub fn ticks(beats: &[Beat], known: Option<&Tempo>) -> Result<(Tempo, Followed),
     }
 }
 
-/// The ticks among `beats`, where they keep a tempo that is known.
+/// The ticks among `beats`, if they keep a known tempo.
 pub fn keeps(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     by(beats, known).filter(|(tempo, _)| tempo.presence >= PRESENCE_MIN)
 }
 
-/// Follows a known tempo: through the first of it to know where the ticks are, then through all of it.
+/// Follows a known tempo: first through the beginning to find the phase of the ticks, then through everything.
 fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     let gate = known.gate();
     let wide = Gate::widest(known.period_ns);
@@ -124,7 +124,7 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     Some((Tempo { period_ns, rate_hz, presence, work_share, ..*known }, followed))
 }
 
-/// A tick that a chain can be followed from: of the first few beats that which most others come after in time.
+/// A tick from which a chain can be followed: among the first few beats, the one that most others follow in time.
 fn first_of_chain(beats: &[Beat], known: &Tempo) -> Option<Start> {
     let base_ns = beats.first()?.at_ns;
     let until = beats.partition_point(|beat| (beat.at_ns - base_ns) as f64 <= 32.0 * known.period_ns);
@@ -132,7 +132,7 @@ fn first_of_chain(beats: &[Beat], known: &Tempo) -> Option<Start> {
     let starts = starts.map(|beat| Start { period_ns: known.period_ns, at_ns: beat.at_ns as f64 });
     let gate = Gate::widest(known.period_ns);
     let in_time = |start: &Start| follow(&beats[..until], known.light_ns, *start, gate, Pull::Whole).at_their_time();
-    // The first of those that are equal.
+    // The first of equal ones.
     starts.collect::<Vec<_>>().into_iter().rev().max_by_key(in_time)
 }
 
@@ -147,7 +147,7 @@ pub fn account(
     known_asked_ns: Option<f64>,
 ) -> Result<Account, NoTick> {
     let beats = beats(wakes);
-    // A loop that is known stays the one that is looked at: in a window without it, another is not taken for it.
+    // A known loop stays the observed one: in a window without it, no other loop replaces it.
     let (tempo, followed) = match known {
         Some(known) => keeps(&beats, known).ok_or(NoTick::NoPeriod)?,
         None => ticks(&beats, None)?,
@@ -188,7 +188,7 @@ pub fn account(
     })
 }
 
-/// From each tick to the next. Over one whose beginning is hidden nothing is known; over one that was missed the time was that long.
+/// From each tick to the next. The interval over a hidden tick is unknown; the interval over a missed tick is really that long.
 fn intervals(followed: &Followed, wakes: &[Wake]) -> Vec<u64> {
     let mut last: Option<u64> = None;
     let mut intervals = Vec::with_capacity(followed.slots.len());
@@ -206,13 +206,13 @@ fn intervals(followed: &Followed, wakes: &[Wake]) -> Vec<u64> {
     intervals
 }
 
-/// How much later each tick began than the earliest did.
+/// The lateness of each tick relative to the earliest.
 fn over_earliest(seen: &[(u64, &Wake)], tempo: &Tempo) -> Vec<f64> {
     let Some((_, first)) = seen.first() else { return Vec::new() };
     let since = |wake: &Wake| wake.start_ns.saturating_sub(first.start_ns) as f64;
     let off: Vec<f64> = match tempo.pacing {
         Pacing::Kept => seen.iter().map(|(number, wake)| since(wake) - *number as f64 * tempo.period_ns).collect(),
-        // By the one before; of the first one nothing is known, and it is taken for an ordinary one.
+        // By the previous tick. The first one has no predecessor and counts as an ordinary one.
         Pacing::Walks | Pacing::Unknown => {
             let steps = seen.windows(2).map(|pair| {
                 let slots = pair[1].0.saturating_sub(pair[0].0) as f64;
@@ -229,13 +229,13 @@ fn over_earliest(seen: &[(u64, &Wake)], tempo: &Tempo) -> Vec<f64> {
     off.into_iter().map(|off| (off - earliest).max(0.0)).collect()
 }
 
-/// How long after what was asked for the earliest ticks began, by those before which a thread was seen asleep.
+/// How long after the requested time the earliest ticks began, for ticks before which the thread was seen asleep.
 fn asked_offset(timers: &[Timer], seen: &[(u64, &Wake)], over_ns: &[f64], tempo: &Tempo) -> Option<f64> {
     let mut offsets = Vec::new();
     for Timer { due_ns, begun_ns } in timers {
         let Ok(tick) = seen.binary_search_by_key(begun_ns, |(_, wake)| wake.start_ns) else { continue };
         let late_ns = *begun_ns as f64 - *due_ns as f64;
-        // Woken before its time, it was woken by something else; much later, this is not the time that it kept.
+        // If the thread woke before its time, something else woke it. If it woke much later, this is not the time that it kept.
         if (0.0..tempo.period_ns / 2.0).contains(&late_ns) {
             offsets.push(late_ns - over_ns[tick]);
         }

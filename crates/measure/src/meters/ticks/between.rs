@@ -1,24 +1,25 @@
-//! `divisor_of`: whether the ticks of a loop are only every second, third or fourth tick of a faster one, whose other ticks are late. On a busy
-//! CPU the scheduler runs a thread at once when it waited long for its last turn, and lets it wait when it did not. Every second tick is
-//! then in time, and the one between is late by a time that varies, so that only the slower period looks regular. Three things show the ticks
-//! between: there are always equally many, they do as much work, and none begins before it is due. Packets and polls do none of this.
+//! `divisor_of`: whether the ticks of a loop are only every second, third or fourth tick of a faster one, whose other ticks are late. On a
+//! busy CPU the scheduler runs a thread at once if it waited long before its last run, and otherwise lets it wait. Then every second tick
+//! is in time and the tick between is late by a varying time, so only the slower period looks regular. Three things reveal the ticks
+//! between: their number is constant, they do as much work, and none begins before it is due. Packets and polls have none of these
+//! properties.
 
 use evenkeel_stats::median;
 
 use super::track::{Beat, Followed, Gate};
 
-/// At most so many times the rate is tried: a tick in time for each three that are late.
+/// The most times the rate to try: one tick in time for every three late ones.
 const DIVISOR_MAX: usize = 4;
-/// At least so many periods must be seen whole.
+/// The minimum number of complete periods.
 const PERIODS_MIN: usize = 8;
-/// This share of the periods must hold equally many ticks between. The rest lost one, or two ran together.
+/// The share of periods that must contain the same number of ticks between. The rest lost one, or two merged.
 const SAME_COUNT_MIN: f64 = 0.7;
 /// A tick between does at least this share of the work of a tick in time,
 const AS_HEAVY: f64 = 0.5;
-/// and this share of them begins no earlier than it is due.
+/// and this share of them begins no earlier than due.
 const NOT_EARLY_MIN: f64 = 0.9;
 
-/// How many ticks each period of `followed` really holds; none if it holds its own tick alone.
+/// How many ticks each period of `followed` really contains. None if it contains only its own.
 pub(super) fn divisor_of(beats: &[Beat], followed: &Followed, period_ns: f64) -> Option<u32> {
     let in_time: Vec<(u64, usize)> =
         followed.slots.iter().filter_map(|slot| Some((slot.number, slot.at_its_time()?))).collect();
@@ -58,7 +59,7 @@ mod tests {
     const PERIOD_NS: u64 = 40_000_000;
     const WORK_NS: u64 = 2_000_000;
 
-    /// A tick in time each 40 ms, and after it what `between` says for its number: how long after, and how much work.
+    /// A tick in time every 40 ms. After it come the ticks of `between` for its number: how much later, and how much work.
     fn divisor(between: impl Fn(u64) -> Vec<(u64, u64)>) -> Option<u32> {
         let beat = |at_ns: u64, work_ns: u64| Beat { at_ns, until_ns: at_ns + work_ns, weight: work_ns as f64 };
         let mut beats: Vec<Beat> = (0..200)
@@ -71,7 +72,7 @@ mod tests {
             .collect();
         beats.sort_by_key(|beat| beat.at_ns);
         let start = Start { period_ns: PERIOD_NS as f64, at_ns: 0.0 };
-        let gate = Gate::of(start.period_ns, 30_000.0);
+        let gate = Gate::new(start.period_ns, 30_000.0);
         divisor_of(&beats, &follow(&beats, WORK_NS as f64 / 3.0, start, gate, Pull::Some), start.period_ns)
     }
 

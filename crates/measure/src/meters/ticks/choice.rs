@@ -1,5 +1,5 @@
-//! `choose`: which loop of a server is its tick. It is the loop that holds the server's work, not the one that wakes most. Where two
-//! remain, or the only one may be no more than a poll, the answer is the list of them, and the user names one.
+//! `choose`: which loop of a server is its tick. It is the loop that does the server's work, not the one that wakes most. If two remain, or
+//! the only one may be a mere poll, the answer is the list of them, and the user names one.
 
 use serde::Serialize;
 
@@ -8,37 +8,38 @@ use super::loops::{self, TickLoop, Waits};
 use super::stream::Stream;
 use super::tempo::{NoTick, Pacing};
 
-/// A tick holds at least this share of the server's CPU time,
+/// A tick contains at least this share of the server's CPU time,
 const WORK_SHARE_MIN: f64 = 0.3;
-/// and so many times as much as any other loop.
+/// and this many times as much as any other loop.
 const AHEAD: f64 = 2.5;
-/// So many of its times have a tick.
+/// The share of its due times that have a tick.
 const PRESENCE_MIN: f64 = 0.6;
-/// Where several threads make up a loop that keeps neither set times nor a chain, more must: bursts of work of their own may cover every second tick.
+/// For a loop of several threads that keeps neither set times nor a chain, the share must be higher: unrelated bursts of work may cover
+/// every second tick.
 const PRESENCE_LOOSE_MIN: f64 = 0.85;
-/// A server that uses less of a CPU than this does so little that a tick can't be told from a timer that looks after something.
+/// A server that uses a smaller share of a CPU does so little that its tick cannot be distinguished from a housekeeping timer.
 const BUSY_MIN: f64 = 0.001;
-/// A loop whose period is no longer than this many times the time of its poll is that poll.
+/// A loop whose period is at most this many times its poll time is that poll.
 const OWN_POLL: f64 = 1.5;
-/// A poll whose typical wake is more work than this, in nanoseconds, does more than looking for packets.
+/// A poll whose typical wake takes more work than this, in nanoseconds, does more than check for packets.
 const POLL_WORK_MAX_NS: u64 = 250_000;
-/// How far off the rate that the user named a loop may be: a chained one is slower than what its source says. Where no loop was found, one
-/// that is looked for at this rate is closer.
+/// How far the rate that the user named may be from a loop's rate: a chained loop is slower than its source code says. If no loop was
+/// found, a search at this rate is more precise.
 const NAMED_OFF_MAX: f64 = 0.08;
 const SOUGHT_OFF_MAX: f64 = 0.01;
 
-/// What the user knows of the tick.
+/// The user's knowledge of the tick.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    /// Its rate in ticks a second.
+    /// Its rate in ticks per second.
     pub tick_hz: Option<f64>,
     /// The name of the thread that does its work.
     pub thread: Option<String>,
-    /// The function that the server enters once a tick.
+    /// The function that the server enters once per tick.
     pub function: Option<TickFunction>,
 }
 
-/// Why the tick can't be told.
+/// Why the tick is unclear.
 #[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "why")]
@@ -46,7 +47,7 @@ pub enum Unclear {
     /// Nothing repeats.
     #[error("{reason}")]
     NoLoop {
-        /// What its busiest thread did instead.
+        /// The behaviour of its busiest thread.
         reason: NoTick,
     },
     /// Two loops hold much of the work.
@@ -61,7 +62,7 @@ pub enum Unclear {
         /// Its share of the server's CPU time.
         second_share: f64,
     },
-    /// The loop holds too little of the work.
+    /// The loop does too little of the work.
     #[error("its loop of {hz:.2} Hz uses only {:.0} % of its CPU time, so most of its work is not a tick", work_share * 100.0)]
     LittleWork {
         /// The rate of the loop with the most work.
@@ -69,12 +70,12 @@ pub enum Unclear {
         /// Its share of the server's CPU time.
         work_share: f64,
     },
-    /// The loop waits as one does that looks for packets.
+    /// The loop waits like one that checks for packets.
     #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time and works for {:.0} us, which may not be a tick", *poll_ns as f64 / 1e6, *work_ns as f64 / 1e3)]
     Poll {
         /// Its rate.
         hz: f64,
-        /// What each poll waits for, in nanoseconds.
+        /// The time of each poll, in nanoseconds.
         poll_ns: u64,
         /// The work of a typical wake, in nanoseconds.
         work_ns: u64,
@@ -84,9 +85,9 @@ pub enum Unclear {
     HeavierWakes {
         /// Its rate.
         hz: f64,
-        /// What each poll waits for, in nanoseconds.
+        /// The time of each poll, in nanoseconds.
         poll_ns: u64,
-        /// How often it does more.
+        /// How often it does more, per second.
         heavier_hz: f64,
     },
     /// Something else wakes the loop.
@@ -97,53 +98,53 @@ pub enum Unclear {
         /// Its rate.
         hz: f64,
     },
-    /// Too many of its times passed without a tick.
+    /// Too many of its due times passed without a tick.
     #[error("its loop of {hz:.2} Hz had a tick at only {:.0} % of the expected times", presence * 100.0)]
     Sparse {
         /// Its rate.
         hz: f64,
-        /// The share of its times that had a tick.
+        /// The share of its due times that had a tick.
         presence: f64,
     },
-    /// The server does next to nothing.
+    /// The server does almost nothing.
     #[error("it uses {:.3} % of a CPU, too little to distinguish a tick of {hz:.2} Hz from a timer", cpu_share * 100.0)]
     Idle {
         /// The rate of the loop with the most work.
         hz: f64,
-        /// What the server takes of a CPU, from 0 to 1.
+        /// The server's use of a CPU, from 0 to 1.
         cpu_share: f64,
     },
-    /// There is no loop of the rate that was named.
+    /// There is no loop with the named rate.
     #[error("it has no loop of {hz} Hz")]
     NoSuchRate {
         /// The rate.
         hz: f64,
     },
-    /// No thread entered the function that was named.
+    /// No thread entered the named function.
     #[error("none of its threads entered {function}")]
     NotEntered {
         /// The function.
         function: String,
     },
-    /// The function that was named keeps no time.
+    /// The named function is not entered periodically.
     #[error("it entered {function} {entries_hz:.1} times a second, at irregular times")]
     EnteredIrregularly {
         /// The function.
         function: String,
-        /// How often it was entered, a second.
+        /// How often it was entered, per second.
         entries_hz: f64,
     },
 }
 
-/// What was found.
+/// The result of the choice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Choice {
-    /// The loops, that with the most work first.
+    /// The loops, the one with the most work first.
     pub loops: Vec<TickLoop>,
-    /// The place of the tick in them; none where it can't be told.
+    /// The index of the tick among them. None if it is unclear.
     pub tick: Option<usize>,
-    /// Why it can't be told.
+    /// Why the tick is unclear.
     pub unclear: Option<Unclear>,
 }
 
@@ -151,14 +152,14 @@ impl Choice {
     /// The tick.
     ///
     /// # Errors
-    /// Why it can't be told.
+    /// Why the tick is unclear.
     pub fn tick(&self) -> Result<&TickLoop, Unclear> {
         let tick = self.tick.and_then(|at| self.loops.get(at));
         tick.ok_or_else(|| self.unclear.clone().unwrap_or(Unclear::NoLoop { reason: NoTick::FewWakes }))
     }
 }
 
-/// Chooses the tick among the loops of `stream`; `wanted` has the last word.
+/// Chooses the tick among the loops of `stream`. `wanted` takes precedence.
 pub fn choose(stream: &Stream, wanted: &Wanted) -> Choice {
     let only;
     let stream = match &wanted.thread {
@@ -183,7 +184,7 @@ pub fn choose(stream: &Stream, wanted: &Wanted) -> Choice {
     Choice { loops, tick, unclear }
 }
 
-/// The loop whose ticks begin where the function is entered that the user named.
+/// The loop whose ticks begin where the function that the user named is entered.
 fn entered(stream: &Stream, function: &str) -> Result<TickLoop, Unclear> {
     let entries: usize = stream.threads.iter().map(|thread| thread.entries.len()).sum();
     if entries == 0 {
@@ -194,7 +195,7 @@ fn entered(stream: &Stream, function: &str) -> Result<TickLoop, Unclear> {
     loops::of_function(stream, function).ok_or_else(irregular)
 }
 
-/// The loop of the rate that the user named: of those that were found, or looked for at that rate.
+/// The loop with the rate that the user named: among the found ones, or by a search at that rate.
 fn named(stream: &Stream, loops: &mut Vec<TickLoop>, hz: f64) -> Result<usize, Unclear> {
     let near = |one: &TickLoop, off_max: f64| (one.tempo.hz() / hz - 1.0).abs() <= off_max;
     for off_max in [SOUGHT_OFF_MAX, NAMED_OFF_MAX] {
@@ -206,7 +207,7 @@ fn named(stream: &Stream, loops: &mut Vec<TickLoop>, hz: f64) -> Result<usize, U
     loops.iter().position(|one| near(one, SOUGHT_OFF_MAX)).ok_or(Unclear::NoSuchRate { hz })
 }
 
-/// The loop that is the tick beyond doubt.
+/// The loop that is clearly the tick.
 fn clear_tick(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) -> Result<usize, Unclear> {
     let Some(first) = loops.first() else {
         let busiest = stream.threads.iter().max_by_key(|thread| (thread.is_too_much, thread.ran_ns(), thread.switches));
@@ -215,7 +216,7 @@ fn clear_tick(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) ->
         return Err(Unclear::NoLoop { reason });
     };
     let hz = first.tempo.hz();
-    // A poll that comes by between its ticks is no rival.
+    // A poll that passes between its ticks is no rival.
     let is_its_poll = |other: &TickLoop| {
         other.holds_hz == Some(hz) && first.within_hz.is_some() && matches!(other.waits, Waits::PollsFor { .. })
     };
@@ -246,7 +247,7 @@ fn clear_tick(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) ->
     more_than_a_poll(first)
 }
 
-/// Refuses a loop that may be no more than a look for packets.
+/// Rejects a loop that may be a mere check for packets.
 fn more_than_a_poll(first: &TickLoop) -> Result<usize, Unclear> {
     let (hz, work_ns) = (first.tempo.hz(), first.tick_work_ns_p50);
     match (first.waits, first.heavier_hz) {
@@ -255,7 +256,7 @@ fn more_than_a_poll(first: &TickLoop) -> Result<usize, Unclear> {
         (Waits::PollsFor { ns }, None) if first.tempo.period_ns < OWN_POLL * ns as f64 => {
             Err(Unclear::Poll { hz, poll_ns: ns, work_ns })
         }
-        // How it waits is not known, and some of its wakes do more than the others.
+        // How it waits is unknown, and some of its wakes do more than the others.
         (Waits::Unseen, Some(heavier_hz)) if work_ns < POLL_WORK_MAX_NS => {
             Err(Unclear::HeavierWakes { hz, poll_ns: first.tempo.period_ns as u64, heavier_hz })
         }

@@ -5,7 +5,7 @@
 use super::stream::ThreadLog;
 use super::wakes::Wake;
 
-/// What was done from each entry until the thread waited or entered again, beside the wake that the entry was in.
+/// The work from each entry until the thread waited or entered again, with the wake that contained the entry.
 pub fn ticks_of(thread: &ThreadLog) -> Vec<(Wake, Wake)> {
     let mut ticks = Vec::new();
     let mut entries = thread.entries.iter().copied().peekable();
@@ -14,7 +14,7 @@ pub fn ticks_of(thread: &ThreadLog) -> Vec<(Wake, Wake)> {
         let first = ticks.len();
         while let Some(start_ns) = entries.next_if(|entered_ns| *entered_ns <= wake.end_ns) {
             let end_ns = entries.peek().map_or(wake.end_ns, |next_ns| wake.end_ns.min(*next_ns));
-            // Where the wake lost the CPU is not known: each part of it has its share of what ran.
+            // The positions of preemptions within the wake are unknown, so each part gets its share of the run time.
             let ran = wake.on_cpu_ns as f64 / (wake.end_ns - wake.start_ns).max(1) as f64;
             let on_cpu_ns = ((end_ns - start_ns) as f64 * ran).round() as u64;
             ticks.push((Wake { start_ns, end_ns, on_cpu_ns, preempted: 0, is_moved: false, ..*wake }, *wake));

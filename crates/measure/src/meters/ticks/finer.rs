@@ -1,6 +1,6 @@
-//! `finer`: whether a loop whose ticks are the heavier ones is only every second, third or fourth tick of a faster one. A game server that sends to
-//! its players with every second tick does several times the work then, so that the ticks between pass for polls. They are told from those by
-//! two things: they come where the faster loop is due, and they do more there than wakes elsewhere between the ticks.
+//! `finer`: whether a loop with the heavier ticks is only every second, third or fourth tick of a faster one. A game server that sends to
+//! its players every second tick does several times the work then, so the ticks between look like polls. Two things distinguish them from
+//! polls: they come when the faster loop is due, and they do more work there than wakes at other times between the ticks.
 
 use evenkeel_stats::median;
 
@@ -8,24 +8,24 @@ use super::account;
 use super::tempo::{self, Tempo};
 use super::track::{Beat, Followed, Gate};
 
-/// A slower loop within a faster one has ticks that are so many times as much work as the wakes between.
+/// The ticks of a slower loop within a faster one do this many times the work of the wakes between.
 pub(super) const HEAVIER: f64 = 1.4;
-/// A server does more with every second tick, with every third or with every fourth.
+/// A server does more every second, every third or every fourth tick.
 const DIVISORS: std::ops::RangeInclusive<u32> = 2..=4;
-/// So many of the times between the ticks must have a wake.
+/// The share of the times between the ticks that must have a wake.
 const PRESENCE_MIN: f64 = 0.8;
-/// From here on what is done between the ticks is more than elsewhere; whether it is a tick is open up to [`HEAVIER`].
+/// From this factor on, the work between the ticks exceeds that elsewhere. Up to [`HEAVIER`] it is open whether it is a tick.
 const MAYBE_HEAVIER: f64 = 1.15;
-/// Places, in parts of the faster period, whose wakes are compared with those that are due.
+/// Phases, as parts of the faster period, whose wakes are compared with those at the due times.
 const ELSEWHERE: [f64; 4] = [0.25, 0.4, 0.6, 0.75];
-/// Ticks that are looked at, at the most.
+/// The most ticks to examine.
 const TICKS_MAX: usize = 4096;
 
-/// A faster loop that holds the ticks of another.
+/// A faster loop that contains the ticks of another.
 pub(super) struct Finer {
     pub tempo: Tempo,
     pub followed: Followed,
-    /// What it does between is well beyond what is done elsewhere. Else either may be the tick.
+    /// Whether its work between the ticks clearly exceeds the work elsewhere. Otherwise either may be the tick.
     pub is_sure: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn finer(beats: &[Beat], slow: &Tempo, followed: &Followed) -> Option
     DIVISORS.rev().filter_map(|divisor| gaps.divided_by(divisor)).max_by_key(|finer| finer.is_sure)
 }
 
-/// What a server does between the ticks of a loop.
+/// The work of a server between the ticks of a loop.
 struct Gaps<'b> {
     beats: &'b [Beat],
     ticks: &'b [u64],
@@ -49,7 +49,7 @@ impl Gaps<'_> {
         if !tempo::RATE_HZ.contains(&(1e9 / period_ns)) {
             return None;
         }
-        let gate = Gate::of(period_ns, self.slow.spread_ns);
+        let gate = Gate::new(period_ns, self.slow.spread_ns);
         let due = (1..divisor).map(|part| self.work_at(f64::from(part) * period_ns, gate));
         let due = due.collect::<Option<Vec<f64>>>()?.into_iter().min_by(f64::total_cmp)?;
         let parts = (0..divisor).flat_map(|part| ELSEWHERE.map(|place| (f64::from(part) + place) * period_ns));
@@ -69,7 +69,7 @@ impl Gaps<'_> {
         (tempo.presence >= PRESENCE_MIN).then_some(Finer { tempo, followed, is_sure })
     }
 
-    /// The median of the heaviest wakes so long after each tick; none where too few ticks have one there.
+    /// The median of the heaviest wakes at this delay after each tick. None if too few ticks have one there.
     fn work_at(&self, after_ns: f64, gate: Gate) -> Option<f64> {
         let heaviest = |tick_ns: &u64| {
             let middle_ns = *tick_ns as f64 + after_ns;
@@ -81,7 +81,7 @@ impl Gaps<'_> {
         if (found.len() as f64) < PRESENCE_MIN * self.ticks.len() as f64 { None } else { median(&found) }
     }
 
-    /// What a wake that is no tick does.
+    /// The work of a wake that is not a tick.
     fn typical(&self) -> Option<f64> {
         let is_tick = |beat: &&Beat| self.ticks.binary_search(&beat.at_ns).is_ok();
         median(&self.beats.iter().filter(|beat| !is_tick(beat)).map(|beat| beat.weight).collect::<Vec<f64>>())
@@ -94,7 +94,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A wake each `every_ms` for ten seconds, which does `work_us` of its number and begins some tens of microseconds off its time.
+    /// A wake every `every_ms` for ten seconds. Each does the `work_us` of its number, and begins some tens of microseconds off its time.
     fn wakes(every_ms: u64, first_us: u64, work_us: impl Fn(u64) -> u64) -> Vec<Beat> {
         let wake = |number: u64| {
             let at_ns = number * every_ms * MS + first_us * 1000 + number * 7919 % 40_000;
@@ -110,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn ticks_between_the_heavier_ones_are_told_from_polls() {
-        // Polls of 20 us each 5 ms; each fourth is a tick, and of those each second or third does more.
+    fn ticks_between_the_heavier_ones_are_distinguished_from_polls() {
+        // Polls of 20 us every 5 ms. Each fourth is a tick, and of those each second or third does more.
         let server = |light_us: u64, heavy_us: u64, every: u64| {
             wakes(5, 0, move |number| match (number % 4, number / 4 % every) {
                 (0, 0) => heavy_us,
@@ -131,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_players_are_no_ticks() {
+    fn packets_of_players_are_not_ticks() {
         let mut beats = wakes(40, 0, |_| 300);
-        // Four players, who send as often as a tick of twice the rate would come, each at a time of his own.
+        // Four players, who send as often as a tick of twice the rate would come, each at its own phase.
         for first_us in [3_000, 7_500, 12_000, 16_500] {
             beats.extend(wakes(20, first_us, |_| 60));
         }

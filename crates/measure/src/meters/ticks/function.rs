@@ -1,4 +1,4 @@
-//! `TickFunction`: a function that the server enters once a tick, as the user names it. The kernel records its entries (a uprobe).
+//! `TickFunction`: a function that the server enters once per tick, as the user names it. The kernel records its entries (a uprobe).
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use evenkeel_sys::perf_probe::Probe;
 use super::watcher::ProbedFunction;
 use crate::MeterError;
 
-/// Finds a function by its name in the programs of these processes.
+/// Finds a function by name in the programs of these processes.
 pub type Find = dyn Fn(&str, &[u32]) -> Result<Probe, MeterError> + Send + Sync;
 
-/// Reads such a name, as a user types it; an error says what is expected.
+/// Parses such a name as a user types it. An error says what is expected.
 pub type ReadFunction = fn(&str) -> Result<TickFunction, String>;
 
-/// A function that the server enters once a tick, and how its place is found.
+/// A function that the server enters once per tick, and how to find its place.
 #[derive(Clone)]
 pub struct TickFunction {
     /// Its name, as the user wrote it.
     pub name: String,
-    /// Finds it. Symbols are not read here.
+    /// Finds the function. This module does not read symbols.
     pub find: Arc<Find>,
 }
 
@@ -26,7 +26,7 @@ impl TickFunction {
     /// Its place in these processes.
     ///
     /// # Errors
-    /// If they have no such function, or several.
+    /// If they do not have this function, or have several.
     pub fn probed(&self, pids: &[u32]) -> Result<ProbedFunction, MeterError> {
         Ok(ProbedFunction { name: self.name.clone(), probe: (self.find)(&self.name, pids)? })
     }

@@ -1,5 +1,5 @@
-//! `TickLoop`: everything in a server that repeats by itself, with its rate, its share of the server's CPU time, the threads that do its
-//! work, and what it sleeps in. Which of them is the tick is for [`choice`](super::choice) to say.
+//! `TickLoop`: everything periodic in a server, with its rate, its share of the server's CPU time, the threads that do its work, and how
+//! they wait. [`choice`](super::choice) decides which of them is the tick.
 
 use std::fmt;
 
@@ -16,31 +16,31 @@ use super::track::{Beat, Followed};
 use super::views::{self, View, Workers};
 use super::wakes::Wake;
 
-/// Two loops are one where their rates differ by less than this share,
+/// Two loops are one if their rates differ by less than this share,
 const SAME_RATE: f64 = 0.005;
-/// or this share, where one thread does most of the work of both,
+/// or by less than this share if one thread does most of the work of both,
 const SAME_RATE_OF_ONE: f64 = 0.03;
-/// and so much of the ticks of the one that has fewer threads begins with those of the other.
+/// and if this share of the ticks of the loop with fewer threads begins with ticks of the other.
 const SAME_TICKS: f64 = 0.7;
-/// A thread that does so much of a loop's work does it alone: what others do meanwhile is their own.
+/// A thread that does this share of a loop's work counts as doing it alone: the other threads do their own work.
 const ALONE: f64 = 0.85;
-/// Threads with less of a loop's work than this are not of it.
+/// Threads with a smaller share of a loop's work do not belong to it.
 const CARRIES_MIN: f64 = 0.02;
-/// So much of the sleeps before a loop's ticks that were seen must have asked for one and the same time, for that to be how it waits.
+/// The share of observed sleeps before a loop's ticks that must have requested the same time, to count as the way it waits.
 const SAME_WAIT: f64 = 0.8;
 const WAITS_MIN: usize = 4;
-/// A loop that is woken from outside shares its wait with a timer of its own: some of its wakes come just before that.
+/// A loop that is woken from outside shares its wait with its own timer: some of its wakes come just before that.
 const WOKEN_BEFORE: f64 = 0.5;
 const ROUND_NS: u64 = 100_000;
-/// A sleep that ended so long before its time was not ended by its timer.
+/// If a sleep ended this long before its time, its timer did not end it.
 const EARLY_NS: u64 = 1_000_000;
-/// A rate that only the works of wakes show must have a tick at so many of its times.
+/// A rate that shows only in the work of wakes must have a tick at this share of its times.
 const CLEAR_PRESENCE: f64 = 0.85;
-/// Ticks whose works are searched for a slower rhythm, at the most; and how clear it must be.
+/// The most ticks whose work is searched for a slower rhythm, and the required clarity.
 const RHYTHM_TICKS_MAX: usize = 1024;
 const RHYTHM_MIN: f64 = 8.0;
 const RATE_MIN_HZ: f64 = 1.0;
-/// A loop has less than this share of the server's CPU time: it is not listed. What paces a tick may itself do next to nothing.
+/// A loop with a smaller share of the server's CPU time is not listed. The thread that paces a tick may itself do almost nothing.
 const LISTED_MIN: f64 = 0.0005;
 const LISTED_MAX: usize = 8;
 
@@ -49,20 +49,20 @@ const LISTED_MAX: usize = 8;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Waits {
-    /// For the same time in each call that a file or a packet can end: a loop that polls.
+    /// For a fixed time in calls that a file or a packet can end: a polling loop.
     PollsFor {
         /// The time, in nanoseconds.
         ns: u64,
     },
-    /// Until a time of its own.
+    /// Until a time that differs for each tick.
     ForItsTime,
-    /// Until a time that is far away, or until a file is ready: packets, another program or a signal wake it before.
+    /// Until a time far away, or until a file is ready: packets, another program or a signal wake it earlier.
     WokenBefore,
-    /// That was not seen.
+    /// Not observed.
     Unseen,
 }
 
-/// What a thread does of a loop's work.
+/// A thread's part of a loop's work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Carrier {
@@ -72,40 +72,40 @@ pub struct Carrier {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// Its share of the work that is done in the loop's ticks.
+    /// Its share of the work in the loop's ticks.
     pub share: f64,
 }
 
-/// Something that repeats.
+/// A periodic activity.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TickLoop {
-    /// In whose work it was found.
+    /// The threads whose work shows it.
     pub of: Workers,
     /// Its period, and how well it keeps it.
     pub tempo: Tempo,
-    /// Its ticks that were seen.
+    /// Its observed ticks.
     pub ticks: u64,
-    /// The share of the server's CPU time that its ticks hold.
+    /// The share of the server's CPU time in its ticks.
     pub work_share: f64,
-    /// What its ticks take of a CPU, from 0 to 1.
+    /// The CPU use of its ticks, from 0 to 1.
     pub cpu_share: f64,
-    /// Half of its ticks are less work than this, in nanoseconds.
+    /// The median work of a tick, in nanoseconds.
     pub tick_work_ns_p50: u64,
-    /// Who does its work, the most first.
+    /// The threads that do its work, the most first.
     pub carriers: Vec<Carrier>,
     /// How it waits.
     pub waits: Waits,
-    /// The rate of a faster loop of the same threads that it is a part of: ticks begin when that one comes by.
+    /// The rate of a faster loop of the same threads that contains it: its ticks begin at wakes of that loop.
     pub within_hz: Option<f64>,
-    /// The rate of a slower loop that holds the heavier of its ticks.
+    /// The rate of a slower loop that contains the heavier of its ticks.
     pub holds_hz: Option<f64>,
-    /// How often its ticks are heavier than the others, a second, where they can't be told apart one by one.
+    /// How often its ticks are heavier than the others, per second, if they cannot be distinguished one by one.
     pub heavier_hz: Option<f64>,
 }
 
 impl fmt::Display for TickLoop {
-    /// Its rate, its share of the work, and who does that.
+    /// Its rate, its share of the work, and its threads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (hz, share) = (self.tempo.hz(), self.work_share * 100.0);
         write!(f, "{hz:.2} Hz with {share:.0} % of its CPU time, by {}", self.workers())
@@ -125,7 +125,7 @@ impl TickLoop {
     }
 }
 
-/// A loop with the beginnings and ends of its ticks, in nanoseconds.
+/// A loop with the starts and ends of its ticks, in nanoseconds.
 struct LoopTicks {
     listed: TickLoop,
     ticks_ns: Vec<(u64, u64)>,
@@ -133,13 +133,13 @@ struct LoopTicks {
 }
 
 impl LoopTicks {
-    /// Whether what more threads show adds nothing to this: neither work nor the times that were asked for.
+    /// Whether a view of more threads adds nothing to this: neither work nor requested times.
     fn adds_little(&self, wider: &LoopTicks) -> bool {
         self.listed.work_share >= ALONE * wider.listed.work_share
             && (self.listed.waits != Waits::Unseen || wider.listed.waits == Waits::Unseen)
     }
 
-    /// Whether its ticks are parts of those of another loop, which more threads carry.
+    /// Whether its ticks are parts of those of another loop with more threads.
     fn is_part_of(&self, other: &LoopTicks) -> bool {
         if other.threads <= self.threads || other.listed.work_share <= self.listed.work_share {
             return false;
@@ -153,7 +153,7 @@ impl LoopTicks {
     }
 }
 
-/// All loops of a stream, that with the most work first; and for each thread that has none why it has none.
+/// All loops of a stream, the one with the most work first; and for each thread without a loop the reason.
 pub fn all(stream: &Stream) -> (Vec<TickLoop>, Vec<(u32, NoTick)>) {
     let mut found: Vec<LoopTicks> = Vec::new();
     let mut without = Vec::new();
@@ -174,7 +174,7 @@ pub fn all(stream: &Stream) -> (Vec<TickLoop>, Vec<(u32, NoTick)>) {
     (kept, without)
 }
 
-/// The loop of a rate that is known, in the view where it holds the most work; none if there is none.
+/// The loop with a known rate, in the view with the most work. None if there is none.
 pub fn of_rate(stream: &Stream, hz: f64) -> Option<TickLoop> {
     if !tempo::RATE_HZ.contains(&hz) {
         return None;
@@ -187,17 +187,17 @@ pub fn of_rate(stream: &Stream, hz: f64) -> Option<TickLoop> {
     merged(found.collect()).into_iter().max_by(|one, other| one.work_share.total_cmp(&other.work_share))
 }
 
-/// The loop whose ticks begin where this function is entered; none where that is at no set times.
+/// The loop whose ticks begin where this function is entered. None if the entries are not periodic.
 pub fn of_function(stream: &Stream, name: &str) -> Option<TickLoop> {
-    let view = views::of(stream, &Workers::Function(name.to_owned()))?;
+    let view = views::view_of(stream, &Workers::Function(name.to_owned()))?;
     let beats = beats(&view.wakes);
     let (first, last) = (beats.first()?.at_ns, beats.last()?.at_ns);
     let mean_ns = last.saturating_sub(first) as f64 / (beats.len() as f64 - 1.0);
     let intervals: Vec<f64> = beats.windows(2).map(|pair| pair[1].at_ns.saturating_sub(pair[0].at_ns) as f64).collect();
-    // The mean is right however far each is off; the median where some were not seen.
+    // The mean is right however far each is off; the median is right if some were not seen.
     let periods_ns = [Some(mean_ns), median(&intervals)].into_iter().flatten().filter(|ns| ns.is_finite() && *ns > 0.0);
     let mut tempos = periods_ns.filter_map(|ns| tempo::at_rate(&beats, 1e9 / ns));
-    // Each entry is a tick, however little is done in it.
+    // Each entry is a tick, however little work follows.
     let tempo = Tempo { light_ns: 0.0, ..tempos.next()? };
     let (tempo, followed) = account::keeps(&beats, &tempo)?;
     Some(described(stream, &view, tempo, &followed).listed)
@@ -217,7 +217,7 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
     let beats = beats(&view.wakes);
     let tempo = match tempo::find(&beats) {
         Ok(tempo) => tempo,
-        // No rate fits the times of its wakes; one may fit their works.
+        // No rate fits the times of its wakes, but one may fit their work.
         Err(NoTick::NoPeriod) if view.holds_much_of(stream) => {
             work_rhythm_hz(&beats).and_then(|hz| tempo::at_rate(&beats, hz)).filter(is_clear).ok_or(NoTick::NoPeriod)?
         }
@@ -226,7 +226,7 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
     let (tempo, followed) = ticks(&beats, Some(&tempo))?;
     let mut fast = described(stream, view, tempo, &followed);
     let slow = slower_by_work(&beats, &tempo).or_else(|| {
-        // What waits until a time of its own is no poll, whatever some of its ticks do more.
+        // A loop that waits until differing times is not a poll, even if some of its ticks do more.
         if matches!(fast.listed.waits, Waits::ForItsTime | Waits::WokenBefore) {
             return None;
         }
@@ -245,7 +245,7 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
         None => (described(stream, view, tempo, &followed), None),
     };
     (fast.listed.holds_hz, slow.listed.within_hz) = (Some(slow.listed.tempo.hz()), Some(fast.listed.tempo.hz()));
-    // What the slower one does is not done by the faster.
+    // The slower loop's work does not belong to the faster.
     let left = |all: f64, of_slow: f64| (all - of_slow).max(0.0);
     fast.listed.work_share = left(fast.listed.work_share, slow.listed.work_share);
     fast.listed.cpu_share = left(fast.listed.cpu_share, slow.listed.cpu_share);
@@ -256,7 +256,7 @@ fn is_clear(tempo: &Tempo) -> bool {
     tempo.presence >= CLEAR_PRESENCE
 }
 
-/// A slower loop of a known rate among the wakes of a poll, whose ticks are heavier than the rest of them.
+/// A slower loop of a known rate among the wakes of a poll, whose ticks are heavier than the other wakes.
 fn slower_at(beats: &[Beat], polls: &[Beat], hz: f64) -> Option<(Tempo, Followed)> {
     let tempo = tempo::at_rate(beats, hz).filter(is_clear)?;
     let (tempo, followed) = account::keeps(beats, &tempo)?;
@@ -268,7 +268,7 @@ fn slower_at(beats: &[Beat], polls: &[Beat], hz: f64) -> Option<(Tempo, Followed
     (work(true)? >= HEAVIER * work(false)?).then_some((tempo, followed))
 }
 
-/// A slower loop that holds the heavier of the ticks, as in a server that polls four times for each of its ticks.
+/// A slower loop that contains the heavier ticks, as in a server that polls four times per tick.
 fn slower_by_work(beats: &[Beat], fast: &Tempo) -> Option<(Tempo, Followed)> {
     let threshold = work_threshold(beats)?;
     let heavy: Vec<Beat> = beats.iter().filter(|beat| beat.weight >= threshold).copied().collect();
@@ -280,8 +280,8 @@ fn slower_by_work(beats: &[Beat], fast: &Tempo) -> Option<(Tempo, Followed)> {
     ticks(beats, Some(&slow)).ok().filter(|(tempo, _)| (tempo.hz() / slow.hz() - 1.0).abs() < SAME_RATE)
 }
 
-/// How often some ticks are heavier than the others, by the spectrum of their works: a server that looks every 5 ms whether it is time, and
-/// has little to do where it is. Half of the ticks' rate is not looked for: a server that does something with every second tick.
+/// How often some ticks are heavier than the others, by the spectrum of their work: as in a server that checks the time every 5 ms, and has
+/// little to do when a tick is due. Half of the ticks' rate is excluded: many servers do something every second tick.
 fn work_rhythm_hz(ticks: &[Beat]) -> Option<f64> {
     let ticks = &ticks[ticks.len().saturating_sub(RHYTHM_TICKS_MAX)..];
     let (first, last) = (ticks.first()?, ticks.last()?);
@@ -305,11 +305,11 @@ fn work_rhythm_hz(ticks: &[Beat]) -> Option<f64> {
     };
     let heights = (0..count).map(|at| from_hz + at as f64 * step_hz).map(|hz| (height(hz), hz));
     let (highest, hz) = heights.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    // In theory noise alone is above this in one of exp(RHYTHM_MIN) loops, however many rates are tried.
+    // Noise alone exceeds this in one of exp(RHYTHM_MIN) loops, however many rates are tried.
     (power > 0.0 && highest > (count as f64).ln() + RHYTHM_MIN).then_some(hz)
 }
 
-/// Where the works of wakes fall apart into light and heavy ones, by the split that leaves the least spread of their logarithms within both.
+/// The threshold that separates light and heavy wakes, with the least spread of their logarithms on both sides.
 fn work_threshold(beats: &[Beat]) -> Option<f64> {
     let mut logs: Vec<f64> = beats.iter().filter(|beat| beat.weight > 0.0).map(|beat| beat.weight.ln()).collect();
     logs.sort_unstable_by(f64::total_cmp);
@@ -361,7 +361,7 @@ fn described(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) ->
     LoopTicks { listed, ticks_ns, threads: view.threads.len() }
 }
 
-/// Who did the work of these ticks.
+/// The threads that did the work of these ticks.
 fn carriers(stream: &Stream, view: &View, ticks: &[&Wake]) -> Vec<Carrier> {
     let in_ticks = |thread: &ThreadLog| {
         let (mut in_ticks_ns, mut tick) = (0_u64, 0);
@@ -378,12 +378,12 @@ fn carriers(stream: &Stream, view: &View, ticks: &[&Wake]) -> Vec<Carrier> {
     carriers_by(stream, view, in_ticks)
 }
 
-/// Who did the work behind the entries of a function.
+/// The threads that did the work after the entries of a function.
 fn carriers_of_entries(stream: &Stream, view: &View) -> Vec<Carrier> {
     carriers_by(stream, view, |thread| ticks_of(thread).iter().map(|(tick, _)| tick.on_cpu_ns).sum())
 }
 
-/// The wakes in which a function was entered, in the order of time.
+/// The wakes in which a function was entered, in order of time.
 fn woken_for_entries<'s>(stream: &'s Stream, view: &View) -> Vec<&'s Wake> {
     let threads = view.threads.iter().map(|at| &stream.threads[*at]);
     let of = |thread: &'s ThreadLog| {
@@ -413,7 +413,7 @@ fn carriers_by(stream: &Stream, view: &View, in_ticks_ns: impl Fn(&ThreadLog) ->
     carriers
 }
 
-/// How the threads wait that begin these ticks.
+/// How the threads that begin these ticks wait.
 fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
     let mut polls: Vec<u64> = Vec::new();
     let (mut all, mut before) = (0, 0);
@@ -424,7 +424,7 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
         for asked in &thread.asked {
             let next = thread.wakes.partition_point(|wake| wake.start_ns <= asked.at_ns);
             let Some(wake) = thread.wakes.get(next) else { continue };
-            // A long sleep that was seen several times is one.
+            // A long sleep that was observed several times counts once.
             if last.replace(next) == Some(next) {
                 continue;
             }
@@ -436,11 +436,11 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
             let slept_ns = next.checked_sub(1).map(|before| thread.wakes[before].end_ns);
             let for_ns = match asked.asleep.wait {
                 Wait::For(ns) => Some(ns),
-                // To the nearest 100 us: what it was counted from is a moment before the thread slept.
+                // To the nearest 100 us: its reference is a moment before the thread slept.
                 Wait::Until(due_ns) => {
                     slept_ns.map(|slept_ns| (due_ns.saturating_sub(slept_ns) + ROUND_NS / 2) / ROUND_NS * ROUND_NS)
                 }
-                // It waits for files alone, and no timer that could be seen is one of them.
+                // It waits only for files, and none of them is a visible timer.
                 Wait::Open if asked.asleep.call == Call::Poll => {
                     (all, before) = (all + 1, before + 1);
                     continue;
@@ -452,7 +452,7 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
                 _ => slept_ns.zip(for_ns).map(|(slept_ns, for_ns)| slept_ns.saturating_add(for_ns)),
             };
             all += 1;
-            // No timer fires early: what ends such a sleep before is something else. Other calls were begun a little before the thread slept.
+            // No timer fires early, so something else ends such a sleep. Other calls began slightly before the thread slept.
             let early_ns = if asked.asleep.call == Call::Sleep { EARLY_NS.min(period_ns / 2) } else { period_ns / 2 };
             before += usize::from(due_ns.is_some_and(|due_ns| wake.start_ns.saturating_add(early_ns) < due_ns));
             polls.extend(for_ns.filter(|_| asked.asleep.call != Call::Sleep));
@@ -468,9 +468,10 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
     }
 }
 
-/// One entry for what was found in several views: that of the one thread that does the work, else that of the fewest threads that hold it.
+/// Merges the results of several views into one entry: that of the single thread that does the work, otherwise that of the fewest threads
+/// that contain it.
 fn merged(mut found: Vec<LoopTicks>) -> Vec<TickLoop> {
-    // Fewer threads first; what more threads show must add to it.
+    // Fewer threads first: a view of more threads must add something.
     found.sort_by(|one, other| {
         one.threads.cmp(&other.threads).then(other.listed.work_share.total_cmp(&one.listed.work_share))
     });
@@ -480,7 +481,7 @@ fn merged(mut found: Vec<LoopTicks>) -> Vec<TickLoop> {
         match kept.iter().position(|before| is_same(before, &one)) {
             None => kept.push(one),
             Some(at) if alone || kept[at].adds_little(&one) => {}
-            // Each thread that shares in it is a part of this one.
+            // Each thread with a share in it is a part of this one.
             Some(_) => {
                 kept.retain(|before| !is_same(before, &one));
                 kept.push(one);
@@ -493,7 +494,7 @@ fn merged(mut found: Vec<LoopTicks>) -> Vec<TickLoop> {
 
 fn is_same(one: &LoopTicks, other: &LoopTicks) -> bool {
     let (one_hz, other_hz) = (one.listed.tempo.hz(), other.listed.tempo.hz());
-    // A chain that is followed through other work too loses a tick now and then.
+    // A chain that is followed through other work also loses a tick now and then.
     let is_whose = |found: &LoopTicks| found.listed.carriers.first().map(|most| most.tid);
     let off_max = if is_whose(one) == is_whose(other) { SAME_RATE_OF_ONE } else { SAME_RATE };
     if (one_hz / other_hz - 1.0).abs() > off_max {

@@ -1,21 +1,21 @@
-//! A server's tick, seen from outside: the kernel's records of when its threads were given a CPU and when they slept again say what repeats
-//! in it, which of that is the tick, how long a tick takes and how late it is. The server needs no symbols and no help, and does not notice.
+//! A server's tick seen from outside. The kernel's records of when its threads got a CPU and when they slept show what repeats in it, which
+//! of that is the tick, how long a tick takes and how late it is. The server needs no symbols and no support, and is not affected.
 //!
 //! | part | what it does |
 //! |---|---|
 //! | [`threads`] | the server's threads, the busiest where there are many |
 //! | [`watcher`] | reads the records while a window lasts, and says what it cost |
-//! | [`wakes`] | records of switches to what was done each time that a thread was awake |
+//! | [`wakes`] | turns switch records into the work of each wake |
 //! | [`stream`] | the wakes of all threads, live or from a file |
 //! | [`entries`] | ticks that begin where a thread enters a function |
 //! | [`function`] | that function, and how its place is found |
 //! | [`views`] | what one thread, a pool of threads or the whole server did |
-//! | [`tempo`] | whether that keeps time, and which |
+//! | [`tempo`] | whether that is periodic, and the period |
 //! | [`mod@between`] | whether some of its ticks are always late, so that only each second looks regular |
 //! | [`track`] | which wakes are ticks |
 //! | [`mod@pacing`] | whether ticks come at set times, or each after the one before |
-//! | [`loops`] | all that repeats, with its share of the work and the threads that do it |
-//! | [`choice`] | which of these loops is the tick, or why that can't be told |
+//! | [`loops`] | everything periodic, with its share of the work and its threads |
+//! | [`choice`] | which of these loops is the tick, or why that is unclear |
 //! | [`mod@account`] | how late, how long, how many missing |
 //! | [`picture`] | some periods as a row of cells for each thread |
 
@@ -61,9 +61,9 @@ const STEP_NS: u64 = 50_000_000;
 pub struct Settings {
     /// The server's processes.
     pub pids: Vec<u32>,
-    /// What is known of the tick beforehand.
+    /// What the user knows of the tick.
     pub wanted: Wanted,
-    /// How long, in nanoseconds.
+    /// The duration, in nanoseconds.
     pub for_ns: u64,
 }
 
@@ -77,36 +77,36 @@ pub struct Thread {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// What it took of a CPU, from 0 to 1.
+    /// Its CPU use, from 0 to 1.
     pub cpu_share: f64,
-    /// How often it woke, a second.
+    /// How often it woke, per second.
     pub wakes_per_s: f64,
 }
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// How long it was watched, in nanoseconds.
     pub watched_ns: u64,
-    /// What the server took of a CPU, from 0 to the number of CPUs.
+    /// The server's CPU use, from 0 to the number of CPUs.
     pub cpu_share: f64,
-    /// All that repeats in it, and which of that is the tick.
+    /// Everything periodic in it, and which of that is the tick.
     #[serde(flatten)]
     pub choice: Choice,
-    /// The tick's numbers; none where it can't be told.
+    /// The tick's numbers. None if the tick is unclear.
     pub ticks: Option<Ticks>,
     /// The threads that ran, the busiest first.
     pub threads: Vec<Thread>,
-    /// Threads that were not watched, since there are too many.
+    /// Threads that were not watched because there are too many.
     pub unwatched_threads: usize,
-    /// Some periods, thread by thread.
+    /// A few periods, thread by thread.
     pub picture: Option<Picture>,
-    /// What was not seen.
+    /// What was lost.
     pub unseen: Unseen,
     /// Whether all of its watched threads ended meanwhile.
     pub is_over: bool,
-    /// What reading the records took of a CPU, from 0 to 1.
+    /// The reader's CPU use, from 0 to 1.
     pub reader_cpu_share: f64,
 }
 
@@ -114,27 +114,27 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ticks {
-    /// Ticks a second.
+    /// Ticks per second.
     pub tick_hz: f64,
-    /// How their times hang together.
+    /// How their times are related.
     pub pacing: Pacing,
-    /// What lateness is counted from.
+    /// The reference of lateness.
     pub due: Due,
     /// Ticks that were seen.
     pub ticks: u64,
-    /// Times at which none began before the next was due.
+    /// Due times at which no tick began before the next one was due.
     pub missed_ticks: u64,
-    /// Times at which the thread was awake already.
+    /// Due times at which the thread was already awake.
     pub hidden_ticks: u64,
     /// Ticks during which it lost the CPU.
     pub preempted_ticks: u64,
-    /// Ticks that went on on another CPU.
+    /// Ticks that continued on another CPU.
     pub moved_ticks: u64,
-    /// Wakes between the ticks, a second.
+    /// Wakes between the ticks, per second.
     pub other_wakes_per_s: f64,
     /// The share of its work that it does in ticks.
     pub work_share: f64,
-    /// From one tick's beginning to the next.
+    /// From one tick's start to the next.
     pub interval_ns: Samples,
     /// From due to begun.
     pub lateness_ns: Samples,
@@ -147,7 +147,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    fn of(account: &Account, span_ns: u64) -> Ticks {
+    fn new(account: &Account, span_ns: u64) -> Ticks {
         let samples = |name: &str, values: &[u64]| {
             let mut samples = Samples::new(name, Unit::Ns, []);
             values.iter().for_each(|value| samples.record(*value));
@@ -173,10 +173,10 @@ impl Ticks {
     }
 }
 
-/// Records what the server's threads do.
+/// Records the server's threads.
 ///
 /// # Errors
-/// If the server is not there, or may not be watched.
+/// If the server does not exist, or may not be watched.
 pub fn record(settings: &Settings, watch: &Watch<'_>) -> Result<Stream, MeterError> {
     let mut watcher = begun(settings, watch)?;
     let start_ns = clock::monotonic_ns();
@@ -189,10 +189,10 @@ pub fn record(settings: &Settings, watch: &Watch<'_>) -> Result<Stream, MeterErr
     Ok(watcher.end())
 }
 
-/// Watches the server until its tick is clear, for `for_ns` at the least and `most_ns` at the most; the choice, and what it was made by.
+/// Watches the server until its tick is clear, at least `for_ns` and at most `most_ns`. Returns the choice, and the stream behind it.
 ///
 /// # Errors
-/// If the server is not there, or may not be watched.
+/// If the server does not exist, or may not be watched.
 pub fn look(settings: &Settings, most_ns: u64, watch: &Watch<'_>) -> Result<(Choice, Stream), MeterError> {
     let mut watcher = begun(settings, watch)?;
     watch.progress(0.0, "looking for the tick");
@@ -213,7 +213,7 @@ fn begun(settings: &Settings, watch: &Watch<'_>) -> Result<Watcher, MeterError> 
     let watched = threads::worth_watching(&settings.pids, settings.wanted.thread.as_deref(), watch)?;
     let what = format!("watch the threads of {}", threads::named(&settings.pids));
     let function = settings.wanted.function.as_ref().map(|function| function.probed(&settings.pids)).transpose()?;
-    let mut watcher = Watcher::of(&watched, function).map_err(|errno| refused(&what, errno))?;
+    let mut watcher = Watcher::start(&watched, function).map_err(|errno| refused(&what, errno))?;
     watcher.begin();
     Ok(watcher)
 }
@@ -225,13 +225,13 @@ fn refused(what: &str, errno: evenkeel_sys::Errno) -> MeterError {
     }
 }
 
-/// What a stream says.
+/// The result for a stream.
 pub fn report(stream: &Stream, wanted: &Wanted) -> Report {
     let choice = choose(stream, wanted);
     let span_ns = stream.span_ns();
     let ticks = choice.tick().ok().and_then(|tick| {
         let account = tick_account(stream, tick, None).ok()?;
-        Some(Ticks::of(&account, span_ns))
+        Some(Ticks::new(&account, span_ns))
     });
     let ran = stream.threads.iter().filter(|thread| thread.switches > 0);
     let mut threads: Vec<Thread> = ran
@@ -258,18 +258,18 @@ pub fn report(stream: &Stream, wanted: &Wanted) -> Report {
     }
 }
 
-/// The account of the ticks of a loop that is known; `asked_ns` is of an account before, where there is one.
+/// The account of the ticks of a known loop. `asked_ns` comes from an earlier account, if there is one.
 ///
 /// # Errors
-/// Why there are none in this stream.
+/// Why this stream has no ticks.
 pub fn tick_account(stream: &Stream, tick: &TickLoop, asked_ns: Option<f64>) -> Result<Account, NoTick> {
-    let Some(view) = views::of(stream, &tick.of) else { return Err(NoTick::FewWakes) };
-    // What a faster loop sleeps for is no due time of a tick that begins when that one comes by.
+    let Some(view) = views::view_of(stream, &tick.of) else { return Err(NoTick::FewWakes) };
+    // The sleep time of a faster loop is not the due time of a tick that begins at its wakes.
     let timers = if tick.within_hz.is_some() { &[][..] } else { &view.timers[..] };
     account(&view.wakes, timers, Some(&tick.tempo), asked_ns)
 }
 
-/// Of windows of this length that `stream` is cut into, the share in which the tick can be followed; 0 if it has none that is whole.
+/// The share of windows of this length within `stream` in which the tick can be followed. 0 without a complete window.
 pub fn share_followed(stream: &Stream, tick: &TickLoop, window_ns: u64) -> f64 {
     let windows = stream.span_ns() / window_ns.max(1);
     let from_ns = |window: u64| stream.from_ns + window * window_ns;

@@ -1,27 +1,27 @@
-//! `pacing`: whether ticks come at set times or each a period after the one before. Both look alike for a second or two. Over longer
-//! stretches a loop at set times stays near its grid, while a chained one walks away from any; and in a chained loop whatever delays a tick
-//! delays all after it.
+//! `pacing`: whether ticks come at set times, or each a period after the previous one. Both look alike for a second or two. Over longer
+//! stretches a loop at set times stays near its grid, while a chained one drifts away from any grid. In a chained loop a delay of one tick
+//! delays all later ones.
 //!
-//! | what is looked at | at set times | chained |
+//! | property | at set times | chained |
 //! |---|---|---|
-//! | spread of the time over m ticks, beside that over one | the same | grows by the square root of m |
-//! | an interval beside the one before | shorter where that was longer | has nothing to do with it |
-//! | the interval after a tick that took long, where the wait begins when it is done | is as ever | is longer by as much |
-//! | the period | often a whole number of milliseconds, or whole ticks a second, to some millionths | longer than what was asked for by what a timer costs |
+//! | spread of the time over m ticks, relative to that over one | the same | grows with the square root of m |
+//! | an interval after a longer one | shorter | independent of it |
+//! | the interval after a long tick, if the wait begins when it is done | unchanged | longer by as much |
+//! | the period | often a whole number of milliseconds, or whole ticks per second, to some millionths | longer than requested by the cost of a timer |
 
 use evenkeel_stats::{median, median_absolute_deviation, quantile};
 use serde::Serialize;
 
-/// How the times of ticks hang together.
+/// How the times of ticks are related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
-    /// At multiples of the period: one that is late does not move the others.
+    /// At multiples of the period: a late tick does not move the others.
     Kept,
-    /// Each a period after the one before, however late that was.
+    /// Each a period after the previous one, however late that was.
     Walks,
-    /// Too little was seen to tell.
+    /// Too little was seen to decide.
     Unknown,
 }
 
@@ -36,47 +36,48 @@ pub struct TickTime {
     pub end_ns: u64,
 }
 
-/// So many ticks must have been seen.
+/// The minimum number of ticks.
 const TICKS_MIN: usize = 24;
-/// Stretches of so many ticks are looked at, or of fewer where there are few.
+/// The length of the examined stretches in ticks, or fewer if there are few.
 const STRETCH_MAX: usize = 12;
 const STRETCH_MIN: usize = 4;
-/// The spread grows by this power of the stretch's length at the most at set times, and at least where ticks are chained. It is 0 and 0.5 in
-/// the long run; a sample of some dozens is not that exact.
+/// The exponent of the spread's growth with the stretch's length: at most the first at set times, at least the second for chained ticks. In
+/// the long run it is 0 and 0.5, but a sample of some dozens is not that exact.
 const SET_TIMES_MAX: f64 = 0.2;
 const SET_TIMES_MAX_OF_FEW: f64 = 0.08;
 const MANY: usize = 100;
 const CHAINED_MIN: f64 = 0.27;
-/// The correlation of an interval with the one before is at most the first at set times, and at least the second where ticks are chained.
+/// The correlation of an interval with the previous one: at most the first at set times, at least the second for chained ticks.
 const MADE_UP_FOR: [f64; 2] = [-0.3, -0.2];
-/// An interval counts as no further off than so many times the usual spread.
+/// The deviation of an interval is limited to this many times the usual spread.
 const OFF_MAX: f64 = 6.0;
-/// A clear growth needs nothing else to be believed.
+/// A clear growth needs no further evidence.
 const CHAINED_CLEAR: f64 = 0.4;
-/// Ticks took longer by so many times the usual spread of intervals: there is something to be seen of what that does to the next.
+/// Ticks are this many times the usual spread of intervals longer, so that their effect on the next one is visible.
 const LONG_MIN: f64 = 4.0;
 const LONG_TICKS_MIN: usize = 5;
-/// The next interval is longer by this share of it: the wait begins when the tick is done.
+/// The next interval grows by this share of it: then the wait begins when the tick is done.
 const PUSHED_MIN: f64 = 0.7;
-/// So near a round period, as a share and in nanoseconds: a loop that adds the cost of a timer to its sleep, 50 us and more, is not as near.
+/// This close to a round period, as a share and in nanoseconds. A loop that adds the cost of a timer to its sleep, 50 us and more, is not
+/// that close.
 const ROUND_OFF_MAX: f64 = 300e-6;
 const ROUND_OFF_NS_MAX: f64 = 15_000.0;
 
-/// What speaks for the one or the other.
+/// The evidence for one or the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evidence {
-    /// By which power of a stretch's length the spread grows: 0 at set times, 0.5 where ticks are chained.
+    /// The exponent of the spread's growth with a stretch's length: 0 at set times, 0.5 for chained ticks.
     pub growth: f64,
-    /// How an interval goes with the one before: -0.5 at set times, where a late tick makes the next interval shorter, and 0 where ticks are
-    /// chained.
+    /// The correlation of an interval with the previous one: -0.5 at set times, where a late tick makes the next interval shorter, and 0
+    /// for chained ticks.
     pub correlation: f64,
-    /// By which share of what a long tick took longer the next one comes later; none where no tick was long.
+    /// The share of a long tick's excess by which the next one is delayed. None if no tick was long.
     pub pushed: Option<f64>,
-    /// Whether the period is a round one.
+    /// Whether the period is round.
     pub is_round: bool,
 }
 
-/// How the times of these ticks hang together, which are in their order.
+/// How the times of these ticks are related, in order.
 pub fn pacing(ticks: &[TickTime]) -> Pacing {
     let Some(Evidence { growth, correlation, pushed, is_round }) = evidence(ticks) else { return Pacing::Unknown };
     let set_times_max = if ticks.len() < MANY { SET_TIMES_MAX_OF_FEW } else { SET_TIMES_MAX };
@@ -89,20 +90,20 @@ pub fn pacing(ticks: &[TickTime]) -> Pacing {
     }
 }
 
-/// What speaks for the one or the other; none where too few ticks were seen.
+/// The evidence. None with too few ticks.
 pub fn evidence(ticks: &[TickTime]) -> Option<Evidence> {
     let period_ns = period(ticks).filter(|_| ticks.len() >= TICKS_MIN)?;
     let stretch = (ticks.len() / 6).clamp(STRETCH_MIN, STRETCH_MAX);
     let (one_ns, many_ns) = (spread(ticks, 1, period_ns)?, spread(ticks, stretch, period_ns)?);
     let growth = (many_ns.max(1.0) / one_ns.max(1.0)).ln() / (stretch as f64).ln();
     let correlation = correlation(ticks, period_ns, one_ns);
-    // A period that is not known well is near some round one by chance.
+    // An imprecise period is near some round one by chance.
     let known_to_ns = many_ns / (ticks.len() as f64 / 2.0);
     let is_round = is_round(period_ns, known_to_ns);
     Some(Evidence { growth, correlation, pushed: pushed(ticks, period_ns, one_ns), is_round })
 }
 
-/// The mean time from a tick to the next, by pairs that are half of all apart.
+/// The mean time from a tick to the next, by pairs that are half of all ticks apart.
 fn period(ticks: &[TickTime]) -> Option<f64> {
     let apart = (ticks.len() / 2).max(1);
     let pairs = ticks.iter().zip(ticks.get(apart..)?).filter(|(one, other)| other.number > one.number);
@@ -111,7 +112,7 @@ fn period(ticks: &[TickTime]) -> Option<f64> {
     median(&slopes.collect::<Vec<_>>()).filter(|period_ns| *period_ns > 0.0)
 }
 
-/// How far the time over so many ticks is from what it is to be: the median absolute deviation.
+/// The deviation of the time over this many ticks from the expected one: the median absolute deviation.
 fn spread(ticks: &[TickTime], over: usize, period_ns: f64) -> Option<f64> {
     let pairs = ticks.iter().zip(ticks.get(over..)?);
     let whole = pairs.filter(|(one, other)| other.number.checked_sub(one.number) == Some(over as u64));
@@ -146,7 +147,7 @@ fn pushed(ticks: &[TickTime], period_ns: f64, spread_ns: f64) -> Option<f64> {
     let took: Vec<f64> = ticks.iter().map(|tick| tick.end_ns.saturating_sub(tick.start_ns) as f64).collect();
     let usual_ns = median(&took)?;
     let long_ns = usual_ns + (LONG_MIN * spread_ns).max(0.002 * period_ns);
-    // What took most of a period delays the next one in any server.
+    // A tick that took most of a period delays the next one in any server.
     let too_long_ns = (0.7 * period_ns).min(quantile(&took, 0.5)? + 0.5 * period_ns);
     let mut shares = Vec::new();
     for (at, pair) in ticks.windows(2).enumerate() {
@@ -159,7 +160,7 @@ fn pushed(ticks: &[TickTime], period_ns: f64, spread_ns: f64) -> Option<f64> {
     median(&shares).filter(|_| shares.len() >= LONG_TICKS_MIN)
 }
 
-/// Whether it is a whole number of milliseconds, or a second has a whole number of it.
+/// Whether it is a whole number of milliseconds, or a second contains a whole number of it.
 fn is_round(period_ns: f64, known_to_ns: f64) -> bool {
     let off_max = ROUND_OFF_MAX.min(ROUND_OFF_NS_MAX / period_ns);
     if known_to_ns / period_ns > off_max {
@@ -176,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// A loop: its period, how late a wake is, how long it works and what the next one is counted from.
+    /// A loop: its period, the lateness of a wake, its work, and the reference of the next wake.
     #[derive(Clone, Copy)]
     struct Loop {
         period_ns: f64,
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn few_ticks_tell_nothing() {
+    fn few_ticks_decide_nothing() {
         let server = Loop { period_ns: 50e6, late_ns: 20e3, work_ns: 1e6, after: After::Due };
         assert_eq!(pacing(&server.ticks(TICKS_MIN - 1, 1)), Pacing::Unknown);
         assert_eq!(pacing(&[]), Pacing::Unknown);

@@ -1,20 +1,20 @@
-//! `Picture`: a few periods of what was seen, as cells in time for each thread, for people who want to check the answer with their own eyes.
+//! `Picture`: a few periods as cells in time for each thread, for people who want to check the answer themselves.
 
 use serde::Serialize;
 
 use super::choice::Choice;
 use super::stream::Stream;
 
-/// Cells in a row.
+/// Cells per row.
 pub const CELLS: usize = 72;
-/// Rows: the busiest threads in that stretch.
+/// The most rows: the busiest threads in that stretch.
 const ROWS_MAX: usize = 6;
-/// Periods of the slowest loop that matters.
+/// The number of periods of the slowest relevant loop.
 const PERIODS: f64 = 4.0;
-/// A stretch is no longer than this, in nanoseconds.
+/// The longest stretch, in nanoseconds.
 const SPAN_MAX_NS: f64 = 4e9;
 
-/// What one thread did.
+/// The activity of one thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
@@ -36,7 +36,7 @@ pub struct Picture {
     pub rows: Vec<Row>,
 }
 
-/// Draws the middle of `stream`, where something repeats in it.
+/// Draws the middle of `stream`, if something repeats in it.
 pub fn draw(stream: &Stream, choice: &Choice) -> Option<Picture> {
     let loops = choice.loops.iter().take(2);
     let slowest_ns = loops.map(|one| one.tempo.period_ns).fold(0.0, f64::max);

@@ -1,20 +1,20 @@
-//! `Stream`: what all threads of a server did in a stretch of time, by the kernel's switch records. Every question about ticks is asked of
-//! this, whether it was recorded a moment ago or read from a file.
+//! `Stream`: the activity of all threads of a server over a stretch of time, by the kernel's switch records. Every question about ticks is
+//! answered from this, whether it is live or read from a file.
 
 use evenkeel_hostfs::asleep::{Asleep, Call, Wait};
 
 use super::wakes::{Unseen, Wake};
 
-/// What a thread was doing when it was looked at.
+/// The state of a thread when it was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// When, on the monotonic clock.
     pub at_ns: u64,
-    /// What it was.
+    /// Its state.
     pub asleep: Asleep,
 }
 
-/// What one thread did.
+/// The activity of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadLog {
     /// Its process.
@@ -23,15 +23,15 @@ pub struct ThreadLog {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// The wakes that ended in the stretch, in the order of time.
+    /// The wakes that ended in the stretch, in order of time.
     pub wakes: Vec<Wake>,
-    /// What it was seen to wait for, in the order of time.
+    /// Its observed waits, in order of time.
     pub asked: Vec<Asked>,
-    /// When it entered the function that was probed, in the order of time, on the monotonic clock.
+    /// Its entries of the probed function, in order of time, on the monotonic clock.
     pub entries: Vec<u64>,
     /// Switches that were seen.
     pub switches: u64,
-    /// Whether it switched so often that it was not watched on.
+    /// Whether it switched so often that watching it was stopped.
     pub is_too_much: bool,
     /// Whether it has ended.
     pub is_over: bool,
@@ -44,27 +44,27 @@ impl ThreadLog {
     }
 }
 
-/// What the threads of a server did.
+/// The activity of a server's threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
     /// When the stretch began, on the monotonic clock.
     pub from_ns: u64,
     /// When it ended.
     pub to_ns: u64,
-    /// The function whose entries were recorded too.
+    /// The function whose entries were also recorded.
     pub function: Option<String>,
     /// The threads that were watched.
     pub threads: Vec<ThreadLog>,
-    /// Threads that the server has and that were not watched.
+    /// The number of unwatched threads of the server.
     pub unwatched: usize,
-    /// What was not seen.
+    /// What was lost.
     pub unseen: Unseen,
-    /// What reading took of a CPU, in nanoseconds.
+    /// The CPU time of the reader, in nanoseconds.
     pub reader_cpu_ns: u64,
 }
 
 impl Stream {
-    /// What is whole between two times.
+    /// The complete data between two times.
     pub fn between(&self, from_ns: u64, to_ns: u64) -> Stream {
         let mut part = Stream { from_ns, to_ns, ..self.clone() };
         for thread in &mut part.threads {
@@ -75,7 +75,7 @@ impl Stream {
         part
     }
 
-    /// How long it is, in nanoseconds; at least 1.
+    /// Its length, in nanoseconds; at least 1.
     pub fn span_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns).max(1)
     }
@@ -85,7 +85,7 @@ impl Stream {
         self.threads.iter().fold(0, |sum, thread| sum.saturating_add(thread.ran_ns()))
     }
 
-    /// This stretch and the one right after it as one.
+    /// This stretch joined with the next one.
     #[must_use]
     pub fn joined(mut self, next: Stream) -> Stream {
         for thread in next.threads {
@@ -109,29 +109,29 @@ impl Stream {
     }
 }
 
-/// The first line of a recorded stream, and that of one which may have a function and its entries.
+/// The first line of a recorded stream, and of one that may have a function and its entries.
 const HEAD: &str = "evenkeel ticks 1";
 const HEAD_WITH_ENTRIES: &str = "evenkeel ticks 2";
-/// What is read of a file, at the most.
+/// The most bytes of a file to read.
 const THREADS_MAX: usize = 4096;
 const LINES_MAX: usize = 4_000_000;
 const FUNCTION_MAX: usize = 4096;
 
-/// Why a text is no stream.
+/// Why a text is not a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}: {text:?}")]
 pub struct NoStream {
     /// The line, from 1.
     pub line: usize,
-    /// The line itself, as far as it is short.
+    /// The line itself, shortened.
     pub text: String,
     /// What is wrong with it.
     pub why: &'static str,
 }
 
 impl Stream {
-    /// As text, to be kept: times in nanoseconds since the beginning, each wake relative to the one before of its thread. docs/formats.md
-    /// describes it.
+    /// The text form for files: times in nanoseconds since the beginning, each wake relative to the previous one of its thread.
+    /// docs/formats.md describes it.
     pub fn to_text(&self) -> String {
         use std::fmt::Write;
         let head = if self.function.is_some() { HEAD_WITH_ENTRIES } else { HEAD };
@@ -171,10 +171,10 @@ impl Stream {
         text
     }
 
-    /// Reads what [`to_text`](Stream::to_text) wrote; the clock then begins at one second.
+    /// Parses the text of [`to_text`](Stream::to_text). Its clock begins at one second.
     ///
     /// # Errors
-    /// The first line that is none of it.
+    /// The first invalid line.
     pub fn parse(text: &str) -> Result<Stream, NoStream> {
         let refused =
             |line: usize, text: &str, why| NoStream { line: line + 1, text: text.chars().take(80).collect(), why };
@@ -386,12 +386,12 @@ mod tests {
         without.function = None;
         without.threads[0].entries.clear();
         let text = without.to_text();
-        assert!(text.starts_with("evenkeel ticks 1\n"), "what earlier versions read, they read still: {text}");
+        assert!(text.starts_with("evenkeel ticks 1\n"), "earlier versions can still read this: {text}");
         assert_eq!(Stream::parse(&text), Ok(without));
     }
 
     #[test]
-    fn what_is_no_stream_is_refused_with_its_line() {
+    fn invalid_streams_are_refused_with_their_line() {
         let table = [
             ("", "not a recording of ticks"),
             ("evenkeel ticks 1\n", "not a recording of ticks"),

@@ -1,13 +1,13 @@
-//! `Tempo`: whether what a server does comes at set times, and at which: the period that its heavier wakes keep. Wakes for packets, or
-//! to look for some, lie between the ticks; they are told apart by how little is done in them, and by keeping no time.
+//! `Tempo`: whether a server's heavier wakes are periodic, and their period. Wakes for packets, or to check for packets, lie between the
+//! ticks. They are recognised because they do little work and are not periodic.
 //!
 //! | step | how |
 //! |---|---|
-//! | what is too light to be a tick goes | less than a third of the wake in which half of all work is done |
-//! | periods worth a try | peaks of the spectrum of the rest, each wake weighted by its work |
-//! | the tick's | of those whose every slot has a wake, beyond what chance puts there, the shortest: a part of the true period has empty slots |
-//! | unless packets fill those | a shorter one goes if what lies between the ticks of a longer one is both lighter and not as close to its time |
-//! | how it is kept | at set times, or each a period after the one before: see [`pacing`](mod@super::pacing) |
+//! | wakes too light for a tick are removed | less than a third of the wake that marks half of all work |
+//! | candidate periods | peaks of the spectrum of the rest, each wake weighted by its work |
+//! | the tick's period | the shortest whose every slot has a wake, beyond chance: a fraction of the true period has empty slots |
+//! | unless packets fill those | a shorter one is dropped if the wakes between the ticks of a longer one are both lighter and less punctual |
+//! | the pacing | at set times, or each a period after the previous one: see [`pacing`](mod@super::pacing) |
 
 use serde::Serialize;
 
@@ -17,89 +17,89 @@ use super::pacing::{TickTime, pacing};
 use super::track::{Beat, Followed, Found, Gate, Pull, Slot, Start, follow};
 use evenkeel_stats::{median, median_absolute_deviation};
 
-/// The slowest and the fastest tick that is looked for, in ticks a second.
+/// The slowest and the fastest tick to search, in ticks per second.
 pub const RATE_HZ: std::ops::RangeInclusive<f64> = 1.0..=520.0;
-/// So many ticks must have been seen.
+/// The minimum number of ticks.
 pub const TICKS_MIN: usize = 8;
 
-/// A wake with less than this share of the work of a typical one is no tick.
+/// A wake with less than this share of the work of a typical one is not a tick.
 const LIGHT_SHARE: f64 = 1.0 / 3.0;
-/// One that takes very long, as a change of the map does, counts as no more than this many of those at the ninetieth of a hundred.
+/// A very long wake, such as a change of map, counts as at most this many times the 90th percentile.
 const HEAVY_MAX: f64 = 4.0;
-/// So many wakes are searched at the most, in so long a stretch.
+/// The most wakes to search, and the longest stretch.
 const SEARCH_MAX: usize = 1024;
 const SEARCH_NS: u64 = 8_000_000_000;
-/// Peaks that are tried.
+/// The most peaks to try.
 const PEAKS_MAX: usize = 12;
-/// Peaks lower than this are chance, or keep no time worth the name.
+/// Lower peaks are chance, or not periodic enough.
 const PEAK_MIN: f64 = 0.15;
-/// Of the slots that chance leaves empty, so many must be filled,
+/// The share of slots that must be filled, among those that chance leaves empty,
 const PRESENCE_MIN: f64 = 0.6;
-/// and a shorter period may have so much less of its slots filled than the one that has most: of twice the true rate it is half.
+/// and how much less filled a shorter period may be than the fullest one: at twice the true rate it is half,
 const PRESENCE_OF_BEST: f64 = 0.8;
-/// and all of them so many standard deviations beyond it. It is asked of dozens of periods, each of which is moved to where it fits best.
+/// and by how many standard deviations all of them must exceed chance. Dozens of periods are tried, each shifted to its best phase.
 const DEVIATIONS_MIN: f64 = 6.0;
 const DEVIATIONS_KNOWN_MIN: f64 = 3.0;
-/// What lies between the ticks is packets if a tick is so many times as much work,
+/// The wakes between the ticks are packets if a tick does this many times as much work,
 const LIGHTER_BETWEEN: f64 = 3.0;
-/// and the two periods are so nearly multiples of each other.
+/// and if the two periods are this close to a multiple of each other.
 const MULTIPLE_OFF_MAX: f64 = 0.01;
-/// Intervals within this share of each other are one.
+/// Intervals within this share of each other count as equal.
 const USUAL_WIDTH: f64 = 0.02;
-/// So many of all intervals must be one, for that to be a period worth a try; the most frequent are.
+/// A period is worth trying if this share of all intervals equals it; at most this many periods.
 const USUAL_SHARE_MIN: f64 = 0.15;
 const USUAL_MAX: usize = 4;
-/// So much more of the slots has a tick where a late tick moves all after it, or the ticks are taken for a grid.
+/// A chain must fill this much more of the slots than a grid. Otherwise the ticks count as a grid.
 const CHAIN_AHEAD: f64 = 0.08;
-/// No matter how few other wakes there are, one may be in a slot.
+/// Even with few other wakes, one may be in a slot.
 const CHANCE_MIN: f64 = 0.02;
-/// What is so little of a thread's work is not what it is there for.
+/// Such a small share of a thread's work is not its purpose.
 const WORK_SHARE_MIN: f64 = 0.1;
 
-/// What the ticks keep.
+/// The tempo of ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tempo {
-    /// From one tick to the next, in nanoseconds: the usual time where ticks are chained, the mean else.
+    /// From one tick to the next, in nanoseconds: the usual time for chained ticks, otherwise the mean.
     pub period_ns: f64,
-    /// Ticks a second. Of chained ticks it is less than the usual time says, since a late one delays all after it.
+    /// Ticks per second. For chained ticks it is less than the usual time suggests, because a late tick delays all later ones.
     pub rate_hz: f64,
-    /// How they hang together.
+    /// How they are related.
     pub pacing: Pacing,
-    /// How far a tick is from its time, in nanoseconds: the median absolute deviation.
+    /// The deviation of a tick from its time, in nanoseconds: the median absolute deviation.
     pub spread_ns: f64,
-    /// The share of the slots that had a tick at its time, of those that chance would have left empty; 1 is all.
+    /// The share of slots with a tick at its time, among those that chance would leave empty; 1 is all.
     pub presence: f64,
-    /// A wake with less work than this, in nanoseconds, is no tick.
+    /// A wake with less work than this, in nanoseconds, is not a tick.
     pub light_ns: f64,
-    /// The share of all work that is done in ticks.
+    /// The share of all work in ticks.
     pub work_share: f64,
 }
 
 impl Tempo {
-    /// Ticks a second.
+    /// Ticks per second.
     pub fn hz(&self) -> f64 {
         self.rate_hz
     }
 
-    /// How close to its time a tick is looked for.
+    /// How close to its time to look for a tick.
     pub(super) fn gate(&self) -> Gate {
-        Gate::of(self.period_ns, self.spread_ns)
+        Gate::new(self.period_ns, self.spread_ns)
     }
 }
 
-/// Why there is no tick to be seen.
+/// Why no tick is recognisable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NoTick {
     /// It hardly ever woke.
     FewWakes,
-    /// It woke at no set times.
+    /// It woke at irregular times.
     NoPeriod,
-    /// It woke so often that it was not watched on.
+    /// It woke so often that watching it was stopped.
     TooMany,
-    /// It never slept: nothing tells one tick from the next.
+    /// It never slept, so ticks cannot be separated.
     NeverSleeps,
 }
 
@@ -114,7 +114,7 @@ impl std::fmt::Display for NoTick {
     }
 }
 
-/// Finds the tempo of `beats`, which are in the order of time.
+/// Finds the tempo of `beats`, which are in order of time.
 ///
 /// # Errors
 /// Why there is none.
@@ -125,14 +125,14 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     if kept.len() < TICKS_MIN {
         return Err(NoTick::FewWakes);
     }
-    let mut periods = Spectrum::of(&kept).periods(&kept);
+    let mut periods = Spectrum::new(&kept).periods(&kept);
     periods.extend(usual_intervals(&kept));
     let judged = periods.into_iter().filter_map(|start| judge(stretch, light_ns, start));
     let holds = |(tempo, _): &(Tempo, Start)| tempo.presence >= PRESENCE_MIN && tempo.work_share >= WORK_SHARE_MIN;
     let held: Vec<(Tempo, Start)> = judged.filter(holds).collect();
     let most = held.iter().map(|(tempo, _)| tempo.presence).fold(0.0, f64::max);
     let full: Vec<_> = held.into_iter().filter(|(tempo, _)| tempo.presence >= PRESENCE_OF_BEST * most).collect();
-    // A faster loop that is less full and holds less of the work than a slower one explains nothing that this one does not.
+    // A faster loop that is less full and holds less of the work than a slower one adds no explanation.
     let explains_less = |(one, _): &(Tempo, Start)| {
         let is_better = |(other, _): &(Tempo, Start)| {
             other.hz() < one.hz() && other.presence >= one.presence && other.work_share >= one.work_share
@@ -147,8 +147,8 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     with_late_ones(stretch, light_ns, *fastest).ok_or(NoTick::NoPeriod)
 }
 
-/// The tempo of all ticks, where those that `found` explains are only the ones in time: see [`between`](super::between). None where they
-/// can't be followed: the slower rate is known to be wrong.
+/// The tempo of all ticks, if those of `found` are only the ones in time: see [`between`](super::between). None if they cannot be followed:
+/// the slower rate is known to be wrong.
 fn with_late_ones(beats: &[Beat], light_ns: f64, (found, start): (Tempo, Start)) -> Option<Tempo> {
     let followed = follow(beats, light_ns, start, found.gate(), Pull::Some);
     let Some(divisor) = divisor_of(beats, &followed, found.period_ns) else { return Some(found) };
@@ -157,7 +157,7 @@ fn with_late_ones(beats: &[Beat], light_ns: f64, (found, start): (Tempo, Start))
     ((whole.period_ns / period_ns - 1.0).abs() <= MULTIPLE_OFF_MAX).then_some(whole)
 }
 
-/// The tempo of `beats` at a rate that is known, if they keep it.
+/// The tempo of `beats` at a known rate, if they keep it.
 pub fn at_rate(beats: &[Beat], hz: f64) -> Option<Tempo> {
     let light_ns = light(beats);
     let stretch = searched(beats, light_ns);
@@ -167,7 +167,7 @@ pub fn at_rate(beats: &[Beat], hz: f64) -> Option<Tempo> {
     is_it.then_some(tempo)
 }
 
-/// Where the ticks of a grid are, by the first of them.
+/// The phase of a grid's ticks, by the first of them.
 pub(super) fn phase(beats: &[Beat], light_ns: f64, period_ns: f64) -> Option<Start> {
     let base_ns = beats.first()?.at_ns;
     let (mut sin, mut cos) = (0.0, 0.0);
@@ -182,9 +182,9 @@ pub(super) fn phase(beats: &[Beat], light_ns: f64, period_ns: f64) -> Option<Sta
     Some(Start { period_ns, at_ns: base_ns as f64 + turn * period_ns })
 }
 
-/// Whether the first is but a part of the other's period, whose further slots packets fill: players who send as often as the server ticks are no
-/// chance. What is done between the ticks is then lighter than a tick, and does not keep its time as the ticks do; a server that
-/// sends with every second tick keeps the time of both, and one whose sleeps are whole milliseconds does as much in each.
+/// Whether the first is only a fraction of the other's period whose additional slots packets fill: players who send as often as the server
+/// ticks are no chance. Then the wakes between the ticks are lighter than ticks, and less punctual. A server that sends every second tick
+/// keeps the times of both, and one whose sleeps are whole milliseconds does equal work in each.
 fn fills_between(
     beats: &[Beat],
     light_ns: f64,
@@ -195,7 +195,7 @@ fn fills_between(
     if times < 1.5 || (times / times.round() - 1.0).abs() > MULTIPLE_OFF_MAX {
         return false;
     }
-    let close = Gate::of(fast.period_ns, slow.spread_ns);
+    let close = Gate::new(fast.period_ns, slow.spread_ns);
     let [ticks, parts] = [slow_start, start].map(|start| follow(beats, light_ns, *start, close, Pull::Some));
     let [kept, kept_between] = [&ticks, &parts].map(|followed| presence(beats, light_ns, followed, close));
     if kept < PRESENCE_MIN || kept_between >= PRESENCE_OF_BEST * kept {
@@ -214,7 +214,7 @@ fn fills_between(
     }
 }
 
-/// What is too light to be a tick.
+/// The wakes that are too light for a tick.
 fn light(beats: &[Beat]) -> f64 {
     let mut weights: Vec<f64> = beats.iter().map(|beat| beat.weight).collect();
     weights.sort_unstable_by(f64::total_cmp);
@@ -226,12 +226,12 @@ fn light(beats: &[Beat]) -> f64 {
         sum >= half
     });
     let light = typical.map_or(0.0, |typical| typical * LIGHT_SHARE);
-    // Where there are more than can be searched, the heaviest are.
+    // If there are more than can be searched, take the heaviest.
     let most = weights.len().checked_sub(SEARCH_MAX * 4).and_then(|at| weights.get(at)).copied().unwrap_or(0.0);
     light.max(most)
 }
 
-/// The last stretch that is short enough to be searched.
+/// The last stretch that is short enough to search.
 fn searched(beats: &[Beat], light_ns: f64) -> &[Beat] {
     let Some(last) = beats.last() else { return beats };
     let mut counted = 0;
@@ -242,7 +242,7 @@ fn searched(beats: &[Beat], light_ns: f64) -> &[Beat] {
     &beats[from.map_or(0, |before| before + 1)..]
 }
 
-/// The periods that most intervals have. Ticks that are chained walk away from any grid, so that over seconds no spectrum shows their rate.
+/// The most frequent intervals as periods. Chained ticks drift away from any grid, so over seconds no spectrum shows their rate.
 fn usual_intervals(beats: &[Beat]) -> Vec<Start> {
     let mut intervals: Vec<(f64, u64)> = beats
         .windows(2)
@@ -271,7 +271,7 @@ fn usual_intervals(beats: &[Beat]) -> Vec<Start> {
     starts.map(|(_, period_ns, at_ns)| Start { period_ns, at_ns: at_ns as f64 }).collect()
 }
 
-/// One way to follow a period, and what it gave.
+/// One way to follow a period, with its result.
 struct Judged {
     start: Start,
     followed: Followed,
@@ -279,12 +279,13 @@ struct Judged {
     presence: f64,
 }
 
-/// Follows one period through all of it, as a grid and as a chain, each twice: to know it better, and to know how close its ticks are.
+/// Follows one period through everything, as a grid and as a chain, each twice: first to refine it, then to measure how close its ticks
+/// are.
 fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<(Tempo, Start)> {
     let grid = judge_by(beats, light_ns, start, [Pull::Much, Pull::Some]);
     let chain = judge_by(beats, light_ns, start, [Pull::Whole, Pull::Whole]);
     let judged = match (grid, chain) {
-        // What fits a grid fits a chain nearly as well: a chain has to show more.
+        // Ticks that fit a grid fit a chain nearly as well, so a chain must fit better.
         (Some(grid), Some(chain)) if chain.presence > grid.presence + CHAIN_AHEAD => chain,
         (Some(grid), _) => grid,
         (None, chain) => chain?,
@@ -306,22 +307,22 @@ fn judge_by(beats: &[Beat], light_ns: f64, start: Start, [roughly, closely]: [Pu
     let wide = Gate::widest(start.period_ns);
     let first = follow(beats, light_ns, start, wide, roughly);
     let start = again(beats, &first, roughly)?;
-    let closer = Gate::of(start.period_ns, spread(&first)?);
+    let closer = Gate::new(start.period_ns, spread(&first)?);
     let second = follow(beats, light_ns, start, closer, closely);
     let start = again(beats, &second, closely)?;
-    // On a busy machine many ticks are late by more than those that are in time differ.
+    // On a busy machine many ticks are later than the spread of those in time.
     let presence = presence(beats, light_ns, &second, closer).max(presence(beats, light_ns, &first, wide));
     let is_tick = RATE_HZ.contains(&(1e9 / start.period_ns)) && second.at_their_time() >= TICKS_MIN;
     is_tick.then_some(Judged { start, followed: second, closer, presence })
 }
 
-/// The share of all work that is done in ticks.
+/// The share of all work in ticks.
 pub(super) fn work_share(beats: &[Beat], followed: &Followed) -> f64 {
     let in_ticks: f64 = followed.slots.iter().filter_map(|slot| Some(beats.get(slot.beat()?)?.weight)).sum();
     in_ticks / beats.iter().map(|beat| beat.weight).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
-/// Ticks a second: by their number, where each is counted from the one before.
+/// Ticks per second, by their number if each is counted from the previous one.
 pub(super) fn rate_hz(beats: &[Beat], followed: &Followed, period_ns: f64) -> f64 {
     if followed.pull != Pull::Whole {
         return 1e9 / period_ns;
@@ -332,7 +333,7 @@ pub(super) fn rate_hz(beats: &[Beat], followed: &Followed, period_ns: f64) -> f6
     if span_ns == 0 { 1e9 / period_ns } else { (begun.len() + hidden - 1) as f64 / span_ns as f64 * 1e9 }
 }
 
-/// Where to begin, by what was found.
+/// The starting point, by the result so far.
 pub(super) fn again(beats: &[Beat], followed: &Followed, pull: Pull) -> Option<Start> {
     if pull == Pull::Whole {
         let begun = |slot: &Slot| Some(beats.get(slot.beat()?)?.at_ns);
@@ -347,7 +348,7 @@ pub(super) fn again(beats: &[Beat], followed: &Followed, pull: Pull) -> Option<S
     Some(Start { period_ns, at_ns: first_due(&ticks, period_ns)? })
 }
 
-/// The period by pairs of ticks that are half of all apart: few outliers don't move it.
+/// The period by pairs of ticks that are half of all apart, which is robust against few outliers.
 fn slope(ticks: &[(u64, u64)]) -> Option<f64> {
     let apart = (ticks.len() / 2).max(1);
     let pairs = ticks.iter().zip(ticks.get(apart..)?);
@@ -358,7 +359,7 @@ fn slope(ticks: &[(u64, u64)]) -> Option<f64> {
     median(&slopes).filter(|period_ns| *period_ns > 0.0)
 }
 
-/// When the tick of number 0 was to be, by the first few.
+/// The time of tick number 0, by the first few.
 fn first_due(ticks: &[(u64, u64)], period_ns: f64) -> Option<f64> {
     let base_ns = ticks.first()?.1;
     let first = ticks.iter().take(16);
@@ -370,12 +371,12 @@ fn spread(followed: &Followed) -> Option<f64> {
     median_absolute_deviation(&followed.slots.iter().filter_map(Slot::off_ns).collect::<Vec<_>>())
 }
 
-/// The share of slots that have a tick, beyond what chance would put there; 0 where chance alone may have done it.
+/// The share of slots with a tick, beyond chance; 0 if chance alone may explain it.
 fn presence(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
     presence_by(beats, light_ns, followed, gate, DEVIATIONS_MIN)
 }
 
-/// The same of a period that was known before: it is asked of that one alone.
+/// The same for a period that was known before: only that one is tried.
 pub(super) fn presence_of_known(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
     presence_by(beats, light_ns, followed, gate, DEVIATIONS_KNOWN_MIN)
 }
@@ -397,15 +398,15 @@ struct Spectrum {
     base_ns: u64,
     from_hz: f64,
     step_hz: f64,
-    /// No wake counts as more work than this, in nanoseconds.
+    /// The upper limit of a wake's work, in nanoseconds.
     cap_ns: f64,
-    /// Sum of unit vectors, each by its share of the weight.
+    /// The sum of unit vectors, each weighted by its share.
     values: Vec<(f64, f64)>,
 }
 
 impl Spectrum {
-    /// `4.8 * n * n` steps at the most, of four multiplications: 5 million for all that may be searched.
-    fn of(beats: &[Beat]) -> Spectrum {
+    /// At most `4.8 * n * n` steps of four multiplications: 5 million for everything that may be searched.
+    fn new(beats: &[Beat]) -> Spectrum {
         let base_ns = beats.first().map_or(0, |beat| beat.at_ns);
         let span_s = beats.last().map_or(0.0, |last| last.at_ns.saturating_sub(base_ns) as f64 / 1e9).max(1e-3);
         let mut weights: Vec<f64> = beats.iter().map(|beat| beat.weight).collect();
@@ -414,7 +415,7 @@ impl Spectrum {
         let sum = weights.iter().map(|weight| weight.min(cap_ns)).sum::<f64>().max(f64::MIN_POSITIVE);
         let step_hz = 0.25 / span_s;
         let from_hz = RATE_HZ.start().max(0.6 * TICKS_MIN as f64 / span_s);
-        // Ticks are no more than the wakes.
+        // Ticks cannot outnumber the wakes.
         let to_hz = RATE_HZ.end().min(1.2 * beats.len() as f64 / span_s);
         let count = ((to_hz - from_hz) / step_hz).max(0.0) as usize + 2;
         let mut values = vec![(0.0, 0.0); count];
@@ -445,7 +446,7 @@ impl Spectrum {
         Start { period_ns, at_ns: self.base_ns as f64 + turn.rem_euclid(1.0) * period_ns }
     }
 
-    /// The highest peaks; and what the very highest is a multiple of, since a train of sharp ticks has peaks at all multiples of its rate.
+    /// The highest peaks, and fractions of the very highest, because a train of sharp ticks has peaks at all multiples of its rate.
     fn periods(&self, beats: &[Beat]) -> Vec<Start> {
         let mut peaks: Vec<(f64, f64)> = (0..self.values.len())
             .filter(|at| self.height(*at) >= PEAK_MIN)
@@ -464,8 +465,8 @@ impl Spectrum {
     }
 }
 
-/// A period so many times as long, at that of the shorter one's times at which most is done: packets that crowd elsewhere would pull it away
-/// from the ticks, where it is fitted to all that is done.
+/// A period this many times as long, at the phase of the shorter one with the most work. Packets that crowd elsewhere would pull it away
+/// from the ticks if it were fitted to all work.
 fn longer(beats: &[Beat], cap_ns: f64, short: Start, times: usize) -> Start {
     let near = Gate::widest(short.period_ns).ns / short.period_ns;
     let mut done = vec![0.0; times];

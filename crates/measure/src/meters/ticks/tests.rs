@@ -1,4 +1,4 @@
-//! Servers made of numbers, whose tick is known, under the search for it.
+//! Simulated servers with a known tick, and the search for it.
 
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -13,19 +13,19 @@ const US: f64 = 1e3;
 const MS: f64 = 1e6;
 const SECOND: f64 = 1e9;
 
-/// A server, and what disturbs it.
+/// A server, and its disturbances.
 #[derive(Clone, Copy)]
 struct Server {
     hz: f64,
     pacing: Pacing,
     /// Work of a tick in nanoseconds, and of every second one.
     work: [f64; 2],
-    /// Later than its time by so much, exponentially.
+    /// The mean lateness, exponentially distributed.
     late: f64,
-    /// A share of ticks is late by up to half a period, and a share is left out.
+    /// This share of ticks is late by up to half a period, and this share is skipped.
     very_late: f64,
     missed: f64,
-    /// Wakes for packets a second, and their work.
+    /// Wakes for packets per second, and their work.
     packets: (f64, f64),
 }
 
@@ -40,7 +40,7 @@ const PLAIN: Server = Server {
 };
 
 impl Server {
-    /// What it does in so many seconds.
+    /// Its activity in this many seconds.
     fn wakes(&self, seconds: f64, seed: u64) -> Vec<Wake> {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut exponential = |mean: f64| -f64::ln(1.0 - random.random::<f64>()) * mean;
@@ -69,7 +69,7 @@ impl Server {
     }
 }
 
-/// One after the other, as one thread does them: what would begin before the last has ended is done in the same wake.
+/// Serialises the work as one thread does: work that would begin before the previous has ended joins its wake.
 fn laid_out(mut begun: Vec<(f64, f64)>) -> Vec<Wake> {
     begun.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
     let mut wakes: Vec<Wake> = Vec::new();
@@ -134,8 +134,8 @@ fn servers_of_all_kinds_have_their_rate() {
     }
 }
 
-/// Players who send as often as the server ticks, each at a phase of its own and some milliseconds unsteady: where their packets crowd, every part
-/// of the tick's period finds some.
+/// Players who send as often as the server ticks, each at its own phase and unsteady by some milliseconds. Where their packets crowd, every
+/// part of the tick's period contains some.
 #[test]
 fn players_packets_make_no_faster_tick() {
     for seed in 0..24 {
@@ -160,7 +160,7 @@ fn players_packets_make_no_faster_tick() {
     }
 }
 
-/// Sixty a second by sleeps of 16 and 17 ms: every third tick keeps time to the microsecond, and the two between are ticks all the same.
+/// Sixty per second by sleeps of 16 and 17 ms: every third tick is punctual to the microsecond, but the two between are ticks too.
 #[test]
 fn sleeps_of_whole_milliseconds_make_no_slower_tick() {
     for seed in 0..6 {
@@ -175,9 +175,9 @@ fn sleeps_of_whole_milliseconds_make_no_slower_tick() {
     }
 }
 
-/// Looks every 5.08 ms whether it is time, and plays a tick where 20 ms have passed: the times of its wakes are no parts of the tick's.
+/// Checks every 5.08 ms whether it is time, and runs a tick when 20 ms have passed: the times of its wakes are not fractions of the tick's.
 #[test]
-fn a_server_that_looks_now_and_then_has_the_rate_of_its_ticks() {
+fn a_polling_server_has_the_rate_of_its_ticks() {
     for seed in 0..6 {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let (mut at, mut due) = (0.0, 20.0 * MS);
@@ -195,7 +195,7 @@ fn a_server_that_looks_now_and_then_has_the_rate_of_its_ticks() {
 }
 
 #[test]
-fn requests_at_any_rate_are_no_tick() {
+fn requests_at_any_rate_are_not_ticks() {
     let mut claimed = Vec::new();
     for seed in 0..200 {
         let rate = [5.0, 20.0, 60.0, 200.0, 1000.0, 5000.0][seed as usize % 6];
@@ -210,30 +210,34 @@ fn requests_at_any_rate_are_no_tick() {
 }
 
 #[test]
-fn a_window_tells_what_was_planted() {
+fn a_window_shows_the_planted_ticks() {
     let server = Server { late: 30.0 * US, missed: 0.03, packets: (100.0, 20.0 * US), ..PLAIN };
     let wakes = server.wakes(20.0, 3);
-    let told = account(&wakes, &[], None, None).unwrap();
-    assert_eq!(told.due, Due::Earliest);
+    let seen_account = account(&wakes, &[], None, None).unwrap();
+    assert_eq!(seen_account.due, Due::Earliest);
     let middle = |values: &[u64]| {
         let mut values = values.to_vec();
         values.sort_unstable();
         values[values.len() / 2] as f64
     };
-    assert!((middle(&told.interval_ns) / (20.0 * MS) - 1.0).abs() < 0.01, "{told:?}");
-    assert!((middle(&told.work_ns) / (400.0 * US) - 1.0).abs() < 0.1, "{}", middle(&told.work_ns));
-    assert!((10.0 * US..40.0 * US).contains(&middle(&told.lateness_ns)), "{}", middle(&told.lateness_ns));
-    let planted = told.ticks + told.missed + told.hidden;
+    assert!((middle(&seen_account.interval_ns) / (20.0 * MS) - 1.0).abs() < 0.01, "{seen_account:?}");
+    assert!((middle(&seen_account.work_ns) / (400.0 * US) - 1.0).abs() < 0.1, "{}", middle(&seen_account.work_ns));
+    assert!(
+        (10.0 * US..40.0 * US).contains(&middle(&seen_account.lateness_ns)),
+        "{}",
+        middle(&seen_account.lateness_ns)
+    );
+    let planted = seen_account.ticks + seen_account.missed + seen_account.hidden;
     assert!(planted.abs_diff(1000) <= 2, "{planted}");
-    assert!((15..=50).contains(&told.missed), "{}", told.missed);
-    assert_eq!(told.lateness_ns.len() as u64, told.ticks);
-    assert!(told.work_share > 0.7, "{}", told.work_share);
+    assert!((15..=50).contains(&seen_account.missed), "{}", seen_account.missed);
+    assert_eq!(seen_account.lateness_ns.len() as u64, seen_account.ticks);
+    assert!(seen_account.work_share > 0.7, "{}", seen_account.work_share);
 }
 
 #[test]
-fn what_was_asked_for_is_what_lateness_is_counted_from() {
+fn lateness_counts_from_the_requested_time() {
     let wakes = PLAIN.wakes(4.0, 1);
-    // All of them began some 200 us after what they asked for.
+    // All of them began some 200 us after the requested time.
     let asked: Vec<Timer> = (0..20)
         .map(|nth| {
             let wake = &wakes[10 + nth * 9];
@@ -242,14 +246,18 @@ fn what_was_asked_for_is_what_lateness_is_counted_from() {
             Timer { due_ns, begun_ns: wake.start_ns }
         })
         .collect();
-    let told = account(&wakes, &asked, None, None).unwrap();
+    let seen_account = account(&wakes, &asked, None, None).unwrap();
     let plain = account(&wakes, &[], None, None).unwrap();
-    assert_eq!(told.due, Due::AsAsked);
-    let offset = told.asked_ns.unwrap();
-    let more: Vec<f64> =
-        told.lateness_ns.iter().zip(&plain.lateness_ns).map(|(told, plain)| *told as f64 - *plain as f64).collect();
+    assert_eq!(seen_account.due, Due::AsAsked);
+    let offset = seen_account.asked_ns.unwrap();
+    let more: Vec<f64> = seen_account
+        .lateness_ns
+        .iter()
+        .zip(&plain.lateness_ns)
+        .map(|(seen_account, plain)| *seen_account as f64 - *plain as f64)
+        .collect();
     assert!(more.iter().all(|more| (more - offset).abs() <= 2.0), "{offset} {more:?}");
-    // One that asks for nothing, or for something else each time, is not believed.
+    // A thread that requests no time, or a different one each time, is not used.
     let odd: Vec<Timer> = asked
         .iter()
         .enumerate()
@@ -276,11 +284,11 @@ proptest! {
             let asked: Vec<Timer> = asked.iter().map(|(due_ns, nth)| {
                 Timer { due_ns: *due_ns, begun_ns: wakes.get(*nth).map_or(*due_ns, |wake| wake.start_ns) }
             }).collect();
-            if let Ok(told) = account(&wakes, &asked, None, None) {
-                prop_assert!(told.tempo.period_ns >= 1e9 / 530.0 && told.tempo.period_ns <= 1.1e9);
-                prop_assert!(told.ticks as usize + told.other_wakes as usize == wakes.len());
-                let due = if told.due == Due::Unknown { 0 } else { told.ticks as usize };
-                prop_assert_eq!(told.due_to_done_ns.len(), due);
+            if let Ok(seen_account) = account(&wakes, &asked, None, None) {
+                prop_assert!(seen_account.tempo.period_ns >= 1e9 / 530.0 && seen_account.tempo.period_ns <= 1.1e9);
+                prop_assert!(seen_account.ticks as usize + seen_account.other_wakes as usize == wakes.len());
+                let due = if seen_account.due == Due::Unknown { 0 } else { seen_account.ticks as usize };
+                prop_assert_eq!(seen_account.due_to_done_ns.len(), due);
             }
         }
     }

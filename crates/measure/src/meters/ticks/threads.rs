@@ -8,36 +8,36 @@ use evenkeel_sys::{clock, thread};
 
 use crate::{MeterError, Watch};
 
-/// Threads that are watched, at the most.
+/// The most threads to watch.
 pub const THREADS_MAX: usize = 64;
-/// Threads that are looked at, at the most: some 10 us each.
+/// The most threads to examine: some 10 us each.
 const LOOKED_AT_MAX: usize = 20_000;
-/// How long the CPU time of threads is compared, where there are more than can be watched.
+/// How long to compare the CPU time of threads, if there are more than can be watched.
 const COMPARED_NS: u64 = 700_000_000;
 const STEP_NS: u64 = 50_000_000;
-/// Names that are listed where one is not found.
+/// The most names to list when one is not found.
 const NAMED_MAX: usize = 8;
 
-/// Which threads.
+/// Which threads to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// These, by process and thread.
     Threads(Vec<(u32, u32)>),
-    /// These, and those that the processes start from now on.
+    /// These, and new threads of the processes.
     Growing(Vec<(u32, u32)>),
 }
 
-/// The threads of a process: its number and theirs. None where there is no such process.
+/// A process's threads: its number and theirs. None if the process does not exist.
 pub fn tasks(pid: u32) -> Vec<(u32, u32)> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     tids.take(LOOKED_AT_MAX).map(|tid| (pid, tid)).collect()
 }
 
-/// Which threads of `pids` are worth watching: all, or the busiest where there are too many; those called `name`, where one is given.
+/// The threads of `pids` to watch: all, or the busiest if there are too many; only those named `name`, if it is given.
 ///
 /// # Errors
-/// If none of the processes is there, or none of their threads has that name.
+/// If none of the processes exists, or no thread has that name.
 pub fn worth_watching(pids: &[u32], name: Option<&str>, watch: &Watch<'_>) -> Result<Watched, MeterError> {
     let what = format!("watch the threads of {}", named(pids));
     let all: Vec<(u32, u32)> = pids.iter().flat_map(|pid| tasks(*pid)).take(LOOKED_AT_MAX).collect();
@@ -59,7 +59,7 @@ pub fn worth_watching(pids: &[u32], name: Option<&str>, watch: &Watch<'_>) -> Re
     Ok(Watched::Threads(busiest(called, watch)))
 }
 
-/// The busiest first; all of them where they can be watched.
+/// The busiest first; all if they can be watched.
 fn busiest(mut threads: Vec<(u32, u32)>, watch: &Watch<'_>) -> Vec<(u32, u32)> {
     if threads.len() <= THREADS_MAX {
         return threads;
@@ -67,7 +67,7 @@ fn busiest(mut threads: Vec<(u32, u32)>, watch: &Watch<'_>) -> Vec<(u32, u32)> {
     watch.progress(0.0, "comparing the server's threads");
     let ran = |threads: &[(u32, u32)]| -> BTreeMap<u32, u64> {
         let of = |tid: u32| Some(parse_schedstat(&fs::read(format!("/proc/{tid}/schedstat")).ok()?)?.0);
-        // A kernel without such counts says nothing: all are equal then, and the first few are watched.
+        // A kernel without these counts reports nothing: then all are equal, and the first few are watched.
         threads.iter().map(|(_, tid)| (*tid, of(*tid).unwrap_or_default())).collect()
     };
     let before = ran(&threads);

@@ -1,18 +1,18 @@
-//! `follow`: from tick to tick through everything that a thread did, by where the next one is due. What is near that is the tick; a late one
-//! is looked for behind it; where the thread was awake already, the tick is hidden in what it did.
+//! `follow`: goes from tick to tick through a thread's activity, by where the next tick is due. Activity near that time is the tick. A late
+//! tick is searched after it. If the thread was already awake, the tick is hidden in its activity.
 
-/// Something that was done.
+/// An activity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beat {
     /// When it began, in nanoseconds.
     pub at_ns: u64,
     /// When it ended.
     pub until_ns: u64,
-    /// How much was done: nanoseconds on a CPU, or bytes.
+    /// The amount of work: nanoseconds on a CPU, or bytes.
     pub weight: f64,
 }
 
-/// A period, and a time that a tick was about.
+/// A period, and a time near a tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Start {
     /// The period, in nanoseconds.
@@ -29,28 +29,28 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// As far as makes sense.
+    /// The widest useful gate.
     pub fn widest(period_ns: f64) -> Gate {
         Gate { ns: 0.15 * period_ns }
     }
 
-    /// For ticks that are so far off (their median absolute deviation).
-    pub fn of(period_ns: f64, spread_ns: f64) -> Gate {
+    /// For ticks with this spread (median absolute deviation).
+    pub fn new(period_ns: f64, spread_ns: f64) -> Gate {
         let widest = Gate::widest(period_ns).ns;
         Gate { ns: (6.0 * spread_ns + 30_000.0).clamp(0.01 * period_ns, widest) }
     }
 }
 
-/// How much a tick moves those behind it.
+/// How much a tick moves later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pull {
-    /// They are where they are.
+    /// Not at all.
     Little,
-    /// They move a little: the period is nearly known.
+    /// Slightly: the period is almost known.
     Some,
-    /// The period is known roughly.
+    /// The period is roughly known.
     Much,
-    /// Each is a period behind the one before.
+    /// Each is a period after the previous one.
     Whole,
 }
 
@@ -65,29 +65,29 @@ impl Pull {
     }
 }
 
-/// What was found where a tick was due.
+/// The result at a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The beat of this place in the list, near its time.
+    /// The beat with this index, near its time.
     InTime(usize),
-    /// One that came later.
+    /// A later beat.
     Late(usize),
-    /// The thread was awake already, in this beat.
+    /// The thread was already awake, in this beat.
     Hidden(usize),
     /// None.
     Missed,
 }
 
-/// A time at which a tick was due.
+/// A due time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
     /// Its number, from 0.
     pub number: u64,
     /// When it was expected, in nanoseconds.
     pub expected_ns: f64,
-    /// How far off it was, where it was found near that.
+    /// The deviation, if a tick was found near that.
     off_ns: f64,
-    /// What was found.
+    /// The result.
     pub found: Found,
 }
 
@@ -105,7 +105,7 @@ impl Slot {
         }
     }
 
-    /// How far off one in time was, in nanoseconds.
+    /// The deviation of a tick in time, in nanoseconds.
     pub fn off_ns(&self) -> Option<f64> {
         self.at_its_time().map(|_| self.off_ns)
     }
@@ -114,14 +114,14 @@ impl Slot {
 /// All slots from the first beat to the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Followed {
-    /// How much a tick moved those behind it.
+    /// How much a tick moved later ones.
     pub pull: Pull,
-    /// In the order of time.
+    /// In order of time.
     pub slots: Vec<Slot>,
 }
 
 impl Followed {
-    /// Where no tick was found in time, takes what is very near its time however little was done in it: some ticks have nothing to do.
+    /// If no tick was found in time, takes a beat very near its time however little it did: some ticks have nothing to do.
     pub fn take_light(&mut self, beats: &[Beat], gate: Gate) {
         let mut taken: Option<usize> = None;
         for slot in &mut self.slots {
@@ -138,19 +138,19 @@ impl Followed {
         }
     }
 
-    /// How many ticks came in time.
+    /// The number of ticks in time.
     pub fn at_their_time(&self) -> usize {
         self.slots.iter().filter(|slot| slot.at_its_time().is_some()).count()
     }
 }
 
-/// More slots than these are not followed: twenty minutes of 500 a second.
+/// The most slots to follow: twenty minutes at 500 per second.
 const SLOTS_MAX: u64 = 600_000;
 
-/// In a chain what comes sooner than this share of the period after a tick is none.
+/// In a chain, a beat that comes earlier than this share of the period after a tick is not one.
 const EARLIEST_SHARE: f64 = 0.5;
 
-/// Follows a period through `beats`, which are in the order of time; those lighter than `light` are no ticks.
+/// Follows a period through `beats`, which are in order of time. Beats lighter than `light` are not ticks.
 pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) -> Followed {
     let mut followed = Followed { pull, slots: Vec::new() };
     let (Some(first), Some(last)) = (beats.first(), beats.last()) else { return followed };
@@ -167,7 +167,7 @@ pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) 
             near += 1;
         }
         let mut found = look(beats, light, near, expected_ns, period_ns, gate);
-        // In a chain one that comes too early moves all after it as a late one does.
+        // In a chain an early tick moves all later ones, as a late one does.
         if pull == Pull::Whole && matches!(found, Found::Hidden(_) | Found::Missed | Found::Late(_)) {
             let early = beats[..near].iter().rposition(|beat| beat.weight >= light);
             let is_next = |beat: &usize| beats[*beat].at_ns as f64 >= last_ns + EARLIEST_SHARE * period_ns;
@@ -179,7 +179,7 @@ pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) 
         }
         followed.slots.push(Slot { number, expected_ns, off_ns, found });
         let moved_ns = match (found, pull) {
-            // A server that counts from its last tick goes on from a late one.
+            // A server that counts from its last tick continues from a late one.
             (Found::Late(beat), Pull::Whole) => beats[beat].at_ns as f64 - expected_ns,
             _ => off_ns * pull.share(),
         };
@@ -192,7 +192,7 @@ pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) 
     followed
 }
 
-/// What is at `expected_ns`; `near` is the first beat that may be.
+/// The result at `expected_ns`. `near` is the first possible beat.
 fn look(beats: &[Beat], light: f64, near: usize, expected_ns: f64, period_ns: f64, gate: Gate) -> Found {
     let within = |until_ns: f64| {
         let rest = beats.iter().enumerate().skip(near);
@@ -209,7 +209,7 @@ fn look(beats: &[Beat], light: f64, near: usize, expected_ns: f64, period_ns: f6
     }
     let heavy =
         within(expected_ns + period_ns - gate.ns).max_by(|(_, one), (_, other)| one.weight.total_cmp(&other.weight));
-    // The first that is as heavy as the heaviest, or nearly: a late tick is followed by the packets that waited for it.
+    // The first that is as heavy as the heaviest, or nearly: packets that waited for a late tick follow it.
     let Some((_, heaviest)) = heavy else { return Found::Missed };
     let late = within(expected_ns + period_ns - gate.ns).find(|(_, beat)| beat.weight >= heaviest.weight * 0.5);
     late.map_or(Found::Missed, |(at, _)| Found::Late(at))

@@ -1,5 +1,5 @@
-//! Views of a [`Stream`]: what one thread did, what a pool of threads did, and what the whole server did. A tick that a runtime moves from
-//! thread to thread is in none of its threads alone: intervals on a CPU that follow each other closely are one burst of work.
+//! Views of a [`Stream`]: the activity of one thread, of a pool of threads, and of the whole server. A tick that a runtime moves between
+//! threads shows in none of them alone: intervals on a CPU that closely follow each other form one burst of work.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use super::entries::ticks_of;
 use super::stream::{Asked, Stream, ThreadLog};
 use super::wakes::Wake;
 
-/// What begins so soon after the last thread slept goes on with its work: a thread that was woken by it. A handover takes 5 to 60 us on
-/// the machines that were looked at.
+/// Work that begins this soon after the last thread slept continues it: a thread that was woken by it. A handover takes 5 to 60 us on the
+/// machines that we measured.
 pub const JOIN_NS: u64 = 120_000;
-/// So much of the server's work is much.
+/// A share of the server's work that counts as large.
 const MUCH: f64 = 0.1;
-/// A timer wakes a thread for its tick only where it wakes hardly more often than it ticks.
+/// A timer wakes a thread for its tick only if the timer fires hardly more often than the tick.
 const WAKES_A_TICK_MAX: f64 = 1.5;
-/// Bursts of a view are no more than this.
+/// The most bursts of a view.
 const BURSTS_MAX: usize = 1 << 18;
 
-/// Whose work a view shows.
+/// The threads of a view.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Workers {
     /// One thread, by its number.
     Thread(u32),
-    /// Threads whose names differ in digits only.
+    /// Threads whose names differ only in digits.
     Pool(String),
     /// All threads.
     Process,
@@ -34,37 +34,37 @@ pub enum Workers {
     Function(String),
 }
 
-/// When a thread wanted to be woken, and when the work began that it was woken for.
+/// When a thread requested to be woken, and when that work began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer {
     /// When it was due, on the monotonic clock.
     pub due_ns: u64,
-    /// The beginning of the wake or burst.
+    /// The start of the wake or burst.
     pub begun_ns: u64,
 }
 
-/// What some threads did together.
+/// The joint activity of some threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// Whose work it is.
+    /// The threads of the view.
     pub of: Workers,
-    /// Places of the threads in the stream.
+    /// Indices of the threads in the stream.
     pub threads: Vec<usize>,
-    /// Wakes of a thread, or bursts of several, in the order of time.
+    /// Wakes of a thread, or bursts of several, in order of time.
     pub wakes: Vec<Wake>,
-    /// Those whose time is known.
+    /// Those with a known requested time.
     pub timers: Vec<Timer>,
 }
 
 impl View {
-    /// Whether it shows so much of the server's work that the tick may be in it: a costly search is for those views alone.
+    /// Whether it shows enough of the server's work to contain the tick. The costly search is only for these views.
     pub fn holds_much_of(&self, stream: &Stream) -> bool {
         let ran_ns = self.wakes.iter().fold(0_u64, |sum, wake| sum.saturating_add(wake.on_cpu_ns));
         ran_ns as f64 >= MUCH * stream.ran_ns() as f64
     }
 }
 
-/// The name of the pool that a thread of this name is of: without its digits.
+/// The pool name of a thread name: without its digits.
 pub fn pool_name(name: &str) -> String {
     let letters: String = name.chars().map(|letter| if letter.is_ascii_digit() { '#' } else { letter }).collect();
     let mut pool = String::with_capacity(letters.len());
@@ -83,19 +83,19 @@ pub fn of_thread(stream: &Stream, at: usize) -> View {
     View { of: Workers::Thread(thread.tid), threads: vec![at], wakes: thread.wakes.clone(), timers }
 }
 
-/// The view of some threads together.
+/// The joint view of some threads.
 pub fn of_threads(stream: &Stream, of: Workers, threads: Vec<usize>) -> View {
     let wakes = bursts(stream, &threads);
     let woken = threads.iter().flat_map(|at| timers(&stream.threads[*at]));
     let timers = woken.filter_map(|(due_ns, wake)| {
         let after = wakes.partition_point(|burst| burst.start_ns <= wake.start_ns);
         let burst = wakes.get(after.checked_sub(1)?)?;
-        // A timer that fires within a burst did not begin it.
+        // A timer that fires during a burst did not begin it.
         (wake.start_ns - burst.start_ns <= JOIN_NS).then_some(Timer { due_ns, begun_ns: burst.start_ns })
     });
     let mut timers: Vec<Timer> = timers.collect();
     timers.sort_unstable_by_key(|timer| (timer.begun_ns, timer.due_ns));
-    // The first timer of a burst is what it was due for.
+    // The first timer of a burst is its due time.
     timers.dedup_by_key(|timer| timer.begun_ns);
     View { of, threads, wakes, timers }
 }
@@ -116,8 +116,8 @@ pub fn all(stream: &Stream) -> Vec<View> {
     views
 }
 
-/// The view of this kind; none where none of its threads ran.
-pub fn of(stream: &Stream, of: &Workers) -> Option<View> {
+/// The view of this kind. None if none of its threads ran.
+pub fn view_of(stream: &Stream, of: &Workers) -> Option<View> {
     let ran = (0..stream.threads.len()).filter(|at| !stream.threads[*at].wakes.is_empty());
     let threads: Vec<usize> = match of {
         Workers::Thread(tid) => {
@@ -130,7 +130,7 @@ pub fn of(stream: &Stream, of: &Workers) -> Option<View> {
     (!threads.is_empty()).then(|| of_threads(stream, of.clone(), threads))
 }
 
-/// The view of the threads that enter the function; none where no thread did.
+/// The view of the threads that enter the function. None if no thread did.
 pub fn of_function(stream: &Stream, name: &str) -> Option<View> {
     let mut threads = Vec::new();
     let mut all: Vec<(Wake, Wake)> = Vec::new();
@@ -150,7 +150,7 @@ pub fn of_function(stream: &Stream, name: &str) -> Option<View> {
         }));
         all.extend(ticks);
     }
-    // What a poll sleeps for is no due time of the tick that comes by now and then.
+    // The sleep time of a poll is not the due time of a tick that begins at some of its wakes.
     if wakes as f64 > WAKES_A_TICK_MAX * all.len() as f64 {
         due.clear();
     }
@@ -161,7 +161,7 @@ pub fn of_function(stream: &Stream, name: &str) -> Option<View> {
     (!threads.is_empty()).then(|| View { of: Workers::Function(name.to_owned()), threads, wakes, timers: due })
 }
 
-/// When a thread that was seen asleep had asked to be woken, and the wake that came.
+/// When a thread that was seen asleep had requested to be woken, and the following wake.
 fn timers(thread: &ThreadLog) -> Vec<(u64, Wake)> {
     let due = |Asked { at_ns, asleep }: &Asked| {
         let next = thread.wakes.partition_point(|wake| wake.start_ns <= *at_ns);
@@ -176,7 +176,7 @@ fn timers(thread: &ThreadLog) -> Vec<(u64, Wake)> {
     thread.asked.iter().filter_map(due).collect()
 }
 
-/// Intervals on a CPU of all these threads, joined where they overlap or follow each other closely.
+/// Intervals on a CPU of all these threads, joined if they overlap or closely follow each other.
 fn bursts(stream: &Stream, threads: &[usize]) -> Vec<Wake> {
     let mut all: Vec<(usize, &Wake)> =
         threads.iter().flat_map(|at| stream.threads[*at].wakes.iter().map(move |wake| (*at, wake))).collect();

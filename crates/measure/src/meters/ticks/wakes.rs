@@ -1,42 +1,42 @@
-//! `Wakes`: from records of switches to what a thread did each time that it was awake.
+//! `Wakes`: from switch records to the activity of each wake.
 
 use evenkeel_sys::perf_thread::{ThreadRecord, ThreadSwitch, Turn};
 use serde::Serialize;
 
-/// As many as are held of one window; at 5,000 a second it is most of a minute.
+/// The most wakes of one window to hold; at 5,000 per second most of a minute.
 pub const WAKES_MAX: usize = 1 << 18;
 
-/// From when a thread was given a CPU until it went to sleep again.
+/// From when a thread got a CPU until it slept again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// When it was given the CPU, on the monotonic clock.
+    /// When it got the CPU, on the monotonic clock.
     pub start_ns: u64,
-    /// When it went to sleep.
+    /// When it slept.
     pub end_ns: u64,
-    /// How long it ran between the two.
+    /// How long it ran in between.
     pub on_cpu_ns: u64,
-    /// How often it lost the CPU between the two.
+    /// How often it lost the CPU in between.
     pub preempted: u32,
-    /// The CPU that it began on.
+    /// The CPU on which it began.
     pub cpu: u32,
-    /// Whether it was moved between the two.
+    /// Whether it changed CPUs in between.
     pub is_moved: bool,
 }
 
-/// What was there to be seen, and was not.
+/// What was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unseen {
-    /// Records that the kernel had no room for, as far as it told.
+    /// Records that the kernel had no space for, as far as it reports them.
     pub records: u64,
     /// How often the ring was full, so that more may be missing.
     pub overflows: u64,
-    /// Wakes beyond those that are held.
+    /// Wakes beyond the most that are held.
     pub wakes: u64,
 }
 
 impl Unseen {
-    /// What was not seen here and there.
+    /// The sum of what two parts lost.
     #[must_use]
     pub fn and(self, other: Unseen) -> Unseen {
         Unseen {
@@ -46,13 +46,13 @@ impl Unseen {
         }
     }
 
-    /// Whether all was seen.
+    /// Whether nothing was lost.
     pub fn is_nothing(&self) -> bool {
         *self == Unseen::default()
     }
 }
 
-/// A thread's wakes, made of its records in the order in which they come.
+/// A thread's wakes, built from its records in order.
 #[derive(Debug, Default)]
 pub struct Wakes {
     list: Vec<Wake>,
@@ -62,14 +62,14 @@ pub struct Wakes {
     now: Option<Awake>,
 }
 
-/// What a thread did up to now.
+/// A thread's activity so far.
 #[derive(Debug, Default)]
 pub struct HandedOver {
-    /// The wakes that ended, in the order of time.
+    /// The wakes that ended, in order of time.
     pub wakes: Vec<Wake>,
-    /// When it entered the function that is probed, on the monotonic clock.
+    /// Its entries of the probed function, on the monotonic clock.
     pub entries: Vec<u64>,
-    /// What was not seen.
+    /// What was lost.
     pub unseen: Unseen,
     /// Its switches.
     pub switches: u64,
@@ -79,13 +79,13 @@ pub struct HandedOver {
 #[derive(Clone, Copy, Debug)]
 struct Awake {
     wake: Wake,
-    /// Since when it runs; none while it waits for a CPU.
+    /// When it last got the CPU. None while it waits for a CPU.
     since_ns: Option<u64>,
     last_cpu: u32,
 }
 
 impl Wakes {
-    /// Takes in one record.
+    /// Adds one record.
     pub fn take(&mut self, record: ThreadRecord) {
         match record {
             ThreadRecord::Switch(switch) => {
@@ -97,7 +97,7 @@ impl Wakes {
             }
             ThreadRecord::Entered(at_ns) if self.entries.len() < WAKES_MAX => self.entries.push(at_ns),
             ThreadRecord::Entered(_) => self.unseen.wakes += 1,
-            // What comes next may be of another wake.
+            // The next record may belong to another wake.
             ThreadRecord::Lost(records) => {
                 self.unseen.records = self.unseen.records.saturating_add(records);
                 self.now = None;
@@ -106,7 +106,7 @@ impl Wakes {
         }
     }
 
-    /// The ring was found full.
+    /// The ring was full.
     pub fn overflowed(&mut self) {
         self.unseen.overflows += 1;
     }
@@ -114,13 +114,13 @@ impl Wakes {
     fn given(&mut self, switch: ThreadSwitch) {
         let at_ns = switch.at_ns;
         match &mut self.now {
-            // It goes on where it was.
+            // It continues where it was.
             Some(awake) if awake.since_ns.is_none() => {
                 awake.since_ns = Some(at_ns);
                 awake.wake.is_moved |= awake.last_cpu != switch.cpu;
                 awake.last_cpu = switch.cpu;
             }
-            // Its beginning, or the first that was seen.
+            // Its start, or the first record that was seen.
             _ => {
                 let wake = Wake {
                     start_ns: at_ns,
@@ -136,7 +136,7 @@ impl Wakes {
     }
 
     fn gone(&mut self, switch: ThreadSwitch) {
-        // Without its beginning there is nothing to say of it.
+        // Without its start nothing is known about it.
         let Some(awake) = &mut self.now else { return };
         let Some(since_ns) = awake.since_ns.take() else { return };
         let end_ns = switch.at_ns.max(since_ns);
@@ -161,12 +161,12 @@ impl Wakes {
         &self.list
     }
 
-    /// What was not seen so far.
+    /// What was lost so far.
     pub fn unseen(&self) -> Unseen {
         self.unseen
     }
 
-    /// Hands over what there is, and begins anew. The wake that has not ended stays, with the entries in it.
+    /// Returns the data and starts anew. The unfinished wake stays, with its entries.
     pub fn hand_over(&mut self) -> HandedOver {
         let of_next = self.now.map_or(self.entries.len(), |awake| {
             self.entries.partition_point(|entered_ns| *entered_ns < awake.wake.start_ns)
@@ -215,7 +215,11 @@ mod tests {
         wakes.take(ThreadRecord::Entered(100));
         wakes.take(ThreadRecord::Entered(121));
         let handed = wakes.hand_over();
-        assert_eq!((handed.switches, handed.entries), (10, vec![100]), "the other entry is of the wake that goes on");
+        assert_eq!(
+            (handed.switches, handed.entries),
+            (10, vec![100]),
+            "the other entry belongs to the unfinished wake"
+        );
         wakes.take(switch(140, 1, Turn::Slept));
         assert_eq!(wakes.list()[0].start_ns, 120, "what had not ended is kept");
         assert_eq!(wakes.hand_over().entries, [121]);

@@ -1,5 +1,5 @@
-//! `Watcher`: a thread of ours that reads the switch records of a server's threads, a few times a second, so that no ring fills at the
-//! rates that a tick has. It takes in threads that the server starts meanwhile, and reports what the reading costs.
+//! `Watcher`: our thread that reads the switch records of a server's threads a few times per second, so that no ring fills at the rates of
+//! a tick. It includes threads that the server starts meanwhile, and reports the cost of reading.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,24 +18,25 @@ use super::threads::tasks;
 pub use super::threads::{THREADS_MAX, Watched};
 use super::wakes::{HandedOver, Wakes};
 
-/// How often it reads. It is a wake of ours on some CPU each time, and 16,384 records are enough for 60,000 switches a second.
+/// How often it reads. Each read wakes our thread on some CPU. 16,384 records suffice for 60,000 switches per second.
 const EVERY: Duration = Duration::from_millis(170);
-/// And up to so much later, never the same twice: ticks are often a part of a round time, and would be looked at in the same moment each time.
+/// Each read is later by a varying time up to this. Tick periods are often fractions of a round time, so that fixed reads would always hit
+/// the same phase.
 const LATER_MS_MAX: u32 = 61;
-/// Records that fit between two readings: of one thread, and of each of many. Rings of all together stay below 9 MB, which is what an
-/// ordinary user may lock (RLIMIT_MEMLOCK and kernel.perf_event_mlock_kb).
+/// Records that fit between two reads: of one thread, and of each of many. All rings together stay below 9 MB, which an ordinary user may
+/// lock (RLIMIT_MEMLOCK and kernel.perf_event_mlock_kb).
 const RECORDS_OF_FEW: usize = 1 << 14;
 const RECORDS_OF_MANY: usize = 1 << 11;
 const FEW: usize = 8;
-/// A thread that switches more often than this over one such time is no tick's: it is left alone for the rest of the window. Twice for
-/// each of 10,000 wakes.
+/// A thread that switches more often than this between two reads does not tick: it is not watched for the rest of the window. Two switches
+/// for each of 10,000 wakes.
 const SWITCHES_A_SECOND_MAX: u64 = 20_000;
-/// How often a window looks what a thread waits for, at the most.
+/// The most checks per window of what a thread waits for.
 const ASKED_MAX: usize = 256;
-/// New threads are looked for at every so many readings, about once a second.
+/// New threads are searched every this many reads, about once a second.
 const RESCAN_EVERY: u32 = 5;
 
-/// A function whose entries are recorded: what it is called, and where it is.
+/// A function whose entries are recorded: its name and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedFunction {
     /// Its name.
@@ -60,11 +61,11 @@ struct OneThread {
 #[derive(Debug)]
 struct Inner {
     threads: Vec<OneThread>,
-    /// The timers of each process that it reads as files.
+    /// The timerfds of each process.
     timers: BTreeMap<u32, TimerFiles>,
-    /// The function whose entries are recorded too.
+    /// The function whose entries are also recorded.
     function: Option<ProbedFunction>,
-    /// Processes that new threads are looked for in.
+    /// Processes to search for new threads.
     growing: Vec<u32>,
     known: BTreeSet<u32>,
     unwatched: usize,
@@ -83,12 +84,12 @@ pub struct Watcher {
 }
 
 fn locked(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
-    // A reader that panicked left nothing half done that would matter.
+    // A reader that panicked left only complete data.
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl OneThread {
-    fn of(pid: u32, tid: u32, records: usize, function: Option<&ProbedFunction>) -> Result<OneThread, Errno> {
+    fn start(pid: u32, tid: u32, records: usize, function: Option<&ProbedFunction>) -> Result<OneThread, Errno> {
         let switches = ThreadSwitches::of_thread(tid, records)?;
         let switches = match function {
             Some(function) => switches.with_entries(tid, &function.probe)?,
@@ -118,7 +119,7 @@ impl OneThread {
         let before = wakes.switches();
         switches.drain(|record| wakes.take(record));
         let seen = wakes.switches() - before;
-        // A short moment of many switches says nothing.
+        // A short moment of many switches does not count.
         if !self.is_too_much
             && since_ns > 50_000_000
             && seen.saturating_mul(1_000_000_000) / since_ns > SWITCHES_A_SECOND_MAX
@@ -134,7 +135,7 @@ impl OneThread {
         let timers = timers.entry(self.pid).or_insert_with(|| TimerFiles::of(self.pid));
         match sleeper.asleep_by(|file| timers.due_ns(file)) {
             Ok(asleep) => self.asked.push(Asked { at_ns, asleep }),
-            // It has ended, or may not be looked into: no need to ask again.
+            // It has ended, or may not be examined: do not ask again.
             Err(_) => self.sleeper = None,
         }
     }
@@ -173,20 +174,20 @@ impl Inner {
                 continue;
             }
             self.known.insert(tid);
-            // One that has ended already is no loss.
-            self.threads.extend(OneThread::of(pid, tid, RECORDS_OF_MANY, self.function.as_ref()));
+            // If it has ended already, nothing is lost.
+            self.threads.extend(OneThread::start(pid, tid, RECORDS_OF_MANY, self.function.as_ref()));
         }
         self.unwatched = self.unwatched.max(unwatched);
     }
 }
 
 impl Watcher {
-    /// Watches threads from now on, and when they enter `function`. Those that have ended meanwhile are left out.
+    /// Watches threads from now on, and their entries of `function`. Threads that have ended meanwhile are left out.
     ///
     /// # Errors
-    /// What the kernel said of the first, where none may be watched: `EACCES` or `EPERM` without the right, `ESRCH` if all have ended;
-    /// `EAGAIN` if no thread can be started.
-    pub fn of(watched: &Watched, function: Option<ProbedFunction>) -> Result<Watcher, Errno> {
+    /// The kernel's error for the first thread, if none may be watched: `EACCES` or `EPERM` without the privilege, `ESRCH` if all have
+    /// ended; `EAGAIN` if our thread cannot be started.
+    pub fn start(watched: &Watched, function: Option<ProbedFunction>) -> Result<Watcher, Errno> {
         let (list, is_growing) = match watched {
             Watched::Threads(list) => (list, false),
             Watched::Growing(list) => (list, true),
@@ -195,7 +196,7 @@ impl Watcher {
         let mut refusal = None;
         let mut threads = Vec::new();
         for (pid, tid) in list.iter().take(THREADS_MAX) {
-            match OneThread::of(*pid, *tid, records, function.as_ref()) {
+            match OneThread::start(*pid, *tid, records, function.as_ref()) {
                 Ok(one) => threads.push(one),
                 Err(errno) => refusal = refusal.filter(|before| *before != Errno::SRCH).or(Some(errno)),
             }
@@ -216,10 +217,10 @@ impl Watcher {
             read_at_ns: now_ns,
             is_ended: false,
         };
-        Watcher::start(inner)
+        Watcher::spawn(inner)
     }
 
-    fn start(inner: Inner) -> Result<Watcher, Errno> {
+    fn spawn(inner: Inner) -> Result<Watcher, Errno> {
         let inner = Arc::new((Mutex::new(inner), Condvar::new()));
         let cpu_ns = Arc::new(AtomicU64::new(0));
         let (shared, took) = (Arc::clone(&inner), Arc::clone(&cpu_ns));
@@ -227,7 +228,7 @@ impl Watcher {
             let mut inner = locked(&shared.0);
             let mut nth = 0_u32;
             while !inner.is_ended {
-                // Asked first: what it sleeps for now is answered by a wake that is still to come.
+                // Asked first, so that the answer to its current sleep is a later wake.
                 inner.ask();
                 inner.read();
                 nth = nth.wrapping_add(1);
@@ -235,7 +236,7 @@ impl Watcher {
                     inner.take_in_new();
                 }
                 took.store(clock::thread_cpu_ns(), Ordering::Relaxed);
-                // Steps of 23 go round 61 through all of it.
+                // Steps of 23 visit all of 61.
                 let later_ms = u64::from(nth.wrapping_mul(23) % LATER_MS_MAX);
                 let waited = shared.1.wait_timeout(inner, EVERY + Duration::from_millis(later_ms));
                 inner = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -245,7 +246,7 @@ impl Watcher {
         Ok(Watcher { inner, cpu_ns, cpu_before_ns: 0, reader: Some(reader) })
     }
 
-    /// A window begins: what was seen until now does not count.
+    /// Begins a window: earlier data does not count.
     pub fn begin(&mut self) {
         let mut inner = locked(&self.inner.0);
         inner.read();
@@ -254,7 +255,7 @@ impl Watcher {
         self.cpu_before_ns = self.cpu_ns.load(Ordering::Relaxed);
     }
 
-    /// The window ends, and the next one begins.
+    /// Ends the window, and begins the next one.
     pub fn end(&mut self) -> Stream {
         let mut inner = locked(&self.inner.0);
         inner.read();
@@ -263,7 +264,7 @@ impl Watcher {
         stream.function = inner.function.as_ref().map(|function| function.name.clone());
         for one in &mut inner.threads {
             let HandedOver { mut wakes, mut entries, unseen, switches } = one.wakes.hand_over();
-            // One that began before the window is not of it.
+            // A wake that began before the window does not belong to it.
             wakes.retain(|wake| wake.start_ns >= from_ns);
             entries.retain(|entered_ns| *entered_ns >= from_ns);
             stream.unseen = stream.unseen.and(unseen);
@@ -283,7 +284,7 @@ impl Watcher {
                 is_over: one.is_over,
             });
         }
-        // What has ended is reported once.
+        // An ended thread is reported once.
         inner.threads.retain(|one| !one.is_over);
         let cpu_ns = self.cpu_ns.load(Ordering::Relaxed);
         stream.reader_cpu_ns = cpu_ns - self.cpu_before_ns;
@@ -298,7 +299,7 @@ impl Drop for Watcher {
         locked(&self.inner.0).is_ended = true;
         self.inner.1.notify_all();
         if let Some(reader) = self.reader.take() {
-            // A panic in it has nothing to say that the missing wakes do not.
+            // A panic in it shows as missing wakes, so its message is not needed.
             let _ = reader.join();
         }
     }

@@ -127,7 +127,7 @@ pub struct Numbered {
 /// Messages from the serving end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromServer {
-    /// Tells the client to return with this cookie.
+    /// Asks the client to return with this cookie.
     Challenge {
         /// The same as in the hello.
         nonce: u64,

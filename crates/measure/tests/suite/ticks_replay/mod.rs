@@ -1,5 +1,5 @@
-//! What real servers did, played again: their tick has to be found, with the same numbers each time. Recorded with `evenkeel measure ticks
-//! --pid PID --save FILE` on virtual machines with two CPUs that others loaded.
+//! Replays recordings of real servers: their tick must be found, with the same numbers each time. They were recorded with `evenkeel measure
+//! ticks --pid PID --save FILE` on virtual machines with two CPUs under other load.
 
 use evenkeel_measure::meters::ticks::choice::{Wanted, choose};
 use evenkeel_measure::meters::ticks::stream::Stream;
@@ -17,56 +17,56 @@ fn check(text: &str, expect: Expect) {
     expect.assert_eq(&match choose(&stream, &Wanted::default()).tick() {
         Err(why) => format!("no tick: {why}"),
         Ok(tick) => {
-            let told = tick_account(&stream, tick, None).unwrap();
+            let account = tick_account(&stream, tick, None).unwrap();
             format!(
                 "{:.2} Hz {:?} {:?}; {} ticks, {} missed, {} hidden, {} preempted, {} others; p50 and p99 in us: interval {}, late {}, work {}, due to done {}",
-                told.tempo.hz(),
-                told.tempo.pacing,
-                told.due,
-                told.ticks,
-                told.missed,
-                told.hidden,
-                told.preempted_ticks,
-                told.other_wakes,
-                us(&told.interval_ns),
-                us(&told.lateness_ns),
-                us(&told.work_ns),
-                us(&told.due_to_done_ns),
+                account.tempo.hz(),
+                account.tempo.pacing,
+                account.due,
+                account.ticks,
+                account.missed,
+                account.hidden,
+                account.preempted_ticks,
+                account.other_wakes,
+                us(&account.interval_ns),
+                us(&account.lateness_ns),
+                us(&account.work_ns),
+                us(&account.due_to_done_ns),
             )
         }
     });
 }
 #[test]
 fn real_servers_have_their_ticks() {
-    // The reference server at 50 a second, as any thread.
+    // The reference server at 50 per second, as an ordinary thread.
     check(
         include_str!("arena50.txt"),
         expect![
             "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 9 preempted, 0 others; p50 and p99 in us: interval 19999 20016, late 54 75, work 363 902, due to done 419 970"
         ],
     );
-    // The same, as a tick thread of evenkeel-rt.
+    // The same as a tick thread of evenkeel-rt.
     check(
         include_str!("arena-steady.txt"),
         expect![
             "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 250 preempted, 0 others; p50 and p99 in us: interval 19999 20005, late 4 9, work 1192 1668, due to done 1206 1794"
         ],
     );
-    // ddnet-server with eight bots, whose packets wake it between its 50 ticks a second.
+    // ddnet-server with eight bots, whose packets wake it between its 50 ticks per second.
     check(
         include_str!("ddnet-8.txt"),
         expect![
             "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 1 preempted, 356 others; p50 and p99 in us: interval 20000 20058, late 57 110, work 65 187, due to done 123 286"
         ],
     );
-    // The same with sixteen players, whose packets are half of its work and crowd at some parts of a tick: not 200 or 250 a second.
+    // The same with sixteen players, whose packets are half of its work and crowd at some phases of a tick: not 200 or 250 per second.
     check(
         include_str!("ddnet-16.txt"),
         expect![
             "50.00 Hz Kept Earliest; 124 ticks, 0 missed, 1 hidden, 10 preempted, 1537 others; p50 and p99 in us: interval 19999 20786, late 126 901, work 894 1188, due to done 1012 5260"
         ],
     );
-    // ddnet-server with nobody on it does not tick.
+    // ddnet-server without players does not tick.
     check(include_str!("ddnet-idle.txt"), expect!["no tick: it hardly woke"]);
     // openarena with four bots of its own, sv_fps 20.
     check(
@@ -75,7 +75,7 @@ fn real_servers_have_their_ticks() {
             "20.00 Hz Kept AsAsked; 100 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 50016 50266, late 17 218, work 954 1198, due to done 993 1198"
         ],
     );
-    // The same at 60, which its whole milliseconds make 62.5.
+    // The same at 60, which becomes 62.5 by whole milliseconds.
     check(
         include_str!("oa60.txt"),
         expect![
