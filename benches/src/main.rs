@@ -101,7 +101,7 @@ fn main() -> anyhow::Result<()> {
     }
     let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {
-        bail!("no row is called {unknown}: {} are", names.join(", "));
+        bail!("unknown row {unknown}; known rows: {}", names.join(", "));
     }
     let dir = Path::new("target/bench");
     std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;

@@ -31,7 +31,7 @@ pub(crate) fn record(arguments: &[String]) -> anyhow::Result<()> {
     let (what, rows) = match kind.as_str() {
         "udp" => ("UDP round trips on the loopback between two CPUs, one at a time, in windows of 0.1 s", udp()?),
         "cpu" => ("the same work of about 20 ms on one CPU, again and again", cpu()?),
-        other => bail!("there is no trace of {other}: udp and cpu are there"),
+        other => bail!("unknown trace {other}; known: udp, cpu"),
     };
     let mut text = format!("# {what}.\n# {note}\n# Made by: evenkeel-bench record-trace {kind} FILE NOTE\n");
     text += &rows;

@@ -29,17 +29,17 @@ enum Property {
 /// Why a property could not be set in all threads of a server.
 #[derive(Debug, thiserror::Error)]
 enum NotSet {
-    #[error("it can't be set in a process that runs; what can is timer slack, slice, CPUs and class")]
+    #[error("it cannot be set in a running process, unlike timer slack, slice, CPUs and class")]
     NoSuchProperty,
-    #[error("the server has no process that is known here")]
+    #[error("evenkeel knows no process of the server")]
     NoProcess,
     #[error(
-        "the server has no thread that has it: real-time ones have neither slack nor slice, and before Linux 6.12 none has a slice"
+        "no thread of the server has it: real-time threads have neither slack nor slice, and before Linux 6.12 no thread has a slice"
     )]
     NoThread,
     #[error("process {pid} has more than {THREADS_MAX} threads")]
     TooManyThreads { pid: u32 },
-    #[error("its threads come and go too fast: some were new in each of {LOOKS_MAX} looks")]
+    #[error("its threads come and go too fast: some were new in each of {LOOKS_MAX} checks")]
     ThreadsChange,
     #[error("set it for thread {tid} of process {pid}: {errno}{}", right_for(*errno))]
     Refused { pid: u32, tid: u32, errno: Errno },
@@ -349,9 +349,9 @@ mod tests {
             knobs.set(pids, knob, Some(value)).map_err(|error| error.to_string()).unwrap_err()
         };
         let message = refusal(&server.pids(), "process.memory_lock", "all");
-        assert!(message.starts_with("switch process.memory_lock to all: it can't be set in a process that runs"));
+        assert!(message.starts_with("switch process.memory_lock to all: it cannot be set in a running process"));
         let message = refusal(&[u32::MAX], "process.timer_slack_ns", "1");
-        assert_eq!(message, "switch process.timer_slack_ns to 1: the server has no process that is known here");
+        assert_eq!(message, "switch process.timer_slack_ns to 1: evenkeel knows no process of the server");
         let message = refusal(&server.pids(), "process.cpu_affinity", "999");
         assert!(message.starts_with("switch process.cpu_affinity to 999: set it for thread "), "{message}");
         for (knob, value) in [("process.timer_slack_ns", "-1"), ("process.sched_policy", "best")] {

@@ -108,7 +108,9 @@ impl Connection {
             Err(error) => return Err(error.into()),
         }
         let bytes = self.input.get(..self.heard).unwrap_or_default();
-        let Some(flight) = self.flight else { return Err(Fault::Odd { why: format!("unasked, {}", said(bytes)) }) };
+        let Some(flight) = self.flight else {
+            return Err(Fault::Odd { why: format!("it sent bytes without a request: {}", said(bytes)) });
+        };
         match protocol.parse_answer(flight.op, self.number, bytes).map_err(|odd| Fault::Odd { why: odd.to_string() })? {
             Some(Answer { bytes, found }) if bytes == self.heard => {
                 self.heard = 0;
@@ -117,7 +119,7 @@ impl Connection {
             }
             Some(Answer { bytes: taken, .. }) => {
                 let more = bytes.get(taken..).unwrap_or_default();
-                Err(Fault::Odd { why: format!("after an answer, unasked, {}", said(more)) })
+                Err(Fault::Odd { why: format!("it sent more than the answer: {}", said(more)) })
             }
             None if self.heard < self.input.len() => Ok(None),
             None if self.input.len() < INPUT_BYTES_MAX => {

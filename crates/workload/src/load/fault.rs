@@ -33,7 +33,7 @@ pub enum Fault {
         why: String,
     },
     /// No request was made within a window.
-    #[error("no request fell due within the window: set a higher rate or a longer window")]
+    #[error("no request was due within the window: set a higher rate or a longer window")]
     Idle,
 }
 

@@ -155,9 +155,9 @@ impl Sources {
             }
             (None, true) => {}
             (Some(url), true) => {
-                return Err(format!("--prometheus {url}: which of its metrics? (--prometheus-metric)").into());
+                return Err(format!("--prometheus {url}: name its metrics with --prometheus-metric").into());
             }
-            (None, false) => return Err("--prometheus-metric: from which page? (--prometheus http://…)".into()),
+            (None, false) => return Err("--prometheus-metric: name the page with --prometheus http://…".into()),
         }
         made.check(&directions)?;
         Ok(made)
@@ -241,7 +241,9 @@ impl Command {
             return Err(unknown(&ENTRY, name));
         }
         if options.players.is_some() {
-            return Err(WorkloadError::Options("players of a command: its load is yours to choose (--load)".into()));
+            return Err(WorkloadError::Options(
+                "players: a command has no players; choose its load with --load".into(),
+            ));
         }
         if options.command.is_empty() {
             return Err(WorkloadError::Options("which command? Write it after --, with its arguments".into()));

@@ -148,8 +148,8 @@ fn settings_that_contradict_each_other_are_refused_before_anything_starts() {
             "which way is better for rtt? (--better 'rtt=lower' or 'rtt=higher')",
         ),
         (|s| s.better = vec!["rtt=lower".into()], "--better rtt: no metric has this name"),
-        (|s| s.prometheus = Some("http://x".into()), "--prometheus http://x: which of its metrics?"),
-        (|s| s.prometheus_metrics = vec!["x".into()], "--prometheus-metric: from which page?"),
+        (|s| s.prometheus = Some("http://x".into()), "--prometheus http://x: name its metrics with"),
+        (|s| s.prometheus_metrics = vec!["x".into()], "--prometheus-metric: name the page with"),
         (|s| s.lines_from = LinesFrom::Load, "lines of a load need a load (--load)"),
         (|s| s.ready = Ready::Line("(".into()), "wait for a line like (: regex parse error"),
         (
