@@ -11,7 +11,7 @@
 //! | [`function`] | that function, and how its place is found |
 //! | [`views`] | what one thread, a pool of threads or the whole server did |
 //! | [`tempo`] | whether that is periodic, and the period |
-//! | [`mod@between`] | whether some of its ticks are always late, so that only each second looks regular |
+//! | `between` | whether some of its ticks are always late, so that only each second looks regular |
 //! | [`track`] | which wakes are ticks |
 //! | [`mod@pacing`] | whether ticks come at set times, or each after the one before |
 //! | [`loops`] | everything periodic, with its share of the work and its threads |
