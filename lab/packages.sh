@@ -133,18 +133,18 @@ same_line_tables() {
 # The library: its program runs in the fresh system, compiled here with what the packages hold and nothing else.
 deb_of() { echo "$dist/$1_$version-1_$(debian_arch "$arch").deb"; }
 unpacks_library() {
-    rm -rf "$work/dev"
+    rm -rf "${work:?}/dev"
     mkdir "$work/dev"
     for name in "libevenkeel-rt$abi" libevenkeel-rt-dev; do
         dpkg-deb -x "$(deb_of "$name")" "$work/dev"
     done
 }
-flags() { PKG_CONFIG_SYSROOT_DIR=$work/dev PKG_CONFIG_LIBDIR=$work/dev/usr/lib/$arch-linux-gnu/pkgconfig pkg-config --cflags --libs "$@" evenkeel-rt; }
+flags() { PKG_CONFIG_SYSROOT_DIR=$work/dev PKG_CONFIG_LIBDIR=$work/dev/usr/lib/$arch-linux-gnu/pkgconfig pkg-config --cflags --libs evenkeel-rt; }
 # shellcheck disable=SC2046 # words are meant
 pkg_config_builds() {
     local examples=$work/dev/usr/share/doc/libevenkeel-rt-dev/examples
-    cc "$examples/server.c" -o "$root/tmp/server-c" $(flags) -Wl,--allow-shlib-undefined
-    c++ -std=c++17 "$examples/server.cpp" -o "$root/tmp/server-cpp" $(flags) -Wl,--allow-shlib-undefined
+    cc "$examples/server.c" -o "$root/tmp/server-c" $(flags)
+    c++ -std=c++17 "$examples/server.cpp" -o "$root/tmp/server-cpp" $(flags)
 }
 cmake_builds() {
     cmake -S "$work/dev/usr/share/doc/libevenkeel-rt-dev/examples" -B "$work/cmake" \

@@ -30,7 +30,7 @@ build() {
 # install_to TREE PREFIX LIBDIR
 install_to() {
     DESTDIR=$1 LIBDIR=$3 "$repository/crates/rt-c/install.sh" "$2" "$built/rt-c"
-    strip --strip-unneeded "$1$2/$3"/libevenkeel_rt.so."$abi".*
+    strip --strip-unneeded "$1$2/$3/libevenkeel_rt.so.$abi".*
     # An archive's members carry times and owners.
     strip --strip-debug --enable-deterministic-archives "$1$2/$3/libevenkeel_rt.a"
 }
@@ -44,6 +44,7 @@ tarball() {
     local name=evenkeel-rt-$version-$arch-linux
     install_to "$work" "/$name" lib
     # Unpacked anywhere, pkg-config finds its place from that of the file.
+    # shellcheck disable=SC2016 # pkg-config expands it
     sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$work/$name/lib/pkgconfig/evenkeel-rt.pc"
     install -m 644 "$repository/docs/rt-c.md" "$repository/LICENSE-MIT" "$repository/LICENSE-APACHE" "$work/$name/"
     pack "$dist/$name.tar.xz" "$work/$name"
@@ -53,8 +54,8 @@ debs() {
     local runtime=$work/runtime dev=$work/dev lib=usr/lib/$triplet
     mkdir -p "$runtime/$lib" "$runtime/DEBIAN" "$dev/DEBIAN"
     install_to "$dev" /usr "lib/$triplet"
-    chmod 644 "$dev/$lib"/libevenkeel_rt.so."$abi".*
-    mv "$dev/$lib"/libevenkeel_rt.so."$abi"* "$runtime/$lib/"
+    chmod 644 "$dev/$lib/libevenkeel_rt.so.$abi".*
+    mv "$dev/$lib/libevenkeel_rt.so.$abi"* "$runtime/$lib/"
     mkdir -p "$dev/usr/share/doc/libevenkeel-rt-dev"
     mv "$dev/usr/share/evenkeel-rt/examples" "$dev/usr/share/doc/libevenkeel-rt-dev/"
     echo "libevenkeel_rt $abi libevenkeel-rt$abi (>= $version)" >"$runtime/DEBIAN/shlibs"

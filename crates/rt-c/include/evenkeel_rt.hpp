@@ -1,4 +1,5 @@
-// evenkeel-rt for C++17: objects that free themselves, over the C interface of evenkeel_rt.h. Header only, and it allocates nothing.
+// evenkeel-rt for C++17: objects that free themselves, over the C interface of evenkeel_rt.h. Header only. Ticks, jobs, locks, scopes
+// and packets allocate nothing; texts and errors do.
 //
 // A call that fails throws evenkeel::Error. Where exceptions are off, it prints the reason and aborts; define EVENKEEL_FAILED(status, what)
 // before the include to do something else, which must not return. Destructors never throw.
@@ -408,7 +409,7 @@ public:
 
 private:
     std::uint32_t number_;
-    std::uint32_t is_entered_;
+    bool is_entered_;
 };
 
 // A socket that handles many packets in a call.

@@ -56,15 +56,15 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
 }
 
 /// A folder as a reader has it: the captured machines, and evenkeel in the search path. `sudo` runs its command as it is.
-pub(crate) struct Desk {
+pub(crate) struct ReaderFolder {
     folder: tempfile::TempDir,
 }
 
-impl Desk {
-    pub(crate) fn new() -> Desk {
+impl ReaderFolder {
+    pub(crate) fn new() -> ReaderFolder {
         use std::os::unix::fs::PermissionsExt;
-        let desk = Desk { folder: tempfile::tempdir().unwrap() };
-        let programs = desk.folder.path().join("bin");
+        let reader = ReaderFolder { folder: tempfile::tempdir().unwrap() };
+        let programs = reader.folder.path().join("bin");
         std::fs::create_dir(&programs).unwrap();
         let built = Path::new(env!("CARGO_BIN_EXE_evenkeel")).parent().unwrap();
         for name in ["evenkeel", "evenkeel-arena", "evenkeel-bots"] {
@@ -73,9 +73,9 @@ impl Desk {
         let sudo = programs.join("sudo");
         std::fs::write(&sudo, "#!/bin/sh\nexec \"$@\"\n").unwrap();
         std::fs::set_permissions(&sudo, std::fs::Permissions::from_mode(0o755)).unwrap();
-        std::fs::create_dir(desk.folder.path().join("work")).unwrap();
-        symlink(project().join("hosts"), desk.folder.path().join("work/hosts")).unwrap();
-        desk
+        std::fs::create_dir(reader.folder.path().join("work")).unwrap();
+        symlink(project().join("hosts"), reader.folder.path().join("work/hosts")).unwrap();
+        reader
     }
 
     pub(crate) fn run(&self, step: &Step) -> Output {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use evenkeel_testkit::{HostLock, needs_root};
 
-use crate::tutorials_run::{Desk, project, steps};
+use crate::tutorials_run::{ReaderFolder, project, steps};
 
 /// Root's journal and the register of holders are in a mount namespace of their own, and end with the command that follows.
 const APART: &str = "mount -t tmpfs none /var/lib && mount -t tmpfs none /run && exec \"$@\"";
@@ -24,7 +24,7 @@ fn live_blocks_work_here_and_leave_nothing() {
         let step = |command: &str| format!("sh -c {} || exit 1", shlex::try_quote(command).unwrap());
         let script: Vec<String> = steps(&text).iter().map(|one| step(&one.command)).collect();
         let script = script.join("\n");
-        let output = Desk::new().run_script(&script, &["unshare", "--mount", "sh", "-c", APART, "apart"]);
+        let output = ReaderFolder::new().run_script(&script, &["unshare", "--mount", "sh", "-c", APART, "apart"]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{page}: {said}\n{}", String::from_utf8_lossy(&output.stdout));
     }

@@ -1,7 +1,7 @@
 //! The tutorials do what they show, on captured machines and simulated servers: in milliseconds, and without a trace on this machine.
 
 use crate::rules::{OF_THE_JOURNAL, files, project, read};
-use crate::tutorials_run::{Desk, Step, agrees, shown_anew, steps};
+use crate::tutorials_run::{ReaderFolder, Step, agrees, shown_anew, steps};
 
 #[test]
 fn what_the_tutorials_show_is_what_happens() {
@@ -12,12 +12,12 @@ fn what_the_tutorials_show_is_what_happens() {
     for path in pages {
         let page = read(&path);
         let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
-        let desk = Desk::new();
+        let reader = ReaderFolder::new();
         // How many lines the page has grown by.
         let mut moved = 0_isize;
         for step in steps(&page).into_iter().filter(|step| !step.is_live) {
             let place = format!("{}:{}", path.display(), step.shown_at);
-            let output = desk.run(&step);
+            let output = reader.run(&step);
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{place}: {}\n{said}", step.command);
             ran += 1;

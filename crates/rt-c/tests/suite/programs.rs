@@ -214,6 +214,16 @@ fn jobs_are_functions_with_a_context() {
 }
 
 #[test]
+fn objects_of_the_cpp_header_free_themselves_and_throw() {
+    if !is_there("c++") {
+        return;
+    }
+    let library = Library::new();
+    let extra = ["-std=c++17", "-Wno-padded"];
+    library.run(&library.compile("c++", &own("tests/c/wrapper.cpp"), Linked::Shared, &extra));
+}
+
+#[test]
 fn memory_stays_and_long_waits_are_logged() {
     let library = Library::new();
     library.run(&library.compile("cc", &own("tests/c/memory.c"), Linked::Shared, &["-std=gnu11"]));

@@ -24,7 +24,7 @@ enum Stage {
 }
 
 #[derive(Debug, Default)]
-struct Desk {
+struct Mailbox {
     stage: Stage,
     windows: Vec<Window>,
     gaps: Vec<Gap>,
@@ -32,7 +32,7 @@ struct Desk {
 
 #[derive(Debug, Default)]
 struct Shared {
-    desk: Mutex<Desk>,
+    mailbox: Mutex<Mailbox>,
     news: Condvar,
 }
 
@@ -48,9 +48,9 @@ impl Finder {
         let shared = Arc::new(Shared::default());
         {
             let (windows, gaps) = Watch::room();
-            let mut desk = lock(&shared);
-            desk.windows.reserve(windows);
-            desk.gaps.reserve(gaps);
+            let mut mailbox = lock(&shared);
+            mailbox.windows.reserve(windows);
+            mailbox.gaps.reserve(gaps);
         }
         let tickers = thread::affinity().unwrap_or_default();
         let theirs = Arc::clone(&shared);
@@ -70,33 +70,33 @@ impl Finder {
 
     /// Hands the gaps over; false if it can't be now.
     pub(super) fn ask(&self, watch: &Watch) -> bool {
-        let Some(mut desk) = self.try_lock() else { return false };
-        desk.windows.clear();
-        desk.gaps.clear();
+        let Some(mut mailbox) = self.try_lock() else { return false };
+        mailbox.windows.clear();
+        mailbox.gaps.clear();
         // There is room for all: nothing is allocated.
-        desk.windows.extend_from_slice(watch.windows());
-        desk.gaps.extend_from_slice(watch.gaps());
-        desk.stage = Stage::Asked;
-        drop(desk);
+        mailbox.windows.extend_from_slice(watch.windows());
+        mailbox.gaps.extend_from_slice(watch.gaps());
+        mailbox.stage = Stage::Asked;
+        drop(mailbox);
         self.shared.news.notify_one();
         true
     }
 
     /// The answer, once.
     pub(super) fn answer(&self) -> Option<Periodicity> {
-        let mut desk = self.try_lock()?;
-        match std::mem::take(&mut desk.stage) {
+        let mut mailbox = self.try_lock()?;
+        match std::mem::take(&mut mailbox.stage) {
             Stage::Answered(said) => Some(said),
             other => {
-                desk.stage = other;
+                mailbox.stage = other;
                 None
             }
         }
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Desk>> {
-        match self.shared.desk.try_lock() {
-            Ok(desk) => Some(desk),
+    fn try_lock(&self) -> Option<MutexGuard<'_, Mailbox>> {
+        match self.shared.mailbox.try_lock() {
+            Ok(mailbox) => Some(mailbox),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
@@ -110,8 +110,8 @@ impl Drop for Finder {
     }
 }
 
-fn lock(shared: &Shared) -> MutexGuard<'_, Desk> {
-    shared.desk.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(shared: &Shared) -> MutexGuard<'_, Mailbox> {
+    shared.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the thread inherits is the tick's: an ordinary class instead, and another CPU where there is one.
@@ -125,24 +125,24 @@ fn step_back(tickers: &CpuSet) {
 fn run(shared: &Shared, room: (Vec<Window>, Vec<Gap>, Detector)) {
     let (mut windows, mut gaps, mut detector) = room;
     loop {
-        let mut desk = lock(shared);
+        let mut mailbox = lock(shared);
         loop {
-            match desk.stage {
+            match mailbox.stage {
                 Stage::Asked => break,
                 Stage::Over => return,
                 Stage::Idle | Stage::Answered(_) => {}
             }
-            desk = shared.news.wait(desk).unwrap_or_else(PoisonError::into_inner);
+            mailbox = shared.news.wait(mailbox).unwrap_or_else(PoisonError::into_inner);
         }
-        std::mem::swap(&mut windows, &mut desk.windows);
-        std::mem::swap(&mut gaps, &mut desk.gaps);
-        drop(desk);
+        std::mem::swap(&mut windows, &mut mailbox.windows);
+        std::mem::swap(&mut gaps, &mut mailbox.gaps);
+        drop(mailbox);
         let said = detector.detect(&windows, &gaps, &Known { count: Count::All, ..Known::default() });
-        let mut desk = lock(shared);
-        std::mem::swap(&mut windows, &mut desk.windows);
-        std::mem::swap(&mut gaps, &mut desk.gaps);
-        if matches!(desk.stage, Stage::Asked) {
-            desk.stage = Stage::Answered(said);
+        let mut mailbox = lock(shared);
+        std::mem::swap(&mut windows, &mut mailbox.windows);
+        std::mem::swap(&mut gaps, &mut mailbox.gaps);
+        if matches!(mailbox.stage, Stage::Asked) {
+            mailbox.stage = Stage::Answered(said);
         }
     }
 }

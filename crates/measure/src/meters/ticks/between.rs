@@ -1,8 +1,9 @@
-//! `divisor_of`: whether the ticks of a loop are only every second, third or fourth tick of a faster one, whose other ticks are late. On a
-//! busy CPU the scheduler runs a thread at once if it waited long before its last run, and otherwise lets it wait. Then every second tick
-//! is in time and the tick between is late by a varying time, so only the slower period looks regular. Three things reveal the ticks
-//! between: their number is constant, they do as much work, and none begins before it is due. Packets and polls have none of these
-//! properties.
+//! `divisor_of`: whether the ticks of a loop are only every second, third or fourth tick of a faster one. On a busy CPU a tick begins at once,
+//! or one tick of the scheduler (4 ms) later. At 50 Hz that is outside of the gate, and inside of the gate of 25 Hz, which is twice as wide.
+//! The slower period then looks regular and the true one does not.
+//!
+//! Three things show the ticks between: there are equally many in each period, they do as much work, and they begin when they are due or
+//! later. Packets and polls do none of this.
 
 use evenkeel_stats::median;
 
