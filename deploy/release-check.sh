@@ -40,5 +40,6 @@ if [ "$quick" != --quick ]; then
     check 'programs and packages are made' deploy/dist.sh
     check 'a build in another folder is the same' is_reproducible
     check 'packages install, upgrade and go' lab/packages.sh
+    check 'the Rust libraries build from their packages' deploy/dist/crates.sh
 fi
 exit "$wrong"

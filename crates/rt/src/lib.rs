@@ -60,6 +60,11 @@ struct Guide;
 #[doc = include_str!("../../../docs/tutorials/fifty-hertz-server.md")]
 struct Tutorial;
 
+/// And of the page that a registry shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(feature = "agones")]
 pub mod agones;
 mod guard;

@@ -39,6 +39,11 @@
 //! # Ok::<(), evenkeel_stats::StatsError>(())
 //! ```
 
+/// The code of the page that a registry shows is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(feature = "comparison")]
 mod comparison;
 mod histogram;

@@ -7,6 +7,11 @@
 //!
 //! Only this crate and the C interface of the runtime library contain `unsafe`. Every block says why it is sound.
 
+/// The code of the page that a registry shows is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(target_os = "linux")]
 pub mod chain;
 #[cfg(target_os = "linux")]
