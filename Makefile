@@ -8,6 +8,8 @@
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
+CYCLONEDX_VERSION := 0.5.9
+CYCLONEDX := target/tools/bin/cargo-cyclonedx
 MUTANTS_VERSION := 27.1.0
 MUTANTS := target/tools/bin/cargo-mutants
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -66,11 +68,11 @@ pictures: build ## make the pictures of the README anew: a topology, a flame gra
 build: setup ## build the program and the reference server
 	$(CARGO) build --release --locked -p evenkeel -p evenkeel-arena
 
-dist: setup ## make a release in target/dist: static programs, tarballs, .deb, .rpm, a container image; ARCH=aarch64 for another processor
+dist: setup $(CYCLONEDX) ## make a release in target/dist: static programs, tarballs, .deb, .rpm, a container image, lists of the crates inside; ARCH=aarch64 for another processor
 	@deploy/setup.sh dist
 	deploy/dist.sh $(ARCH)
 
-release-check: setup ## whether this tree can be released: every check, two builds that have to be the same, packages in a fresh Debian
+release-check: setup $(CYCLONEDX) ## whether this tree can be released: every check, two builds that have to be the same, packages in a fresh Debian
 	deploy/release-check.sh
 
 install-rt: setup ## build the library for C, C++ and C#, and install it below PREFIX (by default /usr/local); FEATURES=io-uring for that
@@ -82,6 +84,9 @@ setup:
 
 $(DENY):
 	$(CARGO) install cargo-deny --version $(DENY_VERSION) --locked --debug --root target/tools
+
+$(CYCLONEDX):
+	$(CARGO) install cargo-cyclonedx --version $(CYCLONEDX_VERSION) --locked --debug --root target/tools
 
 $(MUTANTS):
 	$(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked --debug --root target/tools

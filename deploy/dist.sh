@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes a release from this tree: static programs, the library, tarballs, packages, container images, checksums.
+# Makes a release from this tree: static programs, the library, tarballs, packages, container images, bills of materials, checksums.
 #
 # usage: deploy/dist.sh [ARCH ...]
 #
@@ -27,6 +27,7 @@ for arch in "$@"; do
     "$steps/stage.sh" "$arch"
     "$steps/packages.sh" "$arch"
     "$steps/image.sh" "$arch"
+    "$steps/sbom.sh" "$arch"
 done
 case " $* " in
 *" $(uname -m) "*) "$steps/library.sh" ;;

@@ -25,7 +25,7 @@ is_reproducible() {
     # shellcheck disable=SC2064 # the folder of now
     trap "rm -rf '$elsewhere'" EXIT
     git clone -q . "$elsewhere/another-folder"
-    (cd "$elsewhere/another-folder" && deploy/dist.sh)
+    (cd "$elsewhere/another-folder" && CYCLONEDX=$repository/target/tools/bin/cargo-cyclonedx deploy/dist.sh)
     diff "$elsewhere/another-folder/target/dist/SHA256SUMS" target/dist/SHA256SUMS
 }
 

@@ -15,6 +15,7 @@ if [ "${1:-}" = dist ]; then
         command -v "$program" >/dev/null 2>&1 || missing="$missing $package"
     done <<LIST
 help2man help2man
+jq jq
 objcopy binutils
 rpmbuild rpm
 xz xz-utils

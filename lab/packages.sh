@@ -25,6 +25,7 @@ need debootstrap debootstrap
 need lintian lintian
 need skopeo skopeo
 need umoci umoci
+need jq jq
 arch=$(uname -m)
 package=$dist/evenkeel_$version-1_$(debian_arch "$arch").deb
 [ -e "$package" ] || die "packages are skipped: $package is missing: make dist"
@@ -185,5 +186,9 @@ if command -v rpmlint >/dev/null; then
 else
     say 'skipped: rpmlint is not installed'
 fi
+is_bill() { jq -e '.bomFormat == "CycloneDX" and (.components | length > 10) and all(.components[]; .purl and .licenses)' "$1"; }
+for name in evenkeel evenkeel-arena evenkeel-rt; do
+    check "the bill of materials of $name has its crates and their licences" is_bill "$dist/$name-$version-$arch.cdx.json"
+done
 check 'checksums hold' bash -c "cd '$dist' && sha256sum --quiet -c SHA256SUMS"
 exit "$wrong"
