@@ -1,5 +1,6 @@
 #!/bin/bash
-# Makes a release from this tree: static programs, the library, tarballs, packages, container images, bills of materials, checksums.
+# Makes a release from this tree: static programs, the library, tarballs, packages for Linux and for engines, container
+# images, bills of materials, checksums.
 #
 # usage: deploy/dist.sh [ARCH ...]
 #
@@ -12,7 +13,7 @@
 [ $# -gt 0 ] || set -- "$(uname -m)"
 steps=$repository/deploy/dist
 mkdir -p "$dist"
-rm -f "$dist"/{,lib}evenkeel*"$version"* "$dist/SHA256SUMS"
+rm -f "$dist"/{,lib,com.}evenkeel*"$version"* "$dist/SHA256SUMS"
 
 # The pages of every package come from a program that runs here.
 built=
@@ -30,8 +31,11 @@ for arch in "$@"; do
     "$steps/sbom.sh" "$arch"
 done
 case " $* " in
-*" $(uname -m) "*) "$steps/library.sh" ;;
-*) echo "skipped: the library, which is built for the processor of this machine only" >&2 ;;
+*" $(uname -m) "*)
+    "$steps/library.sh"
+    "$steps/engines.sh"
+    ;;
+*) echo "skipped: the library and the packages for engines, which are built for the processor of this machine only" >&2 ;;
 esac
 (cd "$dist" && sha256sum -- *evenkeel* >SHA256SUMS)
 du -h "$dist"/*evenkeel*

@@ -19,6 +19,7 @@ jq jq
 objcopy binutils
 rpmbuild rpm
 xz xz-utils
+zip zip
 LIST
     [ -z "$missing" ] && exit 0
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then

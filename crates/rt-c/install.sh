@@ -33,7 +33,7 @@ to=${DESTDIR:-}$prefix
 
 install -d "$to/$lib/pkgconfig" "$to/$lib/cmake/evenkeel-rt" "$to/include" "$to/share/evenkeel-rt/examples"
 install -m 644 "$own/include/evenkeel_rt.h" "$own/include/evenkeel_rt.hpp" "$to/include/"
-install -m 644 "$own/csharp/EvenkeelRt.cs" "$to/share/evenkeel-rt/"
+install -m 644 "$own/csharp/EvenkeelRt.cs" "$own/csharp/TickThread.cs" "$to/share/evenkeel-rt/"
 install -m 644 "$own"/examples/*.c "$own"/examples/*.cpp "$own/examples/CMakeLists.txt" "$to/share/evenkeel-rt/examples/"
 install -m 644 "$built/libevenkeel_rt_c.a" "$to/$lib/libevenkeel_rt.a.new"
 # Most of the archive is debug information and the compiler's own bitcode, also of Rust's standard library: 55 MB become 10. Function

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
 mod bindings;
+mod engines;
 mod programs;
 
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ const WARNINGS: [&str; 6] = ["-Wall", "-Wextra", "-Werror", "-Wpedantic", "-Wpad
 const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
 /// The library under the names that it is installed by.
-struct Library {
+pub(crate) struct Library {
     folder: TempDir,
 }
 
@@ -31,7 +31,7 @@ enum Linked {
 }
 
 impl Library {
-    fn new() -> Library {
+    pub(crate) fn new() -> Library {
         let folder = tempfile::tempdir().unwrap();
         // Cargo puts the libraries into the folder of this test, or above it.
         let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
@@ -50,7 +50,11 @@ impl Library {
         Library { folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -74,13 +78,13 @@ impl Library {
     }
 }
 
-fn success(output: &Output, of: &Path) {
+pub(crate) fn success(output: &Output, of: &Path) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {}: {said}", of.display(), output.status);
 }
 
 /// Whether a program is there; else it is said what is skipped.
-fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     let there =
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|path| path.join(program).exists());
     if !there {

@@ -1,0 +1,60 @@
+// What a tick throws reaches the caller of Stop, a wrong period is refused, and a thread ends once it is disposed.
+using System;
+using System.Threading;
+using Evenkeel;
+
+static class TickThreadTest
+{
+    static void Expect(bool holds, string what)
+    {
+        if (!holds) throw new InvalidOperationException("not so: " + what);
+    }
+
+    static int Main()
+    {
+        var failed = new ManualResetEvent(false);
+        var failing = new TickThread("failing", TimeSpan.FromMilliseconds(1), seconds =>
+        {
+            failed.Set();
+            throw new FormatException("a tick that fails");
+        });
+        failed.WaitOne();
+        try
+        {
+            failing.Stop();
+            Expect(false, "Stop throws what a tick threw");
+        }
+        catch (InvalidOperationException error)
+        {
+            Expect(error.InnerException is FormatException, "Stop throws what a tick threw");
+        }
+
+        try
+        {
+            new TickThread("never", TimeSpan.Zero, seconds => { });
+            Expect(false, "a period of zero is refused");
+        }
+        catch (ArgumentOutOfRangeException)
+        {
+        }
+
+        double moved = 0;
+        var ten = new ManualResetEvent(false);
+        using (var ticks = new TickThread("ten", TimeSpan.FromMilliseconds(1), seconds =>
+        {
+            moved += seconds;
+            if (moved > 0.0095) ten.Set();
+        }))
+        {
+            ten.WaitOne();
+            string report = ticks.Stop();
+            Expect(report.Contains("ticks"), "the report counts ticks: " + report);
+            long count = ticks.Count;
+            Expect(count > 0, "ticks were counted");
+            Thread.Sleep(3);
+            Expect(ticks.Count == count, "no tick comes after Stop");
+        }
+        Console.WriteLine("passed");
+        return 0;
+    }
+}
