@@ -160,10 +160,28 @@ impl ToolSpec {
 
     /// The schema of its answer. Its root is an object, also where there are several answers.
     fn output(&self) -> JsonObject {
-        match self.answers {
+        let mut schema = Value::Object(match self.answers {
             [name] => schema::parsed(name).unwrap_or_default(),
             names => alternatives(names),
+        });
+        remove_descriptions(&mut schema);
+        match schema {
+            Value::Object(schema) => schema,
+            _ => JsonObject::new(),
         }
+    }
+}
+
+/// A client passes the list of tools to a model, and descriptions of all fields would double its length. `evenkeel schema` prints them.
+fn remove_descriptions(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            // A field of that name has a schema, and no text.
+            map.retain(|key, value| key != "description" || !value.is_string());
+            map.values_mut().for_each(remove_descriptions);
+        }
+        Value::Array(values) => values.iter_mut().for_each(remove_descriptions),
+        _ => {}
     }
 }
 
@@ -464,7 +482,16 @@ mod tests {
             assert!(tool.answers.iter().all(|name| schema::parsed(name).is_some()), "{}", tool.name);
             let described = tool.described();
             assert_eq!(described.input_schema["type"], "object", "{}", tool.name);
-            assert_eq!(described.output_schema.unwrap()["type"], "object", "{}", tool.name);
+            let output = described.output_schema.unwrap();
+            assert_eq!(output["type"], "object", "{}", tool.name);
+            assert!(!serde_json::to_string(&output).unwrap().contains("\"description\":\""), "{}", tool.name);
         }
+    }
+
+    #[test]
+    fn a_field_named_description_stays() {
+        let mut schema = json!({ "description": "Gone.", "properties": { "description": { "type": "string", "description": "Gone." } } });
+        remove_descriptions(&mut schema);
+        assert_eq!(schema, json!({ "properties": { "description": { "type": "string" } } }));
     }
 }

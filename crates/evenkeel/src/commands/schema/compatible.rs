@@ -151,6 +151,13 @@ mod tests {
     }
 
     #[test]
+    fn descriptions_are_no_part_of_a_format() {
+        let of = |about: &str| object(json!({ "a": { "type": "integer", "description": about } }), &["a"]);
+        check(&of("How many."), &of("The number of them."), expect![""]);
+        check(&of("How many."), &object(json!({ "a": { "type": "integer" } }), &["a"]), expect![""]);
+    }
+
+    #[test]
     fn what_is_removed_changed_or_demanded_is_found() {
         let old = object(
             json!({ "a": { "type": "integer" }, "b": { "type": "array", "items": { "enum": ["x", "y"] } } }),

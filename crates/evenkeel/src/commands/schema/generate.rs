@@ -25,6 +25,8 @@ fn schema(format: &Format, makers: &[MakeSchema]) -> Value {
     let definitions = generator.take_definitions(false);
     assert!(definitions.is_empty(), "{}: a recursive type: {:?}", format.name, definitions.keys());
     tidy(&mut body);
+    // What a type's comment says of the whole is not about the answer as a user sees it: the title is.
+    body.as_object_mut().and_then(|map| map.remove("description"));
     let mut root = Map::new();
     root.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
     root.insert("title".into(), format!("{}, format {}", format.title, format.number).into());
@@ -70,7 +72,8 @@ fn count(part: &Value, key: &str, seen: &mut BTreeMap<String, (usize, String)>) 
     match part {
         Value::Object(map) => {
             if map.contains_key("type") || map.contains_key("anyOf") || map.contains_key("oneOf") {
-                seen.entry(part.to_string()).or_insert((0, key.to_owned())).0 += 1;
+                let (bare, _) = without_description(map);
+                seen.entry(bare.to_string()).or_insert((0, key.to_owned())).0 += 1;
             }
             for (name, value) in map {
                 match value {
@@ -86,15 +89,32 @@ fn count(part: &Value, key: &str, seen: &mut BTreeMap<String, (usize, String)>) 
     }
 }
 
+/// A schema, and what it says about its place: fields of one type have a description each.
+fn without_description(map: &Map<String, Value>) -> (Value, Option<Value>) {
+    let mut bare = map.clone();
+    let description = bare.remove("description");
+    (Value::Object(bare), description)
+}
+
 fn replace(whole: &mut Value, part: &Value, by: &Value) {
-    if whole == part {
-        *whole = by.clone();
-        return;
+    if let Value::Object(map) = whole {
+        let (bare, description) = without_description(map);
+        if bare == *part {
+            *whole = by.clone();
+            set_description(whole, description);
+            return;
+        }
     }
     match whole {
         Value::Object(map) => map.values_mut().for_each(|value| replace(value, part, by)),
         Value::Array(values) => values.iter_mut().for_each(|value| replace(value, part, by)),
         _ => {}
+    }
+}
+
+fn set_description(schema: &mut Value, description: Option<Value>) {
+    if let (Some(map), Some(description)) = (schema.as_object_mut(), description) {
+        map.insert("description".to_owned(), description);
     }
 }
 
@@ -118,7 +138,9 @@ fn without_references(schema: &Value) -> Value {
             Value::Object(map) => {
                 let name = map.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
                 if let Some(name) = name {
-                    *part = definitions[name].clone();
+                    let mut meant = definitions[name].clone();
+                    set_description(&mut meant, map.remove("description"));
+                    *part = meant;
                     return resolve(part, definitions);
                 }
                 map.values_mut().for_each(|value| resolve(value, definitions));
@@ -136,7 +158,7 @@ fn without_references(schema: &Value) -> Value {
 /// Keywords below which each key is a name of the format, and no keyword.
 const NAMES: [&str; 2] = ["properties", "patternProperties"];
 
-/// Removes what is no part of a format: comments of the code, and the sizes of its numbers. Joins words of an enumeration.
+/// Removes what is no part of a format, such as the sizes of numbers in the code. Makes plain text of comments. Joins words of an enumeration.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -145,7 +167,10 @@ fn tidy(schema: &mut Value) {
                     of.as_array().into_iter().flatten().chain([of]).filter_map(Value::as_str).collect();
                 names.contains(&"integer") || names.contains(&"number")
             });
-            map.retain(|key, _| !(["description", "title", "default"].contains(&key.as_str())));
+            map.retain(|key, _| !(["title", "default"].contains(&key.as_str())));
+            if let Some(Value::String(comment)) = map.get_mut("description") {
+                *comment = plain(comment);
+            }
             // Whoever reads an answer ignores the fields that it does not know.
             map.retain(|key, value| {
                 !["additionalProperties", "unevaluatedProperties"].contains(&key.as_str()) || *value != false
@@ -177,11 +202,36 @@ fn tidy(schema: &mut Value) {
     }
 }
 
+/// The first paragraph of a comment in Markdown, on one line, without links: they lead to the code.
+fn plain(comment: &str) -> String {
+    let paragraph = comment.split("\n\n").next().unwrap_or_default();
+    let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut plain = String::new();
+    let mut rest = line.as_str();
+    while let Some((before, link)) = rest.split_once('[') {
+        let Some((shown, after)) = link.split_once(']') else { break };
+        plain.push_str(before);
+        plain.push_str(shown.trim_matches('`').rsplit("::").next().unwrap_or_default());
+        rest = match after.strip_prefix('(').and_then(|target| target.split_once(')')) {
+            Some((_, after)) => after,
+            None => after,
+        };
+    }
+    // The word of JSON for nothing.
+    (plain + rest).replace("`None`", "`null`")
+}
+
 /// `oneOf` several single words becomes one `enum`.
 fn join_words(map: &mut Map<String, Value>) {
     let Some(Value::Array(choices)) = map.get_mut("oneOf") else { return };
-    let word = |choice: &Value| match (choice.get("const"), choice.as_object().map(Map::len)) {
-        (Some(Value::String(word)), Some(2)) if choice["type"] == "string" => vec![word.clone()],
+    // A word may have a description.
+    let is_bare = |choice: &Value| {
+        choice
+            .as_object()
+            .is_some_and(|map| map.keys().all(|key| ["const", "type", "description"].contains(&key.as_str())))
+    };
+    let word = |choice: &Value| match choice.get("const") {
+        Some(Value::String(word)) if choice["type"] == "string" && is_bare(choice) => vec![word.clone()],
         _ => match choice.get("enum").and_then(Value::as_array) {
             Some(words) if choice["type"] == "string" => {
                 words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect()
@@ -264,11 +314,30 @@ fn is_older(name: &str) -> bool {
 
 #[test]
 fn repeated_parts_are_shared_and_mean_the_same() {
+    let with = |mut part: Value, about: &str| {
+        set_description(&mut part, Some(about.into()));
+        part
+    };
     let part = json!({ "type": "object", "properties": { "a_long_name_of_a_field": { "type": "string" }, "b": { "enum": vec!["word"; 40] } } });
-    let whole = json!({ "type": "object", "properties": { "x": part, "y": { "type": "array", "items": part } } });
+    let whole = json!({ "type": "object", "properties": { "x": with(part.clone(), "the first"), "y": { "type": "array", "items": part } } });
     let mut shared = whole.as_object().unwrap().clone();
     share(&mut shared);
-    assert_eq!(shared["properties"]["x"], json!({ "$ref": "#/$defs/x" }));
+    assert_eq!(shared["properties"]["x"], json!({ "$ref": "#/$defs/x", "description": "the first" }));
     assert_eq!(shared["properties"]["y"]["items"], json!({ "$ref": "#/$defs/x" }));
     assert_eq!(without_references(&Value::Object(shared)), whole);
+}
+
+#[test]
+fn a_comment_becomes_plain_text() {
+    for (comment, expected) in [
+        ("How many.", "How many."),
+        (
+            "In order,\n as [`Pair::order`] says; see [the page](../x.md).\n\nMore.",
+            "In order, as order says; see the page.",
+        ),
+        ("An interval [low, high", "An interval [low, high"),
+        ("The CPU; `None` if it is gone.", "The CPU; `null` if it is gone."),
+    ] {
+        assert_eq!(plain(comment), expected);
+    }
 }
