@@ -183,6 +183,8 @@ check 'line tables are found by build id' same_line_tables
 check 'lintian finds nothing' lintian --no-cfg --fail-on error,warning "$package"
 if command -v rpmlint >/dev/null; then
     check 'rpmlint finds no error' rpmlint --rpmlintrc "$TOP/deploy/dist/rpmlintrc" "$dist/evenkeel-$version-1.$arch.rpm"
+    check 'rpmlint finds no error in the library' rpmlint --rpmlintrc "$TOP/deploy/dist/rpmlintrc-library" \
+        "$dist/libevenkeel-rt$abi-$version-1.$arch.rpm" "$dist/libevenkeel-rt-devel-$version-1.$arch.rpm"
 else
     say 'skipped: rpmlint is not installed'
 fi

@@ -20,7 +20,8 @@ trap 'rm -rf "$work"' EXIT
 build() {
     # As in programs.sh: nothing names the folders of this machine, so that two builds are the same.
     local registry=${CARGO_HOME:-$HOME/.cargo}
-    RUSTFLAGS="-C link-arg=-Wl,--build-id=sha1 --remap-path-prefix=$repository=/usr/src/evenkeel --remap-path-prefix=$registry=/usr/src/cargo"
+    # Both tables of names: distributions check for the old one too.
+    RUSTFLAGS="-C link-arg=-Wl,--build-id=sha1 -C link-arg=-Wl,--hash-style=both --remap-path-prefix=$repository=/usr/src/evenkeel --remap-path-prefix=$registry=/usr/src/cargo"
     RUSTFLAGS+=" --remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/usr/src/rust"
     export RUSTFLAGS CARGO_INCREMENTAL=0
     unset CARGO_TARGET_DIR
