@@ -10,6 +10,8 @@ DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
 CYCLONEDX_VERSION := 0.5.9
 CYCLONEDX := target/tools/bin/cargo-cyclonedx
+SEMVER_CHECKS_VERSION := 0.51.0
+SEMVER_CHECKS := target/tools/bin/cargo-semver-checks
 MUTANTS_VERSION := 27.1.0
 MUTANTS := target/tools/bin/cargo-mutants
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -87,6 +89,9 @@ $(DENY):
 
 $(CYCLONEDX):
 	$(CARGO) install cargo-cyclonedx --version $(CYCLONEDX_VERSION) --locked --debug --root target/tools
+
+$(SEMVER_CHECKS):
+	$(CARGO) install cargo-semver-checks --version $(SEMVER_CHECKS_VERSION) --locked --debug --root target/tools
 
 $(MUTANTS):
 	$(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked --debug --root target/tools

@@ -28,12 +28,26 @@ is_reproducible() {
     (cd "$elsewhere/another-folder" && CYCLONEDX=$repository/target/tools/bin/cargo-cyclonedx deploy/dist.sh)
     diff "$elsewhere/another-folder/target/dist/SHA256SUMS" target/dist/SHA256SUMS
 }
+# Whether this version number allows the changes of the Rust libraries since the last tag, as cargo resolves versions.
+version_fits_changes() { "$semver_checks" semver-checks --baseline-rev "$1" --all-features -p evenkeel-sys -p evenkeel-stats -p evenkeel-rt; }
+check_version_against_last_tag() {
+    local last what='the version number allows the changes of the Rust libraries'
+    if ! last=$(git describe --tags --abbrev=0 --match 'v[0-9]*' --exclude "v$version" 2>/dev/null); then
+        echo "skipped: $what, because no earlier tag exists to compare with"
+    elif ! make -s "$semver_checks" >target/semver-checks.log 2>&1; then
+        echo "skipped: $what, because cargo-semver-checks could not be built (target/semver-checks.log)"
+    else
+        check "$what since $last" version_fits_changes "$last"
+    fi
+}
 
+semver_checks=target/tools/bin/cargo-semver-checks
 mkdir -p target
 check 'everything is committed' is_committed
 check 'the changelog has this version' changelog_names_version
 check 'no tag has this version yet' tag_is_free
 check 'formatting, lints, documents, licences, advisories' make check
+check_version_against_last_tag
 if [ "$quick" != --quick ]; then
     check "the oldest Rust that is promised builds it ($(oldest_rust))" builds_with_oldest_rust
     check 'every test' make test
