@@ -73,6 +73,8 @@ mod margin;
 pub mod memory;
 #[cfg(all(test, not(target_os = "linux")))]
 mod other_systems;
+#[cfg_attr(not(test), expect(dead_code, reason = "the loop does not use it yet"))]
+mod phases;
 mod preempt;
 mod quantum;
 pub mod rate;
