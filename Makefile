@@ -47,8 +47,8 @@ check: setup $(DENY) ## formatting, lints, documentation; the libraries for othe
 	$(DENY) --locked check bans licenses sources
 	lab/advisories.sh $(DENY)
 
-model: setup ## every order of steps that the locks, the job system's parts and the page of telemetry can take, by the model checker
-	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release --locked --target-dir $(or $(CARGO_TARGET_DIR),target)/loom -p evenkeel-sys --lib -- lock:: job:: sequence::
+model: setup ## every order of steps that the locks, the job system's parts, the page of telemetry and the slot of phases can take, by the model checker
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release --locked --target-dir $(or $(CARGO_TARGET_DIR),target)/loom -p evenkeel-sys --lib -- lock:: job:: sequence:: phase_slot::
 
 mutants: setup $(MUTANTS) ## change the code of stats, change, host, workload and trial, and list the changes that no test notices; hours, or SHARD=0/100 for a hundredth
 	$(MUTANTS) mutants -p evenkeel-stats -p evenkeel-change -p evenkeel-host -p evenkeel-workload -p evenkeel-trial --output $(TARGET) $(if $(SHARD),--shard $(SHARD))

@@ -56,6 +56,9 @@ pub mod perf_sampler;
 pub mod perf_switch;
 #[cfg(target_os = "linux")]
 pub mod perf_thread;
+#[cfg(target_os = "linux")]
+pub mod phase_registry;
+pub mod phase_slot;
 #[cfg(not(target_os = "linux"))]
 mod portable;
 /// Its tests run on Linux too.
@@ -114,7 +117,8 @@ use portable::futex;
 pub use portable::usage::Usage;
 #[cfg(not(target_os = "linux"))]
 pub use portable::{
-    clock, cpu_limit, dma_latency, mark, resident, rseq, sched, schedstat, shared_page, stall, thread, udp,
+    clock, cpu_limit, dma_latency, mark, phase_registry, resident, rseq, sched, schedstat, shared_page, stall, thread,
+    udp,
 };
 pub use system::IS_LINUX;
 #[cfg(target_os = "linux")]

@@ -24,6 +24,8 @@ pub enum Access {
     Owner,
     /// Also its group: 0640.
     Group,
+    /// All users: 0644.
+    Everyone,
 }
 
 /// A file of words that other processes may read and this one writes. Dropping this removes its name.
@@ -72,6 +74,14 @@ impl SharedPage {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// The number of the file, which no other file of its file system has while it exists.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn inode(&self) -> Result<u64, Errno> {
+        self.file.metadata().map(|found| found.ino()).map_err(|error| Errno::from(&error))
+    }
 }
 
 impl Drop for SharedPage {
@@ -98,9 +108,13 @@ fn fill(file: &File, bytes: usize, access: Access) -> Result<(), Errno> {
         }
         Err(errno) => return Err(errno.into()),
     }
-    let group = if access == Access::Group { Mode::RGRP } else { Mode::empty() };
+    let others = match access {
+        Access::Owner => Mode::empty(),
+        Access::Group => Mode::RGRP,
+        Access::Everyone => Mode::RGRP | Mode::ROTH,
+    };
     // Regardless of the umask.
-    rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR | group)?;
+    rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR | others)?;
     Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?)
 }
 

@@ -145,6 +145,8 @@ pub mod shared_page {
         Owner,
         /// Its group too.
         Group,
+        /// All users.
+        Everyone,
     }
 
     /// A page; none can be made here.

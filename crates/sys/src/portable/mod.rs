@@ -3,6 +3,7 @@
 
 pub(crate) mod futex;
 mod memory;
+pub mod phase_registry;
 pub mod udp;
 
 pub(crate) use memory::usage;

@@ -1,0 +1,76 @@
+//! The registry of sessions that tick on this host: only Linux has it, so none can be created.
+
+use std::path::Path;
+
+use crate::Errno;
+use crate::phase_slot::Slot;
+
+/// The most files of sessions to read in a scan.
+pub const SLOTS_MAX: usize = 256;
+
+/// A slot; none can be made here.
+#[derive(Debug)]
+pub enum SlotWriter {}
+
+impl SlotWriter {
+    /// Creates none.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn create(_: &Path) -> Result<SlotWriter, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Publishes the session's ticks.
+    pub fn publish(&mut self, _: &Slot) {
+        match *self {}
+    }
+
+    /// A number that no other session in the folder has.
+    pub fn id(&self) -> u64 {
+        match *self {}
+    }
+
+    /// The path of the file.
+    pub fn path(&self) -> &Path {
+        match *self {}
+    }
+}
+
+/// Reads slots; none can be made here.
+#[derive(Debug)]
+pub enum Scanner {}
+
+impl Scanner {
+    /// Opens nothing.
+    ///
+    /// # Errors
+    /// Always `EOPNOTSUPP`.
+    pub fn open(_: &Path) -> Result<Scanner, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// Reads nothing.
+    ///
+    /// # Errors
+    /// None: no value of this type exists.
+    pub fn scan(&mut self, _: impl FnMut(u64, Slot)) -> Result<(), Errno> {
+        match *self {}
+    }
+}
+
+/// The lock of a folder; none can be taken here.
+#[derive(Debug)]
+pub enum FolderLock {}
+
+impl FolderLock {
+    /// Locks nothing.
+    pub fn take(_: &Path) -> Option<FolderLock> {
+        None
+    }
+}
+
+/// Not known.
+pub fn time_namespace() -> u64 {
+    0
+}
