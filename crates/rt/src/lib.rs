@@ -67,13 +67,13 @@ struct Readme;
 
 #[cfg(feature = "agones")]
 pub mod agones;
+mod aside;
 mod guard;
 pub mod jobs;
 mod margin;
 pub mod memory;
 #[cfg(all(test, not(target_os = "linux")))]
 mod other_systems;
-#[cfg_attr(not(test), expect(dead_code, reason = "the loop does not use it yet"))]
 mod phases;
 mod preempt;
 mod quantum;
@@ -93,6 +93,7 @@ pub use evenkeel_sys::lock::{
     Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 pub use evenkeel_sys::{CpuSet, Errno};
+pub use phases::{PhaseError, PhaseReport, PhaseSettings, PhaseState};
 pub use quantum::{Align, Aligned, Alignment, GapsSeen, Quantum, Slot};
 pub use schedule::Overrun;
 pub use thread::{ApplyStatus, ThreadConfig, ThreadReport, TickThread};

@@ -5,7 +5,9 @@ use std::time::Duration;
 use crate::memory::MemoryConfig;
 use crate::telemetry::{PageError, TelemetryReader, TelemetrySettings, sessions};
 use crate::udp::{Udp, UdpSettings};
-use crate::{ApplyStatus, Errno, Event, InheritMutex, Quantum, TickLoop, TickLoopError, scope};
+use crate::{
+    ApplyStatus, Errno, Event, InheritMutex, PhaseError, PhaseSettings, Quantum, TickLoop, TickLoopError, scope,
+};
 
 const REFUSED: ApplyStatus = ApplyStatus::Refused(Errno::OPNOTSUPP);
 
@@ -29,6 +31,8 @@ fn a_loop_ticks_and_reports_what_is_missing() {
 fn what_only_linux_has_is_refused() {
     let telemetry = TickLoop::builder().telemetry(TelemetrySettings::named("match 7")).build();
     assert!(matches!(telemetry, Err(TickLoopError::Telemetry(PageError::Unsupported))));
+    let phases = TickLoop::builder().phases(PhaseSettings::default()).build();
+    assert!(matches!(phases, Err(TickLoopError::Phases(PhaseError::Unsupported))));
     assert_eq!(TelemetryReader::open("page".as_ref()).unwrap_err(), PageError::Unsupported);
     assert_eq!(sessions(".".as_ref()).unwrap_err(), Errno::OPNOTSUPP);
     assert_eq!(scope::log_long(Duration::from_millis(2)), Err(scope::ScopeError::Unsupported));

@@ -8,7 +8,8 @@ use evenkeel_sys::{clock, cpu_limit, mark, thread};
 
 use crate::guard::Guard;
 use crate::margin::{MOST_NS, Margin};
-use crate::quantum::{Align, Aligned, Keeper, Quantum};
+use crate::phases::{PhaseError, PhaseKeeper, PhaseReport, PhaseSettings};
+use crate::quantum::{Align, Aligned, Alignment, Keeper, Quantum};
 use crate::schedule::{Overrun, Schedule};
 use crate::thread::{ApplyStatus, ThreadReport, TickThread};
 
@@ -190,6 +191,7 @@ pub struct TickClock {
     work: Histogram,
     thread: Option<(TickThread, Guard)>,
     keeper: Option<Keeper>,
+    phases: Option<PhaseKeeper>,
 }
 
 impl TickClock {
@@ -222,6 +224,7 @@ impl TickClock {
             work: Histogram::new(),
             thread: None,
             keeper,
+            phases: None,
         })
     }
 
@@ -262,14 +265,20 @@ impl TickClock {
     pub fn wait(&mut self) -> Tick {
         self.done();
         let mut now_ns = clock::monotonic_ns();
+        let mut aligner_ns = 0;
         if let Some(keeper) = &mut self.keeper {
             let by_ns = keeper.move_ns(now_ns, self.schedule.due_ns());
             // A tick that is late already begins at once; only the next one is shifted.
             if by_ns != 0 && now_ns < self.schedule.due_ns() {
                 self.schedule.shift(by_ns, now_ns);
+                aligner_ns = by_ns;
             }
         }
+        self.spread(now_ns, aligner_ns);
         let due = self.schedule.next(now_ns);
+        if let Some(phases) = &mut self.phases {
+            phases.publish(due.due_ns);
+        }
         if let Some(keeper) = &mut self.keeper {
             now_ns = keeper.idle(now_ns, due.due_ns);
         }
@@ -287,6 +296,17 @@ impl TickClock {
         tick
     }
 
+    /// Shifts the next tick away from those of other sessions, unless it is late.
+    fn spread(&mut self, now_ns: u64, aligner_ns: i64) {
+        let Some(phases) = &mut self.phases else { return };
+        let alignment = self.keeper.as_ref().map_or(Alignment::Free, |keeper| keeper.report().alignment);
+        let by_ns = phases.move_ns(alignment, aligner_ns);
+        if by_ns != 0 && now_ns < self.schedule.due_ns().saturating_add_signed(by_ns.min(0)) {
+            self.schedule.shift(by_ns, now_ns);
+            phases.moved(by_ns);
+        }
+    }
+
     /// Ends the tick. None if no tick has begun.
     pub fn done(&mut self) -> Option<Done> {
         self.done_at(clock::monotonic_ns())
@@ -297,6 +317,9 @@ impl TickClock {
         mark::tick_done(done.tick.number, done.tick.due_ns);
         self.due_to_done.record(done.due_to_done_ns());
         self.work.record(done.work_ns());
+        if let Some(phases) = &mut self.phases {
+            phases.worked(done.work_ns());
+        }
         if let Some(keeper) = &mut self.keeper {
             keeper.done(done.tick.due_ns, done.done_ns);
         }
@@ -318,7 +341,30 @@ impl TickClock {
         if let Some(keeper) = &mut self.keeper {
             keeper.set_period(clock::monotonic_ns(), self.schedule.due_ns(), self.schedule.period_ns());
         }
+        if let Some(phases) = &mut self.phases {
+            phases.set_period(self.schedule.period_ns());
+        }
         Ok(())
+    }
+
+    /// Spreads the ticks of all sessions on this host that share CPUs with this thread, so that fewer of them collide. If no tick has begun yet,
+    /// the first one is delayed by up to a period, into the largest gap. From then on, a tick is shifted by at most 0.05 % of the period.
+    ///
+    /// # Errors
+    /// If the folder does not accept the session's file, no thread can be started, or the system is not Linux.
+    pub fn join_phases(&mut self, settings: &PhaseSettings) -> Result<(), PhaseError> {
+        let (period_ns, due_ns, is_first) = (self.schedule.period_ns(), self.schedule.due_ns(), self.next_number == 0);
+        // The slot of an earlier call is no neighbour.
+        self.phases = None;
+        let (phases, delay_ns) = PhaseKeeper::join(settings, period_ns, due_ns, is_first)?;
+        self.schedule.shift(i64::try_from(delay_ns).unwrap_or_default(), 0);
+        self.phases = Some(phases);
+        Ok(())
+    }
+
+    /// How the ticks are spread among those of other sessions.
+    pub fn phase(&self) -> PhaseReport {
+        self.phases.as_ref().map_or_else(PhaseReport::default, PhaseKeeper::report)
     }
 
     /// Call this between the steps of a tick's work, so that the clock also finds hypervisor gaps inside ticks. Without it, the clock finds

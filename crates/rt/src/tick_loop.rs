@@ -10,6 +10,7 @@ use std::time::Duration;
 use evenkeel_sys::clock::monotonic_ns;
 
 use crate::memory::{Memory, MemoryConfig, MemoryReport};
+use crate::phases::{PhaseError, PhaseReport, PhaseSettings};
 use crate::quantum::{Align, Aligned, Quantum};
 use crate::rate::{RateChange, RateError, RatePhase, RateSettings, TickRate, TimeSlices};
 use crate::schedule::Overrun;
@@ -67,6 +68,7 @@ pub struct TickLoopBuilder {
     telemetry: Option<TelemetrySettings>,
     adaptive: Option<RateSettings>,
     scopes: Option<(String, usize)>,
+    phases: Option<PhaseSettings>,
 }
 
 impl TickLoopBuilder {
@@ -122,11 +124,17 @@ impl TickLoopBuilder {
         TickLoopBuilder { scopes: Some((name.to_owned(), scopes)), ..self }
     }
 
+    /// Spreads the ticks of all sessions on this host, so that fewer of them collide ([`TickClock::join_phases`]). Off by default.
+    pub fn phases(self, settings: PhaseSettings) -> TickLoopBuilder {
+        TickLoopBuilder { phases: Some(settings), ..self }
+    }
+
     /// Sets up the calling thread and starts the loop: the first tick is due one period later. It allocates all memory of the loop. Settings
     /// that the kernel refuses are no error: [`TickLoop::setup`] lists them.
     ///
     /// # Errors
-    /// If the period is 0, the ladder of periods is invalid, the telemetry page cannot be created, or too many threads record scopes.
+    /// If the period is 0, the ladder of periods is invalid, the telemetry page or the file of [`phases`](TickLoopBuilder::phases)
+    /// cannot be created, or too many threads record scopes.
     pub fn build(self) -> Result<TickLoop, TickLoopError> {
         if self.period == Some(Duration::ZERO) {
             return Err(TickError::ZeroPeriod.into());
@@ -146,7 +154,10 @@ impl TickLoopBuilder {
         let default = TickSettings::default();
         let period = rate.as_ref().map(TickRate::period).or(self.period).unwrap_or(default.period);
         let settings = TickSettings { period, overrun: self.overrun, spinning: self.spinning, align: self.align };
-        let clock = TickClock::start(settings)?.on(thread);
+        let mut clock = TickClock::start(settings)?.on(thread);
+        if let Some(phases) = &self.phases {
+            clock.join_phases(phases)?;
+        }
         let mut ticks = TickLoop { clock, memory, telemetry, rate, thread: PhantomData };
         ticks.period_changed();
         Ok(ticks)
@@ -166,6 +177,9 @@ pub enum TickLoopError {
     /// The telemetry page could not be created.
     #[error(transparent)]
     Telemetry(#[from] PageError),
+    /// The ticks cannot be spread among those of other sessions.
+    #[error(transparent)]
+    Phases(#[from] PhaseError),
     /// The thread cannot record scopes.
     #[error(transparent)]
     Scopes(#[from] ScopeError),
@@ -272,6 +286,11 @@ impl TickLoop {
     /// The same, with what the clock does about it.
     pub fn aligned(&self) -> Aligned {
         self.clock.aligned()
+    }
+
+    /// How the ticks are spread among those of other sessions.
+    pub fn phase(&self) -> PhaseReport {
+        self.clock.phase()
     }
 
     /// The counters of the telemetry page, for any thread; none without telemetry.
@@ -443,106 +462,4 @@ impl fmt::Display for SetupReport {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    #[cfg(target_os = "linux")]
-    use crate::telemetry::{Count, TelemetryReader};
-
-    const FAST: Duration = Duration::from_millis(2);
-
-    #[test]
-    fn dropping_the_guard_ends_the_tick() {
-        let mut ticks = TickLoop::builder().period(FAST).align(Align::Never).build().unwrap();
-        for number in 0..5 {
-            let tick = ticks.wait();
-            assert!(tick.number >= number && tick.elapsed() == FAST * (1 + tick.missed as u32));
-        }
-        let report = ticks.report();
-        assert_eq!((report.ticks, report.work_ns.unwrap().count), (5, 5), "the last one too");
-        std::mem::forget(ticks.wait());
-        let done = ticks.wait().done();
-        assert!(done.done_ns >= done.tick.began_ns);
-        assert_eq!(ticks.report().work_ns.unwrap().count, 7, "a leaked guard's tick ends with the next wait");
-    }
-
-    #[test]
-    fn a_detached_tick_stays_open_until_done() {
-        let mut ticks = TickLoop::builder().period(FAST).align(Align::Never).build().unwrap();
-        assert_eq!(
-            (ticks.poll().map(TickGuard::detach), ticks.done()),
-            (None, None),
-            "the first tick is a period away"
-        );
-        evenkeel_sys::clock::sleep_until_ns(ticks.next_due_ns());
-        let tick = ticks.poll().expect("it is due").detach();
-        ticks.checkpoint();
-        assert!(ticks.report().work_ns.is_none(), "it is still open");
-        assert_eq!(ticks.done().map(|done| done.tick), Some(tick));
-        assert_eq!((ticks.done(), ticks.report().work_ns.unwrap().count), (None, 1));
-        ticks.wait().detach();
-        drop(ticks.wait());
-        assert_eq!(ticks.report().work_ns.unwrap().count, 3, "the next wait ends it too");
-    }
-
-    #[test]
-    fn a_panic_in_a_tick_ends_it_too() {
-        let mut ticks = TickLoop::builder().period(FAST).align(Align::Never).build().unwrap();
-        let tick = std::panic::AssertUnwindSafe(|| {
-            let _tick = ticks.wait();
-            panic!("in the work");
-        });
-        assert!(std::panic::catch_unwind(tick).is_err());
-        assert_eq!(ticks.report().work_ns.unwrap().count, 1);
-    }
-
-    #[test]
-    fn a_period_of_0_is_an_error_before_the_thread_is_changed() {
-        let refused = |builder: TickLoopBuilder| builder.build().unwrap_err().to_string();
-        let expected = "the tick period is 0: set one of at least a nanosecond";
-        assert_eq!(refused(TickLoop::builder().period(Duration::ZERO)), expected);
-        assert_eq!(refused(TickLoop::builder().rate_hz(0)), expected);
-        let ladder = RateSettings { ladder: vec![], ..RateSettings::default() };
-        assert!(refused(TickLoop::builder().adaptive_rate(ladder)).starts_with("a ladder of tick periods"));
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn every_part_gets_every_tick() {
-        let folder = tempfile::tempdir().unwrap();
-        let page = TelemetrySettings { folder: Some(folder.path().into()), ..TelemetrySettings::named("loop") };
-        // The calls are in no order: the builder has the right one.
-        let builder = TickLoop::builder().telemetry(page).align(Align::Never).memory(MemoryConfig::default());
-        let builder = builder.adaptive_rate(RateSettings {
-            ladder: vec![FAST, 5 * FAST],
-            phase: RatePhase::between(FAST, 5 * FAST),
-            ..RateSettings::default()
-        });
-        let mut ticks = builder.period(FAST).build().unwrap();
-        assert_eq!(ticks.period(), FAST, "the period chooses the first rung");
-        let reader = TelemetryReader::open(ticks.telemetry_path().unwrap()).unwrap();
-        for _ in 0..4 {
-            let tick = ticks.wait();
-            tick.counters().unwrap().add(Count::Jobs, 3);
-        }
-        let read = reader.read().unwrap();
-        assert_eq!((read.ticks, read.period_ns, read.count(Count::Jobs)), (4, Some(2_000_000), Some(12)));
-        assert!(read.faults.is_some() && ticks.setup().memory.is_some());
-        ticks.wait().enter_phase(RatePhase::between(5 * FAST, 5 * FAST));
-        assert_eq!(ticks.period(), 5 * FAST);
-        drop(ticks.wait());
-        assert_eq!(reader.read().unwrap().period_ns, Some(10_000_000), "readers see the new period");
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn the_setup_report_names_what_is_missing() {
-        let fine = SetupReport { thread: None, memory: None };
-        assert_eq!(fine.to_string(), "");
-        let body = || {
-            let nowhere = ThreadConfig { cpus: Some(crate::CpuSet::default()), ..ThreadConfig::unchanged() };
-            TickLoop::builder().thread(nowhere).align(Align::Never).build().unwrap().setup().to_string()
-        };
-        let printed = std::thread::spawn(body).join().unwrap();
-        assert!(printed.starts_with("the thread is not pinned to its CPUs, invalid argument (EINVAL): "), "{printed}");
-    }
-}
+mod tests;

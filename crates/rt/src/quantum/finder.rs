@@ -5,12 +5,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use evenkeel_stats::periodicity::{Count, Detector, Gap, Known, Periodicity, Window};
-use evenkeel_sys::{CpuSet, sched, thread};
+use evenkeel_sys::thread;
 
 use super::watch::Watch;
+use crate::aside::step_back;
 
-/// It gives way to nearly everything.
-const NICE: i32 = 15;
 /// How long the start waits for it at the most.
 const READY: Duration = Duration::from_millis(500);
 
@@ -112,14 +111,6 @@ impl Drop for Finder {
 
 fn lock(shared: &Shared) -> MutexGuard<'_, Mailbox> {
     shared.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What the thread inherits is the tick's: an ordinary class instead, and another CPU where there is one.
-fn step_back(tickers: &CpuSet) {
-    let _ = (sched::set_ordinary(None), thread::set_nice(NICE));
-    let all = thread::process_affinity().unwrap_or_default();
-    let others: CpuSet = all.iter().filter(|cpu| !tickers.contains(*cpu)).collect();
-    let _ = thread::set_affinity(if others.is_empty() { &all } else { &others });
 }
 
 fn run(shared: &Shared, room: (Vec<Window>, Vec<Gap>, Detector)) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use evenkeel_rt::memory::{Memory, MemoryConfig};
 use evenkeel_rt::rate::{RateSettings, SliceModel, TickRate, TimeSlices};
 use evenkeel_rt::telemetry::{Count, Telemetry, TelemetrySettings};
-use evenkeel_rt::{Overrun, Spinning, TickClock, TickSettings};
+use evenkeel_rt::{Align, Overrun, PhaseSettings, Spinning, TickClock, TickSettings};
 
 use crate::counted;
 
@@ -73,4 +73,31 @@ fn what_looks_after_ticks_allocates_nothing() {
     });
     assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");
     assert!(looks >= 2 && clock.aligned().probes > 0, "{looks} {:?}", clock.aligned());
+}
+
+/// Two sessions that spread their ticks: the threads that read their slots allocate nothing either.
+#[test]
+fn spread_ticks_allocate_nothing() {
+    let _alone = counted::alone();
+    let folder = tempfile::tempdir().unwrap();
+    let phases = PhaseSettings { folder: Some(folder.path().into()) };
+    let settings = TickSettings { period: Duration::from_millis(4), align: Align::Never, ..TickSettings::default() };
+    let mut clocks = [0; 2].map(|_| TickClock::start(settings).unwrap());
+    clocks.iter_mut().for_each(|clock| clock.join_phases(&phases).unwrap());
+    // What threads allocate when they first do something is no part of a tick.
+    let mut see_each_other = |least: u64| {
+        let mut ticks = 0;
+        while ticks < least || clocks.iter().any(|clock| clock.phase().neighbours != 1) {
+            clocks.iter_mut().for_each(|clock| {
+                clock.wait();
+                clock.done();
+            });
+            ticks += 1;
+            assert!(ticks < 20_000, "{:?}", clocks[0].phase());
+        }
+    };
+    see_each_other(100);
+    // Long enough for several looks.
+    let change = counted::of(|| see_each_other(400));
+    assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");
 }

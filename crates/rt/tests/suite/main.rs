@@ -8,6 +8,7 @@ mod examples;
 mod inherit;
 mod jobs;
 mod memory;
+mod phases;
 mod telemetry;
 mod udp;
 

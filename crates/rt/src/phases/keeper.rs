@@ -1,0 +1,273 @@
+//! `PhaseKeeper`: the rule in a clock that really ticks. The thread that ticks publishes its slot and applies small shifts: some stores, and no
+//! system call. A thread beside it reads the slots of the others and plans the shifts.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use evenkeel_sys::phase_registry::{FolderLock, SLOTS_MAX, Scanner, SlotWriter, time_namespace};
+use evenkeel_sys::phase_slot::{Cpus, PERIODS_NS, Slot};
+use evenkeel_sys::{Errno, IS_LINUX, clock, thread};
+
+use super::rule::{self, SHIFT_PARTS, Step, Ticks};
+use super::{PhaseError, PhaseReport, PhaseSettings, PhaseState};
+use crate::aside::step_back;
+use crate::quantum::Alignment;
+
+/// From one look at the others to the next, and for each neighbour in addition: so the looks of all sessions together cost no more per session
+/// where there are many.
+const LOOK: Duration = Duration::from_millis(250);
+const LOOK_EACH: Duration = Duration::from_millis(5);
+/// How long the start waits for the thread at the most.
+const READY: Duration = Duration::from_millis(500);
+/// How much of a new tick's work counts in the smoothed work, as a part.
+const WORK_PARTS: i64 = 64;
+
+#[derive(Debug, Default)]
+struct Mailbox {
+    /// The newest plan, for the thread that ticks.
+    step: Option<Step>,
+    is_over: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    mailbox: Mutex<Mailbox>,
+    over: Condvar,
+}
+
+/// What does not change about a session, to recognize its neighbours by.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    id: u64,
+    time_namespace: u64,
+    cpus: Cpus,
+}
+
+/// The part of a clock that spreads its ticks. Dropping it ends its thread and removes the session's slot.
+#[derive(Debug)]
+pub(crate) struct PhaseKeeper {
+    writer: SlotWriter,
+    shared: Arc<Shared>,
+    own: Own,
+    plan: Step,
+    /// What is left of the plan's distance.
+    left_ns: i64,
+    shifted_ns: i64,
+    work_ns: u64,
+    /// How far the search for time slices has moved ticks aside. It brings them back.
+    aside_ns: i64,
+    alignment: Alignment,
+    has_plan: bool,
+    period_ns: u64,
+}
+
+impl PhaseKeeper {
+    /// Joins the sessions of the folder, and returns by how much to delay the next tick, which is due at `due_ns`: by nothing unless it `is_first`.
+    pub(crate) fn join(
+        settings: &PhaseSettings,
+        period_ns: u64,
+        due_ns: u64,
+        is_first: bool,
+    ) -> Result<(PhaseKeeper, u64), PhaseError> {
+        if !IS_LINUX {
+            return Err(PhaseError::Unsupported);
+        }
+        let folder = settings.folder.clone().unwrap_or_else(|| PathBuf::from("/dev/shm"));
+        let (mut scanner, writer) =
+            open(&folder).map_err(|errno| PhaseError::Folder { folder: folder.clone(), errno })?;
+        let tickers = thread::affinity();
+        let cpus = tickers.as_ref().map_or(Cpus::ALL, |cpus| Cpus::new(cpus.iter()));
+        let own = Own { id: writer.id(), time_namespace: time_namespace(), cpus };
+        let mut keeper = PhaseKeeper {
+            writer,
+            shared: Arc::default(),
+            own,
+            plan: Step::default(),
+            left_ns: 0,
+            shifted_ns: 0,
+            work_ns: 0,
+            aside_ns: 0,
+            alignment: Alignment::Free,
+            has_plan: false,
+            period_ns,
+        };
+        // Sessions that start at once choose their phases one after another.
+        let lock = FolderLock::take(&folder);
+        let me = Ticks { id: own.id, period_ns, due_ns, work_ns: 0, is_fixed: false };
+        let mut seen = Neighbours::new();
+        seen.look(&mut scanner, &own);
+        let delay_ns = if is_first { rule::start(&me, seen.all()) } else { 0 };
+        keeper.plan = rule::step(&Ticks { due_ns: due_ns.saturating_add(delay_ns), ..me }, seen.all());
+        keeper.shifted_ns = delay_ns as i64;
+        keeper.publish(due_ns.saturating_add(delay_ns));
+        drop(lock);
+        keeper.start_thread(scanner, tickers.unwrap_or_default()).map_err(PhaseError::Thread)?;
+        Ok((keeper, delay_ns))
+    }
+
+    fn start_thread(&self, mut scanner: Scanner, tickers: evenkeel_sys::CpuSet) -> Result<(), Errno> {
+        let (shared, own) = (Arc::clone(&self.shared), self.own);
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let body = move || {
+            step_back(&tickers);
+            let mut seen = Neighbours::new();
+            let _ = ready.send(());
+            run(&shared, &mut scanner, &own, &mut seen);
+        };
+        let started = std::thread::Builder::new().name("evenkeel-phases".into()).spawn(body);
+        started.map_err(|error| Errno::from(&error))?;
+        // Nothing is allocated after the start: by then the thread has what it needs.
+        let _ = is_ready.recv_timeout(READY);
+        Ok(())
+    }
+
+    /// The clock shifts the next tick by `aligner_ns` for alignment. Returns by how much to shift it for its neighbours.
+    pub(crate) fn move_ns(&mut self, alignment: Alignment, aligner_ns: i64) -> i64 {
+        self.alignment = alignment;
+        self.aside_ns = if alignment == Alignment::Looking { self.aside_ns.saturating_add(aligner_ns) } else { 0 };
+        if let Some(step) = self.newest() {
+            self.plan = step;
+            self.left_ns = step.distance_ns;
+            self.has_plan = true;
+        }
+        if self.is_aligned() {
+            self.left_ns = 0;
+            return 0;
+        }
+        let most_ns = (self.period_ns / SHIFT_PARTS) as i64;
+        let shift_ns = self.plan.shift_ns.clamp(-most_ns, most_ns);
+        shift_ns.clamp(self.left_ns.min(0), self.left_ns.max(0))
+    }
+
+    /// The next tick was shifted by so much.
+    pub(crate) fn moved(&mut self, by_ns: i64) {
+        self.left_ns = self.left_ns.saturating_sub(by_ns);
+        self.shifted_ns = self.shifted_ns.saturating_add(by_ns);
+    }
+
+    /// A tick worked for so long.
+    pub(crate) fn worked(&mut self, work_ns: u64) {
+        // A tick counts as at most a period: one pause of a second says nothing about the next ticks.
+        let work_ns = work_ns.min(self.period_ns) as i64;
+        let before_ns = self.work_ns as i64;
+        let parts = if before_ns == 0 { 1 } else { WORK_PARTS };
+        self.work_ns = before_ns.saturating_add((work_ns - before_ns) / parts).max(0) as u64;
+    }
+
+    /// The next tick is due then. Called once a tick.
+    pub(crate) fn publish(&mut self, due_ns: u64) {
+        // A session with such a period has no neighbours. Its slot becomes silent.
+        if PERIODS_NS.contains(&self.period_ns) {
+            self.writer.publish(&Slot {
+                time_namespace: self.own.time_namespace,
+                period_ns: self.period_ns,
+                due_ns: due_ns.saturating_add_signed(self.aside_ns.saturating_neg()),
+                work_ns: self.work_ns,
+                is_fixed: self.is_aligned(),
+                cpus: self.own.cpus,
+            });
+        }
+    }
+
+    /// Ticks come at another period.
+    pub(crate) fn set_period(&mut self, period_ns: u64) {
+        self.period_ns = period_ns;
+        self.left_ns = 0;
+    }
+
+    pub(crate) fn report(&self) -> PhaseReport {
+        let state = match self.plan.neighbours {
+            _ if self.is_aligned() => PhaseState::Aligned,
+            0 => PhaseState::Alone,
+            _ if self.has_plan && self.plan.is_settled(self.period_ns) => PhaseState::Settled,
+            _ => PhaseState::Settling,
+        };
+        let neighbours = self.plan.neighbours;
+        PhaseReport { state, neighbours, shifted_ns: self.shifted_ns, distance_ns: self.plan.distance_ns }
+    }
+
+    fn is_aligned(&self) -> bool {
+        matches!(self.alignment, Alignment::Looking | Alignment::Trying | Alignment::Held)
+    }
+
+    /// The newest plan, once. It never waits.
+    fn newest(&self) -> Option<Step> {
+        match self.shared.mailbox.try_lock() {
+            Ok(mut mailbox) => mailbox.step.take(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().step.take(),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+impl Drop for PhaseKeeper {
+    fn drop(&mut self) {
+        lock(&self.shared).is_over = true;
+        self.shared.over.notify_one();
+    }
+}
+
+fn open(folder: &Path) -> Result<(Scanner, SlotWriter), Errno> {
+    Ok((Scanner::open(folder)?, SlotWriter::create(folder)?))
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Mailbox> {
+    shared.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The sessions that tick on CPUs of this one, and this one. It has room for all, so that a look allocates nothing.
+struct Neighbours {
+    ticks: Box<[Ticks]>,
+    many: usize,
+    own: Option<Ticks>,
+}
+
+impl Neighbours {
+    fn new() -> Neighbours {
+        Neighbours { ticks: vec![Ticks::default(); SLOTS_MAX].into_boxed_slice(), many: 0, own: None }
+    }
+
+    fn all(&self) -> &[Ticks] {
+        &self.ticks[..self.many]
+    }
+
+    /// Reads all slots. If the folder cannot be read, there are no neighbours.
+    fn look(&mut self, scanner: &mut Scanner, own: &Own) {
+        (self.many, self.own) = (0, None);
+        let now_ns = clock::monotonic_ns();
+        let _ = scanner.scan(|id, slot| {
+            let Slot { period_ns, due_ns, work_ns, is_fixed, .. } = slot;
+            let ticks = Ticks { id, period_ns, due_ns, work_ns, is_fixed };
+            if id == own.id {
+                self.own = Some(ticks);
+            } else if slot.is_fresh(now_ns)
+                && slot.time_namespace == own.time_namespace
+                && slot.cpus.overlap(&own.cpus)
+                && let Some(place) = self.ticks.get_mut(self.many)
+            {
+                *place = ticks;
+                self.many += 1;
+            }
+        });
+    }
+}
+
+/// Looks at the neighbours until the clock ends.
+fn run(shared: &Shared, scanner: &mut Scanner, own: &Own, seen: &mut Neighbours) {
+    let mut pause = LOOK;
+    loop {
+        let wait = shared.over.wait_timeout_while(lock(shared), pause, |mailbox| !mailbox.is_over);
+        let (mailbox, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        if mailbox.is_over {
+            return;
+        }
+        drop(mailbox);
+        seen.look(scanner, own);
+        pause = LOOK + LOOK_EACH * seen.many as u32;
+        if let Some(me) = seen.own {
+            let step = rule::step(&me, seen.all());
+            lock(shared).step = Some(step);
+        }
+    }
+}
