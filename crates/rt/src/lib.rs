@@ -26,6 +26,7 @@
 //! | [`telemetry`] | ticks on a page of shared memory for other processes |
 //! | [`memory`] | no page faults in ticks |
 //! | [`rate`] | a period that follows the load |
+//! | [`TickLoopBuilder::phases`] | the ticks of all sessions on a host spread in time |
 //! | [`udp::Udp`] | many packets a call |
 //! | [`Mutex`], [`RwLock`], [`InheritMutex`], [`Event`] | locks that sleep in the kernel, never yield, and spin only for a moment |
 //!

@@ -129,8 +129,9 @@ impl TickLoopBuilder {
         TickLoopBuilder { phases: Some(settings), ..self }
     }
 
-    /// Sets up the calling thread and starts the loop: the first tick is due one period later. It allocates all memory of the loop. Settings
-    /// that the kernel refuses are no error: [`TickLoop::setup`] lists them.
+    /// Sets up the calling thread and starts the loop: the first tick is due one period later, or up to two with
+    /// [`phases`](TickLoopBuilder::phases). It allocates all memory of the loop. Settings that the kernel refuses are no error:
+    /// [`TickLoop::setup`] lists them.
     ///
     /// # Errors
     /// If the period is 0, the ladder of periods is invalid, the telemetry page or the file of [`phases`](TickLoopBuilder::phases)
