@@ -1258,6 +1258,17 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_report(EvenkeelTickLoop* ticks, EvenkeelClockReport* report);
 
         /// <summary>
+        ///  How the ticks are spread among those of other sessions.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_phase", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_phase(EvenkeelTickLoop* ticks, EvenkeelPhaseReport* report);
+
+        /// <summary>
         ///  Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
         ///
         ///  Threads: the loop's own. Takes memory: not in a tick.
@@ -2267,6 +2278,58 @@ namespace Evenkeel
     }
 
     /// <summary>
+    ///  Where sessions find each other.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelPhaseSettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The folder of the sessions' files. Null: /dev/shm. Sessions see each other if they use the same folder.
+        /// </summary>
+        public byte* folder;
+    }
+
+    /// <summary>
+    ///  How a session's ticks are spread among those of others.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelPhaseReport
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  One of EvenkeelPhaseState.
+        /// </summary>
+        public uint state;
+        /// <summary>
+        ///  How many other sessions are taken into account.
+        /// </summary>
+        public uint neighbours;
+        /// <summary>
+        ///  How far ticks were shifted so far, in nanoseconds; later is positive.
+        /// </summary>
+        public long shifted_ns;
+        /// <summary>
+        ///  How far their place is away, in nanoseconds; later is positive.
+        /// </summary>
+        public long distance_ns;
+    }
+
+    /// <summary>
     ///  How the CPU is taken away, and what the clock does about it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
@@ -2662,6 +2725,10 @@ namespace Evenkeel
         ///  How many of its last scopes it records, up to a million, with scopes_name. 0: 4,096.
         /// </summary>
         public ulong scopes_count;
+        /// <summary>
+        ///  Spreads the ticks of all sessions on this host, so that fewer of them collide. Null: off.
+        /// </summary>
+        public EvenkeelPhaseSettings* phases;
     }
 
     /// <summary>
@@ -3341,6 +3408,33 @@ namespace Evenkeel
         ///  All that is mapped now or later, loaded at once, with the whole stack of every thread.
         /// </summary>
         All = 3,
+    }
+
+    /// <summary>
+    ///  What a loop does about the phases of other sessions: EvenkeelPhaseReport.state.
+    /// </summary>
+    public enum EvenkeelPhaseState : uint
+    {
+        /// <summary>
+        ///  Nothing: it was not requested.
+        /// </summary>
+        Off = 0,
+        /// <summary>
+        ///  It keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
+        /// </summary>
+        Aligned = 1,
+        /// <summary>
+        ///  No other session shares CPUs with this one at a fitting period.
+        /// </summary>
+        Alone = 2,
+        /// <summary>
+        ///  Its ticks move towards their place.
+        /// </summary>
+        Settling = 3,
+        /// <summary>
+        ///  Its ticks are in their place.
+        /// </summary>
+        Settled = 4,
     }
 
     /// <summary>

@@ -222,6 +222,31 @@ typedef uint32_t EvenkeelOverrun;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What a loop does about the phases of other sessions: EvenkeelPhaseReport.state.
+enum EvenkeelPhaseState
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Nothing: it was not requested.
+    EVENKEEL_PHASE_STATE_OFF = 0,
+    // It keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
+    EVENKEEL_PHASE_STATE_ALIGNED = 1,
+    // No other session shares CPUs with this one at a fitting period.
+    EVENKEEL_PHASE_STATE_ALONE = 2,
+    // Its ticks move towards their place.
+    EVENKEEL_PHASE_STATE_SETTLING = 3,
+    // Its ticks are in their place.
+    EVENKEEL_PHASE_STATE_SETTLED = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelPhaseState EvenkeelPhaseState;
+#else
+typedef uint32_t EvenkeelPhaseState;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // The state of a request.
 enum EvenkeelProgress
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -879,6 +904,16 @@ typedef struct EvenkeelTelemetrySettings {
     uint32_t reserved;
 } EvenkeelTelemetrySettings;
 
+// Where sessions find each other.
+typedef struct EvenkeelPhaseSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The folder of the sessions' files. Null: /dev/shm. Sessions see each other if they use the same folder.
+    const char *folder;
+} EvenkeelPhaseSettings;
+
 // Settings of a server loop. All zero (EVENKEEL_INIT): 50 ticks a second, missed ticks are skipped, and thread settings that need no
 // privileges. Each struct that a pointer names is prepared by EVENKEEL_INIT, and is not needed after evenkeel_tick_loop_new.
 typedef struct EvenkeelTickLoopSettings {
@@ -908,7 +943,25 @@ typedef struct EvenkeelTickLoopSettings {
     const char *scopes_name;
     // How many of its last scopes it records, up to a million, with scopes_name. 0: 4,096.
     uint64_t scopes_count;
+    // Spreads the ticks of all sessions on this host, so that fewer of them collide. Null: off.
+    const struct EvenkeelPhaseSettings *phases;
 } EvenkeelTickLoopSettings;
+
+// How a session's ticks are spread among those of others.
+typedef struct EvenkeelPhaseReport {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // One of EvenkeelPhaseState.
+    uint32_t state;
+    // How many other sessions are taken into account.
+    uint32_t neighbours;
+    // How far ticks were shifted so far, in nanoseconds; later is positive.
+    int64_t shifted_ns;
+    // How far their place is away, in nanoseconds; later is positive.
+    int64_t distance_ns;
+} EvenkeelPhaseReport;
 
 // What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
 typedef struct EvenkeelUdpSettings {
@@ -2100,6 +2153,14 @@ EvenkeelStatus evenkeel_tick_loop_free(struct EvenkeelTickLoop *ticks);
 // # Safety
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_tick_loop_report(const struct EvenkeelTickLoop *ticks, struct EvenkeelClockReport *report);
+
+// How the ticks are spread among those of other sessions.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_phase(const struct EvenkeelTickLoop *ticks, struct EvenkeelPhaseReport *report);
 
 // Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
 //

@@ -11,6 +11,7 @@ use crate::clock::{self, EvenkeelClockReport, EvenkeelSummary};
 use crate::failure::{EvenkeelStatus, caught};
 use crate::handle;
 use crate::memory::{self, EvenkeelMemoryReport};
+use crate::phases::{self, EvenkeelPhaseReport};
 use crate::quantum::{self, EvenkeelQuantum};
 use crate::rate::{Changes, EvenkeelRateChange};
 use crate::structs;
@@ -31,6 +32,24 @@ pub unsafe extern "C" fn evenkeel_tick_loop_report(
         let found = own(ticks, |ticks| Ok(clock::reported(&ticks.report(), ticks.period(), ticks.next_due_ns())))?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::fill(report, found) }
+    })
+}
+
+/// How the ticks are spread among those of other sessions.
+///
+/// Threads: the loop's own.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_phase(
+    ticks: *const EvenkeelTickLoop,
+    report: *mut EvenkeelPhaseReport,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = own(ticks, |ticks| Ok(ticks.phase()))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, phases::filled(found)) }
     })
 }
 

@@ -7,6 +7,7 @@ use evenkeel_rt::{TickLoop, TickLoopBuilder};
 use crate::clock::{self, EvenkeelClockSettings};
 use crate::failure::{EvenkeelStatus, Failure};
 use crate::memory::{self, EvenkeelMemoryConfig};
+use crate::phases::{self, EvenkeelPhaseSettings};
 use crate::rate::{self, EvenkeelRateSettings};
 use crate::scope;
 use crate::structs::{self, structs};
@@ -45,13 +46,15 @@ pub struct EvenkeelTickLoopSettings {
     pub scopes_name: *const c_char,
     /// How many of its last scopes it records, up to a million, with scopes_name. 0: 4,096.
     pub scopes_count: u64,
+    /// Spreads the ticks of all sessions on this host, so that fewer of them collide. Null: off.
+    pub phases: *const EvenkeelPhaseSettings,
 }
 
 structs! {
     EvenkeelTickLoopSettings {
         period_ns: u64, overrun: u32, catch_up_at_most: u32, spinning: u32, align: u32, thread: *const EvenkeelThreadConfig,
         memory: *const EvenkeelMemoryConfig, telemetry: *const EvenkeelTelemetrySettings, rate: *const EvenkeelRateSettings,
-        scopes_name: *const c_char, scopes_count: u64,
+        scopes_name: *const c_char, scopes_count: u64, phases: *const EvenkeelPhaseSettings,
     }
 }
 
@@ -92,6 +95,9 @@ pub(super) unsafe fn builder(asked: EvenkeelTickLoopSettings) -> Result<TickLoop
         }
         if let Some(rate) = optional(asked.rate)? {
             builder = builder.adaptive_rate(rate::settings(rate));
+        }
+        if let Some(phases) = optional(asked.phases)? {
+            builder = builder.phases(phases::settings(phases)?);
         }
         if !asked.scopes_name.is_null() {
             let scopes = if asked.scopes_count == 0 { 4096 } else { asked.scopes_count };

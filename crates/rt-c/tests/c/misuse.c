@@ -378,6 +378,8 @@ static int loops_and_threads(EvenkeelTickLoop *ticks)
 static int loops(const char *folder)
 {
     EvenkeelTickLoopSettings settings;
+    EvenkeelPhaseSettings phases;
+    EvenkeelPhaseReport phase;
     EvenkeelThreadConfig thread;
     EvenkeelMemoryConfig memory;
     EvenkeelTelemetrySettings telemetry;
@@ -405,6 +407,8 @@ static int loops(const char *folder)
     OK(EVENKEEL_INIT(&change));
     OK(EVENKEEL_INIT(&thread_report));
     OK(EVENKEEL_INIT(&memory_report));
+    OK(EVENKEEL_INIT(&phases));
+    OK(EVENKEEL_INIT(&phase));
     settings.period_ns = 999;
     CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_OUT_OF_RANGE);
     settings.period_ns = 1000000;
@@ -430,6 +434,10 @@ static int loops(const char *folder)
     telemetry.folder = "/nowhere/at/all";
     CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_REFUSED);
     telemetry.folder = folder;
+    phases.folder = "/nowhere/at/all";
+    settings.phases = &phases;
+    CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_REFUSED);
+    phases.folder = folder;
     rate.sustainable = 7;
     settings.rate = &rate;
     CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_OUT_OF_RANGE);
@@ -441,6 +449,9 @@ static int loops(const char *folder)
     rate.slowest_ns = 5000000;
     OK(evenkeel_tick_loop_new(&settings, &ticks));
 
+    OK(evenkeel_tick_loop_phase(ticks, &phase));
+    HOLDS(phase.state == EVENKEEL_PHASE_STATE_ALIGNED || phase.state == EVENKEEL_PHASE_STATE_ALONE);
+    CHECK(evenkeel_tick_loop_phase(ticks, NULL), EVENKEEL_STATUS_NULL_POINTER);
     CHECK(evenkeel_tick_loop_done(ticks, &done), EVENKEEL_STATUS_NO_DATA);
     CHECK(evenkeel_tick_loop_lateness(ticks, &summary), EVENKEEL_STATUS_NO_DATA);
     CHECK(evenkeel_tick_loop_load(ticks, &load), EVENKEEL_STATUS_NO_DATA);

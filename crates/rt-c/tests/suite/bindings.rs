@@ -60,6 +60,7 @@ fn the_csharp_binding_is_fresh() {
             "EvenkeelApplyStatus",
             "EvenkeelMemoryLock",
             "EvenkeelOverrun",
+            "EvenkeelPhaseState",
             "EvenkeelProgress",
             "EvenkeelQuantumModel",
             "EvenkeelRateReason",

@@ -1,0 +1,82 @@
+//! Ticks that are spread among those of other sessions on the host.
+
+use std::ffi::c_char;
+
+use evenkeel_rt::{PhaseReport, PhaseSettings, PhaseState};
+
+use crate::failure::Failure;
+use crate::structs::structs;
+use crate::text;
+
+/// Where sessions find each other.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelPhaseSettings {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// The folder of the sessions' files. Null: /dev/shm. Sessions see each other if they use the same folder.
+    pub folder: *const c_char,
+}
+
+/// What a loop does about the phases of other sessions: EvenkeelPhaseReport.state.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelPhaseState {
+    /// Nothing: it was not requested.
+    Off = 0,
+    /// It keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
+    Aligned = 1,
+    /// No other session shares CPUs with this one at a fitting period.
+    Alone = 2,
+    /// Its ticks move towards their place.
+    Settling = 3,
+    /// Its ticks are in their place.
+    Settled = 4,
+}
+
+/// How a session's ticks are spread among those of others.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelPhaseReport {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// One of EvenkeelPhaseState.
+    pub state: u32,
+    /// How many other sessions are taken into account.
+    pub neighbours: u32,
+    /// How far ticks were shifted so far, in nanoseconds; later is positive.
+    pub shifted_ns: i64,
+    /// How far their place is away, in nanoseconds; later is positive.
+    pub distance_ns: i64,
+}
+
+structs! {
+    EvenkeelPhaseSettings { folder: *const c_char }
+    EvenkeelPhaseReport { state: u32, neighbours: u32, shifted_ns: i64, distance_ns: i64 }
+}
+
+/// # Safety
+/// Its text is null or ends with a zero.
+pub(crate) unsafe fn settings(asked: EvenkeelPhaseSettings) -> Result<PhaseSettings, Failure> {
+    if asked.folder.is_null() {
+        return Ok(PhaseSettings::default());
+    }
+    // SAFETY: as the caller promises.
+    Ok(PhaseSettings { folder: Some(unsafe { text::text(asked.folder) }?.into()) })
+}
+
+pub(crate) fn filled(found: PhaseReport) -> EvenkeelPhaseReport {
+    let state = match found.state {
+        PhaseState::Off => EvenkeelPhaseState::Off,
+        PhaseState::Aligned => EvenkeelPhaseState::Aligned,
+        PhaseState::Alone => EvenkeelPhaseState::Alone,
+        PhaseState::Settling => EvenkeelPhaseState::Settling,
+        PhaseState::Settled => EvenkeelPhaseState::Settled,
+    };
+    let PhaseReport { neighbours, shifted_ns, distance_ns, .. } = found;
+    EvenkeelPhaseReport { size: 0, version: 0, state: state as u32, neighbours, shifted_ns, distance_ns }
+}
