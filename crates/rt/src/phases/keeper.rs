@@ -92,18 +92,24 @@ impl PhaseKeeper {
             has_plan: false,
             period_ns,
         };
-        // Sessions that start at once choose their phases one after another.
-        let lock = FolderLock::take(&folder);
-        let me = Ticks { id: own.id, period_ns, due_ns, work_ns: 0, is_fixed: false };
-        let mut seen = Neighbours::new();
-        seen.look(&mut scanner, &own);
-        let delay_ns = if is_first { rule::start(&me, seen.all()) } else { 0 };
-        keeper.plan = rule::step(&Ticks { due_ns: due_ns.saturating_add(delay_ns), ..me }, seen.all());
-        keeper.shifted_ns = delay_ns as i64;
-        keeper.publish(due_ns.saturating_add(delay_ns));
-        drop(lock);
+        let first = Ticks { id: own.id, period_ns, due_ns, work_ns: 0, is_fixed: false };
+        let delay_ns = keeper.begin(&folder, &mut scanner, &first, is_first);
         keeper.start_thread(scanner, tickers.unwrap_or_default()).map_err(PhaseError::Thread)?;
         Ok((keeper, delay_ns))
+    }
+
+    /// Publishes the first entry, and returns the delay of the tick in it.
+    fn begin(&mut self, folder: &Path, scanner: &mut Scanner, first: &Ticks, is_first: bool) -> u64 {
+        // Sessions that start at once choose their phases one after another.
+        let _lock = FolderLock::take(folder);
+        let mut seen = Neighbours::new();
+        seen.look(scanner, &self.own);
+        let delay_ns = if is_first { rule::start(first, seen.all()) } else { 0 };
+        let due_ns = first.due_ns.saturating_add(delay_ns);
+        self.plan = rule::step(&Ticks { due_ns, ..*first }, seen.all());
+        self.shifted_ns = delay_ns as i64;
+        self.publish(due_ns);
+        delay_ns
     }
 
     fn start_thread(&self, mut scanner: Scanner, tickers: evenkeel_sys::CpuSet) -> Result<(), Errno> {
