@@ -131,7 +131,12 @@ impl PhaseKeeper {
     /// The clock shifts the next tick by `aligner_ns` for alignment. Returns by how much to shift it for its neighbours.
     pub(crate) fn move_ns(&mut self, alignment: Alignment, aligner_ns: i64) -> i64 {
         self.alignment = alignment;
-        self.aside_ns = if alignment == Alignment::Looking { self.aside_ns.saturating_add(aligner_ns) } else { 0 };
+        self.aside_ns = match alignment {
+            Alignment::Trying | Alignment::Held => 0,
+            // After the search, ticks move back. They are back when none moves any more.
+            Alignment::Free | Alignment::NoMultiple if aligner_ns == 0 => 0,
+            Alignment::Looking | Alignment::Free | Alignment::NoMultiple => self.aside_ns.saturating_add(aligner_ns),
+        };
         if let Some(step) = self.newest() {
             self.plan = step;
             self.left_ns = step.distance_ns;
@@ -194,7 +199,7 @@ impl PhaseKeeper {
     }
 
     fn is_aligned(&self) -> bool {
-        matches!(self.alignment, Alignment::Looking | Alignment::Trying | Alignment::Held)
+        matches!(self.alignment, Alignment::Looking | Alignment::Trying | Alignment::Held) || self.aside_ns != 0
     }
 
     /// The newest plan, once. It never waits.
@@ -275,5 +280,42 @@ fn run(shared: &Shared, scanner: &mut Scanner, own: &Own, seen: &mut Neighbours)
             let step = rule::step(&me, seen.all());
             lock(shared).step = Some(step);
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_see_the_place_to_which_a_search_returns() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = PhaseSettings { folder: Some(folder.path().into()) };
+        let (mut keeper, delay_ns) = PhaseKeeper::join(&settings, 20_000_000, 50_000_000, true).unwrap();
+        assert_eq!(delay_ns, 0);
+        let mut scanner = Scanner::open(folder.path()).unwrap();
+        let mut due_ns = 50_000_000_u64;
+        // What the aligner does, and by how much it moves the next tick; then whether the session keeps its phase.
+        let table = [
+            (Alignment::Looking, 0, true),
+            (Alignment::Looking, 2_000_000, true),
+            (Alignment::Looking, 2_000_000, true),
+            (Alignment::Free, -2_000_000, true),
+            (Alignment::Free, -2_000_000, false),
+            (Alignment::Free, 0, false),
+        ];
+        for (at, (alignment, aligner_ns, is_fixed)) in table.into_iter().enumerate() {
+            due_ns = due_ns.saturating_add_signed(aligner_ns) + 20_000_000;
+            assert_eq!(keeper.move_ns(alignment, aligner_ns), 0);
+            keeper.publish(due_ns);
+            let mut seen = Vec::new();
+            scanner.scan(|_, slot| seen.push((slot.due_ns, slot.is_fixed))).unwrap();
+            assert_eq!(seen, [(50_000_000 + 20_000_000 * (at as u64 + 1), is_fixed)], "{at}");
+            assert_eq!(keeper.report().state == PhaseState::Aligned, is_fixed, "{at}");
+        }
+        // A place that is held is where the others have to see it.
+        assert_eq!(keeper.move_ns(Alignment::Held, 3_000_000), 0);
+        keeper.publish(7);
+        scanner.scan(|_, slot| assert_eq!((slot.due_ns, slot.is_fixed), (7, true))).unwrap();
     }
 }
