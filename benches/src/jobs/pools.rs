@@ -20,7 +20,7 @@ pub(super) const ALL: &[(&str, &str, Contender)] = &[
 fn ours(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
     const NOW: Queue = Queue(1);
     let queues = vec![QueueSettings::frame(1024), QueueSettings::frame(1024), QueueSettings::asynchronous(64)];
-    let worker = WorkerSettings::of(&[Queue(0), NOW, Queue(2)]);
+    let worker = WorkerSettings::from_queues(&[Queue(0), NOW, Queue(2)]);
     let workers = vec![worker; case.threads - 1];
     let mut jobs = Jobs::start(&JobSettings { queues, workers, ..JobSettings::default() }).context("start jobs")?;
     let steps = case.work.steps();

@@ -24,7 +24,7 @@ impl WorkerGroup {
     /// # Errors
     /// If the system gives no more threads, or more than 63 are asked for.
     pub fn new(workers: usize) -> Result<Self, JobsError> {
-        let workers = vec![WorkerSettings::of(&[FRAME]); workers];
+        let workers = vec![WorkerSettings::from_queues(&[FRAME]); workers];
         let jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() })?;
         Ok(Self { jobs: Some(jobs), done: 0 })
     }

@@ -72,7 +72,7 @@ pub fn apply(
     plan: &Plan,
     title: &str,
 ) -> Result<Transaction, ApplyError> {
-    carry_out(root, writer, state, &Job::of(plan, title), |_| Ok(()))
+    carry_out(root, writer, state, &Job::new(plan, title), |_| Ok(()))
 }
 
 /// [`apply`] with all options of a job. `arm` is called with the transaction's number, after the journal has it and
@@ -116,7 +116,7 @@ fn take_all(effects: &mut Effects<'_>, txn: u64, job: &Job<'_>) -> Result<Taken,
     // No kernel runs in an image, so there is nothing to write; the first boot applies everything.
     let runs = effects.root.kind() != RootKind::Mounted;
     for (index, step) in steps.iter().enumerate().filter(|_| runs) {
-        let is_so = match (&step.action, Target::of(step)) {
+        let is_so = match (&step.action, Target::from_step(step)) {
             (_, Some(target)) => {
                 take(effects, Intended { txn, index, step, target, wanted: Some(&step.wanted) }).map(|wrote| !wrote)
             }

@@ -79,7 +79,7 @@ impl StepFailure {
             step: index,
             knob: step.knob.clone(),
             place: step.place.clone(),
-            path: Target::of(step).map(|target| target.path.to_owned()).unwrap_or_default(),
+            path: Target::from_step(step).map(|target| target.path.to_owned()).unwrap_or_default(),
             wanted: wanted.to_owned(),
             error,
         })

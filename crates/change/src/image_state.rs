@@ -21,7 +21,7 @@ impl State {
     /// # Errors
     /// As [`State::open`]; also if a link in the path points out of the image.
     pub fn open_in(image: &Image) -> Result<State, StateError> {
-        State::of(StateDir::make_in(image, &mut |_| ())?, Box::new(Real))
+        State::open_dir(StateDir::make_in(image, &mut |_| ())?, Box::new(Real))
     }
 
     /// The same for restoring only, as [`State::open_to_revert`].
@@ -39,7 +39,7 @@ impl Log {
     /// # Errors
     /// As [`Log::read`]; also if a link in the path points out of the image.
     pub fn read_in(image: &Image) -> Result<Log, StateError> {
-        undamaged(Log::of(StateDir::open_in(image))?, &image.shown(IMAGE_DIR))
+        undamaged(Log::read_or_empty(StateDir::open_in(image))?, &image.shown(IMAGE_DIR))
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
             if swapped_at == STEPS {
                 swap();
             }
-            match made.and_then(|dir| State::of(dir, Box::new(Real))) {
+            match made.and_then(|dir| State::open_dir(dir, Box::new(Real))) {
                 Ok(mut state) => {
                     assert_eq!(swapped_at, STEPS, "the last step was before the link");
                     state

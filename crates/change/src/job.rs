@@ -40,7 +40,7 @@ pub enum OnFailure {
 
 impl<'a> Job<'a> {
     /// Steps on the running machine only, all of them or none.
-    pub fn of(plan: &'a Plan, title: &'a str) -> Job<'a> {
+    pub fn new(plan: &'a Plan, title: &'a str) -> Job<'a> {
         let on_failure = OnFailure::PutBack;
         Job { plan, title, settings: &[], lasting: None, until: None, on_failure, owned: &[], owner: None }
     }

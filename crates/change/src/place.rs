@@ -49,7 +49,7 @@ pub(crate) enum EffectiveValue {
 }
 
 impl<'a> Target<'a> {
-    pub(crate) fn of(step: &'a Step) -> Option<Target<'a>> {
+    pub(crate) fn from_step(step: &'a Step) -> Option<Target<'a>> {
         match &step.action {
             Action::Write { path, reading, in_force, side_effects, .. } => {
                 Some(Target { path, reading: *reading, in_force: in_force.as_deref(), side_effects })

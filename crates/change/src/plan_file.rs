@@ -124,14 +124,14 @@ impl PlanFile {
     ///
     /// # Errors
     /// If a setting has no place on this machine.
-    pub fn of(
+    pub fn new(
         root: &Root,
         facts: &Facts,
         settings: &[Setting],
         title: &str,
         lasting: Option<(&PersistContext<'_>, &[Setting])>,
     ) -> Result<PlanFile, PlanError> {
-        let plan = Plan::of(facts, settings)?;
+        let plan = Plan::from_settings(facts, settings)?;
         let advice = advise(facts, &AdviceContext::default());
         let persist = lasting.map(|(context, before)| {
             let all = [before, settings].concat();
@@ -142,7 +142,7 @@ impl PlanFile {
             evenkeel: env!("CARGO_PKG_VERSION").to_owned(),
             title: title.to_owned(),
             settings: settings.iter().map(Setting::to_string).collect(),
-            steps: plan.steps.into_iter().map(|step| PlannedStep::of(root, &advice, step)).collect(),
+            steps: plan.steps.into_iter().map(|step| PlannedStep::new(root, &advice, step)).collect(),
             persist,
         })
     }
@@ -157,8 +157,9 @@ impl PlanFile {
         before: &[Setting],
     ) -> PlanFile {
         let advice = advise(facts, &AdviceContext::default());
-        let steps = settings.iter().filter_map(|setting| Plan::of(facts, std::slice::from_ref(setting)).ok());
-        let steps = steps.flat_map(|plan| plan.steps).map(|step| PlannedStep::of(root, &advice, step)).collect();
+        let steps =
+            settings.iter().filter_map(|setting| Plan::from_settings(facts, std::slice::from_ref(setting)).ok());
+        let steps = steps.flat_map(|plan| plan.steps).map(|step| PlannedStep::new(root, &advice, step)).collect();
         let persist = persist::plan(context, &[before, settings].concat());
         PlanFile {
             format: FORMAT,
@@ -270,7 +271,7 @@ impl PlanFile {
 }
 
 impl PlannedStep {
-    fn of(root: &Root, advice: &[Advice], step: Step) -> PlannedStep {
+    fn new(root: &Root, advice: &[Advice], step: Step) -> PlannedStep {
         let takes_effect = knobs::find(&step.knob).map_or(TakesEffect::AtOnce, |knob| knob.takes_effect);
         let mut planned = PlannedStep {
             seen: None,
@@ -283,7 +284,7 @@ impl PlannedStep {
             undo: None,
             step,
         };
-        if let Some(target) = Target::of(&planned.step) {
+        if let Some(target) = Target::from_step(&planned.step) {
             match target.before(root) {
                 Ok(before) => {
                     let effective = target.effective(root, &planned.step.wanted);

@@ -87,7 +87,7 @@ impl FileUndo {
 }
 
 impl PutBack {
-    pub(crate) fn of(id: u64, title: String) -> PutBack {
+    pub(crate) fn new(id: u64, title: String) -> PutBack {
         PutBack {
             id,
             title,

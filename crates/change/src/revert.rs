@@ -108,7 +108,7 @@ fn uncovered(log: &Log, id: u64, boot_id: Option<&str>) -> Result<(), RevertErro
 
 fn ended_by_reboot(effects: &mut Effects<'_>, txn: u64) -> PutBack {
     let title = effects.state.log().begun(txn).title.clone();
-    let mut back = PutBack { ended_by_reboot: true, ..PutBack::of(txn, title) };
+    let mut back = PutBack { ended_by_reboot: true, ..PutBack::new(txn, title) };
     back.note(effects.record_undone(Event::EndedByReboot { txn }));
     back
 }

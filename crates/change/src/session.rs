@@ -61,14 +61,14 @@ impl<'a> Session<'a> {
         let mut effects = Effects { root, writer, state };
         let mut befores = Vec::new();
         for (index, step) in targets.iter().enumerate() {
-            let target = Target::of(step)
+            let target = Target::from_step(step)
                 .ok_or_else(|| SessionError::NotAFile { knob: step.knob.clone(), place: step.place.clone() })?;
             effects.claim(target)?;
             befores
                 .push((target, target.before(root).map_err(|miss| StepFailure::new(index, step, &step.wanted, miss))?));
         }
         let plan = Plan { steps: targets.to_vec() };
-        let txn = effects.begin(Kind::Trial, &Job::of(&plan, title))?;
+        let txn = effects.begin(Kind::Trial, &Job::new(&plan, title))?;
         // From here on, a failure drops the session, which closes the transaction.
         let mut session = Session { effects, txn, steps: targets.to_vec(), is_ended: false };
         for (index, (target, before)) in befores.iter().enumerate() {
@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
                 let files = restore(&mut self.effects, &pending);
                 files.into_iter().find_map(why_not).map_or(Ok(()), |why| Err(failed(StepError::NotPutBack { why })))
             }
-            _ => match Target::of(step) {
+            _ => match Target::from_step(step) {
                 Some(target) => write_and_read_back(&mut self.effects, target, value).map(drop).map_err(failed),
                 None => Ok(()),
             },
@@ -111,7 +111,7 @@ impl<'a> Session<'a> {
 
     /// The current value of the target at `index`, whoever wrote it; `None` if it cannot be read.
     pub fn reads(&self, index: usize) -> Option<String> {
-        let target = Target::of(self.steps.get(index)?)?;
+        let target = Target::from_step(self.steps.get(index)?)?;
         look(self.effects.root, target.path, target.reading).ok()
     }
 
@@ -128,7 +128,7 @@ impl<'a> Session<'a> {
     /// What a switch to the original value must restore. A side effect that is a target itself is left to its own arm.
     fn pending(&self, index: usize) -> Option<PendingUndo> {
         let mut intent = self.effects.state.log().begun(self.txn).intents.get(&index)?.clone();
-        let is_target = |path: &str| self.steps.iter().filter_map(Target::of).any(|target| target.path == path);
+        let is_target = |path: &str| self.steps.iter().filter_map(Target::from_step).any(|target| target.path == path);
         intent.side_effects.retain(|side| !is_target(&side.path));
         Some(PendingUndo { intent, done: None })
     }

@@ -51,10 +51,10 @@ impl State {
     }
 
     pub(crate) fn open_on(dir: &Path, outside: Box<dyn Outside>) -> Result<State, StateError> {
-        State::of(StateDir::open_or_make(dir)?, outside)
+        State::open_dir(StateDir::open_or_make(dir)?, outside)
     }
 
-    pub(crate) fn of(dir: StateDir, outside: Box<dyn Outside>) -> Result<State, StateError> {
+    pub(crate) fn open_dir(dir: StateDir, outside: Box<dyn Outside>) -> Result<State, StateError> {
         let lock = dir.lock(LOCK, &dir.path, true)?;
         let file = dir.file(JOURNAL, OFlags::RDWR | OFlags::APPEND).map(JournalFile::Open);
         let mut state = State::with(dir, Some(lock), file, outside)?;
@@ -180,7 +180,7 @@ impl Log {
     /// # Errors
     /// If others may write to the directory, or the journal can't be read.
     pub fn read_damaged(dir: &Path) -> Result<Log, StateError> {
-        Log::of(StateDir::open(dir))
+        Log::read_or_empty(StateDir::open(dir))
     }
 
     /// The same as [`Log::read`] for those who report what is in force: one that is not there has to have left no note of its records.
@@ -192,7 +192,7 @@ impl Log {
         undamaged(log.unwrap_or_else(|| Log::missing(noted)), dir)
     }
 
-    pub(crate) fn of(dir: Result<StateDir, StateError>) -> Result<Log, StateError> {
+    pub(crate) fn read_or_empty(dir: Result<StateDir, StateError>) -> Result<Log, StateError> {
         Ok(Log::look(dir)?.0.unwrap_or_default())
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> Pu
     let logged = effects.state.log().begun(txn);
     let (title, pending) = (logged.title.clone(), logged.pending());
     let lost = logged.lost_steps();
-    let mut back = PutBack::of(txn, title);
+    let mut back = PutBack::new(txn, title);
     back.all_undone = lost.is_empty();
     restore_persisted(effects, txn, &mut back);
     let is_this_boot = is_this_boot(effects, txn);
@@ -58,7 +58,7 @@ fn still_ours(effects: &mut Effects<'_>, txn: u64, mut pending: PendingUndo) -> 
     if pending.intent.path.starts_with("/proc/irq/") {
         let step = effects.state.log().begun(txn).steps.get(pending.intent.step)?;
         let step = renumbered(&Facts::probe(effects.root), step)?;
-        pending.intent.path = Target::of(&step)?.path.to_owned();
+        pending.intent.path = Target::from_step(&step)?.path.to_owned();
         pending.intent.place = step.place;
     }
     // If another evenkeel holds it, the value may be one of its trials: `restore` reports that it is busy.

@@ -197,7 +197,7 @@ impl Judge<'_> {
     }
 
     fn value(&self, step: &Step) -> Found {
-        let Some(target) = Target::of(step) else { return Found::Holds };
+        let Some(target) = Target::from_step(step) else { return Found::Holds };
         let id = self.logged.id;
         let (found, why) = match target.effective(self.root, &step.wanted) {
             Ok(EffectiveValue::Holds) => return Found::Holds,

@@ -6,7 +6,7 @@ use crate::place::{Target, same};
 
 /// In words that follow "because"; `None` if no cause is known.
 pub(crate) fn culprit(facts: &Facts, step: &Step, found: &str) -> Option<String> {
-    let path = Target::of(step)?.path;
+    let path = Target::from_step(step)?.path;
     sysctl_file(facts, path, &step.wanted, found)
         .or_else(|| irqbalance(facts, path))
         .or_else(|| multiqueue(facts, path))

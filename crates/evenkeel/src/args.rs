@@ -113,7 +113,7 @@ pub(crate) struct StateArgs {
 
 impl OutputOptions {
     /// The options that a line names which as a whole cannot be parsed, so that its error is printed as it asks.
-    pub(crate) fn of(arguments: impl Iterator<Item = OsString>) -> OutputOptions {
+    pub(crate) fn from_arguments(arguments: impl Iterator<Item = OsString>) -> OutputOptions {
         let mut output = OutputOptions::default();
         let mut wants_color = false;
         for argument in arguments.take_while(|argument| argument != "--") {
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn looks_are_found_in_arguments_that_make_no_sense() {
         let of = |line: &str| {
-            let output = OutputOptions::of(line.split(' ').map(OsString::from));
+            let output = OutputOptions::from_arguments(line.split(' ').map(OsString::from));
             (output.json, output.color)
         };
         assert_eq!(of("evenkeel frobnicate --json"), (true, Color::Auto));

@@ -41,7 +41,7 @@ impl Arms {
         let apart = (!settings.is_empty()).then(|| settings.to_vec());
         let asked: Vec<Vec<String>> = apart.into_iter().chain(arms.iter().map(|text| words(text))).collect();
         let asked = asked.iter().map(|texts| parse(texts)).collect::<Result<Vec<_>, _>>()?;
-        Arms::of(asked).map_err(|cause| Failure::text(exit::WRONG_USE, "read the arms", cause))
+        Arms::from_settings(asked).map_err(|cause| Failure::text(exit::WRONG_USE, "read the arms", cause))
     }
 
     /// Those of a session that was kept.
@@ -52,10 +52,11 @@ impl Arms {
             false => &head.settings_by_arm[..],
         };
         let asked = texts.iter().map(|texts| parse(texts)).collect::<Result<Vec<_>, _>>()?;
-        Arms::of(asked).map_err(|cause| Failure::text(exit::WRONG_USE, "read the arms of the session", cause))
+        Arms::from_settings(asked)
+            .map_err(|cause| Failure::text(exit::WRONG_USE, "read the arms of the session", cause))
     }
 
-    fn of(mut asked: Vec<Vec<Setting>>) -> Result<Arms, String> {
+    fn from_settings(mut asked: Vec<Vec<Setting>>) -> Result<Arms, String> {
         if asked.iter().all(Vec::is_empty) {
             return Err("no setting is named, so there is nothing to compare with the machine as it is".to_owned());
         }
@@ -165,7 +166,7 @@ fn is_slot_of(one: &Setting, other: &Setting) -> bool {
 
 /// The current value; the default of the knob if no file shows it.
 fn as_it_is(root: &Root, facts: &Facts, setting: &Setting) -> Option<String> {
-    let plan = Plan::of(facts, std::slice::from_ref(setting)).ok()?;
+    let plan = Plan::from_settings(facts, std::slice::from_ref(setting)).ok()?;
     let Action::Write { path, reading, .. } = &plan.steps.first()?.action else {
         return setting.knob.default.split([' ', ',']).next().map(str::to_owned);
     };

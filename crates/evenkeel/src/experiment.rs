@@ -143,7 +143,7 @@ impl Experiment<'_> {
         let arms = self.arms.levels(self.control);
         let titles = self.titles(workload);
         let watch = Watch::start(self.root, &plans).with_concurrent(self.concurrent).of_workload(workload);
-        let network = NetworkPath::of(workload);
+        let network = NetworkPath::from_workload(workload);
         let fresh = || Record::new(self.design, arms.clone(), watch.knobs(), network);
         let before = self.before.unwrap_or_else(fresh);
         let asked = self.arms.settings.iter().map(ToString::to_string).collect();
@@ -282,7 +282,7 @@ fn session_answer(
     };
     let answers = record.answers(design, titles).map_err(not_possible)?;
     let entry = |(report, own): (Report, &Vec<Setting>)| {
-        let of_arm = |arm: &ArmReport| Claim::of(&report, &arm.values, control).sentence();
+        let of_arm = |arm: &ArmReport| Claim::new(&report, &arm.values, control).sentence();
         let sentence = report.arms.get(1).map_or_else(String::new, of_arm);
         let sentence = opening(&report, &same_already) + &sentence;
         TrialEntry { knob: arms::text_of(own), control, sentence, caveat_texts: report.caveat_texts(), report }
@@ -324,7 +324,7 @@ pub(crate) fn identity(facts: &Facts) -> Identity {
 
 /// A plan for each setting.
 pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Failure> {
-    let plan = |setting: &Setting| Plan::of(facts, std::slice::from_ref(setting)).map_err(not_possible);
+    let plan = |setting: &Setting| Plan::from_settings(facts, std::slice::from_ref(setting)).map_err(not_possible);
     settings.iter().map(plan).collect()
 }
 

@@ -37,7 +37,7 @@ use crate::failure::Failure;
 use crate::show::Out;
 
 fn main() -> ExitCode {
-    let before_parsing = args::OutputOptions::of(std::env::args_os());
+    let before_parsing = args::OutputOptions::from_arguments(std::env::args_os());
     let exit = match command_line::read() {
         Ok(args) => {
             let out = Out::new(args.output);

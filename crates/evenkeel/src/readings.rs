@@ -24,7 +24,7 @@ const SOFTNET: &str = "/proc/net/softnet_stat";
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// What a knob shows in, as far as it can be read here.
-pub(crate) fn of(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Reading> {
+pub(crate) fn knob_readings(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Reading> {
     let read = |place: &CounterPlace| match *place {
         CounterPlace::Table { file, names } => from_table(root, file, |text| {
             names.iter().filter_map(|name| Some(((*name).to_owned(), counter(file, text, name)?))).collect()
@@ -174,7 +174,7 @@ mod tests {
         let root = Root::captured(Capture::parse(MACHINE).unwrap());
         let facts = Facts::probe(&root);
         let knob = Knob { extras: Extras { read_in, ..Extras::NONE }, ..**knobs::ALL.first().unwrap() };
-        let lines = of(&knob, &facts, &root).into_iter().map(|reading| match reading.value.known() {
+        let lines = knob_readings(&knob, &facts, &root).into_iter().map(|reading| match reading.value.known() {
             Some(value) => format!("{}: {value}\n", reading.name),
             None => format!("{}: unknown: {}\n", reading.name, reading.value.unknown_why().unwrap_or_default()),
         });
@@ -253,7 +253,7 @@ mod tests {
         let root = Root::captured(Capture::parse("evenkeel-capture 1\nend\n").unwrap());
         let facts = Facts::probe(&root);
         for knob in knobs::ALL {
-            for reading in of(knob, &facts, &root) {
+            for reading in knob_readings(knob, &facts, &root) {
                 assert!(reading.value.known().is_none(), "{}: {reading:?}", knob.id);
             }
         }

@@ -89,7 +89,7 @@ impl Selection {
             PlanFile::of_image(root, facts, &settings, &title, &context, &before)
         } else {
             let lasting = (term == Term::Lasting).then_some((&context, before.as_slice()));
-            PlanFile::of(root, facts, &settings, &title, lasting).map_err(|error| {
+            PlanFile::new(root, facts, &settings, &title, lasting).map_err(|error| {
                 Failure::new(exit::NOT_POSSIBLE, error).hint("`evenkeel inspect --all` shows queues and interrupts")
             })?
         };

@@ -134,7 +134,7 @@ struct Row {
 
 impl Instance {
     /// The catalogue's entry for the instance type of a machine.
-    pub(crate) fn of(instance_type: &Fact<String>) -> Fact<Instance> {
+    pub(crate) fn from_type(instance_type: &Fact<String>) -> Fact<Instance> {
         crate::probe::and_then(instance_type.clone(), |name| {
             let figures: Vec<Figure> =
                 lines().filter(|line| types(line).any(|one| one == name)).filter_map(figures).flatten().collect();
@@ -215,8 +215,8 @@ mod tests {
         lines().filter(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with("source "))
     }
 
-    fn of(name: &str) -> Fact<Instance> {
-        Instance::of(&Fact::Known(name.into()))
+    fn instance(name: &str) -> Fact<Instance> {
+        Instance::from_type(&Fact::Known(name.into()))
     }
 
     /// Each type with its figures as numbers and words, so that the lookup is fast.
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn types_are_found_by_the_name_that_the_cloud_gives_them() {
         let shown = |name: &&str| {
-            let instance = of(name);
+            let instance = instance(name);
             let instance = instance.known().unwrap();
             let as_text = instance.figures.iter().map(|figure| format!("{}={}", figure.figure.name(), figure.value));
             let not_given: Vec<&str> = instance.not_given.iter().map(|kind| kind.name()).collect();
@@ -449,13 +449,13 @@ mod tests {
     #[test]
     fn what_is_not_in_the_catalogue_is_unknown() {
         for name in ["source paper", "z9.huge", "", "# Figures of Azure sizes", "source"] {
-            assert!(of(name).is_absent(), "{name}");
+            assert!(instance(name).is_absent(), "{name}");
         }
         assert_eq!(
-            serde_json::to_string(&of("z9.huge")).unwrap(),
+            serde_json::to_string(&instance("z9.huge")).unwrap(),
             r#"{"unknown":"absent","why":"the catalogue of instance types does not have z9.huge"}"#
         );
-        assert!(Instance::of(&Fact::absent("no cloud")).is_absent());
+        assert!(Instance::from_type(&Fact::absent("no cloud")).is_absent());
     }
 
     proptest! {

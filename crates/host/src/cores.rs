@@ -10,7 +10,7 @@ pub(crate) struct Cores(Vec<CpuSet>);
 
 impl Cores {
     /// `None` if the running CPUs, or the siblings of one of them, are unknown.
-    pub(crate) fn of(facts: &Facts) -> Option<Cores> {
+    pub(crate) fn from_facts(facts: &Facts) -> Option<Cores> {
         let online = facts.cpus.online.known()?;
         let mut cores = Vec::new();
         for cpu in facts.cpus.cpus.iter().filter(|cpu| online.contains(cpu.cpu)) {
@@ -68,7 +68,7 @@ mod tests {
     fn a_server_gets_whole_cores() {
         let mut facts = base();
         facts.cpus = cpus(8, 2);
-        let cores = Cores::of(&facts).unwrap();
+        let cores = Cores::from_facts(&facts).unwrap();
         assert_eq!((cores.len(), cores.threads(), cores.first_threads()), (4, 2, set("0-3")));
         let table = [
             (1, "", Some("3,7")),
@@ -88,6 +88,6 @@ mod tests {
     fn a_core_of_unknown_siblings_makes_them_all_unknown() {
         let mut facts = base();
         facts.cpus.cpus[2].siblings = crate::fact::Fact::absent("left out");
-        assert!(Cores::of(&facts).is_none());
+        assert!(Cores::from_facts(&facts).is_none());
     }
 }

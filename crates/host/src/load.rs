@@ -28,7 +28,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// `None` if the user gave neither packets nor players; they are not guessed.
-    pub(crate) fn of(server: &Server) -> Option<Load> {
+    pub(crate) fn from_server(server: &Server) -> Option<Load> {
         match (server.pps, server.players) {
             (Some(pps), _) => Some(Load { pps, label: format!("{pps} packets/s") }),
             (None, Some(players)) => {
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn computes_the_size_from_the_load() {
         let sums = |as_text: &str| {
-            let load = Load::of(&as_text.parse().unwrap())?;
+            let load = Load::from_server(&as_text.parse().unwrap())?;
             Some((load.pps, load.stalled_packets(), load.stalled_bytes()))
         };
         for (as_text, expected) in [

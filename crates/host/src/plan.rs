@@ -94,7 +94,7 @@ impl Plan {
     ///
     /// # Errors
     /// If a per-device setting names no device of the machine, or the machine cannot have the value.
-    pub fn of(facts: &Facts, settings: &[Setting]) -> Result<Plan, PlanError> {
+    pub fn from_settings(facts: &Facts, settings: &[Setting]) -> Result<Plan, PlanError> {
         let mut steps = Vec::new();
         for setting in settings {
             if let Some(why) = setting.knob.extras.too_much.and_then(|too_much| too_much(facts, &setting.value)) {
@@ -280,7 +280,7 @@ mod tests {
         let mut facts = base();
         nics(&mut facts).push(nic("ens6", 2, 40));
         let settings: Vec<Setting> = settings.iter().map(|text| Setting::parse(text).unwrap()).collect();
-        let as_text = match Plan::of(&facts, &settings) {
+        let as_text = match Plan::from_settings(&facts, &settings) {
             Ok(plan) => plan.steps.iter().map(|step| serde_json::to_string(step).unwrap() + "\n").collect(),
             Err(error) => format!("{error}\n"),
         };
@@ -379,7 +379,7 @@ mod tests {
         nics(&mut facts).retain(|nic| nic.name == "lo");
         for text in ["net.rps_cpus=1", "irq.affinity@24=1"] {
             let setting = Setting::parse(text).unwrap();
-            let error = Plan::of(&facts, &[setting]).unwrap_err();
+            let error = Plan::from_settings(&facts, &[setting]).unwrap_err();
             assert_eq!(error.why, format!("this machine has no place for {}", text.split(['=', '@']).next().unwrap()));
         }
     }
@@ -389,7 +389,7 @@ mod tests {
         let settings =
             ["thp.enabled=madvise", "irq.affinity=1", "cpuidle.dma_latency_us=2", "process.timer_slack_ns=1"];
         let settings = settings.map(|text| Setting::parse(text).unwrap());
-        let plan = Plan::of(&base(), &settings).unwrap();
+        let plan = Plan::from_settings(&base(), &settings).unwrap();
         let text = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
     }

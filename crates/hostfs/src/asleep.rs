@@ -178,7 +178,7 @@ impl Sleeper {
     /// # Errors
     /// `ENOENT` if it does not exist, or the kernel does not show calls; `EACCES` or `EPERM` without the privileges of
     /// a debugger (CAP_SYS_PTRACE).
-    pub fn of(tid: u32) -> Result<Sleeper, Errno> {
+    pub fn open(tid: u32) -> Result<Sleeper, Errno> {
         let open = |name: &str| File::open(format!("/proc/{tid}/{name}")).map_err(|error| Errno::from(&error));
         Ok(Sleeper { call: open("syscall")?, memory: open("mem")? })
     }
@@ -320,7 +320,7 @@ mod tests {
             evenkeel_sys::clock::sleep_until_ns(due_ns);
         });
         let (tid, due_ns) = hear.recv().unwrap();
-        match Sleeper::of(tid) {
+        match Sleeper::open(tid) {
             Ok(seen) => {
                 let give_up_ns = evenkeel_sys::clock::monotonic_ns() + MINUTE_NS;
                 let wait_now = || seen.asleep().map(|asleep| asleep.wait);

@@ -32,7 +32,7 @@ struct TimerSet {
 
 impl TimerFiles {
     /// Of process `pid`. Nothing is read yet.
-    pub fn of(pid: u32) -> TimerFiles {
+    pub fn new(pid: u32) -> TimerFiles {
         TimerFiles { pid, sets: Vec::new() }
     }
 
@@ -133,7 +133,7 @@ mod tests {
             epoll::add(&set, one, EventData::new_u64(0), EventFlags::IN).unwrap();
         }
         let number = |file: &dyn AsRawFd| u32::try_from(file.as_raw_fd()).unwrap();
-        let mut files = TimerFiles::of(std::process::id());
+        let mut files = TimerFiles::new(std::process::id());
         for file in [number(&timer.as_fd()), number(&set)] {
             // Some time has passed before the remaining time is read.
             let before_ns = clock::monotonic_ns();

@@ -85,7 +85,7 @@ impl Tree {
         let doing = if *entry == Entry::Absent { "remove" } else { "write" };
         match &self.source {
             Source::Disk { dir, links } => {
-                Folder::of(dir, *links, inside).and_then(|folder| draft::put(&folder.dir, folder.name, entry))
+                Folder::open(dir, *links, inside).and_then(|folder| draft::put(&folder.dir, folder.name, entry))
             }
             Source::Captured(capture) => {
                 put_captured(&mut lock(capture), path, entry);
@@ -104,7 +104,7 @@ impl Tree {
         let Source::Disk { dir, links } = &self.source else {
             return Ok(());
         };
-        match Folder::of(dir, *links, inside).and_then(|folder| draft::sweep(&folder.dir, folder.name)) {
+        match Folder::open(dir, *links, inside).and_then(|folder| draft::sweep(&folder.dir, folder.name)) {
             Err(errno) if !errno.is_absence() => Err(error("clear a half-written", path, errno)),
             _ => Ok(()),
         }
@@ -140,7 +140,7 @@ impl Tree {
         let Source::Disk { dir, links } = &self.source else {
             return Ok(());
         };
-        let made = Folder::of(dir, *links, inside).and_then(|parent| {
+        let made = Folder::open(dir, *links, inside).and_then(|parent| {
             let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
             rustix::fs::mkdirat(&parent.dir, parent.name, mode)?;
             parent.sync()
@@ -160,7 +160,7 @@ impl Tree {
         let Source::Disk { dir, links } = &self.source else {
             return Ok(());
         };
-        let removed = Folder::of(dir, *links, inside).and_then(|parent| {
+        let removed = Folder::open(dir, *links, inside).and_then(|parent| {
             rustix::fs::unlinkat(&parent.dir, parent.name, AtFlags::REMOVEDIR)?;
             parent.sync()
         });
@@ -267,7 +267,7 @@ struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    fn of(root: &OwnedFd, links: Links, inside: &'a str) -> Result<Folder<'a>, Errno> {
+    fn open(root: &OwnedFd, links: Links, inside: &'a str) -> Result<Folder<'a>, Errno> {
         let (folder, name) = inside.rsplit_once('/').unwrap_or((".", inside));
         Ok(Folder { dir: inside::open(root, folder, OFlags::RDONLY | OFlags::DIRECTORY, links)?, name })
     }

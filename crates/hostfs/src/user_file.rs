@@ -122,11 +122,11 @@ impl UserFile {
         kind(&known)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(Errno::from)?);
-        UserFile::of(file, limit_bytes)
+        UserFile::from_file(file, limit_bytes)
     }
 
     /// The same of a file that is open already, and does not block.
-    fn of(file: File, limit_bytes: u64) -> Result<UserFile, UserFileError> {
+    fn from_file(file: File, limit_bytes: u64) -> Result<UserFile, UserFileError> {
         // The path may lead to another one by now.
         let known = file.metadata().map_err(|error| Errno::from(&error))?;
         let kind = kind(&known)?;

@@ -200,7 +200,7 @@ impl<'u> Converter<'u> {
             frames.push(Frame::Hint(Hint::CutOff));
         }
         self.recording.lost.cut_off += u64::from(frames.last() == Some(&Frame::Hint(Hint::CutOff)));
-        self.recording.stacks.of(frames.into_iter().rev())
+        self.recording.stacks.intern(frames.into_iter().rev())
     }
 
     /// The stack of a call chain, by mappings only. Its outer frames mostly equal those of the process's last chain, which are then reused.

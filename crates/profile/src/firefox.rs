@@ -122,7 +122,7 @@ impl Categories {
         }
     }
 
-    fn of(self, kind: Kind) -> CategoryHandle {
+    fn handle(self, kind: Kind) -> CategoryHandle {
         match kind {
             Kind::User => self.user,
             Kind::Kernel => self.kernel,
@@ -247,8 +247,8 @@ impl Maker<'_> {
         let functions: Vec<_> = texts
             .into_iter()
             .map(|(name, mark)| {
-                let kind = Kind::of(&(name.clone() + mark)).0;
-                (self.profile.intern_string(&name), self.categories.of(kind))
+                let kind = Kind::parse(&(name.clone() + mark)).0;
+                (self.profile.intern_string(&name), self.categories.handle(kind))
             })
             .collect();
         self.frames.insert(frame, functions.clone());

@@ -76,7 +76,7 @@ impl Base {
 
 impl Folded {
     /// Sums the wanted samples.
-    pub fn of<'a>(
+    pub fn from_samples<'a>(
         recording: &Recording,
         names: &Names,
         base: Base,

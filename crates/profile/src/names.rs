@@ -42,7 +42,7 @@ pub struct Names {
 
 impl Names {
     /// The names of a recording's frames from `resolve`. Unknown ones are named after their file.
-    pub fn of(recording: &Recording, mut resolve: impl FnMut(&Frame) -> Vec<Function>) -> Names {
+    pub fn resolve(recording: &Recording, mut resolve: impl FnMut(&Frame) -> Vec<Function>) -> Names {
         let named = |frame: &Frame| {
             let module = |id| recording.modules.get(id).map_or("unknown", |module| module.name());
             let (in_place, is_kernel) = match frame {

@@ -68,7 +68,7 @@ impl Recording {
     pub fn keep_stacks(&mut self, is_wanted: impl Fn(&Sample) -> bool) {
         let wanted = self.samples.iter().filter(|sample| is_wanted(sample)).map(|sample| sample.stack);
         let (mut stacks, became) = self.stacks.only(wanted);
-        let not_asked = stacks.of([Frame::Hint(Hint::NotAsked)]);
+        let not_asked = stacks.intern([Frame::Hint(Hint::NotAsked)]);
         for sample in &mut self.samples {
             let kept = if is_wanted(sample) { became.get(&sample.stack).copied() } else { None };
             sample.stack = kept.unwrap_or(not_asked);

@@ -189,7 +189,7 @@ impl Stacks {
     }
 
     /// The stack of these frames, outermost first. An empty one becomes a hint that it is cut off.
-    pub fn of(&mut self, outermost_first: impl IntoIterator<Item = Frame>) -> StackId {
+    pub fn intern(&mut self, outermost_first: impl IntoIterator<Item = Frame>) -> StackId {
         let mut stack = None;
         for frame in outermost_first {
             stack = Some(self.on(stack, frame));
@@ -321,13 +321,13 @@ mod tests {
     fn stacks_share_what_they_have_in_common() {
         let mut stacks = Stacks::default();
         let frame = |address| Frame::Kernel { address, module: None };
-        let long = stacks.of([1, 2, 3].map(frame));
-        let short = stacks.of([1, 2].map(frame));
-        assert_eq!((stacks.count(), stacks.of([1, 2, 3].map(frame))), (3, long));
+        let long = stacks.intern([1, 2, 3].map(frame));
+        let short = stacks.intern([1, 2].map(frame));
+        assert_eq!((stacks.count(), stacks.intern([1, 2, 3].map(frame))), (3, long));
         assert_eq!(stacks.top(long).1, Some(short));
         let addresses: Vec<usize> = stacks.innermost_first(long).map(FrameId::place).collect();
         assert_eq!(addresses, [2, 1, 0]);
-        let hint = stacks.of([]);
+        let hint = stacks.intern([]);
         assert_eq!(stacks.frames()[stacks.top(hint).0.place()], Frame::Hint(Hint::CutOff));
     }
 }

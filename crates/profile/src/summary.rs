@@ -25,7 +25,7 @@ pub struct Function {
 
 /// A tree's functions by weight. Inlined functions count for the function that contains them.
 pub fn functions(tree: &Tree) -> Vec<Function> {
-    let kinds: Vec<(Kind, &str)> = (0..tree.name_count()).map(|name| Kind::of(tree.text(name as NameId))).collect();
+    let kinds: Vec<(Kind, &str)> = (0..tree.name_count()).map(|name| Kind::parse(tree.text(name as NameId))).collect();
     let is_inlined = |name: NameId| kinds[name as usize].0 == Kind::Inlined;
     // The function that contains each node's code. An inlined frame without a known container counts for itself.
     let mut owners: Vec<NameId> = vec![0; tree.nodes().len()];
@@ -148,7 +148,7 @@ pub fn threads<'a>(recording: &Recording, samples: impl Iterator<Item = &'a Samp
 pub fn unnamed(tree: &Tree) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for node in tree.nodes().iter().skip(1).filter(|node| node.own > 0) {
-        let (_, bare) = Kind::of(tree.text(node.name));
+        let (_, bare) = Kind::parse(tree.text(node.name));
         if bare.starts_with('[') && bare.ends_with(']') {
             add(sums.entry(bare).or_default(), node.own);
         }

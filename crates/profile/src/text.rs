@@ -62,10 +62,12 @@ impl Reader {
             self.close();
         } else if let Some(comment) = line.strip_prefix('#') {
             self.comment(comment);
-        } else if self.open.is_some() && (line.starts_with('\t') || line.starts_with(' ') && Head::of(line).is_none()) {
+        } else if self.open.is_some()
+            && (line.starts_with('\t') || line.starts_with(' ') && Head::parse(line).is_none())
+        {
             // perf begins frames with a tab. A copy of the text may have spaces instead, which also pad names.
             self.frame(line);
-        } else if let Some(head) = Head::of(line) {
+        } else if let Some(head) = Head::parse(line) {
             self.close();
             self.head(&head);
         } else {
@@ -104,7 +106,7 @@ impl Reader {
             LineKind::Sample { event, period, rest } => {
                 let event = self.event(event);
                 let weight = period.unwrap_or(1);
-                let stack = self.recording.stacks.of(std::iter::empty());
+                let stack = self.recording.stacks.intern(std::iter::empty());
                 self.open = Some(Sample { event, at_ns, cpu, pid, tid, stack, weight, address: 0, raw: (0, 0) });
                 // A tracepoint has its text there, which is not a frame.
                 if rest.ends_with(')') && rest.split(' ').next().is_some_and(is_address) {
@@ -169,7 +171,7 @@ impl Reader {
     fn close(&mut self) {
         let frames = std::mem::take(&mut self.frames);
         if let Some(sample) = self.open.take() {
-            let stack = self.recording.stacks.of(frames.iter().rev().copied());
+            let stack = self.recording.stacks.intern(frames.iter().rev().copied());
             self.recording.samples.push(Sample { stack, ..sample });
         }
         // Reuses its buffer for the next sample.
@@ -237,8 +239,8 @@ mod tests {
 
     fn folded(text: &str) -> Vec<String> {
         let recording = parse(text.as_bytes()).unwrap();
-        let names = Names::of(&recording, |_| Vec::new());
-        let folded = Folded::of(&recording, &names, Base::Nothing, recording.samples.iter());
+        let names = Names::resolve(&recording, |_| Vec::new());
+        let folded = Folded::from_samples(&recording, &names, Base::Nothing, recording.samples.iter());
         folded.lines.into_iter().map(|(line, weight)| format!("{line} {weight}")).collect()
     }
 

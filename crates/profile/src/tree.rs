@@ -241,7 +241,7 @@ pub enum Kind {
 
 impl Kind {
     /// The kind of a name, and the name without its mark.
-    pub fn of(name: &str) -> (Kind, &str) {
+    pub fn parse(name: &str) -> (Kind, &str) {
         let marks = [("_[k]", Kind::Kernel), ("_[i]", Kind::Inlined), ("_[j]", Kind::Jit)];
         let marked = marks.into_iter().find_map(|(mark, kind)| name.strip_suffix(mark).map(|name| (kind, name)));
         let (kind, bare) = marked.unwrap_or((Kind::User, name));
@@ -355,7 +355,7 @@ mod tests {
             (MORE, Kind::Unnamed, MORE),
         ];
         for (name, kind, bare) in table {
-            assert_eq!(Kind::of(name), (kind, bare), "{name}");
+            assert_eq!(Kind::parse(name), (kind, bare), "{name}");
         }
     }
 }

@@ -274,7 +274,7 @@ pub extern "C" fn evenkeel_rate_enter(
 pub extern "C" fn evenkeel_rate_take_slices(rate: *mut EvenkeelRate, clock: *mut EvenkeelClock) -> EvenkeelStatus {
     caught(|| {
         handle::alone(clock, |clock| {
-            let turns = TimeSlices::of(&clock.clock.quantum());
+            let turns = TimeSlices::from_quantum(&clock.clock.quantum());
             follow(rate, clock, |rate| rate.set_slices(turns))
         })
     })

@@ -337,7 +337,7 @@ impl TickLoop {
             telemetry.after(&done);
         }
         if let Some(rate) = &mut self.rate {
-            let sliced = rate.set_slices(TimeSlices::of(&quantum.unwrap_or_default()));
+            let sliced = rate.set_slices(TimeSlices::from_quantum(&quantum.unwrap_or_default()));
             let changed = rate.after(&done);
             if sliced.or(changed).is_some() {
                 self.period_changed();

@@ -240,7 +240,7 @@ impl Watch {
                 knobs.push(step.knob.clone());
             }
         }
-        let wanted = Wanted::of(plans, counters::counter_of);
+        let wanted = Wanted::from_plans(plans, counters::counter_of);
         Watch { root: root.clone(), knobs, wanted, gaps, concurrent: None, clock: Clock::Machine }
     }
 

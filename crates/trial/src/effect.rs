@@ -45,7 +45,7 @@ pub enum Interval {
 
 impl Effect {
     /// What a look said.
-    pub(crate) fn of(seen: &PairEffect, judge: &Judge) -> Effect {
+    pub(crate) fn from_pairs(seen: &PairEffect, judge: &Judge) -> Effect {
         Effect {
             ratio: seen.ratio,
             low: PairEffect::bounded(seen.low),

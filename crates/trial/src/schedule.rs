@@ -43,7 +43,7 @@ pub struct Pace {
 
 impl Pace {
     /// For this number of arms, with a switch that takes no time.
-    pub fn of(arms: usize) -> Pace {
+    pub fn new(arms: usize) -> Pace {
         Pace { arms, switch: Duration::ZERO }
     }
 }
@@ -75,7 +75,7 @@ impl Design {
     /// How many pairs the A/A phase has by itself: the design's own number, less where a budget has no room for them.
     pub fn control_pairs_that_fit(&self, arms: usize) -> usize {
         let Some(budget) = self.budget() else { return self.control_pairs };
-        let pair = self.window_takes(Pace::of(arms), self.settle.least() * self.interleaves) * 2;
+        let pair = self.window_takes(Pace::new(arms), self.settle.least() * self.interleaves) * 2;
         let fit = budget.mul_f64(CONTROL_SHARE).as_secs_f64() / pair.as_secs_f64().max(1e-6);
         (fit as usize).clamp(CONTROL_LEAST, self.control_pairs.max(CONTROL_LEAST)).min(self.control_pairs)
     }
@@ -102,7 +102,7 @@ impl Design {
 
     /// The longest time of a trial with `arms` arms, if the server settles at once after a switch: the budget, if that is shorter.
     pub fn planned_for(&self, arms: usize) -> Duration {
-        let pace = Pace::of(arms);
+        let pace = Pace::new(arms);
         let finding = match self.settle {
             Settle::Fixed { .. } => Duration::ZERO,
             Settle::Found { .. } => settle_cost(self) * count(arms) / 2,
@@ -199,7 +199,7 @@ pub(crate) fn is_shared(design: &Design, switch: Duration) -> bool {
 
 /// How long finding the settle time takes for two arms with one look, switching not counted.
 pub(crate) fn settle_cost(design: &Design) -> Duration {
-    settle_step(design, Pace::of(2)) * switches_followed(2) * STEPS as u32
+    settle_step(design, Pace::new(2)) * switches_followed(2) * STEPS as u32
 }
 
 /// How long it takes with the shortest windows that a budget may ask for.
@@ -259,13 +259,13 @@ mod tests {
     #[test]
     fn the_least_budget_has_all_phases_in_it() {
         // The settle phase: 3 switches to each arm, 8 windows of 100 ms. Then 3 A/A pairs and 7 pairs of 1 s with half a second of quiet.
-        let least = design(1000).least_by_itself(Pace::of(2));
+        let least = design(1000).least_by_itself(Pace::new(2));
         assert_eq!(least, Duration::from_millis(4800 + 20 * 1500));
         let slow = Pace { arms: 2, switch: Duration::from_secs(2) };
         assert_eq!(design(1000).least_by_itself(slow) - least, Duration::from_secs(2 * (6 + 20)));
         let known = Design { settle: Settle::Fixed { time: Duration::from_millis(50) }, ..design(1000) };
-        assert_eq!(known.least_by_itself(Pace::of(2)), Duration::from_millis(20 * 1200));
-        assert_eq!(known.least_for(Pace::of(2), 0), Duration::from_millis(14 * 1200));
+        assert_eq!(known.least_by_itself(Pace::new(2)), Duration::from_millis(20 * 1200));
+        assert_eq!(known.least_for(Pace::new(2), 0), Duration::from_millis(14 * 1200));
     }
 
     #[test]

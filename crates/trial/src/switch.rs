@@ -51,7 +51,7 @@ pub enum Reach {
 
 impl Reach {
     /// What a step takes.
-    pub(crate) fn of(step: &Step) -> Reach {
+    pub(crate) fn from_step(step: &Step) -> Reach {
         match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
             Ok(TakesEffect::NewSockets) => Reach::NewSockets,
             // A property of the server's own process is set while it runs where the workload can, and by a start where not.
@@ -112,7 +112,7 @@ impl<'a> Switch<'a> {
             return Err(cannot("it takes effect on interfaces brought up afterwards, which a trial does not do"));
         }
         if let Some(reach) = self.reaches.get_mut(setting) {
-            *reach = (*reach).max(Reach::of(step));
+            *reach = (*reach).max(Reach::from_step(step));
         }
         match &step.action {
             Action::Write { .. } => self.files.push((setting, step.clone())),

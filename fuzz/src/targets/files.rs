@@ -67,7 +67,7 @@ pub(super) fn plan(text: &str) {
     let Ok(settings) = plan.settings() else { return };
     let root = Root::captured(machine(QUEUES));
     let facts = Facts::probe(&root);
-    if let Ok(now) = PlanFile::of(&root, &facts, &settings, &plan.title, None) {
+    if let Ok(now) = PlanFile::new(&root, &facts, &settings, &plan.title, None) {
         assert_eq!(now.agrees_with(&now), Ok(()));
         let _ = (plan.agrees_with(&now), plan.is_done(&root));
     }

@@ -45,7 +45,7 @@ pub(super) fn programs(text: &str) {
     }
     let recording = read(&data, &mut Unwinder::new()).expect("the recording is whole");
     let names = Symbols::new(Settings::default()).names(&recording);
-    let folded = Folded::of(&recording, &names, Base::Nothing, recording.samples.iter());
+    let folded = Folded::from_samples(&recording, &names, Base::Nothing, recording.samples.iter());
     let weight = recording.samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.weight));
     assert_eq!(folded.total(), weight);
     fs::remove_file(&*PATH).expect("it was written");
@@ -81,8 +81,8 @@ fn adds_up(recording: &Recording, bytes: usize) {
     assert!(recording.stacks.count() <= bytes + 1 && recording.raw.len() <= bytes);
     assert!(recording.samples.is_sorted_by_key(|sample| sample.at_ns));
     assert!(recording.switches.is_sorted_by_key(|switch| switch.at_ns));
-    let names = Names::of(recording, |_| Vec::new());
-    let folded = Folded::of(recording, &names, Base::Cpu, recording.samples.iter());
+    let names = Names::resolve(recording, |_| Vec::new());
+    let folded = Folded::from_samples(recording, &names, Base::Cpu, recording.samples.iter());
     let weight = recording.samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.weight));
     assert_eq!(folded.total(), weight);
     for sample in &recording.samples {

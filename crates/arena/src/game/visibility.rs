@@ -41,7 +41,7 @@ pub struct Entity {
 
 impl Entity {
     /// The player in `slot`.
-    pub fn of(slot: Slot, body: &Body) -> Self {
+    pub fn from_body(slot: Slot, body: &Body) -> Self {
         let Pose { x_mm, y_mm, look, gait, stride, stance } = body.pose;
         Self {
             player: slot.0 as u8,
@@ -192,7 +192,7 @@ mod tests {
             stride: 200,
             stance: 9,
         };
-        let shown = Entity::of(Slot(3), &Body { pose, ..Body::default() }).pose();
+        let shown = Entity::from_body(Slot(3), &Body { pose, ..Body::default() }).pose();
         for (there, here) in pose.bones().iter().zip(shown.bones()) {
             let off = there.a.x.abs_diff(here.a.x).max(there.a.y.abs_diff(here.a.y)).max(there.a.z.abs_diff(here.a.z));
             assert!(off <= 20, "{off} mm");

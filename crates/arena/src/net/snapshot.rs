@@ -63,7 +63,7 @@ pub struct Shot {
 }
 
 impl Shot {
-    fn of(fired: &Fired) -> Self {
+    fn from_fired(fired: &Fired) -> Self {
         let rewound = u16::try_from(fired.rewound).unwrap_or(u16::MAX);
         Self { rewound, too_old: fired.too_old, hit: fired.hit.is_some() }
     }
@@ -80,11 +80,11 @@ impl Snapshot {
             players: u8::try_from(sim.players().count()).unwrap_or(u8::MAX),
             ammo: own.map_or(0, |body| body.ammo),
             score: own.map_or(0, |body| body.score),
-            shot: own.and_then(|body| body.shot.as_ref()).map(Shot::of),
+            shot: own.and_then(|body| body.shot.as_ref()).map(Shot::from_fired),
         };
         self.entities.clear();
         let shown = sim.players().filter(|(slot, _)| sim.visibility().is_shown(viewer, *slot, sim.tick()));
-        self.entities.extend(shown.map(|(slot, body)| Entity::of(slot, body)));
+        self.entities.extend(shown.map(|(slot, body)| Entity::from_body(slot, body)));
         if self.entities.len() > MAX_SEEN {
             let at = own.map_or((0, 0), |body| (body.pose.x_mm, body.pose.y_mm));
             let apart2 = |entity: &Entity| {

@@ -76,7 +76,7 @@ pub(super) fn obstacle<'a>(context: &PersistContext<'a>, argument: &str, ours: &
     match context.facts.boot.loader.known() {
         Some(BootLoader::GrubDropIns) => in_defaults(context, argument, ours),
         Some(BootLoader::Grubby) => {
-            let variables = Variables::of(context);
+            let variables = Variables::new(context);
             entries(context).find_map(|file| in_entry(context, &variables, file, argument))
         }
         _ => None,
@@ -152,7 +152,7 @@ fn in_entry<'a>(
 struct Variables<'a>(BTreeMap<&'a str, Vec<(&'a str, Origin<'a>)>>);
 
 impl<'a> Variables<'a> {
-    fn of(context: &PersistContext<'a>) -> Variables<'a> {
+    fn new(context: &PersistContext<'a>) -> Variables<'a> {
         let files = context.boot_files.iter().filter(|file| VARIABLES.contains(&file.path.as_str()));
         let mut variables: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for file in files {

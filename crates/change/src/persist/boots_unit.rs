@@ -71,13 +71,13 @@ mod tests {
         Facts::probe(&Root::captured(Capture::parse(&capture).unwrap()))
     }
 
-    fn of(program: &str, dir: &str) -> Result<PersistPlan, String> {
+    fn unit_plan(program: &str, dir: &str) -> Result<PersistPlan, String> {
         boots_unit(&facts("EINVAL"), program, Path::new(dir), &Path::new(dir).join("boots"))
     }
 
     #[test]
     fn the_unit_has_nothing_in_it_that_somebody_typed() {
-        let plan = of("/usr/local/bin/evenkeel", "/var/lib/evenkeel").unwrap();
+        let plan = unit_plan("/usr/local/bin/evenkeel", "/var/lib/evenkeel").unwrap();
         let paths: Vec<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
         assert_eq!(
             paths,
@@ -108,10 +108,10 @@ mod tests {
     fn no_path_becomes_a_line_or_a_word_of_its_own() {
         let odd = ["", "evenkeel", "/a b", "/a%i", "/a$HOME", "/a\nExecStart=/bin/sh", "/a;b", "/a'b", "/\u{e9}"];
         for path in odd {
-            assert!(of(path, "/var/lib/evenkeel").is_err(), "{path:?} as the program");
-            assert!(of("/usr/bin/evenkeel", path).is_err(), "{path:?} as the folder");
+            assert!(unit_plan(path, "/var/lib/evenkeel").is_err(), "{path:?} as the program");
+            assert!(unit_plan("/usr/bin/evenkeel", path).is_err(), "{path:?} as the folder");
         }
-        assert!(of(&format!("/{}", "a".repeat(2000)), "/var/lib/evenkeel").is_err());
+        assert!(unit_plan(&format!("/{}", "a".repeat(2000)), "/var/lib/evenkeel").is_err());
         let other = boots_unit(&facts("ENOENT"), "/usr/bin/evenkeel", Path::new("/v"), Path::new("/v/b"));
         assert!(other.unwrap_err().contains("this machine uses runit"));
     }

@@ -41,7 +41,7 @@ pub fn script(plan: &PlanFile) -> Result<String, RenderError> {
         push(&mut text, ":\n");
     }
     push(&mut text, "}\n\n");
-    functions(&mut text, &Needs::of(plan));
+    functions(&mut text, &Needs::from_plan(plan));
     push(&mut text, include_str!("sh/end.sh"));
     Ok(text)
 }
@@ -233,6 +233,6 @@ fn command(text: &mut String, command: &PersistedCommand) -> Result<(), RenderEr
 
 /// Whether it contains a line of sh that is not a comment.
 fn does_something(plan: &PlanFile) -> bool {
-    let needs = Needs::of(plan);
+    let needs = Needs::from_plan(plan);
     needs.values || needs.files || needs.commands
 }

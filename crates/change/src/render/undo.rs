@@ -46,7 +46,7 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    pub(super) fn of(plan: &PlanFile) -> Needs {
+    pub(super) fn from_plan(plan: &PlanFile) -> Needs {
         let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
         let has = |is: fn(&Content) -> bool| {
             persist.is_some_and(|persist| persist.files.iter().any(|file| is(&file.content)))
@@ -114,7 +114,7 @@ pub fn undo_script(plan: &PlanFile) -> Result<String, RenderError> {
         comment(&plan.title),
     );
     text.push_str(BOOT);
-    functions(&mut text, &Needs::of(plan));
+    functions(&mut text, &Needs::from_plan(plan));
     text.push_str("\n# The last change first:\n");
     for file in persist.into_iter().flat_map(|persist| &persist.files).rev() {
         let how = match &file.content {

@@ -78,10 +78,10 @@ fn what_is_done_is_what_was_planned() {
         };
         // Not every machine has every place.
         let has_place =
-            |setting: &Setting| PlanFile::of(&root, &facts, std::slice::from_ref(setting), "t", None).is_ok();
+            |setting: &Setting| PlanFile::new(&root, &facts, std::slice::from_ref(setting), "t", None).is_ok();
         let settings: Vec<Setting> =
             SETTINGS.iter().map(|text| Setting::parse(text).unwrap()).filter(has_place).collect();
-        let plan = PlanFile::of(&root, &facts, &settings, "t", Some((&context, &[]))).unwrap();
+        let plan = PlanFile::new(&root, &facts, &settings, "t", Some((&context, &[]))).unwrap();
         // It goes through a file, as a reviewer's does.
         let plan = PlanFile::parse(&plan.text().unwrap()).unwrap();
 
@@ -89,7 +89,7 @@ fn what_is_done_is_what_was_planned() {
         let dir = tempfile::tempdir().unwrap();
         let mut state = State::open_on(dir.path(), Box::new(recorder.clone())).unwrap();
         let steps = plan.plan();
-        let job = Job { settings: &plan.settings, lasting: plan.persist.as_ref(), ..Job::of(&steps, "t") };
+        let job = Job { settings: &plan.settings, lasting: plan.persist.as_ref(), ..Job::new(&steps, "t") };
         let before = root.capture();
         if let Err(error) = carry_out(&root, &root.writer().unwrap(), &mut state, &job, |_| Ok(())) {
             // A captured refusal stops it; what was done until then was put back.

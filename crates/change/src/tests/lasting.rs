@@ -65,7 +65,7 @@ fn steps(swappiness: &str) -> Plan {
 pub(super) fn keep_it(stage: &Stage, state: &mut State, swappiness: &str) -> Result<Transaction, crate::ApplyError> {
     let (plan, lasting) = (steps(swappiness), lasting(swappiness));
     let settings = [format!("vm.swappiness={swappiness}"), "cmdline.processor.max_cstate=1".to_owned()];
-    let job = Job { settings: &settings, lasting: Some(&lasting), ..Job::of(&plan, "t") };
+    let job = Job { settings: &settings, lasting: Some(&lasting), ..Job::new(&plan, "t") };
     carry_out(&stage.root, &stage.writer, state, &job, |_| Ok(()))
 }
 
@@ -258,7 +258,7 @@ fn settings_that_last_are_remembered_for_the_next_plan() {
 
 fn try_it(stage: &Stage, state: &mut State) -> u64 {
     let plan = plan(&["vm.swappiness=10", "thp.enabled=never"]);
-    let job = Job { until: Some(Until { boottime_ns: 5, seconds: 60 }), ..Job::of(&plan, "try") };
+    let job = Job { until: Some(Until { boottime_ns: 5, seconds: 60 }), ..Job::new(&plan, "try") };
     let mut armed = None;
     let done = carry_out(&stage.root, &stage.writer, state, &job, |id| {
         armed = Some(id);
@@ -304,7 +304,7 @@ fn without_its_watchdog_nothing_is_changed() {
     let stage = Stage::new();
     let before = stage.root.capture();
     let plan = plan(&["vm.swappiness=10"]);
-    let job = Job { until: Some(Until { boottime_ns: 5, seconds: 60 }), ..Job::of(&plan, "try") };
+    let job = Job { until: Some(Until { boottime_ns: 5, seconds: 60 }), ..Job::new(&plan, "try") };
     let refused = carry_out(&stage.root, &stage.writer, &mut stage.state(), &job, |_| Err("no more processes".into()));
     assert!(
         refused
@@ -319,7 +319,7 @@ fn without_its_watchdog_nothing_is_changed() {
 fn going_on_puts_back_only_what_failed() {
     let stage = Stage::new();
     let plan = plan(&["vm.swappiness=10", "irq.affinity@26=1", "clocksource=xen", "net.core.busy_poll=50"]);
-    let job = Job { on_failure: OnFailure::GoOn, ..Job::of(&plan, "t") };
+    let job = Job { on_failure: OnFailure::GoOn, ..Job::new(&plan, "t") };
     let done = carry_out(&stage.root, &stage.writer, &mut stage.state(), &job, |_| Ok(())).unwrap();
     let outcomes: Vec<String> = done
         .steps
@@ -337,7 +337,7 @@ fn settings_of_other_owners_are_reported_as_theirs() {
     let stage = Stage::new();
     let plan = plan(&["vm.swappiness=10", "clocksource=tsc", "net.core.busy_poll=50"]);
     let owned = [0, 1].map(|step| OwnedStep { step, by: "TuneD's profile network-latency sets it".to_owned() });
-    let job = Job { owned: &owned, ..Job::of(&plan, "t") };
+    let job = Job { owned: &owned, ..Job::new(&plan, "t") };
     let done = carry_out(&stage.root, &stage.writer, &mut stage.state(), &job, |_| Ok(())).unwrap();
     let by = owned[0].by.clone();
     let theirs = Outcome::Owned { before: "60".into(), side_effects: vec![], by };
@@ -361,7 +361,7 @@ fn an_image_lists_what_its_first_boot_does() {
     let journal = dir.path().join("var/lib/evenkeel");
     let (plan, lasting) = (steps("10"), lasting("10"));
     let settings = ["vm.swappiness=10".to_owned(), "cmdline.processor.max_cstate=1".to_owned()];
-    let job = Job { settings: &settings, lasting: Some(&lasting), ..Job::of(&plan, "t") };
+    let job = Job { settings: &settings, lasting: Some(&lasting), ..Job::new(&plan, "t") };
     let mut state = State::open(&journal).unwrap();
     let done = carry_out(&root, &writer, &mut state, &job, |_| Ok(())).unwrap();
     let shown = serde_json::to_string(&done.steps).unwrap();

@@ -182,7 +182,7 @@ fn a_busy_place_does_not_stop_a_plan_that_is_to_go_on() {
     let session = Session::begin(&stage.root, &stage.writer, &mut ours, "ours", &[step("vm.swappiness=10")]).unwrap();
     let mut theirs = State::open_on(&other.path().join("state"), Box::new(Claiming(claims))).unwrap();
     let plan = plan(&["vm.swappiness=20", "net.core.busy_poll=50"]);
-    let job = Job { on_failure: OnFailure::GoOn, ..Job::of(&plan, "theirs") };
+    let job = Job { on_failure: OnFailure::GoOn, ..Job::new(&plan, "theirs") };
     carry_out(&stage.root, &stage.writer, &mut theirs, &job, |_| Ok(())).unwrap();
     assert_eq!((stage.text(SWAPPINESS), stage.text("/proc/sys/net/core/busy_poll")), ("60".into(), "50".into()));
     session.end();

@@ -143,7 +143,7 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
         until,
         owned: &owned,
         on_failure: if args.keep_going { OnFailure::GoOn } else { OnFailure::PutBack },
-        ..Job::of(&steps, &plan.title)
+        ..Job::new(&steps, &plan.title)
     };
     let dir = args.state.path()?;
     let mut without_timer = None;

@@ -42,7 +42,7 @@ pub(super) struct KnobAnswer {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     match &args.knob {
         None => {
-            let knobs: Vec<KnobLine> = knobs::ALL.iter().map(|knob| KnobLine::of(knob)).collect();
+            let knobs: Vec<KnobLine> = knobs::ALL.iter().map(|knob| KnobLine::from_knob(knob)).collect();
             let answer = ListAnswer { knobs };
             out.answer(&answer, || show::knob::list(&answer.knobs))?;
         }
@@ -51,9 +51,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             let root = args.host.open()?;
             let facts = Facts::probe(&root);
             let advice = advice_on(knob, args, &facts);
-            let handling = Handling::of(knob, &advice);
-            let readings = readings::of(knob, &facts, &root);
-            let answer = KnobAnswer { knob: KnobView::of(knob), advice, readings, handling };
+            let handling = Handling::from_advice(knob, &advice);
+            let readings = readings::knob_readings(knob, &facts, &root);
+            let answer = KnobAnswer { knob: KnobView::from_knob(knob), advice, readings, handling };
             out.answer(&answer, || {
                 let KnobAnswer { knob, advice, readings, handling } = &answer;
                 show::knob::page(&Known { knob, advice, readings, handling, facts: &facts })

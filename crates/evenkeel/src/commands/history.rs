@@ -35,7 +35,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
     let undone = overdue::settle(&root, &args.state, out);
     let log = args.state.read_noted()?;
-    let answer = Answer { transactions: evenkeel_change::history(&root, &log), journal: JournalView::of(&log), undone };
+    let answer =
+        Answer { transactions: evenkeel_change::history(&root, &log), journal: JournalView::from_log(&log), undone };
     out.answer(&answer, || show::change::history(&answer.transactions, &answer.journal))?;
     let is_overdue = answer.transactions.iter().any(|transaction| transaction.status == Status::Overdue);
     Ok(if is_overdue { exit::NO } else { exit::WELL })

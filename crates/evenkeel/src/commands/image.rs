@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         settings: &selected.plan.settings,
         lasting: selected.plan.persist.as_ref(),
         on_failure: OnFailure::PutBack,
-        ..Job::of(&plan, &selected.plan.title)
+        ..Job::new(&plan, &selected.plan.title)
     };
     let done = evenkeel_change::carry_out(&root, &HostWriter::on_nothing(), &mut state, &job, |_| Ok(()));
     let transaction = done.map_err(|error| match error {

@@ -124,7 +124,7 @@ fn begin(
         workload.stop();
         workload = asked.start(seed, &search.stop)?;
     }
-    let spec = WorkloadSpec::of(asked.entry()?.name, &asked.options(seed)?);
+    let spec = WorkloadSpec::from_options(asked.entry()?.name, &asked.options(seed)?);
     let spec = WorkloadSpec { arguments: asked.line(), ..spec };
     let context = Context::new(spec.clone(), &left_out);
     let context = serde_json::to_value(context).map_err(not_possible)?;

@@ -41,8 +41,11 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let undone = overdue::settle(&root, &args.state, out);
     let log = args.state.read_noted()?;
     let facts = Facts::probe(&root);
-    let answer =
-        Answer { verification: evenkeel_change::verify(&root, &facts, &log), journal: JournalView::of(&log), undone };
+    let answer = Answer {
+        verification: evenkeel_change::verify(&root, &facts, &log),
+        journal: JournalView::from_log(&log),
+        undone,
+    };
     out.answer(&answer, || show::change::verification(&answer.verification, &answer.journal))?;
     let found = &answer.verification;
     let holds = found.drift.is_empty() && found.interrupted.is_empty() && found.ended_by_reboot.is_empty();

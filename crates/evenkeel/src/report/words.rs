@@ -50,7 +50,7 @@ pub(crate) fn opening(same_already: &[String], ended: &Ended, pairs: usize, of: 
 
 impl<'a> Claim<'a> {
     /// What a report claims.
-    pub(crate) fn of(report: &'a Report, what: &'a str, control: bool) -> Claim<'a> {
+    pub(crate) fn new(report: &'a Report, what: &'a str, control: bool) -> Claim<'a> {
         let effect = report.effect.as_ref();
         Claim {
             what,

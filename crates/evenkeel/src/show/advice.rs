@@ -317,7 +317,7 @@ fn deed(group: &[Finding<'_>], facts: &Facts) -> Option<String> {
     let knob = knobs::find(advice.knob).ok()?;
     let place = has_places(advice.knob).then(|| advice.place.clone());
     let setting = Setting { knob, place, value: advice.wanted.clone()? };
-    let plan = Plan::of(facts, &[setting]).ok()?;
+    let plan = Plan::from_settings(facts, &[setting]).ok()?;
     let more = match group.len() {
         1 => String::new(),
         count => format!(", and so at {} more", count - 1),

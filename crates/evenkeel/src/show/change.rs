@@ -35,7 +35,7 @@ fn is_none(count: &u64) -> bool {
 }
 
 impl JournalView {
-    pub(crate) fn of(log: &Log) -> JournalView {
+    pub(crate) fn from_log(log: &Log) -> JournalView {
         JournalView {
             torn_bytes: log.torn_bytes().unwrap_or(0),
             passed_over: log.passed_over().clone(),

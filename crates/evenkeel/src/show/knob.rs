@@ -34,13 +34,13 @@ pub(crate) struct KnobView {
 }
 
 impl KnobLine {
-    pub(crate) fn of(knob: &Knob) -> KnobLine {
+    pub(crate) fn from_knob(knob: &Knob) -> KnobLine {
         KnobLine { id: knob.id, title: knob.title, area: knob.area }
     }
 }
 
 impl KnobView {
-    pub(crate) fn of(knob: &Knob) -> KnobView {
+    pub(crate) fn from_knob(knob: &Knob) -> KnobView {
         KnobView {
             id: knob.id,
             title: knob.title,
@@ -82,7 +82,7 @@ pub(crate) struct Handling {
 }
 
 impl Handling {
-    pub(crate) fn of(knob: &Knob, advice: &[Advice]) -> Handling {
+    pub(crate) fn from_advice(knob: &Knob, advice: &[Advice]) -> Handling {
         let wanted = advice.iter().find_map(|advice| advice.wanted.as_deref()).unwrap_or("VALUE");
         let can_prove = verbs(knob.id).contains(&"prove");
         let undo = match knob.place {

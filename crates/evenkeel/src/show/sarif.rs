@@ -17,7 +17,7 @@ const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os
 const FINGERPRINT: &str = "evenkeelFindingId/v1";
 
 pub(crate) fn log(audit: &Audit<'_>, facts: &Facts) -> Result<String, Failure> {
-    let files = Files::of(audit, facts);
+    let files = Files::from_audit(audit, facts);
     let mut results: Vec<Value> = audit.findings.iter().filter_map(|finding| result(finding, &files)).collect();
     if audit.waivers.is_some() {
         // An empty list says that the result was looked up and is not suppressed; all results of a run have one or none does.
@@ -124,7 +124,7 @@ fn message(advice: &Advice) -> String {
 struct Files(BTreeMap<(&'static str, String), String>);
 
 impl Files {
-    fn of(audit: &Audit<'_>, facts: &Facts) -> Files {
+    fn from_audit(audit: &Audit<'_>, facts: &Facts) -> Files {
         let mut files = BTreeMap::new();
         for knob in knobs::ALL.iter().copied() {
             let asks = |finding: &Finding<'_>| finding.advice.knob == knob.id && finding.advice.state <= State::Unknown;
@@ -133,7 +133,7 @@ impl Files {
             }
             // Only where it is written is of interest, so any value will do.
             let setting = Setting { knob, place: None, value: String::new() };
-            for step in Plan::of(facts, &[setting]).map(|plan| plan.steps).unwrap_or_default() {
+            for step in Plan::from_settings(facts, &[setting]).map(|plan| plan.steps).unwrap_or_default() {
                 let path = match step.action {
                     Action::Write { path, .. } | Action::Hold { path } => path,
                     Action::KernelArgument { .. } => "/proc/cmdline".to_owned(),

@@ -21,7 +21,7 @@ struct Before {
 }
 
 impl Before {
-    fn of(paths: &[&'static str]) -> Before {
+    fn read(paths: &[&'static str]) -> Before {
         // There is one host: the same file is the lock of every test that changes it.
         let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
         host.lock().unwrap();
@@ -72,7 +72,7 @@ fn a_script_changes_the_running_kernel_and_its_undo_changes_it_back() {
         eprintln!("SKIPPED: a script on the running kernel: it needs root");
         return;
     }
-    let before = Before::of(&[SWAPPINESS, HALTPOLL, THP, MIN_FREE]);
+    let before = Before::read(&[SWAPPINESS, HALTPOLL, THP, MIN_FREE]);
     let had = |path: &str| std::fs::read_to_string(path).ok();
     let mut settings = Vec::new();
     let other =
@@ -115,7 +115,7 @@ fn a_value_that_the_kernel_does_not_take_undoes_the_others() {
         eprintln!("SKIPPED: a script that fails on the running kernel: it needs root");
         return;
     }
-    let before = Before::of(&[SWAPPINESS]);
+    let before = Before::read(&[SWAPPINESS]);
     let folder = tempfile::tempdir().unwrap();
     script(folder.path(), &["vm.swappiness=13"]);
     let text = std::fs::read_to_string(folder.path().join("it.sh")).unwrap();

@@ -29,7 +29,7 @@ impl Group {
     /// Our group for `controller`, from the text of /proc/self/cgroup.
     ///
     /// A controller belongs to version 1 if a line names it, else to version 2.
-    pub(super) fn of(controller: &str, membership: &str) -> Option<Group> {
+    pub(super) fn from_membership(controller: &str, membership: &str) -> Option<Group> {
         let mut unified = None;
         let mut is_hybrid = false;
         for line in membership.lines() {
@@ -108,7 +108,7 @@ mod tests {
             ("cpu", "5:memory:/\n", None),
         ];
         for (controller, text, expected) in table {
-            let levels = Group::of(controller, text).and_then(|group| group.levels().known().cloned());
+            let levels = Group::from_membership(controller, text).and_then(|group| group.levels().known().cloned());
             let levels: Option<Vec<&str>> = levels.as_ref().map(|levels| levels.iter().map(String::as_str).collect());
             assert_eq!(levels.as_deref(), expected, "{controller} in {text:?}");
         }
@@ -116,16 +116,16 @@ mod tests {
 
     #[test]
     fn no_group_is_followed_for_ever() {
-        let group = Group::of("cpu", &format!("0::{}\n", "/a".repeat(DEPTH_MAX))).unwrap();
+        let group = Group::from_membership("cpu", &format!("0::{}\n", "/a".repeat(DEPTH_MAX))).unwrap();
         assert_eq!(group.levels().known().map(Vec::len), Some(DEPTH_MAX + 1));
-        let group = Group::of("cpu", &format!("0::{}\n", "/a".repeat(DEPTH_MAX + 1))).unwrap();
+        let group = Group::from_membership("cpu", &format!("0::{}\n", "/a".repeat(DEPTH_MAX + 1))).unwrap();
         assert!(matches!(group.levels(), Fact::Odd { .. }));
     }
 
     proptest! {
         #[test]
         fn no_text_makes_the_parser_panic(text in "([0-9]:(cpu|cpuset|,)*:(/[a-z.é]{0,3})*\n?)*|.{0,20}") {
-            let _ = Group::of("cpu", &text).map(|group| group.levels());
+            let _ = Group::from_membership("cpu", &text).map(|group| group.levels());
         }
     }
 }

@@ -49,7 +49,7 @@ impl CpuLimit {
 impl Limits {
     pub(super) fn probe(probe: Probe<'_>) -> Limits {
         let membership = cgroup::membership(probe);
-        let group = |controller| membership.clone().map(|text| Group::of(controller, &text));
+        let group = |controller| membership.clone().map(|text| Group::from_membership(controller, &text));
         Limits {
             cpu: and_then(group("cpu"), |group| match group {
                 Some(group) => probe_cpu(probe, &group),

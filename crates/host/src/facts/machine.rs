@@ -66,7 +66,7 @@ impl Machine {
         let instance_type = dmi.instance_type(probe, &cloud);
         Machine {
             hypervisor: probe_hypervisor(probe, &dmi),
-            catalogue: Instance::of(&instance_type),
+            catalogue: Instance::from_type(&instance_type),
             instance_type,
             cloud,
             container: probe_container(probe),

@@ -58,7 +58,7 @@ pub struct IrqbalanceOptions {
 }
 
 impl IrqbalanceOptions {
-    fn of(file: &str, variables: BTreeMap<String, String>) -> IrqbalanceOptions {
+    fn from_variables(file: &str, variables: BTreeMap<String, String>) -> IrqbalanceOptions {
         let variable = |name: &str| variables.get(name).map(String::as_str);
         let arguments: Vec<&str> =
             ["IRQBALANCE_ARGS", "OPTIONS"].into_iter().filter_map(variable).flat_map(str::split_whitespace).collect();
@@ -141,8 +141,9 @@ fn hidden(program: &str) -> Fact<bool> {
 
 /// The two places that distributions use; a machine has one of them.
 fn probe_irqbalance_options(probe: Probe<'_>) -> Fact<IrqbalanceOptions> {
-    let at =
-        |path: &str| probe.parse(path, "variables", |text| Some(IrqbalanceOptions::of(path, parse_variables(text))));
+    let at = |path: &str| {
+        probe.parse(path, "variables", |text| Some(IrqbalanceOptions::from_variables(path, parse_variables(text))))
+    };
     or_else(at("/etc/default/irqbalance"), || at("/etc/sysconfig/irqbalance"))
 }
 
@@ -267,7 +268,7 @@ mod tests {
     #[test]
     fn parses_irqbalance_configuration() {
         let of = |text: &str| {
-            let options = IrqbalanceOptions::of("/x", parse_variables(text));
+            let options = IrqbalanceOptions::from_variables("/x", parse_variables(text));
             let banned = options.banned_cpus.known().map_or("none".to_owned(), CpuSet::to_string);
             let script = options.policy_script.known().cloned().unwrap_or("none".to_owned());
             format!("bans {banned}, script {script}, once {}", options.once)
@@ -323,7 +324,7 @@ mod tests {
         fn no_text_makes_the_parser_panic(text in "([A-C=#;\"' \n]|IRQBALANCE_ARGS=|IRQBALANCE_BANNED_CPUS=|--policyscript|-l|.){0,40}") {
             let variables = parse_variables(&text);
             prop_assert!(variables.values().all(|value| !value.is_empty()));
-            let _ = (IrqbalanceOptions::of("/x", variables), parse_saptune(&text));
+            let _ = (IrqbalanceOptions::from_variables("/x", variables), parse_saptune(&text));
         }
     }
 }

@@ -23,8 +23,8 @@ pub struct Preemption {
 impl Preemption {
     pub(super) fn probe(probe: Probe<'_>, config: &Fact<KernelConfig>) -> Preemption {
         let modes = probe.parse(DEBUGFS, "preemption models with the chosen one in parentheses", parse_modes);
-        let built =
-            probe.parse("/proc/version", "the model that the kernel was built with", |text| Some(Built::of(text)));
+        let built = probe
+            .parse("/proc/version", "the model that the kernel was built with", |text| Some(Built::from_version(text)));
         let model = match (&modes, &built) {
             (_, Fact::Known(Built::RealTime)) => Fact::Known("rt".to_owned()),
             (Fact::Known(modes), _) => Fact::Known(modes.chosen.clone()),
@@ -61,7 +61,7 @@ enum Built {
 }
 
 impl Built {
-    fn of(version: &str) -> Built {
+    fn from_version(version: &str) -> Built {
         let has = |word: &str| version.split_ascii_whitespace().any(|part| part == word);
         match () {
             () if has("PREEMPT_RT") => Built::RealTime,

@@ -41,7 +41,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 }
 
 fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
-    let Some(cores) = Cores::of(facts) else {
+    let Some(cores) = Cores::from_facts(facts) else {
         return Err(Finding::new(State::Unknown, PLACE, "evenkeel does not know which CPUs share a core"));
     };
     if cores.threads() == 1 {

@@ -45,7 +45,7 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let mut harm = vec!["every idle CPU would spin, prevent turbo on other cores and look fully loaded".to_owned()];
-    if Cores::of(facts).is_some_and(|cores| cores.threads() > 1) {
+    if Cores::from_facts(facts).is_some_and(|cores| cores.threads() > 1) {
         harm.push("each CPU would take time from its sibling".to_owned());
     }
     if let Some(instance) = burstable(facts) {

@@ -76,7 +76,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let Some(needs) = context.server.cpus else {
         return Ok(Finding::keep(ARGUMENT, "the CPUs depend on the server: give `--server cpus=N`"));
     };
-    let Some(cores) = Cores::of(facts) else {
+    let Some(cores) = Cores::from_facts(facts) else {
         return Err(Finding::new(State::Unknown, ARGUMENT, "evenkeel does not know which CPUs share a core"));
     };
     let needs = usize::try_from(needs).unwrap_or(usize::MAX);

@@ -54,7 +54,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         return Err(Finding::unknown(ARGUMENT, "how many CPUs there are", &facts.cpus.present));
     };
     if let Some(asked) = asked {
-        let finding = if Cores::of(facts).is_some_and(|cores| has_neighbours(&cores)) {
+        let finding = if Cores::from_facts(facts).is_some_and(|cores| has_neighbours(&cores)) {
             let reason = format!(
                 "{} of {present} were started, and siblings have adjacent numbers here: both threads of some \
                     cores run, and none of others; remove it and use `smt.control`, which leaves one thread of each \
@@ -76,7 +76,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         };
         return Ok(finding.at(asked));
     }
-    let Some(cores) = Cores::of(facts) else {
+    let Some(cores) = Cores::from_facts(facts) else {
         return Err(Finding::new(State::Unknown, ARGUMENT, "evenkeel does not know which CPUs share a core"));
     };
     if cores.threads() == 1 {

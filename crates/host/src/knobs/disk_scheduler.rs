@@ -175,7 +175,7 @@ mod tests {
     fn each_disk_is_a_step_that_knows_what_changes_with_it() {
         let mut facts = base();
         disks(&mut facts).push(disk("vdb"));
-        let plan = Plan::of(&facts, &[Setting::parse("disk.scheduler=none").unwrap()]).unwrap();
+        let plan = Plan::from_settings(&facts, &[Setting::parse("disk.scheduler=none").unwrap()]).unwrap();
         let shown = |action: &Action| match action {
             Action::Write { path, side_effects, .. } => format!("{path} with {}", side_effects.join(" ")),
             other => format!("{other:?}"),

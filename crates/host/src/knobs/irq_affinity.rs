@@ -63,7 +63,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     if facts.network.nics.known().is_none() {
         return vec![Finding::unknown(KNOB.id, "which network interfaces there are", &facts.network.nics)];
     }
-    let share = context.server.cpus.map(|needed| Share { needed, split: Split::of(facts, needed) });
+    let share = context.server.cpus.map(|needed| Share { needed, split: Split::from_facts(facts, needed) });
     let findings: Vec<Finding> = facts.network.hardware().flat_map(|nic| of_nic(facts, share.as_ref(), nic)).collect();
     if findings.is_empty() {
         return vec![Finding::not_here(KNOB.id, "no network interface has its own interrupt")];
@@ -89,7 +89,7 @@ pub(super) struct Split {
 impl Split {
     /// As many cores for interrupts as the server can spare, preferring those that already serve some; `None` if it
     /// cannot spare any.
-    pub(super) fn of(facts: &Facts, needed: u64) -> Option<Split> {
+    pub(super) fn from_facts(facts: &Facts, needed: u64) -> Option<Split> {
         let online = facts.cpus.online.known()?;
         let usable = facts.limits.cpus_allowed.known().map_or(online.clone(), |allowed| online.and(allowed));
         let isolated = facts.cpus.isolated.known().cloned().unwrap_or_default();

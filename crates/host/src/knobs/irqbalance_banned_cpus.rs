@@ -83,7 +83,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     if facts.cpus.online.known().is_none() {
         return Err(Finding::unknown(KNOB.id, "how many CPUs there are", &facts.cpus.online));
     }
-    let Some(split) = Split::of(facts, needed) else {
+    let Some(split) = Split::from_facts(facts, needed) else {
         let reason = format!("{needed} CPUs for the server leave no core to interrupts: there is none to ban");
         return Ok(Finding::keep(KNOB.id, reason));
     };

@@ -351,7 +351,7 @@ mod tests {
                 assert_eq!(knob.check(&wanted).as_ref(), Ok(&wanted), "{as_text}");
                 assert_ne!(Some(&wanted), advice.current.as_ref(), "{as_text}");
                 let setting = Setting { knob, place: Some(advice.place.clone()), value: wanted };
-                let steps = Plan::of(facts, &[setting]).map(|plan| plan.steps.len());
+                let steps = Plan::from_settings(facts, &[setting]).map(|plan| plan.steps.len());
                 assert_eq!(steps, Ok(1), "{as_text}");
             }
         }

@@ -69,7 +69,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let bytes = u64::try_from(current).unwrap_or(0);
     let packets = bytes / PACKET_BYTES;
-    let Some(load) = Load::of(&context.server) else {
+    let Some(load) = Load::from_server(&context.server) else {
         let typical_ms = lasts_ms(bytes, 64 * PPS_A_PLAYER);
         let reason = format!(
             "holds {packets} small packets, {typical_ms} ms of 64 players who send {PPS_A_PLAYER}/s each; give \

@@ -79,7 +79,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let ceiling = u64::try_from(current).unwrap_or(0);
     let buffer = ceiling.saturating_mul(2);
     let packets = buffer / PACKET_BYTES;
-    let finding = match Load::of(&context.server) {
+    let finding = match Load::from_server(&context.server) {
         None => {
             let stall_ms = lasts_ms(buffer, TYPICAL_PPS);
             let room = format!("room for {packets} small packets, {stall_ms} ms of 64 players who send 60/s each");

@@ -80,7 +80,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let gate_bytes = gate.saturating_mul(PAGE_BYTES);
     let mib = gate_bytes >> 20;
     let percent = gate_bytes.saturating_mul(100) / (*memory).max(1);
-    let needed = Load::of(&context.server).map(|load| (load.stalled_bytes(), load.label));
+    let needed = Load::from_server(&context.server).map(|load| (load.stalled_bytes(), load.label));
     let finding = if gate_bytes > memory / 16 * 3 {
         let reason = format!(
             "only the first number applies, and {mib} MiB are {percent} % of memory, which unread packets could \

@@ -44,7 +44,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 
 fn decide(context: &AdviceContext, nic: &Nic) -> Result<Finding, Finding> {
     let rings = own(&nic.name, &nic.rings)?;
-    let lasts = match Load::of(&context.server) {
+    let lasts = match Load::from_server(&context.server) {
         Some(load) => {
             let us = u64::from(rings.rx).saturating_mul(1_000_000) / load.pps.max(1);
             format!(", which last {us} us of {}, all through one queue", load.label)

@@ -83,7 +83,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let Some(needs) = context.server.cpus else {
         return Ok(Finding::keep(PLACE, "evenkeel does not know how many CPUs it needs: give `--server cpus=N`"));
     };
-    let Some(cores) = Cores::of(facts) else {
+    let Some(cores) = Cores::from_facts(facts) else {
         return Err(Finding::new(State::Unknown, PLACE, "evenkeel does not know which CPUs share a core"));
     };
     let (needs, busy) = (usize::try_from(needs).unwrap_or(usize::MAX), network_cpus(facts));

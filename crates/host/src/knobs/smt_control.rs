@@ -64,7 +64,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
 }
 
 fn of_threads(facts: &Facts, context: &AdviceContext) -> Finding {
-    let Some(cores) = Cores::of(facts) else {
+    let Some(cores) = Cores::from_facts(facts) else {
         return Finding::new(State::Unknown, PATH, "evenkeel does not know which CPUs share a core");
     };
     let count = cores.len();

@@ -63,7 +63,7 @@ fn servers_cpus(facts: &Facts, context: &AdviceContext) -> Option<CpuSet> {
         return Some(isolated.clone());
     }
     let needs = usize::try_from(context.server.cpus.filter(|_| context.goal == Goal::Latency)?).ok()?;
-    Cores::of(facts)?.apart(needs, &network_cpus(facts))
+    Cores::from_facts(facts)?.apart(needs, &network_cpus(facts))
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ fn busy_read_is_for_new_sockets_only() {
 
 #[test]
 fn the_path_of_the_clock_source_is_its_own() {
-    let plan = Plan::of(&host(C4, &[]), &[Setting::parse("clocksource=tsc").unwrap()]).unwrap();
+    let plan = Plan::from_settings(&host(C4, &[]), &[Setting::parse("clocksource=tsc").unwrap()]).unwrap();
     assert_eq!(plan.steps[0].place, "/sys/devices/system/clocksource/clocksource0/current_clocksource");
 }
 

@@ -39,7 +39,8 @@ fn answered(text: &str, seed: u64) -> Option<usize> {
                 .filter_map(|advice| Setting::parse(&format!("{}={}", advice.knob, advice.wanted.as_ref()?)).ok())
                 .collect();
             // An inconsistent machine may have no plan; then there must be an error text.
-            bytes += Plan::of(&facts, &settings).map_or_else(|error| error.to_string().len(), |plan| plan.steps.len());
+            bytes += Plan::from_settings(&facts, &settings)
+                .map_or_else(|error| error.to_string().len(), |plan| plan.steps.len());
         }
     }
     Some(bytes)

@@ -30,7 +30,7 @@ pub(crate) fn separate(links: &Links, path: &Path, lookup: &Lookup) -> Option<(S
         let Ok(opened) = place::open(&candidate) else { continue };
         let Ok(again) = opened.file.try_clone() else { continue };
         let Ok(source) = source(opened.file) else { continue };
-        let is_it = match (Links::of(&source).map(|found| found.build_id), &links.build_id) {
+        let is_it = match (Links::read(&source).map(|found| found.build_id), &links.build_id) {
             (Err(_), _) => false,
             (Ok(Some(found)), Some(id)) => same_build(&found, id),
             (Ok(_), _) => checksum_of(again) == Some(*checksum),
@@ -46,7 +46,7 @@ pub(crate) fn separate(links: &Links, path: &Path, lookup: &Lookup) -> Option<(S
 pub(crate) fn by_build_id(id: &[u8], lookup: &Lookup) -> Option<(Source, PathBuf)> {
     debug_paths(id, lookup).find_map(|path| {
         let source = source(place::open(&path).ok()?.file).ok()?;
-        let is_it = Links::of(&source).ok()?.build_id.is_some_and(|found| same_build(&found, id));
+        let is_it = Links::read(&source).ok()?.build_id.is_some_and(|found| same_build(&found, id));
         is_it.then_some((source, path))
     })
 }

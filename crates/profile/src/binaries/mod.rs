@@ -100,7 +100,7 @@ impl Links {
     /// Reads them from a file.
     ///
     /// # Errors If it is not a program, or its headers are invalid.
-    pub(crate) fn of(source: &Source) -> Result<Links, Odd> {
+    pub(crate) fn read(source: &Source) -> Result<Links, Odd> {
         let file = object::File::parse(source)?;
         let build_id = file.build_id()?.map(<[u8]>::to_vec);
         let debug_link = file.gnu_debuglink()?.map(|(name, checksum)| (name.to_vec(), checksum));
@@ -203,7 +203,7 @@ impl<'r> Sought<'r> {
             return Ok(opened);
         };
         let again = opened.file.try_clone().map_err(|error| NotFound::Malformed(error.to_string()))?;
-        let detail = match Links::of(&source(again)?)?.build_id {
+        let detail = match Links::read(&source(again)?)?.build_id {
             Some(found) if same_build(recorded, &found) => return Ok(opened),
             Some(found) => format!("its build id is {}", hex(&found)),
             None => "it has no build id".to_owned(),

@@ -69,7 +69,7 @@ impl Contained {
 
 fn build_id_of(path: &Path) -> Vec<u8> {
     let file = source(place::open(path).unwrap().file).unwrap();
-    Links::of(&file).unwrap().build_id.unwrap()
+    Links::read(&file).unwrap().build_id.unwrap()
 }
 
 fn opened(module: &Module, mapping: Mapping) -> Result<Vec<u8>, NotFound> {

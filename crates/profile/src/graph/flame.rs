@@ -246,7 +246,7 @@ fn palette(tree: &Tree) -> PaletteMap {
     let mut palette = PaletteMap::default();
     for name in 1..tree.name_count() {
         let text = tree.text(name as u32);
-        let (kind, bare) = Kind::of(text);
+        let (kind, bare) = Kind::parse(text);
         palette.insert(text, color(colors::of_function(kind, bare)));
     }
     palette.insert(MORE, color(colors::of_function(Kind::Unnamed, MORE)));

@@ -126,7 +126,7 @@ fn data<'a>(tree: &'a Tree, before: Option<&[u64]>, style: &'a Style) -> (Data<'
         let name = &mut name_of[node.name as usize];
         if *name == u32::MAX {
             *name = data.names.len() as u32;
-            let (kind, bare) = Kind::of(tree.text(node.name));
+            let (kind, bare) = Kind::parse(tree.text(node.name));
             data.names.push(bare);
             data.kinds.push(kind_number(kind));
             data.colors.push(colors::of_function(kind, bare).css());
@@ -184,7 +184,7 @@ fn functions(tree: &Tree, quantity: &Quantity) -> Markup {
             }
             tbody {
                 @for (name, (own, with)) in rows.into_iter().take(ROWS) {
-                    @let (kind, bare) = Kind::of(tree.text(name as u32));
+                    @let (kind, bare) = Kind::parse(tree.text(name as u32));
                     tr {
                         td.n { (share(own, total)) }
                         td.n { (share(with, total)) }
@@ -213,7 +213,7 @@ fn changes(pair: &Pair) -> Markup {
                         td.n { (if change < 0.0 { "▼" } else { "▲" }) (format!(" {change:+.2} %")) }
                         td.n { (share(one.before.0, old)) }
                         td.n { (share(one.after.0, new)) }
-                        td { button.name type="button" { (Kind::of(&one.name).1) } }
+                        td { button.name type="button" { (Kind::parse(&one.name).1) } }
                     }
                 }
             }

@@ -77,7 +77,7 @@ pub struct Path {
 }
 
 /// Of the samples on one CPU; none where it has none.
-pub(super) fn of(recording: &Recording, names: &Names, cpu: u32) -> Option<Filled> {
+pub(super) fn find_filled(recording: &Recording, names: &Names, cpu: u32) -> Option<Filled> {
     let samples: Vec<&Sample> = busy::on_cpu(recording).filter(|sample| sample.cpu == cpu && sample.tid != 0).collect();
     let total = samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.weight)).max(1);
     if samples.is_empty() {
@@ -89,8 +89,8 @@ pub(super) fn of(recording: &Recording, names: &Names, cpu: u32) -> Option<Fille
         let sum = stacks.entry(sample.stack).or_default();
         *sum = sum.saturating_add(sample.weight);
     }
-    let kinds = Kinds::of(recording, names, &stacks);
-    let folded = Folded::of(recording, names, Base::Thread, samples.iter().copied());
+    let kinds = Kinds::count(recording, names, &stacks);
+    let folded = Folded::from_samples(recording, names, Base::Thread, samples.iter().copied());
     let mut lines: Vec<(String, u64)> = folded.lines.into_iter().collect();
     lines.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
     Some(Filled {
@@ -118,7 +118,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    fn of(recording: &Recording, names: &Names, stacks: &HashMap<StackId, u64>) -> Kinds {
+    fn count(recording: &Recording, names: &Names, stacks: &HashMap<StackId, u64>) -> Kinds {
         let mut kinds = Kinds::default();
         let (mut has_kernel, mut has_name) = (false, false);
         for (stack, weight) in stacks {

@@ -177,7 +177,7 @@ pub struct Imbalance {
 pub fn imbalance(recording: &Recording, names: &Names, may_run_on: &dyn Fn(u32) -> Option<Vec<u32>>) -> Imbalance {
     let (parts, source, seen) = seen(recording);
     let by_thread = all_cpus(&seen);
-    let scale = Scale::of(source, &parts, &seen);
+    let scale = Scale::new(source, &parts, &seen);
     let mut cpus: Vec<Cpu> = seen.iter().map(|(number, seen)| scale.cpu(*number, seen)).collect();
     cpus.extend(silent(recording, &seen, parts.count));
     cpus.sort_by_key(|cpu| cpu.cpu);
@@ -214,8 +214,8 @@ pub fn imbalance(recording: &Recording, names: &Names, may_run_on: &dyn Fn(u32) 
         busiest,
         idlest,
         uneven_parts: 0,
-        filled: busiest.and_then(|cpu| filled::of(recording, names, cpu)),
-        idlest_filled: idlest.and_then(|cpu| filled::of(recording, names, cpu)),
+        filled: busiest.and_then(|cpu| filled::find_filled(recording, names, cpu)),
+        idlest_filled: idlest.and_then(|cpu| filled::find_filled(recording, names, cpu)),
         cpus,
         caveats: Vec::new(),
     };
@@ -245,7 +245,7 @@ fn longest(
 
 /// The use of each CPU, from the best source in the recording.
 fn seen(recording: &Recording) -> (Parts, Source, BTreeMap<u32, busy::Cpu>) {
-    let parts = Parts::of(recording.span, PARTS_MAX, PART_OF_SWITCHES_NS);
+    let parts = Parts::divide(recording.span, PARTS_MAX, PART_OF_SWITCHES_NS);
     let from_switches = busy::from_switches(recording, &parts);
     if !from_switches.is_empty() {
         let mut seen: BTreeMap<u32, busy::Cpu> = from_switches.into_iter().collect();
@@ -258,7 +258,7 @@ fn seen(recording: &Recording) -> (Parts, Source, BTreeMap<u32, busy::Cpu>) {
         }
         return (parts, Source::Switches, seen);
     }
-    let parts = Parts::of(recording.span, PARTS_MAX, PART_OF_SAMPLES_NS);
+    let parts = Parts::divide(recording.span, PARTS_MAX, PART_OF_SAMPLES_NS);
     let (samples, unit) = busy::from_samples(recording, &parts);
     let source = if unit == Unit::Nanoseconds { Source::Samples } else { Source::Counter };
     (parts, source, samples.into_iter().collect())
@@ -293,7 +293,7 @@ struct Scale<'a> {
 }
 
 impl<'a> Scale<'a> {
-    fn of(source: Source, parts: &'a Parts, seen: &BTreeMap<u32, busy::Cpu>) -> Scale<'a> {
+    fn new(source: Source, parts: &'a Parts, seen: &BTreeMap<u32, busy::Cpu>) -> Scale<'a> {
         if source == Source::Counter {
             let most = seen.values().map(|cpu| cpu.busy).max().unwrap_or(0);
             let most_of_part = seen.values().flat_map(|cpu| cpu.parts.iter().copied()).max().unwrap_or(0);

@@ -30,8 +30,8 @@ fn switched(end_ms: u64, turns: &[(u32, Turns<'_>)]) -> Recording {
     recording
 }
 
-fn of(recording: &Recording) -> Imbalance {
-    imbalance(recording, &Names::of(recording, |_| Vec::new()), &|_| None)
+fn find_imbalance(recording: &Recording) -> Imbalance {
+    imbalance(recording, &Names::resolve(recording, |_| Vec::new()), &|_| None)
 }
 
 /// From when on, in milliseconds, a CPU had which thread.
@@ -41,7 +41,7 @@ type Turns<'a> = &'a [(u64, u32)];
 fn sampled(period_ns: u64, cpus: &[(u32, &[(u32, u64)])]) -> Recording {
     let event = Event { name: "cpu-clock".to_owned(), unit: Unit::Nanoseconds };
     let mut recording = Recording { events: vec![event], ..Recording::default() };
-    let stack = recording.stacks.of([Frame::Kernel { address: 4, module: None }]);
+    let stack = recording.stacks.intern([Frame::Kernel { address: 4, module: None }]);
     let mut end_ns = BEGIN_NS;
     for (cpu, threads) in cpus {
         let mut at_ns = BEGIN_NS;
@@ -64,7 +64,7 @@ fn sampled(period_ns: u64, cpus: &[(u32, &[(u32, u64)])]) -> Recording {
 fn switches_tell_busy_shares_to_the_nanosecond() {
     // The first turn of each CPU began before anything was recorded, the last one lasts to the end.
     let recording = switched(1000, &[(0, &[(0, 7), (100, 0), (600, 7), (700, 0)]), (1, &[(0, 0), (250, 9)])]);
-    let seen = of(&recording);
+    let seen = find_imbalance(&recording);
     let shares: Vec<f64> = seen.cpus.iter().map(|cpu| cpu.busy_share).collect();
     assert_eq!((shares, seen.source), (vec![0.2, 0.75], Source::Switches));
     assert_eq!((seen.busiest, seen.idlest, seen.shape), (Some(1), Some(0), Shape::Even));
@@ -87,13 +87,13 @@ fn one_thread_and_many_have_different_shapes() {
     ];
     for (turns, may, cause) in table {
         let recording = switched(1000, &[(0, idle), (1, turns)]);
-        let names = Names::of(&recording, |_| Vec::new());
+        let names = Names::resolve(&recording, |_| Vec::new());
         let seen = imbalance(&recording, &names, &|_| (!may.is_empty()).then(|| may.to_vec()));
         assert_eq!((seen.shape, seen.cause, seen.uneven_parts), (Shape::Uneven, Some(cause), 20), "{may:?}");
         assert_eq!(seen.thread.is_some(), cause == Cause::OneThread);
     }
     // Of three that take turns two wait at any moment, but at the ends.
-    let waiting = of(&switched(1000, &[(0, idle), (1, &many)])).cpus[1].waiting.unwrap();
+    let waiting = find_imbalance(&switched(1000, &[(0, idle), (1, &many)])).cpus[1].waiting.unwrap();
     assert!((1.9..=2.0).contains(&waiting), "{waiting}");
 }
 
@@ -101,7 +101,7 @@ fn one_thread_and_many_have_different_shapes() {
 fn a_thread_that_wanders_fills_no_cpu_and_is_found() {
     let first: Vec<(u64, u32)> = (0..20).map(|turn| (turn * 50, if turn % 2 == 0 { 8 } else { 0 })).collect();
     let second: Vec<(u64, u32)> = (0..20).map(|turn| (turn * 50, if turn % 2 == 1 { 8 } else { 0 })).collect();
-    let seen = of(&switched(1000, &[(0, &first), (1, &second)]));
+    let seen = find_imbalance(&switched(1000, &[(0, &first), (1, &second)]));
     assert_eq!((seen.shape, seen.cause, seen.uneven_parts), (Shape::OneThread, Some(Cause::OneThread), 20));
     assert_eq!(seen.thread.unwrap().seen_on_cpus, [0, 1]);
 }
@@ -112,7 +112,7 @@ fn a_missing_part_is_unknown_and_reported() {
     // CPU 1 left no trace; on CPU 0 nobody saw who ran from 2 s to 3 s.
     let lost = Switch { at_ns: BEGIN_NS + 3000 * MS, cpu: 0, pid: 9, tid: 9, turn: Turn::Slept, other: Some((0, 0)) };
     recording.switches.push(lost);
-    let seen = of(&recording);
+    let seen = find_imbalance(&recording);
     assert_eq!((seen.cpus[0].busy_share, seen.cpus[0].unknown_share), (0.25, 0.25));
     assert_eq!((seen.cpus[1].busy_share, seen.cpus[1].unknown_share), (0.0, 1.0));
     assert_eq!(
@@ -122,12 +122,15 @@ fn a_missing_part_is_unknown_and_reported() {
     // One that has ended when it is switched out has no number any more.
     let mut recording = switched(1000, &[(0, &[(0, 0), (100, 7), (200, 0)])]);
     recording.switches[2].tid = u32::MAX;
-    assert_eq!((of(&recording).cpus[0].busy_share, of(&recording).cpus[0].unknown_share), (0.1, 0.0));
+    assert_eq!(
+        (find_imbalance(&recording).cpus[0].busy_share, find_imbalance(&recording).cpus[0].unknown_share),
+        (0.1, 0.0)
+    );
 }
 
 #[test]
 fn samples_have_an_error() {
-    let seen = of(&sampled(10 * MS, &[(0, &[(7, 200), (0, 200)]), (1, &[(9, 396), (0, 4)])]));
+    let seen = find_imbalance(&sampled(10 * MS, &[(0, &[(7, 200), (0, 200)]), (1, &[(9, 396), (0, 4)])]));
     let shares: Vec<f64> = seen.cpus.iter().map(|cpu| cpu.busy_share).collect();
     assert_eq!((shares, seen.source, seen.shape), (vec![0.5, 0.99], Source::Samples, Shape::Uneven));
     // A coin thrown 400 times: two standard errors are a twentieth.
@@ -136,14 +139,17 @@ fn samples_have_an_error() {
         seen.caveats,
         [ImbalanceCaveat::Close, ImbalanceCaveat::InterruptsUnseen, ImbalanceCaveat::KernelUnnamed]
     );
-    assert_eq!(of(&sampled(10 * MS, &[(0, &[(0, 400)]), (1, &[(9, 1)])])).cpus[0].error_share, Some(3.0 / 400.0));
+    assert_eq!(
+        find_imbalance(&sampled(10 * MS, &[(0, &[(0, 400)]), (1, &[(9, 1)])])).cpus[0].error_share,
+        Some(3.0 / 400.0)
+    );
 }
 
 #[test]
 fn a_cpu_that_one_thread_never_leaves_has_no_switch_but_samples() {
     let mut recording = sampled(10 * MS, &[(1, &[(9, 100)])]);
     recording.switches = switched(1000, &[(0, &[(0, 0), (100, 7), (200, 0)])]).switches;
-    let seen = of(&recording);
+    let seen = find_imbalance(&recording);
     assert_eq!((seen.busiest, seen.shape, seen.cause), (Some(1), Shape::Uneven, Some(Cause::OneThread)));
     assert_eq!(seen.cpus[1].error_share, Some(0.0));
 }
@@ -162,7 +168,7 @@ fn interrupts_are_known_by_the_kernels_names() {
                 is_inlined: false,
             })
             .collect();
-        recording.stacks.of(frames)
+        recording.stacks.intern(frames)
     };
     let (softirq, irq, plain) = (stack(&names), stack(&names[..2]), stack(&["do_syscall_64"]));
     let first = recording.samples[100];
@@ -171,7 +177,7 @@ fn interrupts_are_known_by_the_kernels_names() {
     for (count, stack) in [(70, softirq), (20, irq), (10, plain)] {
         recording.samples.extend((0..count).map(|number| Sample { stack, at_ns: at(number), ..first }));
     }
-    let seen = of(&recording);
+    let seen = find_imbalance(&recording);
     let filled = seen.filled.unwrap();
     assert_eq!((filled.softirq_share, filled.irq_share, filled.kernel_share), (Some(0.7), Some(0.2), 1.0));
     assert_eq!((seen.shape, seen.cause), (Shape::Uneven, Some(Cause::Interrupts)));
@@ -181,7 +187,7 @@ fn interrupts_are_known_by_the_kernels_names() {
 
 #[test]
 fn nothing_is_no_verdict() {
-    let seen = of(&Recording::default());
+    let seen = find_imbalance(&Recording::default());
     assert_eq!((seen.shape, seen.busiest, seen.cpus.len()), (Shape::Unknown, None, 0));
 }
 
@@ -199,7 +205,7 @@ proptest::proptest! {
             recording.switches.push(Switch { at_ns, cpu, pid: tid, tid, turn, other: (other > 0).then_some((other, other)) });
         }
         recording.switches.sort_by_key(|switch| switch.at_ns);
-        for cpu in of(&recording).cpus {
+        for cpu in find_imbalance(&recording).cpus {
             proptest::prop_assert!((0.0..=1.0).contains(&cpu.busy_share) && (0.0..=1.0).contains(&cpu.unknown_share));
             proptest::prop_assert!(cpu.parts.iter().all(|share| (0.0..=1.0).contains(share)));
         }

@@ -110,7 +110,7 @@ pub(super) fn records(
                 let text = String::from_utf8_lossy(&text);
                 let maps = text.lines().take(MAPS_MAX).filter_map(parse_map);
                 for map in maps.filter(|map| map.is_code || mappings == Mappings::All) {
-                    let build_id = if map.is_code { build_ids.of(&map.mapped(*pid)) } else { None };
+                    let build_id = if map.is_code { build_ids.build_id(&map.mapped(*pid)) } else { None };
                     bytes.extend(map.record(*pid, build_id.as_deref(), layout).unwrap_or_default());
                 }
             }

@@ -53,7 +53,7 @@ pub(super) struct BuildIds {
 
 impl BuildIds {
     /// The build ID of a mapped file; none if it has none or is unreadable.
-    pub(super) fn of(&mut self, mapped: &Mapped<'_>) -> Option<Vec<u8>> {
+    pub(super) fn build_id(&mut self, mapped: &Mapped<'_>) -> Option<Vec<u8>> {
         if !mapped.path.starts_with('/') || mapped.inode == 0 {
             return None;
         }
@@ -166,17 +166,17 @@ mod tests {
         let expected = of_data(bytes.as_slice());
         assert!(expected.as_ref().is_some_and(|id| (8..=20).contains(&id.len())), "{expected:?}");
         let mut ids = BuildIds::default();
-        assert_eq!(ids.of(&mapped(&line)), expected);
+        assert_eq!(ids.build_id(&mapped(&line)), expected);
         let path = std::env::current_exe().unwrap();
         let own = |ids: &BuildIds| ids.table().into_iter().find(|one| path.to_str() == Some(&one.path));
         assert_eq!(own(&ids).map(|one| one.id), expected);
         // Another file of that path, somewhere else: the path alone identifies neither.
         let map = mapped(&line);
         let other = Mapped { start: 1, end: 2, inode: map.inode + 1, ..map };
-        assert_eq!(ids.of(&other), None, "it is not the file that is at its path");
+        assert_eq!(ids.build_id(&other), None, "it is not the file that is at its path");
         assert_eq!(own(&ids), None);
         for other in [Mapped { path: "[vdso]", ..map }, Mapped { path: "", ..map }, Mapped { inode: 0, ..map }] {
-            assert_eq!(ids.of(&other), None, "{other:?} is no file");
+            assert_eq!(ids.build_id(&other), None, "{other:?} is no file");
         }
         assert_eq!(ids.left_out(), 0);
     }

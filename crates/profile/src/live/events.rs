@@ -69,7 +69,7 @@ impl Plan {
     /// The events for these settings, tried on the first of these CPUs.
     ///
     /// # Errors The kernel's error for the simplest event.
-    pub(super) fn of(settings: &RecordConfig, whose: Whose<'_>, cpus: &CpuSet) -> Result<Plan, Errno> {
+    pub(super) fn probe(settings: &RecordConfig, whose: Whose<'_>, cpus: &CpuSet) -> Result<Plan, Errno> {
         let cpu = cpus.first().ok_or(Errno::NODEV)?;
         let try_one =
             |spec: &Spec| SampledEvent::open(&Spec { flags: spec.flags | flag::DISABLED, ..*spec }, whose, cpu);

@@ -21,7 +21,7 @@ pub(super) struct Lives {
 
 impl Lives {
     /// Starts with these processes.
-    pub(super) fn of(pids: &[u32]) -> Lives {
+    pub(super) fn new(pids: &[u32]) -> Lives {
         Lives { here: pids.iter().map(|pid| (*pid, started(*pid))).collect(), gone: BTreeSet::new() }
     }
 
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn who_has_ended_and_was_not_waited_for_runs_no_more() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let mut lives = Lives::of(&[child.id()]);
+        let mut lives = Lives::new(&[child.id()]);
         assert!(!lives.seem_over());
         drop(child.stdin.take());
         while !lives.seem_over() {
@@ -131,7 +131,7 @@ mod tests {
         assert!(!lives.settle() && !lives.seem_over());
         assert!(!lives.here.contains_key(&5_000_002), "its parent is nobody's");
         child.wait().unwrap();
-        let mut lives = Lives::of(&[child.id()]);
+        let mut lives = Lives::new(&[child.id()]);
         assert!(lives.seem_over() && lives.settle());
         // Another process with the same number is a different process.
         let mut lives = Lives { here: [(own, 1)].into(), ..Lives::default() };

@@ -130,7 +130,7 @@ impl<'w> Recorder<'w> {
             build_ids: BuildIds::default(),
             unseen: found.unseen.into_iter().map(Unseen::from).collect(),
             pace: Pace::default(),
-            lives: Lives::of(config.named()),
+            lives: Lives::new(config.named()),
             ended: Vec::new(),
             is_settled: false,
             has_ended: false,

@@ -128,7 +128,7 @@ fn absent(config: &RecordConfig) -> Result<Vec<String>, LiveError> {
 fn by_targets(config: &RecordConfig, cpus: &CpuSet) -> Result<Found, LiveError> {
     let not_there = |why: &str| LiveError::NotThere { whom: whom(config), why: why.to_owned() };
     let everybody = |chosen| {
-        let plan = Plan::of(config, Whose::Everybody, cpus).map_err(|errno| refused(config, errno))?;
+        let plan = Plan::probe(config, Whose::Everybody, cpus).map_err(|errno| refused(config, errno))?;
         Ok(Found::new(Watch::Everybody, chosen, plan))
     };
     match &config.targets {
@@ -162,7 +162,7 @@ fn by_targets(config: &RecordConfig, cpus: &CpuSet) -> Result<Found, LiveError> 
         }
         Targets::Group(path) => {
             let group = Group::open(path).map_err(|errno| not_there(&format!("{}: {errno}", path.display())))?;
-            match Plan::of(config, Whose::Group(&group), cpus) {
+            match Plan::probe(config, Whose::Group(&group), cpus) {
                 Ok(plan) => Ok(Found::new(Watch::Group(group), Chosen::All, plan)),
                 // The perf_event controller does not cover this group, so its processes are watched.
                 Err(errno) if !errno.is_denial() => of_group(path, &everybody),
@@ -204,7 +204,7 @@ fn one_by_one(
         return Ok(found);
     }
     // The first thread may have ended.
-    let planned = threads.tids.iter().find_map(|tid| match Plan::of(config, Whose::Thread(*tid), cpus) {
+    let planned = threads.tids.iter().find_map(|tid| match Plan::probe(config, Whose::Thread(*tid), cpus) {
         Err(Errno::SRCH) => None,
         planned => Some(planned),
     });

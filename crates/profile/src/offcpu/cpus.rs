@@ -43,7 +43,7 @@ pub(super) struct Cpus {
 }
 
 impl Cpus {
-    pub(super) fn of(recording: &Recording) -> Cpus {
+    pub(super) fn from_recording(recording: &Recording) -> Cpus {
         let mut cpus = Cpus::default();
         let mut last: BTreeMap<u32, &Switch> = BTreeMap::new();
         // If only some threads were recorded, the other users of a CPU are unknown.

@@ -50,7 +50,7 @@ pub fn faults(
     }
     let mut sums: BTreeMap<(u32, Option<ModuleId>, bool), Faults> = BTreeMap::new();
     let mut known: HashMap<(u32, u64), ()> = HashMap::new();
-    let mut memory = Memory::of(recording);
+    let mut memory = Memory::from_recording(recording);
     let events = events_named(recording, &["major-faults", "major_faults"]);
     let mut since_ns: HashMap<u32, u64> = HashMap::new();
     for fault in recording.samples.iter().filter(|sample| events.contains(&sample.event)) {
@@ -108,7 +108,7 @@ struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    fn of(recording: &'a Recording) -> Memory<'a> {
+    fn from_recording(recording: &'a Recording) -> Memory<'a> {
         let made = recording.lives.iter().filter_map(|life| Some((life.pid, life.made_by?)));
         let parents = made.filter(|(pid, parent)| pid != parent).collect();
         Memory { rest: recording.mappings.iter().peekable(), maps: HashMap::new(), parents }

@@ -36,11 +36,11 @@ const SAME_MOMENT_NS: u64 = 1_000_000;
 
 /// The intervals of all threads except the idle ones, sorted by start.
 pub fn intervals(recording: &Recording, names: &Names) -> Vec<OffCpuInterval> {
-    let cpus = Cpus::of(recording);
-    let samples = Samples::of(recording);
-    let wakes = wakes::Wakes::of(recording);
+    let cpus = Cpus::from_recording(recording);
+    let samples = Samples::from_recording(recording);
+    let wakes = wakes::Wakes::from_recording(recording);
     let mut seen: HashMap<StackId, StackReason> = HashMap::new();
-    let mut intervals: Vec<OffCpuInterval> = pairs::of(recording, &cpus)
+    let mut intervals: Vec<OffCpuInterval> = pairs::find_pairs(recording, &cpus)
         .into_iter()
         .map(|pair| {
             let stack = samples.at(&pair);
@@ -90,7 +90,7 @@ fn why(pair: &Pair, seen: Option<StackReason>, cpus: &Cpus) -> Reason {
 struct Samples(HashMap<u32, Vec<(u64, StackId)>>);
 
 impl Samples {
-    fn of(recording: &Recording) -> Samples {
+    fn from_recording(recording: &Recording) -> Samples {
         let wanted = events_named(recording, &["context-switches", "cs", "sched:sched_switch"]);
         let mut by_thread: HashMap<u32, Vec<(u64, StackId)>> = HashMap::new();
         for sample in recording.samples.iter().filter(|sample| wanted.contains(&sample.event)) {

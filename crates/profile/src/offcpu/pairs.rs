@@ -24,7 +24,7 @@ struct Lives {
 }
 
 impl Lives {
-    fn of(recording: &Recording) -> Lives {
+    fn from_recording(recording: &Recording) -> Lives {
         let mut lives = Lives::default();
         for life in &recording.lives {
             if life.made_by.is_some() {
@@ -40,8 +40,8 @@ impl Lives {
 }
 
 /// All pairs, sorted by end.
-pub(super) fn of(recording: &Recording, cpus: &Cpus) -> Vec<Pair> {
-    let lives = Lives::of(recording);
+pub(super) fn find_pairs(recording: &Recording, cpus: &Cpus) -> Vec<Pair> {
+    let lives = Lives::from_recording(recording);
     let mut known: HashMap<u32, Known> = HashMap::new();
     let mut pairs = Vec::new();
     for switch in recording.switches.iter().filter(|switch| !matches!(switch.tid, 0 | GONE)) {

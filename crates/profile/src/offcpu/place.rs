@@ -39,7 +39,7 @@ pub(super) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    pub(super) fn of(recording: &'a Recording, names: &'a Names) -> Places<'a> {
+    pub(super) fn new(recording: &'a Recording, names: &'a Names) -> Places<'a> {
         Places { recording, names, known: HashMap::new() }
     }
 

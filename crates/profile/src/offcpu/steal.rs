@@ -27,7 +27,7 @@ pub(super) fn intervals(recording: &Recording, cpus: &Cpus) -> Vec<OffCpuInterva
     let mut intervals = Vec::new();
     for (cpu, samples) in by_cpu {
         let times: Vec<u64> = samples.iter().map(|sample| sample.at_ns).collect();
-        let Some(clock) = Clock::of(&times) else { continue };
+        let Some(clock) = Clock::from_times(&times) else { continue };
         for sample in samples.iter().filter(|sample| sample.tid != 0) {
             let late_ns = clock.late_ns(sample.at_ns);
             let span = Span { start_ns: sample.at_ns - late_ns, end_ns: sample.at_ns };
@@ -52,7 +52,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn of(times: &[u64]) -> Option<Clock> {
+    fn from_times(times: &[u64]) -> Option<Clock> {
         if times.len() < SAMPLES_LEAST {
             return None;
         }
@@ -106,7 +106,7 @@ mod tests {
     fn a_late_one_is_found_among_those_on_time() {
         let mut times: Vec<u64> = (0..100).map(|turn| 5_000 + turn * 10_101_010 + turn % 7 * 1_000).collect();
         times[40] += 3_000_000;
-        let clock = Clock::of(&times).unwrap();
+        let clock = Clock::from_times(&times).unwrap();
         assert!(clock.late_ns(times[40]).abs_diff(3_000_000) < 20_000, "{clock:?}");
         assert!(clock.late_ns(times[41]) < 20_000, "{clock:?}");
     }
@@ -114,8 +114,8 @@ mod tests {
     #[test]
     fn a_timer_that_starts_anew_each_time_is_not_followed() {
         let times: Vec<u64> = (0..100_u64).map(|turn| turn * 10_000_000 + turn * turn * 77_777 % 9_000_000).collect();
-        assert_eq!(Clock::of(&times), None);
-        assert_eq!(Clock::of(&[5, 5, 5]), None);
-        assert_eq!(Clock::of(&[5; 30]), None);
+        assert_eq!(Clock::from_times(&times), None);
+        assert_eq!(Clock::from_times(&[5, 5, 5]), None);
+        assert_eq!(Clock::from_times(&[5; 30]), None);
     }
 }

@@ -62,7 +62,7 @@ pub(super) struct Strips<'a> {
 }
 
 impl<'a> Strips<'a> {
-    pub(super) fn of(
+    pub(super) fn new(
         recording: &'a Recording,
         tids: impl Iterator<Item = u32>,
         intervals: &[OffCpuInterval],

@@ -200,7 +200,7 @@ pub fn report(
     intervals: &[OffCpuInterval],
     is_wanted: impl Fn(u32) -> bool,
 ) -> Report {
-    let mut places = Places::of(recording, names);
+    let mut places = Places::new(recording, names);
     let own: Vec<OffCpuInterval> = intervals.iter().filter(|interval| is_wanted(interval.pid)).copied().collect();
     let mut by_thread: BTreeMap<u32, Vec<&OffCpuInterval>> = BTreeMap::new();
     for interval in &own {
@@ -221,7 +221,7 @@ pub fn report(
     threads.sort_by_key(|thread| (std::cmp::Reverse(thread.on_cpu_ns), thread.tid));
     let threads_left_out = threads.len().saturating_sub(THREADS_MAX) as u64;
     threads.truncate(THREADS_MAX);
-    let strips = Strips::of(recording, threads.iter().take(STRIPS_MAX).map(|thread| thread.tid), &own);
+    let strips = Strips::new(recording, threads.iter().take(STRIPS_MAX).map(|thread| thread.tid), &own);
     for thread in threads.iter_mut().take(STRIPS_MAX) {
         thread.strip = strips.at(thread.tid);
     }

@@ -22,7 +22,7 @@ fn names_of(recording: &Recording) -> Names {
         Frame::Kernel { address, .. } => vec![Function::named(FUNCTIONS[*address as usize])],
         _ => Vec::new(),
     };
-    Names::of(recording, resolve)
+    Names::resolve(recording, resolve)
 }
 
 /// `AT CPU TID in|slept|taken [OTHER]`, one a line.
@@ -53,7 +53,7 @@ fn recording(text: &str) -> Recording {
                         Frame::Kernel { address, module: None }
                     })
                     .collect();
-                let stack = recording.stacks.of(frames);
+                let stack = recording.stacks.intern(frames);
                 let (pid, raw) = (tid, (0, 0));
                 recording.samples.push(Sample { event: 0, at_ns, cpu, pid, tid, stack, weight: 1, address: 0, raw });
                 continue;

@@ -113,7 +113,7 @@ pub struct Ticks {
 
 impl Timeline {
     /// The timeline of the wanted processes' threads, with the ticks of one thread.
-    pub fn of(
+    pub fn from_recording(
         recording: &Recording,
         names: &Names,
         intervals: &[OffCpuInterval],
@@ -227,7 +227,7 @@ impl<'a> Maker<'a> {
         Maker {
             recording,
             names,
-            places: Places::of(recording, names),
+            places: Places::new(recording, names),
             numbers: HashMap::new(),
             stacks: Vec::new(),
             left_out: HashSet::new(),

@@ -28,7 +28,7 @@ pub(super) struct Wake {
 pub(super) struct Wakes(HashMap<u32, Vec<Wake>>);
 
 impl Wakes {
-    pub(super) fn of(recording: &Recording) -> Wakes {
+    pub(super) fn from_recording(recording: &Recording) -> Wakes {
         let events = events_named(recording, &["sched:sched_waking"]);
         let mut wakes = Wakes::default();
         for sample in recording.samples.iter().filter(|sample| events.contains(&sample.event)) {

@@ -104,7 +104,7 @@ impl<'a> PerfFile<'a> {
             file.unpacked = Some(unpacked(file.data, file.features.compression, file.end == End::Undeclared)?);
         }
         file.name_events();
-        file.ids = Ids::of(&file.layouts);
+        file.ids = Ids::from_layouts(&file.layouts);
         Ok(file)
     }
 
@@ -336,7 +336,7 @@ impl<'a> PerfFile<'a> {
 }
 
 impl Ids {
-    fn of(layouts: &[Layout]) -> Ids {
+    fn from_layouts(layouts: &[Layout]) -> Ids {
         let same = |of: fn(&Layout) -> Option<usize>| {
             let first = layouts.first().and_then(of)?;
             layouts.iter().all(|layout| of(layout) == Some(first)).then_some(first)

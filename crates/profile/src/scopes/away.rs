@@ -51,7 +51,7 @@ impl Thread {
 }
 
 impl Away {
-    pub(super) fn of(recording: &Recording) -> Away {
+    pub(super) fn from_recording(recording: &Recording) -> Away {
         let span = recording.span;
         let mut threads: HashMap<u32, Thread> = HashMap::new();
         for switch in recording.switches.iter().filter(|switch| switch.tid != 0) {

@@ -151,7 +151,7 @@ fn away_of(scopes: &Scopes, recording: &Recording) -> Result<Away, Mismatch> {
     if recording.clock != Some(CLOCK_MONOTONIC) || !scopes.is_monotonic {
         return Err(Mismatch::Clock);
     }
-    let away = Away::of(recording);
+    let away = Away::from_recording(recording);
     let Span { start_ns, end_ns } = away.span;
     let all = || scopes.threads.iter().flat_map(|thread| &thread.scopes);
     if all().next().is_some() && !all().any(|scope| scope.start_ns < end_ns && scope.end_ns() > start_ns) {

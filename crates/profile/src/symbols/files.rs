@@ -142,13 +142,13 @@ fn named<'a, R: ReadRef<'a>>(
         offsets.iter().filter_map(|offset| Some((*offset, image.address_of(*offset)?))).collect();
     // Inconsistent lines are ignored; the names stay.
     let sections = match &separate {
-        Some(separate) if separate.has_lines() => Sections::of(separate, shared.as_ref(), split).ok(),
-        _ if image.has_lines() => Sections::of(image, None, split).ok(),
+        Some(separate) if separate.has_lines() => Sections::read(separate, shared.as_ref(), split).ok(),
+        _ if image.has_lines() => Sections::read(image, None, split).ok(),
         _ => None,
     };
     let lines = sections.as_ref().and_then(|sections| sections.lines().ok());
     let has_own_names = image.has_own_names() || mini.is_some();
-    let go_table = if with_names.is_none() && !has_own_names { GoTable::of(image) } else { None };
+    let go_table = if with_names.is_none() && !has_own_names { GoTable::find(image) } else { None };
     let go = go_table.as_ref().and_then(GoTable::functions);
     let of_go = |address| go.as_ref().and_then(|go| go.at(address)).map(|name| demangle(&name));
     // PLT entries are in the program, never in its debug file.
@@ -182,7 +182,7 @@ struct GoTable<'a> {
 }
 
 impl<'a> GoTable<'a> {
-    fn of<R: ReadRef<'a>>(image: &Image<'a, R>) -> Option<GoTable<'a>> {
+    fn find<R: ReadRef<'a>>(image: &Image<'a, R>) -> Option<GoTable<'a>> {
         const TABLE: &str = ".gopclntab";
         let mut left_bytes = elf::unpacked_max_bytes();
         let bytes = image.section(TABLE, &mut left_bytes).ok().filter(|bytes| !bytes.is_empty())?;
@@ -214,6 +214,6 @@ fn shared<'a, R: ReadRef<'a>>(image: &Image<'a, R>, path: &Path, lookup: &Lookup
     }
     let alternate = path.parent()?.join(OsStr::from_bytes(name));
     let source = source(place::open(&alternate).ok()?.file).ok()?;
-    let is_it = Links::of(&source).ok()?.build_id.is_some_and(|found| same_build(&found, id));
+    let is_it = Links::read(&source).ok()?.build_id.is_some_and(|found| same_build(&found, id));
     is_it.then_some(source)
 }

@@ -72,7 +72,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    pub(super) fn of(recording: &Recording) -> Mapped {
+    pub(super) fn from_recording(recording: &Recording) -> Mapped {
         let mut mapped = Mapped::default();
         for mapping in &recording.mappings {
             let of_file = mapped.by_file.entry(mapping.module).or_default();
@@ -125,7 +125,7 @@ pub(super) fn of_recording<'k>(identity: &'k [u8], path: &'k str, settings: &Set
 
 impl FramesToName {
     /// The frames of a recording to name.
-    pub(super) fn of(recording: &Recording) -> FramesToName {
+    pub(super) fn from_recording(recording: &Recording) -> FramesToName {
         let mut asked = FramesToName::default();
         for frame in recording.stacks.frames() {
             match frame {

@@ -36,7 +36,7 @@ impl<'a> Sections<'a> {
     ///
     /// # Errors
     /// If they are not where the file says, or too long.
-    pub(super) fn of<'i: 'a, R: ReadRef<'i>>(
+    pub(super) fn read<'i: 'a, R: ReadRef<'i>>(
         image: &Image<'i, R>,
         shared: Option<&Image<'i, R>>,
         split: Split<'a, 'a>,

@@ -48,9 +48,9 @@ impl Symbols {
 
     /// Finds the names of a recording's frames.
     pub fn names(&mut self, recording: &Recording) -> Names {
-        let asked = FramesToName::of(recording);
+        let asked = FramesToName::from_recording(recording);
         let mut finding = Finding::default();
-        let mapped = Mapped::of(recording);
+        let mapped = Mapped::from_recording(recording);
         for (module, offsets) in asked.files.values() {
             files::resolve((&self.settings, &self.cache), (recording, &mapped), (*module, offsets), &mut finding);
         }
@@ -58,7 +58,7 @@ impl Symbols {
         for (pid, addresses) in &asked.anonymous {
             anonymous::resolve((&self.settings, &self.cache), (recording, &mapped), (*pid, addresses), &mut finding);
         }
-        let names = Names::of(recording, |frame| finding.functions.get(frame).cloned().unwrap_or_default());
+        let names = Names::resolve(recording, |frame| finding.functions.get(frame).cloned().unwrap_or_default());
         self.coverage = coverage::coverage(recording, &names, &finding);
         names
     }

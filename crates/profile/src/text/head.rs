@@ -30,7 +30,7 @@ const TRIES_MAX: usize = 10;
 impl<'a> Head<'a> {
     /// Parses a line; none if it is not a first line. Names may contain spaces and numbers, so the thread's number is the first one for which the
     /// rest of the line parses.
-    pub(super) fn of(line: &'a str) -> Option<Head<'a>> {
+    pub(super) fn parse(line: &'a str) -> Option<Head<'a>> {
         let line = line.trim_start();
         let mut at = word(line)?.len();
         for _ in 0..TRIES_MAX {
@@ -208,7 +208,7 @@ mod tests {
             ("a 7 99999999999999999999.0: cycles:", None),
         ];
         for (line, expected) in cases {
-            assert_eq!(Head::of(line), expected, "{line}");
+            assert_eq!(Head::parse(line), expected, "{line}");
         }
     }
 }

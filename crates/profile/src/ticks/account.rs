@@ -42,7 +42,7 @@ pub struct Places {
 
 impl Places {
     /// The samples of the threads `tids`, whose off-CPU intervals are `life`. Of several sampled events, the one with most samples counts.
-    pub fn of(recording: &Recording, names: &Names, tids: &[u32], life: &[OffCpuInterval]) -> Places {
+    pub fn from_recording(recording: &Recording, names: &Names, tids: &[u32], life: &[OffCpuInterval]) -> Places {
         let mut by_event: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
         for sample in recording.samples.iter().filter(|sample| tids.contains(&sample.tid)) {
             if recording.events.get(usize::from(sample.event)).is_some_and(crate::recording::Event::is_on_cpu) {

@@ -188,7 +188,7 @@ pub fn compare(data: &TickData<'_>, slow_share: f64) -> Option<Comparison> {
     let length = |at: usize| ticks[at].span.length_ns();
     let ran = |at: usize| data.accounts[at].ran_ns;
     let growth = growth(&slow_sums, &rest_sums);
-    let paths = Paths::of(data.recording, data.names, data.accounts);
+    let paths = Paths::from_accounts(data.recording, data.names, data.accounts);
     let (slow_mean_ns, rest_mean_ns) = (of(slow, &length), of(rest, &length));
     let more_ns = slow_mean_ns.saturating_sub(rest_mean_ns);
     let top = growth.first().and_then(|most| top(data, &paths, most, (slow, &slow_sums), (more_ns, &rest_sums)));

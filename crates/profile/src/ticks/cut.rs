@@ -194,7 +194,7 @@ pub fn of_threads(recording: &Recording, tids: &[u32], life: &[OffCpuInterval], 
     let before: Vec<&OffCpuInterval> = before.collect();
     // Threads that share a tick may each wait at a different place.
     if let [tid] = tids
-        && let Some(usual) = Usual::of(recording, &before)
+        && let Some(usual) = Usual::from_recording(recording, &before)
     {
         let work = stretches(life, |interval| usual.is(recording, interval));
         if let Ok((tempo, found)) = followed(&beats(&work), Some(&first_tempo)) {
@@ -212,7 +212,7 @@ pub fn at(recording: &Recording, life: &[OffCpuInterval], marked: &ThreadTicks) 
         life[..next].iter().rev().find(|interval| sleeps(interval.reason))
     });
     let before: Vec<&OffCpuInterval> = before.collect();
-    let usual = Usual::of(recording, &before);
+    let usual = Usual::from_recording(recording, &before);
     let is_wait = |interval: &&OffCpuInterval| usual.as_ref().is_some_and(|usual| usual.is(recording, interval));
     let mut ticks: Vec<Tick> = Vec::new();
     let mut last_ns = 0;
@@ -261,7 +261,7 @@ struct Usual {
 }
 
 impl Usual {
-    fn of(recording: &Recording, before: &[&OffCpuInterval]) -> Option<Usual> {
+    fn from_recording(recording: &Recording, before: &[&OffCpuInterval]) -> Option<Usual> {
         DEPTHS.into_iter().find_map(|depth| {
             let mut counts: HashMap<Place, usize> = HashMap::new();
             for place in before.iter().filter_map(|interval| place(recording, interval, depth)) {

@@ -136,7 +136,7 @@ impl Marks {
         let function = |event: &str| is_probe(event) && event.split_once(':').is_some_and(|(_, own)| own == wanted);
         let find = |is: &dyn Fn(&str) -> bool| recording.events.iter().find(|event| is(&event.name));
         let found = find(&whole).or_else(|| find(&function));
-        let found = found.map(|event| Marks::of(recording, &event.name));
+        let found = found.map(|event| Marks::from_recording(recording, &event.name));
         found.ok_or_else(|| MarksError::NoEvent {
             name: name.to_owned(),
             there: recording.events.iter().map(|event| event.name.clone()).collect(),
@@ -162,7 +162,7 @@ impl Marks {
     /// The markers of `evenkeel-rt`.
     pub fn of_library(recording: &Recording) -> Option<Marks> {
         let name = format!("sdt_{LIBRARY}:{LIBRARY_BEGINS}");
-        recording.events.iter().any(|event| event.name == name).then(|| Marks::of(recording, &name))
+        recording.events.iter().any(|event| event.name == name).then(|| Marks::from_recording(recording, &name))
     }
 
     /// The recorded probes, without those that mark an end.
@@ -173,10 +173,10 @@ impl Marks {
         names.retain(|name| *name != format!("sdt_{LIBRARY}:{LIBRARY_ENDS}"));
         names.sort_unstable();
         names.dedup();
-        names.into_iter().map(|name| Marks::of(recording, name)).collect()
+        names.into_iter().map(|name| Marks::from_recording(recording, name)).collect()
     }
 
-    fn of(recording: &Recording, begin: &str) -> Marks {
+    fn from_recording(recording: &Recording, begin: &str) -> Marks {
         let numbers = |is: &dyn Fn(&str) -> bool| -> Vec<EventId> {
             let all = recording.events.iter().enumerate().filter(|(_, event)| is(&event.name));
             all.filter_map(|(at, _)| EventId::try_from(at).ok()).collect()

@@ -58,14 +58,14 @@ impl Ticks {
     ) -> Result<Ticks, NoTicks> {
         let lives = cut::by_thread(intervals);
         let cut = cut::find(recording, &lives, wanted)?;
-        Ok(Ticks::of(recording, names, cut, &lives))
+        Ok(Ticks::from_recording(recording, names, cut, &lives))
     }
 
     /// The ticks of a thread that events mark.
     pub fn at(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], marked: &ThreadTicks) -> Ticks {
         let lives = cut::by_thread(intervals);
         let life = lives.get(&marked.tid).map_or(&[][..], Vec::as_slice);
-        Ticks::of(recording, names, cut::at(recording, life, marked), &lives)
+        Ticks::from_recording(recording, names, cut::at(recording, life, marked), &lives)
     }
 
     /// Ticks a second: the rate of the loop, or the average rate of marked ticks; none if unknown.
@@ -78,9 +78,14 @@ impl Ticks {
         self.cut.tempo.map(|tempo| tempo.hz()).or_else(came)
     }
 
-    fn of(recording: &Recording, names: &Names, cut: Cut, lives: &BTreeMap<u32, Vec<OffCpuInterval>>) -> Ticks {
+    fn from_recording(
+        recording: &Recording,
+        names: &Names,
+        cut: Cut,
+        lives: &BTreeMap<u32, Vec<OffCpuInterval>>,
+    ) -> Ticks {
         let life = whole::merged_or_own(lives, &cut.tids);
-        let places = Places::of(recording, names, &cut.tids, &life);
+        let places = Places::from_recording(recording, names, &cut.tids, &life);
         let accounts = cut.ticks.iter().map(|tick| account(&life, &places, tick)).collect();
         Ticks { cut, accounts, life, period_ns: places.period_ns }
     }

@@ -44,7 +44,7 @@ pub struct Place {
 
 impl Paths {
     /// The functions of all stacks in these accounts.
-    pub fn of(recording: &Recording, names: &Names, accounts: &[Account]) -> Paths {
+    pub fn from_accounts(recording: &Recording, names: &Names, accounts: &[Account]) -> Paths {
         let mut paths = Paths::default();
         let mut numbers: HashMap<Function, usize> = HashMap::new();
         for stack in accounts.iter().flat_map(|account| account.sums.keys()).filter_map(|(_, stack)| *stack) {

@@ -47,7 +47,7 @@ impl Server {
                 is_inlined: false,
             })
             .collect();
-        self.recording.stacks.of(frames)
+        self.recording.stacks.intern(frames)
     }
 
     fn runs(&mut self, path: &str, for_ns: u64) {
@@ -108,7 +108,7 @@ impl Server {
     }
 
     fn names(&self) -> Names {
-        Names::of(&self.recording, |_| Vec::new())
+        Names::resolve(&self.recording, |_| Vec::new())
     }
 
     fn found(&self) -> Ticks {
@@ -116,7 +116,7 @@ impl Server {
     }
 
     fn compared(&self) -> Comparison {
-        let names = Names::of(&self.recording, |_| Vec::new());
+        let names = Names::resolve(&self.recording, |_| Vec::new());
         self.found().compare(&self.recording, &names, 0.01).unwrap()
     }
 }
@@ -369,7 +369,7 @@ proptest! {
         let marked = ThreadTicks { tid: TID, ticks: begins.collect(), unended: 0 };
         let cuts = [Ticks::find(&server.recording, &server.names(), &server.intervals, &Wanted::Any).ok().map(|ticks| ticks.cut),
             Some(cut::at(&server.recording, life, &marked))];
-        let places = Places::of(&server.recording, &server.names(), &[TID], life);
+        let places = Places::from_recording(&server.recording, &server.names(), &[TID], life);
         for cut in cuts.into_iter().flatten() {
             prop_assert!(cut.ticks.windows(2).all(|pair| pair[0].span.end_ns <= pair[1].span.start_ns));
             for tick in &cut.ticks {

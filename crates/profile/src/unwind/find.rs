@@ -30,7 +30,7 @@ pub(super) fn image(module: &Module, mapping: Mapping, machine: &Machine, lookup
         return Ok(image);
     }
     // A debug file has no mapping.
-    let links = Links::of(&source).map_err(NotFound::from)?;
+    let links = Links::read(&source).map_err(NotFound::from)?;
     let separate = separate(&links, &path, lookup).and_then(|(separate, _)| Image::parse(&separate).ok());
     image.debug_frame = separate.and_then(|separate| separate.debug_frame).or_else(|| {
         let mini = mini_debug_info(&mini?)?;

@@ -109,7 +109,7 @@ pub(super) struct Registers {
 
 impl Registers {
     /// Those of a sample. None if it is of an architecture that is not known here, or lacks the program counter or the stack pointer.
-    pub(super) fn of(sampled: &SampledStack<'_>) -> Option<Registers> {
+    pub(super) fn from_sample(sampled: &SampledStack<'_>) -> Option<Registers> {
         let architecture = match sampled.machine.architecture.as_deref().unwrap_or(std::env::consts::ARCH) {
             "x86_64" => &X86_64,
             "aarch64" => &AARCH64,

@@ -42,7 +42,7 @@ pub(super) struct Table {
 
 impl Table {
     /// Of a file.
-    pub(super) fn of(image: Image) -> Table {
+    pub(super) fn new(image: Image) -> Table {
         let bases = bases(&image);
         let has_list = image.eh_frame_hdr.as_ref().is_some_and(|part| list_of(part).is_some());
         let (listed, listed_of) = match (&image.eh_frame, &image.debug_frame) {

@@ -119,7 +119,7 @@ fn words(words: &[u64]) -> Vec<u8> {
 fn followed(kind: Kind, [rbx, rbp, ip]: [u64; 3], stack: &[u8]) -> (End, Vec<u64>) {
     let process = process();
     let mut unwinder = Unwinder::new();
-    unwinder.tables.insert(process.module, Ok(Table::of(image(kind))));
+    unwinder.tables.insert(process.module, Ok(Table::new(image(kind))));
     let registers: Vec<u8> = [rbx, rbp, STACK, ip].iter().flat_map(|word| word.to_ne_bytes()).collect();
     let sampled = SampledStack { machine: &process.machine, pid: 1, registers: &registers, which: WHICH, stack };
     let mut found = Vec::new();
@@ -179,7 +179,7 @@ fn registers_come_in_the_order_of_their_bits() {
     let machine = |architecture: &str| Machine { architecture: Some(architecture.to_owned()), ..Machine::default() };
     let of = |machine: &Machine, which: u64, values: &[u64]| {
         let registers: Vec<u8> = values.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        Registers::of(&SampledStack { machine, pid: 1, registers: &registers, which, stack: &[] })
+        Registers::from_sample(&SampledStack { machine, pid: 1, registers: &registers, which, stack: &[] })
     };
     let all_of_perf = 0x00ff_0fff;
     let values: Vec<u64> = (100..120).collect();
@@ -209,7 +209,7 @@ fn the_kernels_own_piece_of_a_program_has_a_table() {
     };
     let image = Image::parse(bytes.as_slice()).unwrap();
     assert!(image.has_table());
-    let mut table = Table::of(image);
+    let mut table = Table::new(image);
     let found = (0..bytes.len() as u64)
         .filter(|offset| table.image().address_of(*offset).is_some_and(|address| table.rule(address).is_some()))
         .count();
@@ -239,13 +239,13 @@ fn a_containers_stack_is_followed_by_the_containers_file() {
 
 fn asked(bytes: &[u8], addresses: impl IntoIterator<Item = u64>) {
     let Ok(image) = Image::parse(bytes) else { return };
-    let mut table = Table::of(image);
+    let mut table = Table::new(image);
     let machine = Machine { architecture: Some("x86_64".to_owned()), ..Machine::default() };
     let registers = [STACK, STACK + 8, STACK, BIAS].map(u64::to_ne_bytes).concat();
     let sampled = SampledStack { machine: &machine, pid: 1, registers: &registers, which: WHICH, stack: &[] };
     let stack = chain();
     for address in addresses {
-        let mut registers = Registers::of(&sampled).unwrap();
+        let mut registers = Registers::from_sample(&sampled).unwrap();
         if let Some((rule, section)) = table.rule(address) {
             let left = rule.leave(&mut registers, Memory { start: STACK, bytes: &stack }, section);
             assert!(left != Left::Called || registers.counter != 0);
@@ -281,7 +281,7 @@ proptest! {
             }
             let process = process();
             let mut unwinder = Unwinder::new();
-            unwinder.tables.insert(process.module, Ok(Table::of(image)));
+            unwinder.tables.insert(process.module, Ok(Table::new(image)));
             for start in [LEAF, PUSHED, BY_RBX, OUTERMOST, SIGNAL, ENDLESS, NO_TABLE] {
                 let registers = [STACK, STACK + 8, STACK, BIAS + start].map(u64::to_ne_bytes).concat();
                 let sampled = SampledStack { machine: &process.machine, pid: 1, registers: &registers, which: WHICH, stack: &stack };

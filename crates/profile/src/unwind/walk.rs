@@ -84,7 +84,7 @@ impl Unwinder {
         }
         tried.push(sampled.pid);
         let mapping = Mapping { at_ns: 0, pid: sampled.pid, start: map.start, end: map.end, module: map.module };
-        let found = find::image(module, mapping, sampled.machine, &self.lookup).map(Table::of);
+        let found = find::image(module, mapping, sampled.machine, &self.lookup).map(Table::new);
         self.tables.insert(map.module, found);
     }
 }
@@ -101,7 +101,7 @@ struct Place<'a> {
 
 impl Unwind for Unwinder {
     fn unwind(&mut self, sampled: &SampledStack<'_>, maps: &Maps, modules: &Modules, into: &mut Vec<u64>) -> End {
-        let Some(mut registers) = Registers::of(sampled) else { return End::CutOff };
+        let Some(mut registers) = Registers::from_sample(sampled) else { return End::CutOff };
         let memory = Memory { start: registers.stack_pointer(), bytes: sampled.stack };
         let mut place = Place { sampled, maps, modules, at: registers.counter, is_innermost: true };
         into.push(place.at);

@@ -66,7 +66,7 @@ struct Recorded {
 
 impl Recorded {
     /// The longest interval of a plant's thread within it.
-    fn of(&self, plant: &Plant) -> Option<&OffCpuInterval> {
+    fn longest_interval(&self, plant: &Plant) -> Option<&OffCpuInterval> {
         let within = |interval: &&OffCpuInterval| {
             interval.tid == plant.tid && interval.span.start_ns >= plant.from_ns && interval.span.start_ns < plant.to_ns
         };
@@ -76,7 +76,7 @@ impl Recorded {
     /// Whether each plant is reported with its reason and length.
     fn has(&self, plants: &[Plant], reason: Reason) -> Result<(), String> {
         for plant in plants {
-            let interval = self.of(plant).ok_or_else(|| format!("{reason:?}: none in {plant:?}"))?;
+            let interval = self.longest_interval(plant).ok_or_else(|| format!("{reason:?}: none in {plant:?}"))?;
             if interval.reason != reason || interval.edges != Edges::Seen || interval.span.end_ns > plant.to_ns {
                 return Err(format!("{reason:?}: {interval:?} in {plant:?}, at {:?}", self.functions(interval)));
             }
@@ -145,7 +145,7 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Recorded, T)> {
     let recording = input::read(&memory.into_bytes(), &mut NoUnwind).unwrap();
     // The kernel's functions alone: those of all that runs meanwhile may be of files of a gigabyte.
     let kernel = fs::read_to_string("/proc/kallsyms").ok().and_then(|text| parse_kallsyms(&text));
-    let names = Names::of(&recording, |frame| match frame {
+    let names = Names::resolve(&recording, |frame| match frame {
         Frame::Kernel { address, .. } => {
             let symbol = kernel.as_ref().and_then(|kernel| kernel.at(*address));
             symbol.map(|symbol| Function::named(symbol.name.as_str())).into_iter().collect()
@@ -262,7 +262,8 @@ fn waits_have_their_reason() {
         match offcpu::trust(&seen.recording, &seen.intervals) {
             Trust::Whole => {
                 for plant in &reads {
-                    let woken_by = seen.of(plant).and_then(|interval| interval.woken_by).map(|(by, _)| by);
+                    let woken_by =
+                        seen.longest_interval(plant).and_then(|interval| interval.woken_by).map(|(by, _)| by);
                     if woken_by != Some(answerer) {
                         return Err(format!("{plant:?} was woken by {woken_by:?}, not by {answerer}"));
                     }

@@ -50,12 +50,12 @@ fn described(recording: &Recording) -> String {
     for caveat in &recording.caveats {
         writeln!(text, "caveat: {caveat}").unwrap();
     }
-    let names = Names::of(recording, |_| Vec::new());
+    let names = Names::resolve(recording, |_| Vec::new());
     let tiny = recording
         .samples
         .iter()
         .filter(|sample| recording.threads.get(&sample.tid).and_then(|thread| thread.name.as_deref()) == Some("tiny"));
-    for (line, weight) in Folded::of(recording, &names, Base::Thread, tiny).lines {
+    for (line, weight) in Folded::from_samples(recording, &names, Base::Thread, tiny).lines {
         writeln!(text, "{line} {weight}").unwrap();
     }
     text

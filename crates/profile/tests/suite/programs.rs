@@ -39,7 +39,7 @@ impl Program {
         std::fs::write(&self.0, program).unwrap();
         let recording = read(&self.recording(), &mut Unwinder::new()).unwrap();
         let names = Symbols::new(Settings::default()).names(&recording);
-        Folded::of(&recording, &names, Base::Nothing, recording.samples.iter())
+        Folded::from_samples(&recording, &names, Base::Nothing, recording.samples.iter())
     }
 }
 

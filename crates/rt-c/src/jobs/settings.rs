@@ -127,8 +127,8 @@ pub(super) unsafe fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings,
     let mut queues = vec![frame; frames.into()];
     queues.push(QueueSettings::asynchronous(or(asked.asynchronous_capacity, 256) as usize));
     let all: Vec<Queue> = (0..=frames).map(Queue).collect();
-    let mut takers = vec![WorkerSettings::of(&all); asked.workers as usize];
-    takers.extend(vec![WorkerSettings::of(&[Queue(frames)]); asked.asynchronous_workers as usize]);
+    let mut takers = vec![WorkerSettings::from_queues(&all); asked.workers as usize];
+    takers.extend(vec![WorkerSettings::from_queues(&[Queue(frames)]); asked.asynchronous_workers as usize]);
     if asked.own_workers_count > 0 {
         structs::puttable(asked.own_workers)?;
     }
@@ -155,7 +155,7 @@ unsafe fn worker(described: *const EvenkeelWorkerSettings, frames: u8) -> Result
         let known = u8::try_from(*number).ok().filter(|number| *number <= frames && !queues.contains(&Queue(*number)));
         queues.push(Queue(known.ok_or_else(|| wrong("a worker's queue", *number))?));
     }
-    let worker = WorkerSettings::of(&queues);
+    let worker = WorkerSettings::from_queues(&queues);
     if described.thread.is_null() {
         return Ok(worker);
     }

@@ -17,7 +17,7 @@ use super::worker_slot::add;
 ///
 /// const LATER: Queue = Queue(1);
 ///
-/// let workers = vec![WorkerSettings::of(&[LATER])];
+/// let workers = vec![WorkerSettings::from_queues(&[LATER])];
 /// let jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() })?;
 /// let (asynchronous, saved) = (jobs.asynchronous(), Completion::new());
 /// asynchronous.push_with_completion(LATER, &saved, || println!("save the match"))?;

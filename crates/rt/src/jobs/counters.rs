@@ -77,7 +77,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn of(shared: &Shared) -> Totals {
+    pub(super) fn read(shared: &Shared) -> Totals {
         let sum = |of: fn(&Counted) -> &AtomicU64| {
             shared.counted.iter().map(|slot| of(slot).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
         };

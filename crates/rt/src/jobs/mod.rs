@@ -10,7 +10,7 @@
 //! const FRAME: Queue = Queue(0);
 //! const LATER: Queue = Queue(1);
 //!
-//! let workers = vec![WorkerSettings::of(&[FRAME, LATER]), WorkerSettings::of(&[LATER])];
+//! let workers = vec![WorkerSettings::from_queues(&[FRAME, LATER]), WorkerSettings::from_queues(&[LATER])];
 //! let mut jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() })?;
 //! let asynchronous = jobs.asynchronous();
 //!
@@ -167,7 +167,7 @@ impl Jobs {
     ///
     /// const LATER: Queue = Queue(1);
     ///
-    /// let workers = vec![WorkerSettings::of(&[LATER])];
+    /// let workers = vec![WorkerSettings::from_queues(&[LATER])];
     /// let mut jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() })?;
     /// println!("the worker's thread: {}", jobs.workers()[0]);
     /// let finished = evenkeel_rt::jobs::Completion::new();
@@ -221,7 +221,7 @@ struct CountsAtEnd<'a> {
 
 impl Drop for CountsAtEnd<'_> {
     fn drop(&mut self) {
-        let now = Totals::of(self.shared);
+        let now = Totals::read(self.shared);
         *self.last = now.since(self.before, self.shared);
         *self.before = now;
     }

@@ -79,7 +79,7 @@ pub struct WorkerSettings {
 
 impl WorkerSettings {
     /// A worker that takes from these queues, in this order.
-    pub fn of(queues: &[Queue]) -> WorkerSettings {
+    pub fn from_queues(queues: &[Queue]) -> WorkerSettings {
         WorkerSettings { queues: queues.to_vec(), thread: ThreadConfig::default() }
     }
 }

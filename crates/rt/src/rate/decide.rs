@@ -70,7 +70,7 @@ pub struct Thresholds {
 
 impl Thresholds {
     /// On one CPU, the system keeps its share, and a thread waits whenever two are ready.
-    pub(super) fn of(hardware: &Hardware, sustainable: f64, system_share: f64) -> Thresholds {
+    pub(super) fn new(hardware: &Hardware, sustainable: f64, system_share: f64) -> Thresholds {
         let is_alone = hardware.cpus <= 1;
         let kept = if is_alone { 1.0 - system_share } else { 1.0 };
         Thresholds {
@@ -127,7 +127,7 @@ impl Decider {
             sustainable: config.sustainable,
             system_share: config.system_share,
             phase: config.phase,
-            thresholds: Thresholds::of(&hardware, config.sustainable, config.system_share),
+            thresholds: Thresholds::new(&hardware, config.sustainable, config.system_share),
             lasted_ns: [0; TICKS_KEPT],
             ticks: 0,
             missed: 0,
@@ -169,7 +169,7 @@ impl Decider {
     pub(super) fn enter(&mut self, phase: RatePhase) -> Option<RateChange> {
         self.phase = phase;
         let sustainable = phase.sustainable.unwrap_or(self.sustainable);
-        self.thresholds = Thresholds::of(&self.hardware, sustainable, self.system_share);
+        self.thresholds = Thresholds::new(&self.hardware, sustainable, self.system_share);
         let (low, high) = self.ladder.within(phase.fastest, phase.slowest);
         self.go_to(self.rung.clamp(low, high), RateReason::Phase)
     }

@@ -44,7 +44,7 @@ pub enum LadderError {
 /// use evenkeel_rt::rate::{SliceModel, TimeSlices};
 ///
 /// let limit = Quantum::TokenBucket { quota_ns: 40_000_000, period_ns: 100_000_000 };
-/// let slices = TimeSlices::of(&limit).expect("it has a period and a share");
+/// let slices = TimeSlices::from_quantum(&limit).expect("it has a period and a share");
 /// assert_eq!((slices.share, slices.model), (0.4, SliceModel::Bucket));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub enum SliceModel {
 
 impl TimeSlices {
     /// The slices that a clock detected ([`TickClock::quantum`](crate::TickClock::quantum)); none if they are not known, or the CPU is not sliced.
-    pub fn of(quantum: &Quantum) -> Option<TimeSlices> {
+    pub fn from_quantum(quantum: &Quantum) -> Option<TimeSlices> {
         let (period_ns, share) = (quantum.period_ns()?, quantum.share()?);
         let model = match quantum {
             Quantum::FixedSlot(_) => SliceModel::Slots,
@@ -240,10 +240,10 @@ mod tests {
         let slot = crate::Slot { period_ns: 10_000_000.4, share: 0.4, phase_ns: 7, confidence: 0.9 };
         let bucket = Quantum::TokenBucket { quota_ns: 40_000_000, period_ns: 100_000_000 };
         let turns = |period, model| Some(TimeSlices { period: ms(period), share: 0.4, model });
-        assert_eq!(TimeSlices::of(&Quantum::FixedSlot(slot)), turns(10, SliceModel::Slots));
-        assert_eq!(TimeSlices::of(&bucket), turns(100, SliceModel::Bucket));
+        assert_eq!(TimeSlices::from_quantum(&Quantum::FixedSlot(slot)), turns(10, SliceModel::Slots));
+        assert_eq!(TimeSlices::from_quantum(&bucket), turns(100, SliceModel::Bucket));
         for none in [Quantum::Unknown, Quantum::None, Quantum::Irregular] {
-            assert_eq!(TimeSlices::of(&none), None);
+            assert_eq!(TimeSlices::from_quantum(&none), None);
         }
     }
 

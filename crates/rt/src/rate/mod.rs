@@ -92,7 +92,7 @@ pub enum RateError {
 /// for _ in 0..3 {
 ///     clock.wait();
 ///     // … move the world by `rate.period()` …
-///     rate.set_slices(TimeSlices::of(&clock.quantum()));
+///     rate.set_slices(TimeSlices::from_quantum(&clock.quantum()));
 ///     if let Some(done) = clock.done() {
 ///         rate.after(&done);
 ///     }
@@ -199,7 +199,7 @@ impl TickRate {
         self.report(change)
     }
 
-    /// Sets the time slices of the CPU: pass [`TimeSlices::of`] the clock's quantum after each tick. Periods become multiples of the slices'
+    /// Sets the time slices of the CPU: pass [`TimeSlices::from_quantum`] the clock's quantum after each tick. Periods become multiples of the slices'
     /// period. Slices without a period or a share change nothing. Returns the new period if it changes.
     pub fn set_slices(&mut self, slices: Option<TimeSlices>) -> Option<Duration> {
         let change = self.decider.set_slices(slices);

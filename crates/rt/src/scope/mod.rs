@@ -348,7 +348,7 @@ mod tests {
     static OUTER: Scope = Scope::new("outer");
     static INNER: Scope = Scope::new("inner");
 
-    fn of(name: &str) -> Recorded {
+    fn recorded(name: &str) -> Recorded {
         recording().unwrap().threads.into_iter().find(|thread| thread.name == name).unwrap()
     }
 
@@ -363,7 +363,7 @@ mod tests {
             drop(outer);
         };
         std::thread::spawn(body).join().unwrap();
-        let recorded = of("nesting");
+        let recorded = recorded("nesting");
         let names: Vec<&str> = recorded.spans.iter().map(|span| span.name).collect();
         assert_eq!((names, recorded.overwritten, recorded.unnamed), (vec!["inner", "outer"], 0, 0));
         let [inner, outer] = recorded.spans[..] else { panic!("{recorded:?}") };
@@ -377,7 +377,7 @@ mod tests {
         let thread = std::thread::Builder::new().name("by itself".to_owned());
         let body = || (0..3).for_each(|_| drop(OUTER.enter()));
         thread.spawn(body).unwrap().join().unwrap();
-        assert_eq!(of("by itself").spans.len(), 3);
+        assert_eq!(recorded("by itself").spans.len(), 3);
     }
 
     #[test]
@@ -387,7 +387,7 @@ mod tests {
             (0..100).for_each(|_| drop(INNER.enter()));
         };
         std::thread::spawn(body).join().unwrap();
-        let recorded = of("small");
+        let recorded = recorded("small");
         assert_eq!(recorded.spans.len() as u64 + recorded.overwritten, 100);
         assert!((15..=16).contains(&recorded.spans.len()), "{}", recorded.spans.len());
     }
@@ -406,7 +406,7 @@ mod tests {
             crate::preempt::Preemptions::of_this_thread().is_some()
         };
         let is_known = std::thread::spawn(body).join().unwrap();
-        let spans = of("switched").spans;
+        let spans = recorded("switched").spans;
         if !is_known {
             evenkeel_testkit::skipped("the kernel does not report a thread's preemptions here");
             assert!(spans.iter().all(|span| span.switched_out.is_none()));

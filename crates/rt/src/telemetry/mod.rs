@@ -136,7 +136,7 @@ impl Telemetry {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_quantum(&mut self, quantum: &Quantum) {
-        self.turns = match TimeSlices::of(quantum) {
+        self.turns = match TimeSlices::from_quantum(quantum) {
             None if *quantum == Quantum::None => PageSlices::Whole,
             None => PageSlices::Unknown,
             Some(TimeSlices { period, share, model }) => {

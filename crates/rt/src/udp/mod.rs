@@ -64,7 +64,7 @@ impl Udp {
     pub fn open(settings: UdpSettings) -> Result<Udp, UdpError> {
         let trial = trial::needed(&settings).then(|| trial::run(&settings));
         let socket = bind(settings.address, Sharing::Alone)?;
-        Udp::of(socket, settings, trial, ApplyStatus::NotRequested)
+        Udp::from_socket(socket, settings, trial, ApplyStatus::NotRequested)
     }
 
     /// Opens a socket for each of 1 to 64 CPUs on the same address. The kernel delivers a packet to the socket of the CPU that handles it. A thread
@@ -103,6 +103,6 @@ impl Udp {
             Some(Err(errno)) => ApplyStatus::Refused(errno),
             _ => ApplyStatus::Active,
         };
-        sockets.into_iter().map(|socket| Udp::of(socket, settings, trial.clone(), shard)).collect()
+        sockets.into_iter().map(|socket| Udp::from_socket(socket, settings, trial.clone(), shard)).collect()
     }
 }

@@ -89,7 +89,7 @@ pub struct Udp {
 }
 
 impl Udp {
-    pub(super) fn of(
+    pub(super) fn from_socket(
         socket: UdpSocket,
         settings: UdpSettings,
         trial: Option<BackendTrial>,

@@ -41,7 +41,7 @@ struct Round {
 }
 
 impl Round {
-    fn of(settings: &UdpSettings) -> Round {
+    fn new(settings: &UdpSettings) -> Round {
         let traffic = settings.traffic;
         let bytes = usize::from(traffic.bytes).min(settings.bytes_max).min(DATAGRAM_BYTES_MAX);
         let packets_a_peer = usize::from(traffic.packets_a_peer).clamp(1, PACKETS_MAX);
@@ -59,7 +59,7 @@ pub(super) fn run(settings: &UdpSettings) -> BackendTrial {
     let start_ns = monotonic_ns();
     let TrialSettings { at_most, toward } = settings.trial;
     let end_ns = start_ns.saturating_add(u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX));
-    let round = Round::of(settings);
+    let round = Round::new(settings);
     let mut contenders: Vec<Contender> =
         IoBackend::ALL.iter().filter_map(|backend| Contender::open(settings, *backend)).collect();
     let mut peers: Vec<Udp> = (0..round.peers.min(PEERS_MAX))
@@ -106,7 +106,7 @@ fn open(
     };
     let own = UdpSettings { receive: BackendChoice::Is(receive), send: BackendChoice::Is(send), ..*settings };
     let socket = bind(address, evenkeel_sys::udp::Sharing::Alone)?;
-    Udp::of(socket, own, None, crate::thread::ApplyStatus::NotRequested)
+    Udp::from_socket(socket, own, None, crate::thread::ApplyStatus::NotRequested)
 }
 
 impl Contender {

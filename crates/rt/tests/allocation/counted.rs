@@ -18,7 +18,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// What `body` allocates, in whichever thread. It is run again if the harness' thread ran meanwhile: then nobody knows whose it was.
-pub(crate) fn of(mut body: impl FnMut()) -> Stats {
+pub(crate) fn count(mut body: impl FnMut()) -> Stats {
     for _ in 0..5 {
         settle();
         let before = harness();

@@ -13,7 +13,7 @@ const LATER: Queue = Queue(1);
 fn frames_of_jobs_allocate_nothing() {
     let _alone = counted::alone();
     for workers in [0, 2] {
-        let workers = vec![WorkerSettings::of(&[FRAME, LATER]); workers];
+        let workers = vec![WorkerSettings::from_queues(&[FRAME, LATER]); workers];
         let mut jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() }).unwrap();
         let asynchronous = jobs.asynchronous();
         let sum = AtomicU64::new(0);
@@ -32,7 +32,7 @@ fn frames_of_jobs_allocate_nothing() {
         };
         // What threads allocate when they begin is no part of a frame.
         (0..50).for_each(|_| frame().unwrap());
-        let change = counted::of(|| (0..2_000).for_each(|_| frame().unwrap()));
+        let change = counted::count(|| (0..2_000).for_each(|_| frame().unwrap()));
         assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");
     }
 }

@@ -9,6 +9,6 @@ mod udp;
 #[test]
 fn the_counter_counts() {
     let _alone = counted::alone();
-    let change = counted::of(|| drop(std::hint::black_box(vec![0_u8; 100])));
+    let change = counted::count(|| drop(std::hint::black_box(vec![0_u8; 100])));
     assert_eq!(change.allocations, 1);
 }

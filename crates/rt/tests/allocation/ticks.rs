@@ -18,7 +18,7 @@ fn a_million_ticks_allocate_nothing() {
             TickClock::start(TickSettings { period, overrun, spinning: Spinning::Always, ..TickSettings::default() })
                 .unwrap();
         let mut ticks = 0;
-        let change = counted::of(|| {
+        let change = counted::count(|| {
             for _ in 0..350_000 {
                 std::hint::black_box(clock.wait());
                 clock.done();
@@ -46,7 +46,7 @@ fn what_looks_after_ticks_allocates_nothing() {
     let mut clock =
         TickClock::start(TickSettings { period: Duration::from_millis(4), ..TickSettings::default() }).unwrap();
     let mut looks = 0;
-    let change = counted::of(|| {
+    let change = counted::count(|| {
         looks = 0;
         // Gaps are judged after one and a half seconds, and the system is looked at after one and after two: as long as that takes on a busy
         // machine.

@@ -42,7 +42,7 @@ fn sending_and_receiving_allocates_nothing() {
         };
         // The first tick makes the ring ready.
         tick();
-        let change = counted::of(|| (0..500).for_each(|_| tick()));
+        let change = counted::count(|| (0..500).for_each(|_| tick()));
         assert_eq!((change.allocations, change.reallocations), (0, 0), "{backend}: {change:?}");
         assert!(received > 60 * ticks, "{backend}: {received}");
     }

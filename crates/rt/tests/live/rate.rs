@@ -83,7 +83,7 @@ fn serve(group: Option<&'static Group>, parts: Vec<Part>) -> Ran {
                     std::hint::spin_loop();
                 }
                 let done = clock.done().unwrap();
-                rate.set_slices(TimeSlices::of(&clock.quantum()));
+                rate.set_slices(TimeSlices::from_quantum(&clock.quantum()));
                 if let Some(period) = rate.after(&done) {
                     clock.set_period(period).unwrap();
                 }

@@ -19,7 +19,7 @@ const LATER: Queue = Queue(2);
 
 fn settings(workers: usize) -> JobSettings {
     let queues = vec![QueueSettings::frame(64), QueueSettings::frame(1024), QueueSettings::asynchronous(16)];
-    let workers = vec![WorkerSettings::of(&[URGENT, FRAME, LATER]); workers];
+    let workers = vec![WorkerSettings::from_queues(&[URGENT, FRAME, LATER]); workers];
     JobSettings { queues, workers, ..JobSettings::default() }
 }
 
@@ -363,7 +363,7 @@ fn a_range_is_gone_through_once() {
 #[test]
 fn what_may_last_holds_up_no_frame() {
     let queues = settings(0).queues;
-    let workers = vec![WorkerSettings::of(&[URGENT, FRAME, LATER]), WorkerSettings::of(&[LATER])];
+    let workers = vec![WorkerSettings::from_queues(&[URGENT, FRAME, LATER]), WorkerSettings::from_queues(&[LATER])];
     let mut jobs = Jobs::start(&JobSettings { queues, workers, ..JobSettings::default() }).unwrap();
     let asynchronous = jobs.asynchronous();
     let (go_on, completion) = (Arc::new(Event::new()), Completion::new());
@@ -388,7 +388,7 @@ fn what_may_last_holds_up_no_frame() {
 
 /// A job system whose only worker is in a job until the event is set, with 16 jobs that wait for it.
 fn with_waiting_jobs() -> (Jobs, Arc<Event>, Vec<Completion>) {
-    let workers = vec![WorkerSettings::of(&[LATER])];
+    let workers = vec![WorkerSettings::from_queues(&[LATER])];
     let jobs = Jobs::start(&JobSettings { workers, ..settings(0) }).unwrap();
     let asynchronous = jobs.asynchronous();
     let (begun, go_on) = (Arc::new(Event::new()), Arc::new(Event::new()));
@@ -540,16 +540,16 @@ fn settings_that_make_no_sense_are_refused() {
         ),
         (JobSettings { linked_max: u32::MAX, ..ok.clone() }, "4294967295 jobs with dependencies"),
         (
-            JobSettings { workers: vec![WorkerSettings::of(&[FRAME]); 64], ..ok.clone() },
+            JobSettings { workers: vec![WorkerSettings::from_queues(&[FRAME]); 64], ..ok.clone() },
             "64 workers: a job system can have 63",
         ),
         (JobSettings { workers: vec![WorkerSettings::default()], ..ok.clone() }, "worker 0 takes from []"),
         (
-            JobSettings { workers: vec![WorkerSettings::of(&[Queue(200)])], ..ok.clone() },
+            JobSettings { workers: vec![WorkerSettings::from_queues(&[Queue(200)])], ..ok.clone() },
             "worker 0 takes from [Queue(200)]",
         ),
         (
-            JobSettings { workers: vec![WorkerSettings::of(&[FRAME, FRAME])], ..ok },
+            JobSettings { workers: vec![WorkerSettings::from_queues(&[FRAME, FRAME])], ..ok },
             "worker 0 takes from [Queue(1), Queue(1)]",
         ),
     ];

@@ -41,7 +41,7 @@ pub struct BootCounters {
 
 impl BootCounters {
     /// Of these windows of one boot.
-    pub fn of(network: NetworkPath, windows: &[Conditions]) -> BootCounters {
+    pub fn from_windows(network: NetworkPath, windows: &[Conditions]) -> BootCounters {
         let middle = |number: fn(&Conditions) -> Option<f64>| {
             median(&windows.iter().filter_map(number).filter(is_number).collect::<Vec<_>>()).filter(is_number)
         };

@@ -34,7 +34,7 @@ pub struct GuardOfBoots {
 }
 
 impl GuardOfBoots {
-    fn of(guard: &Guard, state: &BootsState) -> GuardOfBoots {
+    fn new(guard: &Guard, state: &BootsState) -> GuardOfBoots {
         let numbers = |wanted: ArmName| -> Vec<f64> {
             let of_arm = state.measured().map(|(boot, _)| boot).filter(|boot| boot.arm == wanted);
             let number = of_arm.map(|boot| match &boot.outcome {
@@ -98,7 +98,7 @@ impl GuardOfBoots {
 
 /// What every guard of the design says so far.
 pub(super) fn guards(state: &BootsState) -> Vec<GuardOfBoots> {
-    state.design.guards.iter().map(|guard| GuardOfBoots::of(guard, state)).collect()
+    state.design.guards.iter().map(|guard| GuardOfBoots::new(guard, state)).collect()
 }
 
 /// Each guard's median over the windows of a boot. A guard that fewer than half of the windows have is left out: it would represent

@@ -98,7 +98,7 @@ impl<'a> BootTransactions<'a> {
             boot_files: &[],
             own_arguments: &own_arguments,
         };
-        let plan = PlanFile::of(root, &facts, settings, title, Some((&context, &before)))?;
+        let plan = PlanFile::new(root, &facts, settings, title, Some((&context, &before)))?;
         let is_ours = |cannot: &&Cannot| plan.settings.contains(&cannot.setting);
         match plan.persist.as_ref().and_then(|lasting| lasting.persist.cannot.iter().find(is_ours)) {
             Some(Cannot { setting, why, todo }) => {
@@ -119,7 +119,7 @@ impl<'a> BootTransactions<'a> {
         let lasting = Lasting { unit: None, persist };
         let (plan, title) = (Plan::default(), title(&self.id, "goes on after a boot"));
         let owner = self.owner(BootsPart::Unit);
-        let job = Job { lasting: Some(&lasting), owner: Some(&owner), ..Job::of(&plan, &title) };
+        let job = Job { lasting: Some(&lasting), owner: Some(&owner), ..Job::new(&plan, &title) };
         self.patiently(wait, |state| {
             carry_out(self.root, &self.writer, state, &job, |_| Ok(()))?;
             Ok(())
@@ -180,7 +180,7 @@ impl<'a> BootTransactions<'a> {
             lasting: plan.persist.as_ref(),
             owned: &owned,
             owner: Some(&owner),
-            ..Job::of(&steps, &plan.title)
+            ..Job::new(&steps, &plan.title)
         };
         carry_out(self.root, &self.writer, state, &job, |_| Ok(()))?;
         Ok(())
@@ -214,7 +214,7 @@ impl<'a> BootTransactions<'a> {
     /// What reads otherwise.
     pub fn reads_back(&self, arm: ArmName) -> Result<(), BootsError> {
         let facts = Facts::probe(self.root);
-        let plan = PlanFile::of(self.root, &facts, &self.settings, "", None)?;
+        let plan = PlanFile::new(self.root, &facts, &self.settings, "", None)?;
         for planned in &plan.steps {
             let of_boot = matches!(planned.step.action, Action::KernelArgument { .. });
             let setting = format!("{}={}", planned.step.knob, planned.step.wanted);

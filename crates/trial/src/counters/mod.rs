@@ -66,7 +66,7 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// The counters of the knobs in these plans.
-    pub(crate) fn of(plans: &[Plan], counter: impl Fn(&str) -> Option<Counter>) -> Wanted {
+    pub(crate) fn from_plans(plans: &[Plan], counter: impl Fn(&str) -> Option<Counter>) -> Wanted {
         let mut wanted = Wanted::default();
         for step in plans.iter().flat_map(|plan| &plan.steps) {
             let Some(kind) = counter(&step.knob) else { continue };
@@ -103,7 +103,7 @@ impl Wanted {
                 values.insert(name.to_owned(), Value::Count(value));
             }
         };
-        match Sign::of(kind).table {
+        match Sign::from_counter(kind).table {
             Table::Conditions => {}
             Table::Netstat => count(BUSY_POLLED, paired_field(&text(NETSTAT), "TcpExt", BUSY_POLLED)),
             Table::Softnet => {
@@ -177,7 +177,7 @@ pub(crate) struct Sign {
 }
 
 impl Sign {
-    pub(crate) fn of(kind: Counter) -> Sign {
+    pub(crate) fn from_counter(kind: Counter) -> Sign {
         let (table, moved, stood_still): (Table, &[&str], &str) = match kind {
             Counter::IdleStates | Counter::DevicePackets | Counter::WaitingThreads | Counter::ReadBack => {
                 (Table::Conditions, &[], "")

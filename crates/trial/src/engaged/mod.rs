@@ -140,7 +140,7 @@ fn readings(windows: &[Observed<'_>], knob: &str, counter: Counter) -> Vec<Readi
         }
         _ => Vec::new(),
     };
-    for name in Sign::of(counter).names(counted(windows)) {
+    for name in Sign::from_counter(counter).names(counted(windows)) {
         readings.extend(reading(&name, &|window| window.conditions.counters.get(&name).copied()));
     }
     readings
@@ -167,7 +167,7 @@ fn judge(windows: &[Observed<'_>], network: NetworkPath, knob: &str, counter: Co
             moved(windows, &["softnet_processed"], "no packet passed the queue that it limits")
         }
         _ => {
-            let sign = Sign::of(counter);
+            let sign = Sign::from_counter(counter);
             moved(windows, sign.moved, sign.stood_still)
         }
     }
@@ -215,7 +215,7 @@ fn waiting(windows: &[Observed<'_>]) -> Engaged {
 
 /// Whether the interrupts went to other CPUs in one arm than in the other.
 fn interrupts(windows: &[Observed<'_>]) -> Engaged {
-    let names = Sign::of(Counter::InterruptsByCpu).names(counted(windows));
+    let names = Sign::from_counter(Counter::InterruptsByCpu).names(counted(windows));
     let sums = |arm| -> Vec<f64> {
         let of_arm = |name: &String| {
             let of_arm = windows.iter().filter(|window| window.arm == arm);

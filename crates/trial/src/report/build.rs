@@ -73,9 +73,9 @@ impl Record {
     /// # Errors
     /// As [`Record::report`].
     pub fn answers(self, design: &Design, titles: Titles) -> Result<Answers, TrialError> {
-        let test = MultiArmTest::of(design, &self)?;
+        let test = MultiArmTest::from_record(design, &self)?;
         let had = test.further().iter().map(|state| state.test.judge.pairs()).max().unwrap_or(0);
-        let control = ControlReport::of(design, &self.control, test.further().len(), had)?;
+        let control = ControlReport::new(design, &self.control, test.further().len(), had)?;
         let of = |state: &ArmState| {
             let view = self.against_a(&test, state, &titles);
             let lost = Lost {
@@ -85,7 +85,7 @@ impl Record {
             view.judged(&test, state, design, &titles, control.clone(), lost)
         };
         let reports = test.further().iter().map(of).collect::<Result<Vec<Report>, _>>()?;
-        let choice = (reports.len() > 1).then(|| Choice::of(design, &test, &reports, &titles));
+        let choice = (reports.len() > 1).then(|| Choice::new(design, &test, &reports, &titles));
         Ok(Answers { reports, choice })
     }
 
@@ -173,7 +173,7 @@ impl Record {
             metric: design.metric.clone(),
             arms: [ArmName::A, ArmName::B].map(|arm| self.arm(arm, values[arm as usize])).to_vec(),
             pairs: state.test.judge.pairs(),
-            effect: seen.map(|seen| Effect::of(&seen, &state.test.judge)),
+            effect: seen.map(|seen| Effect::from_pairs(&seen, &state.test.judge)),
             verdict,
             vetoed_by,
             guards,
@@ -241,7 +241,7 @@ fn guards(state: &ArmState) -> Vec<GuardReport> {
             metric: guard.metric.clone(),
             harm_ratio: guard.harm_ratio,
             pairs: seen.map_or(0, |seen| seen.pairs),
-            effect: seen.map(|seen| Effect::of(&seen, judge)),
+            effect: seen.map(|seen| Effect::from_pairs(&seen, judge)),
             verdict: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
         }
     });

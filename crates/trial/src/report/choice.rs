@@ -47,7 +47,7 @@ pub struct Between {
 }
 
 impl Choice {
-    pub(super) fn of(design: &Design, test: &MultiArmTest, reports: &[Report], titles: &Titles) -> Choice {
+    pub(super) fn new(design: &Design, test: &MultiArmTest, reports: &[Report], titles: &Titles) -> Choice {
         let mut better: Vec<(ArmName, f64)> = test
             .further()
             .iter()
@@ -70,7 +70,7 @@ impl Choice {
                 arm: arm_pair.other,
                 against: arm_pair.one,
                 pairs: arm_pair.judge.pairs(),
-                effect: seen.map(|seen| Effect::of(&seen, &arm_pair.judge)),
+                effect: seen.map(|seen| Effect::from_pairs(&seen, &arm_pair.judge)),
                 verdict: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
             }
         });

@@ -39,7 +39,7 @@ pub struct ControlReport {
 
 impl ControlReport {
     /// Nothing without an A/A phase.
-    pub(super) fn of(
+    pub(super) fn new(
         design: &Design,
         windows: &[Window],
         comparisons: usize,
@@ -64,14 +64,14 @@ impl ControlReport {
         };
         let detectable = match pairs_had {
             0 => seen.map(|seen| Detectable { pairs: seen.pairs, ratio: Some(seen.smallest_visible_ratio) }),
-            had => Detectable::of(design, windows, comparisons + 1, had).or_else(|| {
+            had => Detectable::from_control(design, windows, comparisons + 1, had).or_else(|| {
                 seen.map(|seen| Detectable { pairs: seen.pairs, ratio: Some(seen.smallest_visible_ratio) })
             }),
         };
         let visible = detectable.and_then(|detectable| detectable.ratio);
         Ok(Some(ControlReport {
             pairs: pairs.len(),
-            effect: seen.map(|seen| Effect::of(&seen, &judge)),
+            effect: seen.map(|seen| Effect::from_pairs(&seen, &judge)),
             verdict,
             is_claimed: matches!(verdict, Outcome::Better | Outcome::Worse),
             claim_share: made_up.map(|made_up| made_up.claim_rate),

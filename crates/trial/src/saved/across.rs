@@ -46,7 +46,7 @@ pub struct Machine {
 
 impl Machine {
     /// What a report says of its machine.
-    pub fn of(name: &str, saved: &RunReport) -> Machine {
+    pub fn from_report(name: &str, saved: &RunReport) -> Machine {
         let identity = saved.trials.first().map(|entry| entry.report.identity.clone()).unwrap_or_default();
         let written = |text: String| Some(text).filter(|text| !text.is_empty());
         let known = |path: &str, otherwise: Option<String>| {
@@ -173,7 +173,7 @@ pub enum Agreement {
 
 /// Puts reports side by side; each comes with the name that it is to have.
 pub fn across(reports: &[(String, RunReport)]) -> Across {
-    let machines = reports.iter().map(|(name, saved)| Machine::of(name, saved)).collect();
+    let machines = reports.iter().map(|(name, saved)| Machine::from_report(name, saved)).collect();
     let mut groups: Vec<Vec<(usize, &TrialEntry)>> = Vec::new();
     for (machine, (_, saved)) in reports.iter().enumerate() {
         for trial in &saved.trials {

@@ -227,7 +227,7 @@ impl KnobAnswer {
 }
 
 impl Answer {
-    pub(super) fn of(design: &SearchDesign) -> Answer {
+    pub(super) fn new(design: &SearchDesign) -> Answer {
         let knob = |candidate: &super::Candidate| KnobAnswer {
             settings: candidate.settings.clone(),
             outcome: KnobOutcome::Unclear,

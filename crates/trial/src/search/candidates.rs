@@ -149,7 +149,7 @@ fn words<T>(result: Result<T, WorkloadError>) -> Result<T, LeftOutReason> {
 fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
     let Some(first) = settings.first() else { return Vec::new() };
     let whole = Setting { place: None, ..first.clone() };
-    let places = Plan::of(facts, std::slice::from_ref(&whole)).map_or(0, |plan| plan.steps.len());
+    let places = Plan::from_settings(facts, std::slice::from_ref(&whole)).map_or(0, |plan| plan.steps.len());
     let is_same = places == settings.len() && settings.iter().all(|setting| setting.value == first.value);
     if is_same { vec![whole] } else { settings.to_vec() }
 }
@@ -175,7 +175,7 @@ fn worth_a_trial() -> Vec<&'static Knob> {
 fn first_value(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Setting>, LeftOutReason> {
     let setting = |value: &&str| Setting { knob, place: None, value: (*value).to_owned() };
     let is_so = |setting: &Setting| {
-        let plan = PlanFile::of(root, facts, std::slice::from_ref(setting), "", None);
+        let plan = PlanFile::new(root, facts, std::slice::from_ref(setting), "", None);
         plan.is_ok_and(|plan| plan.steps.iter().all(|step| step.already_so))
     };
     let found = knob.extras.worth_a_trial.iter().map(setting).find(|setting| !is_so(setting));
@@ -196,7 +196,7 @@ fn possible(
     if knob.takes_effect == TakesEffect::NewInterfaces {
         return Err(LeftOutReason::NewInterfaces);
     }
-    let file = PlanFile::of(root, facts, &settings, "", None).map_err(|error| LeftOutReason::NoPlan(error.why))?;
+    let file = PlanFile::new(root, facts, &settings, "", None).map_err(|error| LeftOutReason::NoPlan(error.why))?;
     for planned in &file.steps {
         match &planned.step.action {
             Action::KernelArgument { .. } => return Err(LeftOutReason::NeedsReboot),
@@ -217,7 +217,8 @@ fn possible(
     let current = file.steps.first().and_then(|planned| planned.seen.as_deref());
     let ways = settings.first().map_or_else(Vec::new, |setting| {
         // A further value may be more than the machine can bear where the asked one is not.
-        let fits = |value: &String| Plan::of(facts, &[Setting { value: value.clone(), ..setting.clone() }]).is_ok();
+        let fits =
+            |value: &String| Plan::from_settings(facts, &[Setting { value: value.clone(), ..setting.clone() }]).is_ok();
         let ways = rungs(knob, current, &setting.value).into_iter();
         ways.map(|way| way.into_iter().take_while(fits).collect()).filter(|way: &Vec<String>| !way.is_empty()).collect()
     });
@@ -276,7 +277,7 @@ mod tests {
 end
 ";
 
-    fn of(wanted: &Wanted) -> Offer {
+    fn wanted_offer(wanted: &Wanted) -> Offer {
         let root = Root::captured(Capture::parse(HOST).unwrap());
         let facts = Facts::probe(&root);
         offer(&root, &facts, &AdviceContext::default(), wanted)
@@ -288,7 +289,7 @@ end
 
     #[test]
     fn what_is_advised_or_worth_a_trial_is_offered() {
-        let offer = of(&Wanted::All);
+        let offer = wanted_offer(&Wanted::All);
         let settings = settings(&offer);
         for expected in
             ["vm.stat_interval=10", "haltpoll.guest_halt_poll_ns=200000", "vm.swappiness=10", "thp.enabled=always"]
@@ -314,7 +315,7 @@ end
         let so_already = Setting::parse("net.core.busy_poll=0").unwrap();
         let named = [swappiness, max_cstate, so_already].map(|setting| (setting.knob, Some(setting)));
         let poll = knobs::find("haltpoll.guest_halt_poll_ns").unwrap();
-        let offer = of(&Wanted::Named(named.into_iter().chain([(poll, None)]).collect()));
+        let offer = wanted_offer(&Wanted::Named(named.into_iter().chain([(poll, None)]).collect()));
         assert_eq!(settings(&offer), ["vm.swappiness=30", "haltpoll.guest_halt_poll_ns=200000"]);
         let whys: Vec<_> = offer.left_out.iter().map(|left| &left.why).collect();
         assert_eq!(whys, [&LeftOutReason::NeedsReboot, &LeftOutReason::AlreadyInForce]);
@@ -326,14 +327,16 @@ end
                      /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages = 0\nend\n";
         let root = Root::captured(Capture::parse(&HOST.replace("end\n", pages)).unwrap());
         let facts = Facts::probe(&root);
-        let of = |text: &str| {
+        let offered = |text: &str| {
             let setting = Setting::parse(text).unwrap();
             offer(&root, &facts, &AdviceContext::default(), &Wanted::Named(vec![(setting.knob, Some(setting))]))
         };
-        let ways = |text: &str| of(text).candidates[0].ways.clone();
+        let ways = |text: &str| offered(text).candidates[0].ways.clone();
         assert_eq!(ways("vm.nr_hugepages=1000")[0], ["2000"], "4000 would be 8 GiB of 8");
         assert_eq!(ways("vm.nr_hugepages=2000"), [["1000", "500", "250"]]);
-        assert!(of("vm.nr_hugepages=4000").left_out[0].why.to_string().starts_with("4000 pages of 2 MiB are 7.8 GiB"));
+        assert!(
+            offered("vm.nr_hugepages=4000").left_out[0].why.to_string().starts_with("4000 pages of 2 MiB are 7.8 GiB")
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ impl Answer {
     pub(super) fn close(&mut self, runner: &SearchRunner<'_>, ended: Result<(), Halt>) {
         self.take_outcomes(runner);
         for (at, knob) in self.knobs.iter_mut().enumerate() {
-            knob.engaged = engaged::of(runner, at);
+            knob.engaged = engaged::knob_mechanism(runner, at);
         }
         self.windows = runner.by_stage().clone();
         self.caveats = caveat::of_windows(runner.entries());

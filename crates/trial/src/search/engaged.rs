@@ -25,14 +25,14 @@ pub(super) fn take_out_idle(
         if !does_nothing(runner, knob) {
             continue;
         }
-        if let Some(Mechanism { engaged: Engaged::No { why }, .. }) = of(runner, knob) {
+        if let Some(Mechanism { engaged: Engaged::No { why }, .. }) = knob_mechanism(runner, knob) {
             runner.take_out(knob, KnobOutcome::NotEngaged { why });
         }
     }
 }
 
 /// Whether the windows so far show that a knob was engaged; `None` without a counter or with too few windows.
-pub(super) fn of(runner: &SearchRunner<'_>, knob: usize) -> Option<Mechanism> {
+pub(super) fn knob_mechanism(runner: &SearchRunner<'_>, knob: usize) -> Option<Mechanism> {
     let name = name_of(runner, knob)?;
     let counter = counter_of(name)?;
     // Two knobs for the same thing hide each other's difference, though not that the thing happens.

@@ -241,7 +241,7 @@ impl Evidence {
 
 impl WorkloadSpec {
     /// That of a workload which was started with these options.
-    pub fn of(name: &str, options: &Options) -> WorkloadSpec {
+    pub fn from_options(name: &str, options: &Options) -> WorkloadSpec {
         let placement = match options.placement {
             Placement::Apart => "apart",
             Placement::Together => "together",
@@ -284,7 +284,7 @@ impl WorkloadSpec {
 
 impl HostWords {
     /// The machine of these facts.
-    pub fn of(facts: &Facts) -> HostWords {
+    pub fn from_facts(facts: &Facts) -> HostWords {
         fn word<T: Serialize>(fact: &Fact<T>) -> Option<String> {
             match serde_json::to_value(fact.known()?).ok()? {
                 serde_json::Value::String(word) => Some(word),

@@ -68,7 +68,7 @@ use runner::{Halt, SearchRunner};
 pub fn search<'a>(design: &'a SearchDesign, tools: Tools<'a>) -> Result<Answer, TrialError> {
     design.check()?;
     let mut runner = SearchRunner::new(design, tools);
-    let mut answer = Answer::of(design);
+    let mut answer = Answer::new(design);
     let ended = stages(&mut runner, &mut answer);
     answer.close(&runner, ended);
     Ok(answer)

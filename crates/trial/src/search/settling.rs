@@ -97,7 +97,7 @@ impl Settling<'_, '_> {
     fn classes(&self) -> Vec<(Reach, Vec<usize>)> {
         let mut classes: Vec<(Reach, Vec<usize>)> = Vec::new();
         for (at, plan) in self.plans.iter().enumerate() {
-            let class = plan.steps.iter().map(Reach::of).max().unwrap_or(Reach::AtOnce);
+            let class = plan.steps.iter().map(Reach::from_step).max().unwrap_or(Reach::AtOnce);
             match classes.iter_mut().find(|(known, _)| *known == class) {
                 Some((_, knobs)) => knobs.push(at),
                 None => classes.push((class, vec![at])),
@@ -130,7 +130,7 @@ impl Settling<'_, '_> {
             stop: self.stop,
             keep: &mut keep,
         };
-        let found = find_settle(&mut trial, Pace::of(2), Duration::ZERO);
+        let found = find_settle(&mut trial, Pace::new(2), Duration::ZERO);
         match found {
             // The search finds out which knob it is, and takes that one out.
             Err(error @ (TrialError::Switch { .. } | TrialError::Workload(WorkloadError::Program { .. }))) => {
@@ -157,7 +157,7 @@ impl Settling<'_, '_> {
 
 /// Which of these plans take new sockets or a new start at each switch.
 pub fn restarts(plans: &[Plan]) -> Vec<usize> {
-    let is_slow = |plan: &Plan| plan.steps.iter().any(|step| Reach::of(step) > Reach::AtOnce);
+    let is_slow = |plan: &Plan| plan.steps.iter().any(|step| Reach::from_step(step) > Reach::AtOnce);
     plans.iter().enumerate().filter(|(_, plan)| is_slow(plan)).map(|(at, _)| at).collect()
 }
 

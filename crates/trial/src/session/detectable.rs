@@ -21,7 +21,7 @@ pub struct Detectable {
 
 impl Detectable {
     /// For a number of pairs and arms, from the windows of the A/A phase; `None` if they can't show it.
-    pub(crate) fn of(design: &Design, control: &[Window], arms: usize, pairs: usize) -> Option<Detectable> {
+    pub(crate) fn from_control(design: &Design, control: &[Window], arms: usize, pairs: usize) -> Option<Detectable> {
         let judge = Judge::of_metric(design, arms.saturating_sub(1)).ok()?;
         if !judge.is_sequential() || pairs == 0 {
             return None;

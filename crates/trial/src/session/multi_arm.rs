@@ -106,7 +106,7 @@ impl MultiArmTest {
     ///
     /// # Errors
     /// As [`MultiArmTest::new`] and [`MultiArmTest::add`].
-    pub(crate) fn of(design: &Design, record: &Record) -> Result<MultiArmTest, TrialError> {
+    pub(crate) fn from_record(design: &Design, record: &Record) -> Result<MultiArmTest, TrialError> {
         let mut test = MultiArmTest::new(design, record.arms.len())?;
         for block in blocks(&record.windows) {
             test.add(block)?;

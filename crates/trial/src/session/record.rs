@@ -126,7 +126,7 @@ pub enum NetworkPath {
 
 impl NetworkPath {
     /// That of a workload.
-    pub fn of(workload: &dyn Workload) -> NetworkPath {
+    pub fn from_workload(workload: &dyn Workload) -> NetworkPath {
         match workload.passes_network_devices() {
             true => NetworkPath::Devices,
             false => NetworkPath::Loopback,

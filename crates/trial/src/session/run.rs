@@ -27,7 +27,7 @@ const CONTROL_ORDERS: u64 = 1 << 32;
 /// # Errors
 /// Only if the design can't be run, or the workload does not measure its metrics.
 pub fn run(trial: &mut Trial<'_, '_>, on_progress: &mut dyn FnMut(&Progress)) -> Result<Record, TrialError> {
-    let network = NetworkPath::of(trial.workload);
+    let network = NetworkPath::from_workload(trial.workload);
     let record = Record::new(trial.design, trial.arms.clone(), trial.watch.knobs(), network);
     resume(trial, record, on_progress)
 }
@@ -94,11 +94,11 @@ struct BlockEnd {
 
 impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
     fn new(trial: &'t mut Trial<'a, 'b>, record: Record) -> Result<Session<'t, 'a, 'b>, TrialError> {
-        let test = MultiArmTest::of(trial.design, &record)?;
+        let test = MultiArmTest::from_record(trial.design, &record)?;
         let windows = record.control.iter().chain(&record.windows);
         let before_us = windows.map(|window| window.start_us + window.conditions.span_us).fold(0.0, f64::max);
         let begun = trial.watch.clock().now();
-        let pace = Pace::of(trial.arms.len());
+        let pace = Pace::new(trial.arms.len());
         let took = (0, Duration::ZERO);
         Ok(Session { trial, record, test, begun, without_value: 0, before_us, pace, took, detectable: None })
     }
@@ -145,7 +145,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         }
         let (design, arms) = (self.trial.design, self.trial.arms.len());
         let fit = self.test.pairs() + self.so_far().blocks_that_fit(design, arms);
-        self.detectable = Detectable::of(design, &self.record.control, arms, fit.min(design.stop.pairs_max()));
+        self.detectable =
+            Detectable::from_control(design, &self.record.control, arms, fit.min(design.stop.pairs_max()));
         self.pairs(on_progress)
     }
 
@@ -336,7 +337,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             ArmSoFar {
                 arm: state.name,
                 pairs: state.test.judge.pairs(),
-                effect: seen.as_ref().map(|seen| Effect::of(seen, &state.test.judge)),
+                effect: seen.as_ref().map(|seen| Effect::from_pairs(seen, &state.test.judge)),
                 verdict: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
                 left: state.left.clone(),
             }

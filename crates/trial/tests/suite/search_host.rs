@@ -349,7 +349,7 @@ fn how_long_a_switch_is_felt_is_found_by_each_way_of_switching_within_the_budget
     let host = HOST.replace("/proc/loadavg", "/proc/sys/net/core/busy_read = 0\n/proc/loadavg");
     let scene = Scene::new(&host);
     let facts = Facts::probe(&scene.root);
-    let plan = |text: &str| Plan::of(&facts, &[Setting::parse(text).unwrap()]).unwrap();
+    let plan = |text: &str| Plan::from_settings(&facts, &[Setting::parse(text).unwrap()]).unwrap();
     let settle = |settings: &[&str], budget: u64, stop: bool| {
         let plans: Vec<Plan> = settings.iter().map(|text| plan(text)).collect();
         let mut state = State::open(&scene.folder.path().join("state")).unwrap();
@@ -409,9 +409,9 @@ fn a_goal_file_is_a_plan_with_its_evidence() {
     let answer = scene.search(&design, &plans, &mut Log::in_memory(Vec::new()), &|| false);
     let facts = Facts::probe(&scene.root);
     let settings: Vec<Setting> = set(&answer).iter().map(|text| Setting::parse(text).unwrap()).collect();
-    let plan = evenkeel_change::PlanFile::of(&scene.root, &facts, &settings, "tuned", None).unwrap();
+    let plan = evenkeel_change::PlanFile::new(&scene.root, &facts, &settings, "tuned", None).unwrap();
     let spec = WorkloadSpec { name: "arena".into(), placement: "apart".into(), ..WorkloadSpec::default() };
-    let host = HostWords::of(&facts);
+    let host = HostWords::from_facts(&facts);
     let evidence = Evidence::new(&design, (spec, "mock".into()), host.clone(), answer, "2026-11-21 22:00 UTC".into());
     let goal = GoalFile { plan: plan.clone(), evidence };
     let text = goal.text().unwrap();
@@ -483,7 +483,7 @@ fn all_arms_that_are_compared_go_one_path() {
     let host = HOST.replace("/proc/loadavg", "/proc/sys/net/core/busy_read = 0\n/proc/loadavg");
     let scene = Scene::new(&host);
     let facts = Facts::probe(&scene.root);
-    let plan = |text: &str| Plan::of(&facts, &[Setting::parse(text).unwrap()]).unwrap();
+    let plan = |text: &str| Plan::from_settings(&facts, &[Setting::parse(text).unwrap()]).unwrap();
     let plans = ["haltpoll.guest_halt_poll_ns=200000", "net.core.busy_read=50"].map(plan);
     let mut state = State::open(&scene.folder.path().join("state")).unwrap();
     let writer = scene.root.writer().unwrap();

@@ -79,7 +79,7 @@ fn values_of(values: Values) -> Vec<String> {
 
 fn is_taken(capture: &Capture, facts: &Facts, setting: &Setting) -> bool {
     let root = Root::captured(capture.clone());
-    PlanFile::of(&root, facts, std::slice::from_ref(setting), "", None).is_ok_and(|plan| applied(&root, &plan).is_ok())
+    PlanFile::new(&root, facts, std::slice::from_ref(setting), "", None).is_ok_and(|plan| applied(&root, &plan).is_ok())
 }
 
 /// Applies a plan's steps to a captured machine.
@@ -100,7 +100,7 @@ pub(super) fn planned(root: &Root, settings: &[Setting]) -> PlanFile {
         boot_files: &[],
         own_arguments: &[],
     };
-    PlanFile::of(root, &facts, settings, "a title", Some((&context, &[]))).unwrap()
+    PlanFile::new(root, &facts, settings, "a title", Some((&context, &[]))).unwrap()
 }
 
 /// A plan with a file of each content, with commands, and with no step.
@@ -191,7 +191,7 @@ impl Place {
     }
 
     /// All texts of a captured machine below `/proc`, `/sys` and `/etc`.
-    pub(super) fn of(capture: &Capture) -> Place {
+    pub(super) fn from_capture(capture: &Capture) -> Place {
         let context = Place::new();
         let root = Root::captured(capture.clone());
         for line in capture.to_string().lines() {

@@ -89,7 +89,7 @@ fn it_leaves_a_host_as_apply_does_and_its_undo_leaves_it_as_before() {
 fn it_does_what_apply_does(name: &str, capture: &Capture, plan: &PlanFile) {
     let root = Root::captured(capture.clone());
     applied(&root, plan).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let place = Place::of(capture);
+    let place = Place::from_capture(capture);
     let before = place.tree();
     let said = well(&place.run(&script(plan).unwrap()));
     let (aside, readings) = (set_aside(plan), readings(plan));
@@ -361,7 +361,7 @@ fn the_undo_of_a_plan_puts_back_what_it_saw() {
     for host in hosts().iter().filter(|host| RUN[1..4].contains(&host.name.as_str())) {
         let mut plan = host.plan.clone();
         already_run.leave_out(&mut plan, &host.capture);
-        let place = Place::of(&host.capture);
+        let place = Place::from_capture(&host.capture);
         let before = place.tree();
         well(&place.run(&script(&plan).unwrap()));
         let folders_of_ours: BTreeSet<String> = place

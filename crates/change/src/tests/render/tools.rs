@@ -98,7 +98,7 @@ fn ansible_runs_the_role_as_sh_runs_the_script() {
     let mut plan = planned(&Root::captured(capture.clone()), &every_setting(capture)[..20]);
     let persist = plan.persist.as_mut().unwrap();
     persist.persist.files.extend(every_content().persist.unwrap().persist.files.into_iter().skip(1).take(3));
-    let (by_hand, by_ansible) = (Place::of(capture), Place::of(capture));
+    let (by_hand, by_ansible) = (Place::from_capture(capture), Place::from_capture(capture));
     well(&by_hand.run(&script(&plan).unwrap()));
     let before = by_ansible.tree();
     for file in role(&plan).unwrap() {

@@ -121,7 +121,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    fn of(status: ExitStatus, wall_ns: u64) -> Ran {
+    fn from_status(status: ExitStatus, wall_ns: u64) -> Ran {
         let signal = status.signal();
         // The same code as from a shell.
         let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
@@ -172,7 +172,7 @@ impl<'a> Context<'a> {
             let mut child = self.spawn(&what.run.command, &disturbance)?;
             let (ended_by, end_ns) = self.accompany(&mut child, until_ns, &mut disturbance)?;
             let status = wait(&mut child)?;
-            (ended_by, end_ns, Some(Ran::of(status, clock::monotonic_ns() - start_ns)))
+            (ended_by, end_ns, Some(Ran::from_status(status, clock::monotonic_ns() - start_ns)))
         };
         let did = disturbance.stop()?;
         let disturbed_ns = end_ns.min(until_ns) - start_ns;

@@ -33,7 +33,7 @@ impl Pace {
     }
 
     /// The setting for this pace.
-    pub(crate) fn of<T>(self, full: T, quick: T) -> T {
+    pub(crate) fn choose<T>(self, full: T, quick: T) -> T {
         match self {
             Pace::Full => full,
             Pace::Quick => quick,

@@ -102,7 +102,7 @@ fn fill(answer: &mut Answer, pair: &Pair, top: usize) {
 }
 
 fn row(one: &Changed, whole: u64) -> Row {
-    let (kind, bare) = FrameKind::of(&one.name);
+    let (kind, bare) = FrameKind::parse(&one.name);
     Row {
         function: bare.to_owned(),
         kind: kind.word(),

@@ -84,7 +84,7 @@ impl Pick {
     }
 
     /// The selected samples.
-    pub(crate) fn of<'a>(&self, recording: &'a Recording) -> Result<Picked<'a>, Failure> {
+    pub(crate) fn select<'a>(&self, recording: &'a Recording) -> Result<Picked<'a>, Failure> {
         let event = self.event(recording)?;
         let span = self.span(recording.span);
         self.check(recording)?;

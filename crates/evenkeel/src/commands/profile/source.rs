@@ -41,7 +41,7 @@ impl Source {
     pub(crate) fn tree(&self, pick: &Pick, by: By, file: &Path) -> Result<(Tree, Quantity), Failure> {
         match self {
             Source::Recording(opened) => {
-                let picked = pick.of(&opened.recording)?;
+                let picked = pick.select(&opened.recording)?;
                 Ok((tree(opened, &picked, by), picked.quantity))
             }
             Source::Folded(tree) if pick.is_all() => Ok((tree.clone(), Quantity::Samples)),

@@ -104,7 +104,7 @@ fn write(
     let ticks = ticks(args, opened, intervals)?;
     let is_wanted = |pid| args.pid.is_empty() || args.pid.contains(&pid);
     let marked = ticks.as_ref().map(|cut| (cut.tid, cut.ticks.as_slice()));
-    let timeline = Timeline::of(recording, &opened.names, intervals, is_wanted, marked);
+    let timeline = Timeline::from_recording(recording, &opened.names, intervals, is_wanted, marked);
     let name = args.file.as_ref().and_then(|file| file.file_name());
     let name = name.map_or_else(|| "just now".into(), |name| name.to_string_lossy());
     let seconds = recording.span.length_ns() as f64 / 1e9;

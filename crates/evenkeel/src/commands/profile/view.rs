@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut graph = None;
     let mut answer = match &source {
         Source::Recording(opened) if !args.off_cpu => {
-            let picked = args.pick.of(&opened.recording)?;
+            let picked = args.pick.select(&opened.recording)?;
             // The page and the graph share one tree.
             let tree = source::tree(opened, &picked, args.by);
             let answer = of_recording(args, opened, &picked, &tree.above(args.by.base().levels()));
@@ -103,7 +103,7 @@ fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
     let recording = &opened.recording;
     let intervals = intervals(args, opened)?;
     let tree = Tree::from(&offcpu::folded(recording, &opened.names, &intervals, Base::Nothing));
-    let mut info = info(opened, &args.pick.of(recording)?, args.top);
+    let mut info = info(opened, &args.pick.select(recording)?, args.top);
     // In this answer `samples` counts off-CPU intervals.
     // The text is a value of the JSON answer's format.
     (info.event, info.samples) = ("intervals off the CPU".to_owned(), intervals.len() as u64);
@@ -129,7 +129,7 @@ fn intervals(args: &Args, opened: &Opened) -> Result<Vec<OffCpuInterval>, Failur
         return Err(Failure::text(exit::WRONG_USE, "show where threads had no CPU", why)
             .hint("record with switches: evenkeel profile record --switches, or perf record --switch-events"));
     }
-    let span = args.pick.of(recording)?.span;
+    let span = args.pick.select(recording)?.span;
     let is_wanted = |interval: &OffCpuInterval| {
         span.contains(interval.span.start_ns) && args.pick.is_of(recording, interval.pid, interval.tid, interval.cpu)
     };
@@ -300,7 +300,7 @@ fn firefox(args: &Args, source: &Source, path: &Path, title: &str) -> Result<Str
         return Err(Failure::text(exit::WRONG_USE, tried, why).hint("use the extension .svg or .html"));
     };
     let recording = &opened.recording;
-    let picked = args.pick.of(recording)?;
+    let picked = args.pick.select(recording)?;
     let intervals = if recording.switches.is_empty() { Vec::new() } else { intervals(args, opened)? };
     let mut marks = firefox::interval_marks(recording, &intervals);
     if let Ok(cut) = cut::find(recording, &cut::by_thread(&intervals), &Wanted::Any) {

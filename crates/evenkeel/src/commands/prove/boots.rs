@@ -137,7 +137,7 @@ fn begin(args: &StartArgs, out: &Out) -> Outcome {
         );
         return Err(Failure::new(exit::NOT_ALLOWED, error).hint("run it with sudo; --plan-only needs no root"));
     }
-    let context = BootsContext::of(&args.state)?;
+    let context = BootsContext::new(&args.state)?;
     context.refuse_gone()?;
     let _alone = TrialLock::take(&args.state)?;
     experiment::refuse_if_interrupted(&context.root, &args.state.open()?, &args.state)?;
@@ -146,7 +146,7 @@ fn begin(args: &StartArgs, out: &Out) -> Outcome {
     let (metric, guards, workload_words) = try_workload(args)?;
     let design = design(args, metric, guards);
     design.check().map_err(|why| Failure::text(exit::WRONG_USE, "prove it over boots", why))?;
-    let decides = Decides::of(&design);
+    let decides = Decides::from_design(&design);
     let planned = plan(args, &context.root, &args.state.read()?, design, decides)?;
     let boot_id = live::boot_id(&context.root).ok_or_else(|| not_possible("the kernel does not report a boot id"))?;
     let mut state = BootsState::begin(planned.design.clone(), clock::realtime_ns() / 1_000_000_000, &boot_id);
@@ -262,7 +262,7 @@ fn wait_for_reboot(out: &Out) -> Outcome {
 }
 
 fn go_on_after_boot(state: &StateArgs, out: &Out) -> Outcome {
-    let context = BootsContext::of(state)?;
+    let context = BootsContext::new(state)?;
     let _alone = TrialLock::take(state)?;
     let state = match read(&context.file) {
         Ok(None) => {
@@ -294,7 +294,7 @@ fn put_away(context: &BootsContext, why: &dyn std::fmt::Display, out: &Out) -> O
 }
 
 fn cancel(state: &StateArgs, out: &Out) -> Outcome {
-    let context = BootsContext::of(state)?;
+    let context = BootsContext::new(state)?;
     let mut state = match read(&context.file) {
         Ok(None) => {
             out.status("no trial over boots is running");

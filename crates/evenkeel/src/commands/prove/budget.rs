@@ -9,7 +9,7 @@ use crate::times;
 
 pub(super) fn refuse_short(design: &Design, arms: usize, asks_for_control: bool) -> Result<(), Failure> {
     let Stop::Sequential { budget: Some(budget), .. } = design.stop else { return Ok(()) };
-    let pace = Pace::of(arms);
+    let pace = Pace::new(arms);
     let least = match asks_for_control {
         true => design.least_for(pace, design.control_pairs),
         false => design.least_by_itself(pace),

@@ -54,7 +54,7 @@ pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) 
         "found {}: {} was {then} with {}",
         evidence.written, evidence.metric.title, evidence.workload_words
     ));
-    for difference in goal.differences(&HostWords::of(facts)) {
+    for difference in goal.differences(&HostWords::from_facts(facts)) {
         out.status(&format!("found on another machine: {difference}"));
     }
     Ok(asked)

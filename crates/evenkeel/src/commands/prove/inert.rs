@@ -5,7 +5,7 @@ use evenkeel_host::{Advice, AdviceContext, Facts, Setting, State, advise};
 use crate::arms::Arms;
 
 /// The knobs of all arms with the reasons, if none of them does anything here; nothing as soon as one may.
-pub(super) fn of(facts: &Facts, arms: &Arms) -> Vec<(String, String)> {
+pub(super) fn inert_knobs(facts: &Facts, arms: &Arms) -> Vec<(String, String)> {
     let advice = advise(facts, &AdviceContext::default());
     let why = |setting: &Setting| why(&advice, setting).map(|why| (setting.knob.id.to_owned(), why));
     arms.settings.iter().map(why).collect::<Option<Vec<_>>>().unwrap_or_default()
@@ -40,7 +40,10 @@ mod tests {
         let with_swap = "| /dev/vda2 partition 8388604 0 -2\n";
         let inert = |facts: &Facts, settings: &[&str]| {
             let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
-            of(facts, &Arms::parse(&settings, &[]).unwrap()).into_iter().map(|(knob, _)| knob).collect::<Vec<_>>()
+            inert_knobs(facts, &Arms::parse(&settings, &[]).unwrap())
+                .into_iter()
+                .map(|(knob, _)| knob)
+                .collect::<Vec<_>>()
         };
         let (swappiness, poll) = ("vm.swappiness=10", "haltpoll.guest_halt_poll_ns=50000");
         let none = facts("", "menu");

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let file = session_files::absolute(&file)?;
     let is_ours = session_files::is_ours(&file, &state)?;
     let arms = Arms::of_head(&kept.head)?;
-    let needs = Needs::of(&facts, &arms.settings)?;
+    let needs = Needs::from_settings(&facts, &arms.settings)?;
     needs.refuse_without_root(&arms)?;
     let asked = kept.head.asked.as_ref();
     let stored = Stored {

@@ -49,7 +49,7 @@ pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
         (true, false) => return Err(nothing_named()),
         (false, _) => Arms::parse(&args.settings, &args.plan.arm)?,
     };
-    let needs = Needs::of(&facts, &arms.settings)?;
+    let needs = Needs::from_settings(&facts, &arms.settings)?;
     needs.refuse_without_root(&arms)?;
     let _alone = TrialLock::take(&args.state)?;
     let session = Session {
@@ -114,8 +114,8 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    pub(super) fn of(facts: &Facts, settings: &[Setting]) -> Result<Needs, Failure> {
-        let plan = Plan::of(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    pub(super) fn from_settings(facts: &Facts, settings: &[Setting]) -> Result<Needs, Failure> {
+        let plan = Plan::from_settings(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         experiment::refuse_twice(&plan)?;
         Ok(Needs {
             journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
@@ -177,7 +177,7 @@ impl Session<'_> {
         let design = self.design(workload.as_ref(), seed)?;
         let inert = match self.before().is_some() || self.control || self.anyway {
             true => Vec::new(),
-            false => inert::of(self.facts, self.arms),
+            false => inert::inert_knobs(self.facts, self.arms),
         };
         self.say(workload.as_ref(), &design, inert.is_empty());
         let same = match !self.control && self.arms.count() == 2 {

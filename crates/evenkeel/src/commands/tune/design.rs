@@ -80,7 +80,7 @@ pub(super) fn asked(
     design.guards = guards;
     design.guard_ratio = stop_at;
     design.window_ms = args.window.asked().map_or_else(|| usual_window_ms(workload, &design), as_ms);
-    design.network = NetworkPath::of(workload);
+    design.network = NetworkPath::from_workload(workload);
     if let Some(time) = args.settle.asked() {
         design.settle_ms = as_ms(time);
     }

@@ -86,7 +86,7 @@ fn has_a_plan(answer: &Answer) -> bool {
 fn in_no_file(facts: &Facts, settings: &[String]) -> Result<Vec<String>, Failure> {
     let bad = |error| Failure::text(exit::NOT_POSSIBLE, "plan the set", error);
     let parsed = settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>().map_err(bad)?;
-    let plan = Plan::of(facts, &parsed).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    let plan = Plan::from_settings(facts, &parsed).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     let kept = plan.steps.iter().filter(|step| !matches!(step.action, Action::Write { .. }));
     let names = |knob: &str| parsed.iter().find(|setting| setting.knob.id == knob).map(ToString::to_string);
     Ok(kept.filter_map(|step| names(&step.knob)).collect())

@@ -68,7 +68,7 @@ fn go_on(search: &SearchContext<'_>, asked: &WorkloadArgs, path: &Path) -> Resul
         let parsed = candidate.settings.iter().map(|text| workload_settings::parse(text));
         let settings = parsed.collect::<Result<Vec<_>, _>>();
         let settings = settings.map_err(|error| Failure::text(exit::WRONG_USE, "read the search's log", error))?;
-        plans.push(Plan::of(facts, &settings).map_err(not_possible)?);
+        plans.push(Plan::from_settings(facts, &settings).map_err(not_possible)?);
     }
     let workload = start(&context.workload, header.design.seed, &search.stop).map_err(not_possible)?;
     out.status(&format!("continuing after {} windows", log.entries().len()));

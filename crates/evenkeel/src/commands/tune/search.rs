@@ -75,7 +75,7 @@ pub(super) fn run_search(
     result.all_as_before = readings(&root, &plans) == before;
     drop(state);
     if let (Some(file), Verdict::Better) = (&out_args.out, result.answer.verdict) {
-        let evidence = (&design, spec, HostWords::of(&facts));
+        let evidence = (&design, spec, HostWords::from_facts(&facts));
         // The workload may be of another folder, where the file was not meant to be.
         let is_here = std::env::current_dir().is_ok_and(|folder| folder == here);
         let file = &if is_here { file.clone() } else { here.join(file) };

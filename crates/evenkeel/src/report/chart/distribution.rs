@@ -31,7 +31,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(values: &[f64]) -> Option<Spread> {
+    fn from_values(values: &[f64]) -> Option<Spread> {
         Some(Spread { low: quantile(values, 0.25)?, middle: quantile(values, 0.5)?, high: quantile(values, 0.75)? })
     }
 
@@ -106,7 +106,7 @@ fn rows(trial: &Report) -> Vec<Row> {
             let windows = trial.windows.iter().filter(|window| (window.arm == ArmName::A) == is_a);
             windows.filter_map(of).filter(|value| value.is_finite()).collect()
         };
-        Some(Row { label, a: Spread::of(&values(true))?, b: Spread::of(&values(false))? })
+        Some(Row { label, a: Spread::from_values(&values(true))?, b: Spread::from_values(&values(false))? })
     };
     match stem {
         None => row("value", &|window| Some(window.value)).into_iter().collect(),

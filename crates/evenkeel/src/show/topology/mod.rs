@@ -74,8 +74,8 @@ enum By<'a> {
 }
 
 impl<'a> Topology<'a> {
-    fn of(facts: &'a Facts) -> Topology<'a> {
-        let nics: Vec<NicView<'a>> = facts.network.hardware().map(NicView::of).collect();
+    fn from_facts(facts: &'a Facts) -> Topology<'a> {
+        let nics: Vec<NicView<'a>> = facts.network.hardware().map(NicView::from_nic).collect();
         let mut irqs: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for served in nics.iter().flat_map(|nic| &nic.irqs) {
             if let By::Cpu(cpu) = served.by {
@@ -87,7 +87,7 @@ impl<'a> Topology<'a> {
 }
 
 impl<'a> NicView<'a> {
-    fn of(nic: &'a Nic) -> NicView<'a> {
+    fn from_nic(nic: &'a Nic) -> NicView<'a> {
         let by = |irq: &'a Irq| match (irq.effective.known(), irq.affinity.known()) {
             (Some(cpus), _) if cpus.len() == 1 => By::Cpu(cpus.first().unwrap_or_default()),
             // Kernels before 4.15 show only the requested set; a set of one is enough.

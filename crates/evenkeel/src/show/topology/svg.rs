@@ -51,7 +51,7 @@ struct Picture {
 }
 
 pub(crate) fn draw(facts: &Facts) -> String {
-    let topology = Topology::of(facts);
+    let topology = Topology::from_facts(facts);
     let mut picture = Picture {
         shapes: Vec::new(),
         lines: Vec::new(),

@@ -9,7 +9,7 @@ use crate::show::page::{DIM, HEADING, Indent, PLAIN, Page, width as page_width};
 const MARGIN: usize = 8;
 
 pub(crate) fn draw(facts: &Facts) -> String {
-    let topology = Topology::of(facts);
+    let topology = Topology::from_facts(facts);
     let mut page = Page::default();
     page.paragraph(Indent { first: 0, rest: 2 }, HEADING, &topology.title);
     if !topology.core_caches.is_empty() {

@@ -13,7 +13,7 @@ const PASSED: [&str; 10] =
     ["ixgbevf", "igbvf", "iavf", "i40evf", "mlx4_core", "mlx5_core", "bnxt_en", "ixgbe", "i40e", "ice"];
 
 impl Enhanced {
-    pub(super) fn of(nic: &Nic, machine: &Machine) -> Fact<Enhanced> {
+    pub(super) fn from_nic(nic: &Nic, machine: &Machine) -> Fact<Enhanced> {
         let Some(driver) = nic.driver.known() else {
             let why = nic.driver.unknown_why().unwrap_or_default();
             return Fact::absent(format!("it depends on the driver, which evenkeel does not know: {why}"));
@@ -85,7 +85,7 @@ mod tests {
         machine.hypervisor = Fact::Known(hypervisor);
         let lower = lower.iter().map(|name| (*name).to_owned()).collect();
         let nic = Nic { driver: Fact::Known(driver.to_owned()), lower, ..nic("eth0", 1, 24) };
-        match Enhanced::of(&nic, &machine) {
+        match Enhanced::from_nic(&nic, &machine) {
             Fact::Known(Enhanced { state, reason }) => format!("{state:?}: {reason}\n"),
             unknown => format!("{}\n", unknown.unknown_why().unwrap()),
         }

@@ -40,7 +40,7 @@ impl Network {
             let mut nics: Vec<Nic> = nics.collect();
             kind::pair_virtual_functions(&mut nics);
             for nic in nics.iter_mut().filter(|nic| nic.kind.is_hardware()) {
-                nic.enhanced = Enhanced::of(nic, machine);
+                nic.enhanced = Enhanced::from_nic(nic, machine);
             }
             Fact::Known(nics)
         });

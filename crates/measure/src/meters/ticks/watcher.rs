@@ -100,7 +100,7 @@ impl OneThread {
             tid,
             name: thread::name_of(tid).unwrap_or_default(),
             switches,
-            sleeper: Sleeper::of(tid).ok(),
+            sleeper: Sleeper::open(tid).ok(),
             wakes: Wakes::default(),
             asked: Vec::new(),
             is_too_much: false,
@@ -132,7 +132,7 @@ impl OneThread {
     fn ask(&mut self, timers: &mut BTreeMap<u32, TimerFiles>) {
         let Some(sleeper) = self.sleeper.as_ref().filter(|_| self.asked.len() < ASKED_MAX) else { return };
         let at_ns = clock::monotonic_ns();
-        let timers = timers.entry(self.pid).or_insert_with(|| TimerFiles::of(self.pid));
+        let timers = timers.entry(self.pid).or_insert_with(|| TimerFiles::new(self.pid));
         match sleeper.asleep_by(|file| timers.due_ns(file)) {
             Ok(asleep) => self.asked.push(Asked { at_ns, asleep }),
             // It has ended, or may not be examined: do not ask again.

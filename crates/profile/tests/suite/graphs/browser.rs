@@ -43,7 +43,7 @@ fn pages_are_drawn_and_searched_and_no_name_is_run() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     let small = small::recording();
-    let folded = Folded::of(&small.recording, &small.names, Base::Cpu, small.samples().into_iter());
+    let folded = Folded::from_samples(&small.recording, &small.names, Base::Cpu, small.samples().into_iter());
     let style = Style { title: "A recording".into(), quantity: Quantity::CpuTime, ..Style::default() };
     write("small.html", &graph::html(&folded, &style));
     let page = dom(&browser, folder.path(), "small.html#find=update");
@@ -62,7 +62,7 @@ fn pages_are_drawn_and_searched_and_no_name_is_run() {
     assert!(page.contains(">▲ a<") && page.contains(">▲ c<") && page.contains("grew"), "{page}");
 
     let (recording, names) = hostile::recording();
-    let folded = Folded::of(&recording, &names, Base::Thread, recording.samples.iter());
+    let folded = Folded::from_samples(&recording, &names, Base::Thread, recording.samples.iter());
     write("hostile.html", &graph::html(&folded, &style));
     write("hostile.svg", &graph::svg(&folded, &style));
     let page = dom(&browser, folder.path(), "hostile.html#find=%3Cimg");

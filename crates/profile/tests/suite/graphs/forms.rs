@@ -13,7 +13,7 @@ use super::schema;
 use super::small::{self, Small};
 
 fn folded(small: &Small, base: Base) -> Folded {
-    Folded::of(&small.recording, &small.names, base, small.samples().into_iter())
+    Folded::from_samples(&small.recording, &small.names, base, small.samples().into_iter())
 }
 
 fn text(folded: &Folded) -> String {

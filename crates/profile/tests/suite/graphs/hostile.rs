@@ -43,7 +43,7 @@ pub(crate) fn recording() -> (Recording, Names) {
         let outer = recording.stacks.text(NAMES[(at + 5) % NAMES.len()]);
         let frames =
             [outer, inner].map(|name| Frame::Named { name, module: None, is_kernel: at % 3 == 0, is_inlined: false });
-        let stack = recording.stacks.of(frames);
+        let stack = recording.stacks.intern(frames);
         let at_ns = at as u64;
         recording.samples.push(Sample {
             event: 0,
@@ -57,7 +57,7 @@ pub(crate) fn recording() -> (Recording, Names) {
             raw: (0, 0),
         });
     }
-    let names = Names::of(&recording, |_| Vec::new());
+    let names = Names::resolve(&recording, |_| Vec::new());
     (recording, names)
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn recording() -> (Recording, Names) {
 fn no_name_becomes_a_part_of_a_form() {
     let (recording, names) = recording();
     for base in [Base::Thread, Base::Process, Base::Cpu, Base::Nothing] {
-        let folded = Folded::of(&recording, &names, base, recording.samples.iter());
+        let folded = Folded::from_samples(&recording, &names, base, recording.samples.iter());
         let text: String = folded.lines.iter().map(|(stack, weight)| format!("{stack} {weight}\n")).collect();
         assert_eq!(text.lines().count(), folded.lines.len());
         assert_eq!(Folded::parse(&text).unwrap(), folded, "{base:?}");
@@ -94,16 +94,16 @@ fn stacks_without_an_end_and_names_of_a_megabyte_are_cut() {
     let recursion = recording.stacks.text("f");
     let named = |name| Frame::Named { name, module: None, is_kernel: false, is_inlined: false };
     let frames = std::iter::repeat_n(named(recursion), 10_000).chain([named(name)]);
-    let stack = recording.stacks.of(frames);
+    let stack = recording.stacks.intern(frames);
     let sample = |at_ns| Sample { event: 0, at_ns, cpu: 0, pid: 1, tid: 1, stack, weight: 1, address: 0, raw: (0, 0) };
     recording.samples = (0..100).map(sample).collect();
-    let names = Names::of(&recording, |_| Vec::new());
-    let folded = Folded::of(&recording, &names, Base::Nothing, recording.samples.iter());
+    let names = Names::resolve(&recording, |_| Vec::new());
+    let folded = Folded::from_samples(&recording, &names, Base::Nothing, recording.samples.iter());
     let line = folded.lines.keys().next().unwrap();
     assert!(line.len() < 4096 && line.ends_with(";f;…"), "{} bytes", line.len());
-    let shallow = recording.stacks.of([named(name)]);
+    let shallow = recording.stacks.intern([named(name)]);
     recording.samples.iter_mut().for_each(|sample| sample.stack = shallow);
-    let folded = Folded::of(&recording, &names, Base::Nothing, recording.samples.iter());
+    let folded = Folded::from_samples(&recording, &names, Base::Nothing, recording.samples.iter());
     let line = folded.lines.keys().next().unwrap();
     assert!(line.len() < 1000 && line.contains("x…x"), "{} bytes", line.len());
     let deep = vec!["a-name-that-is-not-short".repeat(8); 300].join(";");

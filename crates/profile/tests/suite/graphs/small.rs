@@ -33,7 +33,7 @@ pub(crate) fn recording() -> Small {
     let read = Frame::Kernel { address: u64::MAX - 4096, module: None };
     let unnamed = Frame::InFile { module: bare, offset: 9 };
     let stacks = [vec![main, tick, update], vec![main, tick], vec![main, tick, jit], vec![main, read], vec![unnamed]];
-    let stacks: Vec<StackId> = stacks.into_iter().map(|frames| recording.stacks.of(frames)).collect();
+    let stacks: Vec<StackId> = stacks.into_iter().map(|frames| recording.stacks.intern(frames)).collect();
     let seen =
         [(0, 10, 0, 0), (1, 10, 0, 0), (2, 10, 0, 1), (3, 10, 1, 2), (4, 11, 1, 3), (5, 11, 1, 4), (6, 10, 0, 0)];
     for (at, tid, cpu, stack) in seen {
@@ -48,7 +48,7 @@ pub(crate) fn recording() -> Small {
         let other = (turn == Turn::Preempted).then_some((10, 11));
         recording.switches.push(Switch { at_ns: (1000 + at) * MS, cpu: 0, pid: 10, tid, turn, other });
     }
-    let names = Names::of(&recording, |frame| match frame {
+    let names = Names::resolve(&recording, |frame| match frame {
         Frame::InFile { offset: 1, .. } => vec![Function::named("main")],
         Frame::InFile { offset: 2, .. } => vec![Function::named("game::tick")],
         Frame::InFile { offset: 3, .. } => {

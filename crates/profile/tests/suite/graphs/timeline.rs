@@ -34,7 +34,7 @@ pub(crate) fn small_page() -> String {
         Tick { number, span: Span { start_ns, end_ns: start_ns + length * MS }, begun_ns: start_ns + MS }
     };
     let ticks = [tick(0, 31), tick(1, 20)];
-    let timeline = Timeline::of(&recording, &names, &intervals, |_| true, Some((10, &ticks)));
+    let timeline = Timeline::from_recording(&recording, &names, &intervals, |_| true, Some((10, &ticks)));
     let said =
         PageHead { title: "game".into(), subtitle: "on vm".into(), caveats: vec!["1 < 2 records were lost.".into()] };
     let cells = ["0.0220 s", "9.00 ms", "preempted", "game (10)", "by net worker 2 (11)"].map(str::to_owned);
@@ -55,13 +55,13 @@ pub(crate) fn many(threads: u32, intervals: u64) -> (Recording, Names) {
     }
     recording.switches.sort_by_key(|switch| switch.at_ns);
     recording.span = Span { start_ns: 1_000_000, end_ns: 1_000_000 + intervals * 10_000 + 20_000 };
-    let names = Names::of(&recording, |_| Vec::new());
+    let names = Names::resolve(&recording, |_| Vec::new());
     (recording, names)
 }
 
 pub(crate) fn page_of(recording: &Recording, names: &Names) -> String {
     let intervals = offcpu::intervals(recording, names);
-    let timeline = Timeline::of(recording, names, &intervals, |_| true, None);
+    let timeline = Timeline::from_recording(recording, names, &intervals, |_| true, None);
     timeline_html(&timeline, &PageHead { title: "many".into(), ..PageHead::default() }, &[])
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn hostile_page() -> String {
     for (interval, sample) in intervals.iter_mut().zip(&recording.samples) {
         interval.stack = Some(sample.stack);
     }
-    let timeline = Timeline::of(&recording, &names, &intervals, |_| true, None);
+    let timeline = Timeline::from_recording(&recording, &names, &intervals, |_| true, None);
     let text = hostile::NAMES[1].to_owned();
     let said = PageHead { title: text.clone(), subtitle: hostile::NAMES[2].into(), caveats: vec![text.clone()] };
     let cells = [0; 5].map(|_| text.clone());
@@ -143,10 +143,10 @@ fn threads_without_room_are_counted_and_the_one_that_ticks_has_a_lane() {
         recording.switches.push(Switch { at_ns, cpu, pid, tid, turn: Turn::Slept, other: None });
     }
     recording.switches.sort_by_key(|switch| switch.at_ns);
-    let names = Names::of(&recording, |_| Vec::new());
+    let names = Names::resolve(&recording, |_| Vec::new());
     let intervals: Vec<OffCpuInterval> = offcpu::intervals(&recording, &names);
     let tids = |ticks| -> (Vec<u32>, usize) {
-        let timeline = Timeline::of(&recording, &names, &intervals, |pid| pid > 10, ticks);
+        let timeline = Timeline::from_recording(&recording, &names, &intervals, |pid| pid > 10, ticks);
         (timeline.lanes.iter().map(|lane| lane.tid).collect(), timeline.lanes_left_out)
     };
     let (without, left_out) = tids(None);

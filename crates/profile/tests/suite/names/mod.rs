@@ -76,7 +76,7 @@ fn of_places(path: &Path, build_id: Option<&[u8]>, offsets: impl Iterator<Item =
 }
 
 fn sampled(recording: &mut Recording, frame: Frame) {
-    let stack = recording.stacks.of([frame]);
+    let stack = recording.stacks.intern([frame]);
     let nothing = Sample { event: 0, at_ns: 1, cpu: 0, pid: 0, tid: 0, stack, weight: 1, address: 0, raw: (0, 0) };
     recording.samples.push(nothing);
 }

@@ -23,7 +23,7 @@ pub(crate) struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    pub(crate) fn of<'c>(&self, checks: &'c [Check]) -> Vec<&'c Check> {
+    pub(crate) fn select<'c>(&self, checks: &'c [Check]) -> Vec<&'c Check> {
         let is_named =
             |check: &&Check| self.names.is_empty() || self.names.iter().any(|part| check.name.contains(part));
         let is_wanted = |check: &&Check| self.extra || !check.is_extra;
@@ -80,10 +80,10 @@ mod tests {
         let passed = BTreeSet::from(["rt::check_1".to_owned()]);
         let rt = ["rt::".to_owned()];
         let choice = Choice { names: &rt, extra: false, passed: &passed, within: None, touched: &[], day: 0 };
-        assert_eq!(names(&choice.of(&checks)), ["rt::check_3"]);
+        assert_eq!(names(&choice.select(&checks)), ["rt::check_3"]);
         let long: Vec<Check> = checks.iter().map(|check| Check { is_extra: true, ..check.clone() }).collect();
-        assert!(choice.of(&long).is_empty());
-        assert_eq!(names(&Choice { extra: true, ..choice }.of(&long)), ["rt::check_3"]);
+        assert!(choice.select(&long).is_empty());
+        assert_eq!(names(&Choice { extra: true, ..choice }.select(&long)), ["rt::check_3"]);
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         for day in 20_000..20_005 {
             let within = Some(Duration::from_secs(60));
             let choice = Choice { names: &[], extra: false, passed: &BTreeSet::new(), within, touched: &touched, day };
-            let chosen = choice.of(&checks);
+            let chosen = choice.select(&checks);
             assert!(chosen.iter().map(|check| check.seconds + LOOK_SECONDS).sum::<u64>() <= 60);
             assert!(!chosen.is_empty() && chosen.iter().all(|check| check.crate_name == "rt"), "{:?}", names(&chosen));
             seen.extend(names(&chosen));
@@ -109,8 +109,8 @@ mod tests {
             touched: &touched,
             day: 3,
         };
-        let chosen = choice.of(&checks);
+        let chosen = choice.select(&checks);
         assert!(chosen[..20].iter().all(|check| check.crate_name == "rt") && chosen.len() > 20);
-        assert!(Choice { names: &[], ..choice }.of(&[]).is_empty());
+        assert!(Choice { names: &[], ..choice }.select(&[]).is_empty());
     }
 }

@@ -78,7 +78,7 @@ fn run_checks(args: &Args) -> Result<ExitCode> {
         touched: &if args.within.is_some() { programs::touched_crates(&top) } else { Vec::new() },
         day: std::time::SystemTime::UNIX_EPOCH.elapsed()?.as_secs() / 86_400,
     };
-    let chosen: Vec<&Check> = choice.of(&checks);
+    let chosen: Vec<&Check> = choice.select(&checks);
     if chosen.is_empty() && !args.resume {
         bail!("no live check has a name like {:?}; --list shows all", args.names);
     }

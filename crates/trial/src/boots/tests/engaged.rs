@@ -18,7 +18,7 @@ fn idled(busy: f64, exit_us: f64) -> BootCounters {
         idle_exit_latency_us: Some(exit_us),
         ..Conditions::default()
     };
-    BootCounters::of(NetworkPath::Loopback, &[window.clone(), window])
+    BootCounters::from_windows(NetworkPath::Loopback, &[window.clone(), window])
 }
 
 /// Four boots of these numbers in A and B, in which the counters showed this; as they are read from disk again.
@@ -78,7 +78,7 @@ fn of_several_settings_all_have_to_stand_still() {
         // In one window of twenty it moved: that it did is not lost.
         let mut windows = vec![window.clone(); 20];
         windows[1..].iter_mut().for_each(|window| *window.counters.get_mut("BusyPollRxPackets").unwrap() = 0.0);
-        Some(BootCounters::of(NetworkPath::Devices, &windows))
+        Some(BootCounters::from_windows(NetworkPath::Devices, &windows))
     };
     let settings = [SETTING, "net.core.busy_poll=50"];
     let still = seen(&settings, [100.0, 100.0], [counted(0.0), counted(0.0)]).report();
@@ -143,10 +143,10 @@ fn what_can_not_be_meant_of_counters_is_refused() {
     // A counter that is not a number is left out, and so are all if there are too many.
     let counters = [("x".to_owned(), f64::NAN), ("y".to_owned(), f64::MAX), ("z".to_owned(), 2.0)].into();
     let window = Conditions { busy_share: Some(f64::INFINITY), counters, ..Conditions::default() };
-    let found = BootCounters::of(NetworkPath::Devices, &[window.clone(), window]);
+    let found = BootCounters::from_windows(NetworkPath::Devices, &[window.clone(), window]);
     assert_eq!((found.busy_share, &found.counters), (None, &[("z".to_owned(), 2.0)].into()));
     let window = Conditions { counters: so_many(BOOT_COUNTERS_MAX + 1), ..Conditions::default() };
-    assert!(BootCounters::of(NetworkPath::Devices, &[window]).counters.is_empty());
+    assert!(BootCounters::from_windows(NetworkPath::Devices, &[window]).counters.is_empty());
     // The most boots with the most counters and windows fit into a state that is read.
     let most = BootCounters { counters: so_many(BOOT_COUNTERS_MAX), ..BootCounters::default() };
     let text = serde_json::to_string(&most).unwrap().replace("1.0", "12345678.123456789");
@@ -165,9 +165,9 @@ fn the_counter_of_a_kernel_argument_is_read_in_both_arms() {
              /sys/devices/system/cpu/cpuidle/current_driver = none\nend\n"
         );
         let root = Root::captured(Capture::parse(&host).unwrap());
-        let plan = Plan::of(&Facts::probe(&root), &[Setting::parse(SETTING).unwrap()]).unwrap();
+        let plan = Plan::from_settings(&Facts::probe(&root), &[Setting::parse(SETTING).unwrap()]).unwrap();
         let watch = Watch::start(&root, &[plan]);
-        let counted = BootCounters::of(NetworkPath::Loopback, &[watch.end_window(&watch.begin_window())]);
+        let counted = BootCounters::from_windows(NetworkPath::Loopback, &[watch.end_window(&watch.begin_window())]);
         assert_eq!(counted.counters.get("idle_states"), Some(&0.0), "{line}: {counted:?}");
         let why = seen(&[SETTING], [100.0, 100.0], [Some(counted.clone()), Some(counted)]).report().verdict;
         assert!(why.ends_with("there is no idle driver here: the kernel has no idle state to choose"), "{why}");
@@ -187,7 +187,7 @@ proptest! {
             ..Conditions::default()
         };
         let windows: Vec<Conditions> = numbers.iter().map(window).collect();
-        let counted = BootCounters::of(NetworkPath::Devices, &windows);
+        let counted = BootCounters::from_windows(NetworkPath::Devices, &windows);
         let state = seen(&[SETTING], [100.0, 90.0], [Some(counted.clone()), Some(counted)]);
         let _ = state.report();
     }
@@ -200,7 +200,7 @@ fn a_driver_that_only_one_arm_has_was_engaged() {
         let counters = [("idle_states".to_owned(), states)].into();
         let idles = if states > 0.0 { Some(9000.0) } else { None };
         let window = Conditions { busy_share: Some(0.1), idle_entries_per_s: idles, counters, ..Conditions::default() };
-        Some(BootCounters::of(NetworkPath::Loopback, &[window]))
+        Some(BootCounters::from_windows(NetworkPath::Loopback, &[window]))
     };
     let report = |a, b| seen(&[SETTING], [100.0, 100.0], [with(a), with(b)]).report();
     assert_eq!(report(4.0, 0.0).mechanism[0].engaged, Engaged::Yes);

@@ -250,7 +250,7 @@ fn what_other_people_keep_stays() {
         let job = evenkeel_change::Job {
             settings: &plan.settings,
             lasting: plan.persist.as_ref(),
-            ..evenkeel_change::Job::of(&steps, &plan.title)
+            ..evenkeel_change::Job::new(&steps, &plan.title)
         };
         evenkeel_change::carry_out(&sim.root, &writer, &mut journal, &job, |_| Ok(())).unwrap();
     }

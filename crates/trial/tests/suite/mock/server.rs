@@ -214,7 +214,8 @@ pub(crate) fn session(
     let folder = tempfile::tempdir().unwrap();
     let mut state = State::open(&folder.path().join("state")).unwrap();
     let facts = Facts::probe(&root);
-    let plans = [Plan::of(&facts, &[Setting::parse("haltpoll.guest_halt_poll_ns=200000").unwrap()]).unwrap()];
+    let plans =
+        [Plan::from_settings(&facts, &[Setting::parse("haltpoll.guest_halt_poll_ns=200000").unwrap()]).unwrap()];
     let mut mock = Mock::new(&root, seed, 1.0);
     change(&mut mock, design);
     let writer = root.writer().unwrap();

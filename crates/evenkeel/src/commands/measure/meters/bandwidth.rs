@@ -67,7 +67,7 @@ impl Meter for Args {
                 to: None,
                 by: By::Tcp,
                 streams: 1,
-                seconds: pace.of(1.0, 0.5),
+                seconds: pace.choose(1.0, 0.5),
                 bytes: None,
                 bits_per_s: None,
                 cpu: None,

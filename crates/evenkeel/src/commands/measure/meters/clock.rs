@@ -38,7 +38,7 @@ impl Meter for Args {
         seconds: 1.0,
         run: |pace, watch| {
             let settings =
-                clock::Settings { calls: pace.of(1_000_000, 300_000), sources: Sources::Current, cpus_max: 2 };
+                clock::Settings { calls: pace.choose(1_000_000, 300_000), sources: Sources::Current, cpus_max: 2 };
             Ok(lines(&clock::run(settings, watch)?))
         },
         finding: |lines| cost(value(lines, "clock_gettime_ps_p50")),

@@ -37,7 +37,7 @@ impl Meter for Args {
         seconds: 1.0,
         run: |pace, watch| {
             let settings = disk::Settings {
-                each_ns: pace.of(500_000_000, 250_000_000),
+                each_ns: pace.choose(500_000_000, 250_000_000),
                 writes_max: 500,
                 ..disk::Settings::default()
             };

@@ -39,7 +39,7 @@ impl Meter for Args {
         seconds: 2.0,
         run: |pace, watch| {
             let cpus = thread::affinity().map_or(1, |cpus| cpus.iter().count().max(1)) as u64;
-            let each_ns = (pace.of(ALONE_NS, ALONE_NS / 2) / cpus).clamp(5_000_000, 200_000_000);
+            let each_ns = (pace.choose(ALONE_NS, ALONE_NS / 2) / cpus).clamp(5_000_000, 200_000_000);
             let settings = frequency::Settings { each_ns, pairs_max: 2 };
             Ok(lines(&frequency::run(&settings, watch)?))
         },

@@ -63,7 +63,7 @@ impl Meter for Args {
         run: |pace, watch| {
             let settings = gaps::Settings {
                 cpus: None,
-                length_ns: pace.of(3_000_000_000, 1_500_000_000),
+                length_ns: pace.choose(3_000_000_000, 1_500_000_000),
                 threshold_ns: 10_000,
                 mode: Mode::Spin,
                 order: Order::AllAtOnce,

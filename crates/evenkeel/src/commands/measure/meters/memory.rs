@@ -35,9 +35,9 @@ impl Meter for Args {
         run: |pace, watch| {
             let settings = memory::Settings {
                 largest_bytes: 64 << 20,
-                each_ns: pace.of(100_000_000, 40_000_000),
-                bandwidth_ns: pace.of(200_000_000, 100_000_000),
-                churn_ns: pace.of(1_000_000_000, 500_000_000),
+                each_ns: pace.choose(100_000_000, 40_000_000),
+                bandwidth_ns: pace.choose(200_000_000, 100_000_000),
+                churn_ns: pace.choose(1_000_000_000, 500_000_000),
                 cpu: None,
             };
             Ok(lines(&memory::run(&settings, watch)?))
@@ -147,7 +147,7 @@ fn nodes(nodes: &Nodes) -> Vec<Block> {
 }
 
 fn bandwidth(seen: &Bandwidth) -> [String; 5] {
-    let rate = |pick: fn(&evenkeel_stats::Summary) -> u64| of(&seen.bytes_per_s, pick);
+    let rate = |pick: fn(&evenkeel_stats::Summary) -> u64| quantile_text(&seen.bytes_per_s, pick);
     let [p50, low, high] = [rate(|summary| summary.p50), rate(|summary| summary.min), rate(|summary| summary.max)];
     [seen.kind.name().to_owned(), seen.threads.to_string(), p50, low, high]
 }
@@ -156,18 +156,18 @@ fn churn(seen: &Churn) -> [String; 6] {
     [
         seen.way.name().to_owned(),
         seen.threads.to_string(),
-        of(&seen.records_per_s, |summary| summary.p50),
-        of(&seen.faults_per_s, |summary| summary.p50),
+        quantile_text(&seen.records_per_s, |summary| summary.p50),
+        quantile_text(&seen.faults_per_s, |summary| summary.p50),
         format!("{:.1}", seen.faults_per_record),
         percent_to(0, seen.system_share),
     ]
 }
 
 fn p50_p99(samples: &Samples) -> (String, String) {
-    (of(samples, |summary| summary.p50), of(samples, |summary| summary.p99))
+    (quantile_text(samples, |summary| summary.p50), quantile_text(samples, |summary| summary.p99))
 }
 
-fn of(samples: &Samples, pick: impl Fn(&evenkeel_stats::Summary) -> u64) -> String {
+fn quantile_text(samples: &Samples, pick: impl Fn(&evenkeel_stats::Summary) -> u64) -> String {
     samples.histogram.summary().map_or("none".to_owned(), |summary| quantity(pick(&summary), samples.unit))
 }
 

@@ -55,7 +55,7 @@ impl Meter for Args {
         seconds: 2.0,
         run: |pace, watch| {
             let settings = quantum::Settings {
-                duration_ns: pace.of(2_000_000_000, 1_000_000_000),
+                duration_ns: pace.choose(2_000_000_000, 1_000_000_000),
                 order: Order::Together,
                 ..quantum::Settings::default()
             };

@@ -51,7 +51,7 @@ impl Meter for Args {
     const CARD: Option<CardTurn> = Some(CardTurn {
         seconds: 2.0,
         run: |pace, watch| {
-            let for_ms = pace.of(2000, 1000);
+            let for_ms = pace.choose(2000, 1000);
             let settings =
                 rates::Settings { target: Target::Machine, for_ms, every_ms: for_ms, pages: Pages::AsTheyAre };
             Ok(lines(&rates::run(&settings, watch)?))

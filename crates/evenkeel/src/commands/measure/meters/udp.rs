@@ -74,7 +74,7 @@ impl Meter for Args {
                 to: None,
                 rate_hz: 1000.0,
                 bytes: 100,
-                seconds: pace.of(1.5, 0.6),
+                seconds: pace.choose(1.5, 0.6),
                 pace: udp::Pace::Sleep,
                 receive: Receive::Sleep,
                 cpu: None,

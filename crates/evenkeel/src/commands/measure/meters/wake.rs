@@ -62,7 +62,7 @@ impl Meter for Args {
         seconds: 3.0,
         run: |pace, watch| {
             let settings = wake::Settings {
-                duration_ns: pace.of(3_000_000_000, 1_000_000_000),
+                duration_ns: pace.choose(3_000_000_000, 1_000_000_000),
                 gaps_ns: GAPS_US.iter().map(|gap_us| gap_us * 1000).collect(),
                 kinds: vec![Kind::Timer, Kind::Futex, Kind::Udp],
                 variants: vec![Variant::Plain],
@@ -197,17 +197,17 @@ fn of_place(report: &Report, kind: Kind, place: Place) -> Vec<Block> {
 
 fn row(parts: &Parts, cells: &[&Cell]) -> [String; 8] {
     let part = |part: Option<Part>| part.map_or("-".to_owned(), |part| real_quantity(part.ns, Unit::Ns));
-    let of = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| quantity(ns, Unit::Ns));
+    let text = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| quantity(ns, Unit::Ns));
     let plain = cells.iter().find(|cell| cell.variant == Variant::Plain && cell.gap_ns == parts.gap_ns);
     [
         quantity(parts.gap_ns, Unit::Ns),
-        of(parts.plain_ns),
-        of(plain.and_then(|cell| cell.latency.histogram.quantile(0.99))),
+        text(parts.plain_ns),
+        text(plain.and_then(|cell| cell.latency.histogram.quantile(0.99))),
         part(parts.slack),
         part(parts.class),
         part(parts.idle_exit),
         part(parts.idle_exit_kept_awake),
-        of(parts.floor_ns),
+        text(parts.floor_ns),
     ]
 }
 
@@ -228,9 +228,13 @@ fn largest(parts: &Parts) -> Option<(f64, String)> {
     let sure = found.filter(|(part, _)| part.low_ns > 0.0 && part.ns >= PART_NS_MIN);
     let (part, words) = sure.max_by(|(one, _), (other, _)| one.ns.total_cmp(&other.ns))?;
     let share = part.ns / plain_ns;
-    let of = |ns| real_quantity(ns, Unit::Ns);
-    let sentence =
-        format!("After {} of sleep, {} of {} {words}.", quantity(parts.gap_ns, Unit::Ns), of(part.ns), of(plain_ns));
+    let text = |ns| real_quantity(ns, Unit::Ns);
+    let sentence = format!(
+        "After {} of sleep, {} of {} {words}.",
+        quantity(parts.gap_ns, Unit::Ns),
+        text(part.ns),
+        text(plain_ns)
+    );
     (share >= PART_SHARE_MIN).then_some((share, sentence))
 }
 
@@ -272,10 +276,10 @@ fn lost(cells: &[&Cell]) -> Option<Block> {
 const GAPS_US: [u64; 2] = [100, 5000];
 
 fn lines(report: &Report) -> Vec<CardLine> {
-    report.cells.iter().filter_map(of).flatten().collect()
+    report.cells.iter().filter_map(cell_lines).flatten().collect()
 }
 
-fn of(cell: &Cell) -> Option<[CardLine; 2]> {
+fn cell_lines(cell: &Cell) -> Option<[CardLine; 2]> {
     let (kind, gap_us) = (cell.kind.name(), cell.gap_ns / 1000);
     let title = format!("{kind} after {gap_us} us");
     let [p50, p99] = percentiles(&format!("wake_{kind}_{gap_us}us_ns"), &title, Better::Lower, &cell.latency)?;

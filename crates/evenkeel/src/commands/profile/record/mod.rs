@@ -142,7 +142,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     };
     let ended = child.map(Child::finish);
     let files: Vec<PathBuf> = dumps.iter().chain([&args.output]).cloned().collect();
-    let mut answer = Answer::of(args.output.clone(), args.hz, summary, dumps, ended);
+    let mut answer = Answer::new(args.output.clone(), args.hz, summary, dumps, ended);
     // A second Ctrl-C stops the search for names.
     stop.store(false, Ordering::Relaxed);
     answer.names = named::store(&files, out, &stop);

@@ -109,7 +109,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn of(
+    pub(super) fn new(
         file: PathBuf,
         clock_hz: u32,
         summary: RecordSummary,

@@ -26,7 +26,7 @@ pub(super) struct BootsContext {
 }
 
 impl BootsContext {
-    pub(super) fn of(state: &StateArgs) -> Result<BootsContext, Failure> {
+    pub(super) fn new(state: &StateArgs) -> Result<BootsContext, Failure> {
         let dir = state.path()?;
         let program = std::env::current_exe()
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;

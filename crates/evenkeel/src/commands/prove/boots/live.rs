@@ -112,8 +112,8 @@ impl<'a> Live<'a> {
                 why: format!("{dropped} windows were dropped, so only {left} of {of} are left"),
             });
         }
-        let network = NetworkPath::of(workload);
-        Ok(Some(Windows { samples, dropped, counted: Some(BootCounters::of(network, &seen)) }))
+        let network = NetworkPath::from_workload(workload);
+        Ok(Some(Windows { samples, dropped, counted: Some(BootCounters::from_windows(network, &seen)) }))
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) struct MayVeto {
 
 impl Decides {
     /// As the design of a workload that was tried has it.
-    pub(super) fn of(design: &BootsDesign) -> Decides {
+    pub(super) fn from_design(design: &BootsDesign) -> Decides {
         let may_veto = |guard: &evenkeel_trial::Guard| MayVeto {
             metric: Some(guard.metric.name.to_string()),
             harm_ratio: guard.harm_ratio,
