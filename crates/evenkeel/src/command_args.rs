@@ -108,7 +108,7 @@ impl CommandArgs {
         self.load.is_some()
     }
 
-    /// Whether nothing was said.
+    /// Whether no option was given.
     pub(crate) fn is_empty(&self) -> bool {
         self.again().is_empty()
     }
@@ -157,7 +157,7 @@ impl CommandArgs {
         Ok(settings)
     }
 
-    /// What has to be typed to get it again, each option with a space before it.
+    /// The options that request it again, each with a space before it.
     pub(crate) fn again(&self) -> String {
         let ms = |time: &Duration| format!("{}ms", time.as_millis());
         let mut words: Vec<(&str, String)> = Vec::new();

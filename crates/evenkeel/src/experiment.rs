@@ -30,18 +30,19 @@ use crate::report::{ChoiceEntry, Claim, SessionAnswer, TrialEntry, choice, words
 use crate::show::Out;
 use crate::times;
 
-/// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
+/// The default guard: the tail of the primary metric may get worse by at most this share. Tails are noisy, so smaller
+/// differences are often chance.
 pub(crate) const TAIL_HARM_RATIO: f64 = 0.25;
 
-/// Set by SIGINT, SIGTERM or a terminal that goes away: the trial then ends after the window that it is in, puts everything back
-/// and reports.
+/// Set by SIGINT, SIGTERM or a closed terminal. The trial then finishes its current window, restores everything and
+/// reports.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let failed = |error| Failure::io(exit::NOT_POSSIBLE, "listen for signals", &error);
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The second signal ends the program as it would have without us; the journal then puts the host back. A terminal that
-        // goes away signals its processes more than once, which must not kill them.
+        // The second signal ends the program; the journal then restores the host. A closed terminal signals its
+        // processes more than once, which must not end them.
         if signal != SIGHUP {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag)).map_err(failed)?;
         }
@@ -50,7 +51,8 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// Says on the first signal that the end comes, since a window may last for minutes, and what a second one does.
+/// On the first signal, prints that the trial will end, because a window may last for minutes. Explains a second
+/// signal.
 pub(crate) fn explain_signals(out: &Out, state: &StateArgs) {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let Ok((mut heard, sender)) = UnixStream::pair() else { return };
@@ -60,7 +62,7 @@ pub(crate) fn explain_signals(out: &Out, state: &StateArgs) {
     });
     let (out, revert) = (*out, state.revert());
     if registered {
-        // Waits for as long as the program runs.
+        // Runs until the program ends.
         std::thread::spawn(move || {
             if heard.read_exact(&mut [0]).is_ok() {
                 out.warn(&format!(
@@ -72,8 +74,8 @@ pub(crate) fn explain_signals(out: &Out, state: &StateArgs) {
     }
 }
 
-/// A failure before the first window, after the user asked to stop, is a stop: it ended the wait. A host that is not restored stays
-/// an error.
+/// A failure before the first window, after the user asked to stop, is a stop: the signal ended the wait. A failure to
+/// restore the host stays an error.
 pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
     match stop.load(Ordering::Relaxed) && failure.exit != exit::NOT_UNDONE {
         true => Failure::new(exit::STOPPED, WorkloadError::Stopped),
@@ -81,7 +83,7 @@ pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
     }
 }
 
-/// Announces this trial to other trials on this machine, and reports those that run already.
+/// Announces this trial to other trials on this machine, and returns the running ones.
 pub(crate) fn announce(out: &Out, command: &str) -> Arc<ConcurrentTrials> {
     let concurrent = ConcurrentTrials::begin(command);
     concurrent.news().iter().for_each(|words| out.warn(&format!("{words}\n")));
@@ -109,14 +111,14 @@ pub(crate) struct Experiment<'a> {
     pub(crate) root: &'a Root,
     pub(crate) facts: &'a Facts,
     pub(crate) state: Option<&'a mut State>,
-    /// Where that is, as it was asked for.
+    /// The placement, as the user gave it.
     pub(crate) state_args: &'a StateArgs,
     pub(crate) arms: &'a Arms,
     /// Compare arm A with itself.
     pub(crate) control: bool,
-    /// The settings of the only other arm that are in force already, in words.
+    /// The settings of the only other arm that are already in force, in words.
     pub(crate) same_already: Vec<String>,
-    /// The knobs with the reasons why none does anything here: one window is measured then.
+    /// The knobs that do nothing here, with the reasons. Then only one window is measured.
     pub(crate) inert: Vec<(String, String)>,
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
@@ -124,14 +126,14 @@ pub(crate) struct Experiment<'a> {
     pub(crate) concurrent: &'a Arc<ConcurrentTrials>,
     /// How to show progress.
     pub(crate) progress: Telling,
-    /// Where it is kept.
+    /// The session's log.
     pub(crate) keep: KeepIn<'a>,
-    /// What to go on with.
+    /// The session to continue.
     pub(crate) before: Option<Record>,
 }
 
 impl Experiment<'_> {
-    /// Runs it. The host is as before when this returns, or the error says what is not.
+    /// Runs it. On return the host is restored, or the error names what is not.
     pub(crate) fn measure(self, workload: &mut dyn Workload) -> Result<SessionAnswer, Failure> {
         if let Some(state) = &self.state {
             refuse_if_interrupted(self.root, state, self.state_args)?;
@@ -149,7 +151,7 @@ impl Experiment<'_> {
         let asked = self.arms.settings.iter().map(ToString::to_string).collect();
         let writer = self.root.writer().map_err(not_possible)?;
         let mut switch = Switch::begin(self.root, &writer, self.state, &titles.title, &plans).map_err(no_switch)?;
-        // From here on the switch puts the host back by its drop, too.
+        // From here on, dropping the switch restores the host too.
         let mut head = Head::new(asked, titles.clone(), self.design.clone(), &before);
         head.settings_by_arm = self.arms.texts();
         let mut keep = (self.keep)(&head)?;
@@ -189,7 +191,7 @@ impl Experiment<'_> {
         Ok(SessionAnswer { kept_in, ..session_answer(self.arms, self.control, design, titles, record)? })
     }
 
-    /// What settings that do nothing here come to: one window of the machine as it is, and the reasons.
+    /// The answer for settings that do nothing here: one window of the unchanged machine, and the reasons.
     fn one_window(self, workload: &mut dyn Workload) -> Result<SessionAnswer, Failure> {
         let (design, titles) = (self.design, self.titles(workload));
         let watch = Watch::start(self.root, &[]).with_concurrent(self.concurrent).of_workload(workload);
@@ -207,7 +209,7 @@ impl Experiment<'_> {
             let report = &mut entry.report;
             report.verdict = Outcome::NotEngaged;
             report.caveats.splice(0..0, self.inert.iter().map(why));
-            // It is of no pair, so no report of pairs has it.
+            // It belongs to no pair, so no report of pairs has it.
             report.windows.extend(window.clone());
             report.arms.iter_mut().take(1).for_each(|arm| arm.median = value);
             entry.sentence = words::inert(&entry.knob, &self.inert, value, &report.metric.unit);
@@ -235,14 +237,14 @@ impl Experiment<'_> {
     }
 }
 
-/// The new time, if the settle time makes a trial longer by a quarter than was said at the start.
+/// The message for a trial that takes at least a quarter longer than announced, because the server settles slowly.
 fn longer_than(planned: Duration, now: &evenkeel_trial::Progress) -> Option<String> {
     let all = now.elapsed + now.left;
     (all > planned.mul_f64(1.25))
         .then(|| format!("the server settles slowly after a switch: now {} in total", times::words(all)))
 }
 
-/// What to do about a budget that is too short for a design that takes so long at least.
+/// What to do if the budget is shorter than the design needs.
 pub(crate) fn more_time(design: &Design, least: Duration) -> String {
     let settle = match design.settle {
         Settle::Found { .. } => "set --settle, ",
@@ -264,7 +266,7 @@ pub(crate) fn stored_answer(kept: SessionLog) -> Result<SessionAnswer, Failure> 
     session_answer(&arms, is_control(&kept.head.arms), &kept.head.design, kept.head.titles, kept.record)
 }
 
-/// Whether all arms do the same.
+/// Whether all arms have the same settings.
 pub(crate) fn is_control(arms: &[Arm]) -> bool {
     arms.windows(2).all(|two| two[0] == two[1])
 }
@@ -304,9 +306,9 @@ fn session_answer(
     Ok(SessionAnswer { trials, choice, kept_in: None })
 }
 
-/// What this program and this machine are.
+/// The identity of this program and this machine.
 pub(crate) fn identity(facts: &Facts) -> Identity {
-    // The names that JSON uses; what is not known is left out.
+    // The names that JSON uses. Unknown values are omitted.
     fn named<T: Serialize>(fact: &Fact<T>) -> Option<String> {
         serde_json::to_value(fact.known()?).ok()?.as_str().map(str::to_owned)
     }

@@ -31,7 +31,7 @@ pub(crate) struct Selection {
     pub(crate) unit: Option<ServiceName>,
 }
 
-/// A plan for a machine, and what it was made from.
+/// A plan for a machine, and its input.
 pub(crate) struct Selected {
     pub(crate) plan: PlanFile,
     /// Why the given plan's file does not fit this machine now.
@@ -40,7 +40,7 @@ pub(crate) struct Selected {
     pub(crate) given: Option<PlanFile>,
 }
 
-/// For how long a change is meant.
+/// How long a change lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Term {
     /// Until the next boot.
@@ -134,7 +134,8 @@ impl Selection {
     }
 }
 
-/// Whether a word names a file: it exists, or can't be a setting that lost its value, which has no slash before an `@` and no extension.
+/// Whether a word names a file: it exists, or can't be a setting without its value. Such a setting has no slash before
+/// an `@` and no extension.
 fn is_file(word: &str) -> bool {
     let path = Path::new(word);
     let is_path = || !word.contains('@') && (word.contains('/') || path.extension().is_some_and(|end| end == "json"));

@@ -42,7 +42,7 @@ impl Drop for TrialLock {
 }
 
 impl TrialLock {
-    /// Takes it, or says who has it.
+    /// Takes the lock, or returns its holder.
     pub(crate) fn take(state: &StateArgs) -> Result<TrialLock, Failure> {
         let was_there = state.path().is_ok_and(|directory| directory.exists());
         let none = || Ok(TrialLock { _file: None, made: None });
@@ -98,7 +98,7 @@ pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Res
     Ok(unasked().unwrap_or_else(|why| SessionWriter::failed(format!("this session is not stored on disk: {why}"))))
 }
 
-/// Reads a kept session: a file, or the newest for `last`.
+/// Reads a stored session: a file, or the newest for `last`.
 pub(crate) fn read(state: &StateArgs, named: &Path) -> Result<(PathBuf, SessionLog), Failure> {
     let path = if named == Path::new(LAST) && !named.exists() { newest(state)? } else { named.to_owned() };
     let kept = session_log::read(&path).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
@@ -123,7 +123,7 @@ pub(crate) fn is_in(path: &Path, folder: &Path) -> bool {
 
 fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {
     let folder = state.path()?.join(FOLDER);
-    // What was killed before its first line was written is no session.
+    // A file without a first line is not a session: evenkeel was killed before it wrote one.
     let is_begun = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
     sessions(&folder).into_iter().rfind(is_begun).ok_or_else(|| {
         let cause = format!("{} has no session", folder.display());
@@ -150,12 +150,12 @@ fn sessions(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Makes room for one more of the files that are kept in a folder.
+/// Removes the oldest stored files of a folder, so that one more fits.
 pub(crate) fn forget_old(folder: &Path) {
     let found = sessions(folder);
     let old = found.len().saturating_sub(KEPT_MAX - 1);
     for path in &found[..old] {
-        // One that can't be removed is only one too many.
+        // If one can't be removed, the folder only has one file too many.
         let _ = std::fs::remove_file(path);
     }
 }

@@ -4,13 +4,13 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
-/// What a file says of the workload that it was begun with.
+/// The workload of a stored session.
 pub(crate) struct Stored<'a> {
-    /// Its arguments and command, as a shell reads them; none where an older evenkeel kept none.
+    /// Its arguments and command, in shell syntax; none if an older evenkeel wrote the file.
     pub(crate) arguments: Option<&'a str>,
     /// The folder that it was started in.
     pub(crate) folder: Option<&'a str>,
-    /// What it said of itself.
+    /// Its description.
     pub(crate) describes_itself: &'a str,
     /// Whether evenkeel itself keeps the file.
     pub(crate) is_ours: bool,
@@ -19,7 +19,8 @@ pub(crate) struct Stored<'a> {
 }
 
 impl Stored<'_> {
-    /// The workload to start: the one of the file, in its folder; or the one that was asked for, in this folder, which has to be the same.
+    /// The workload to start: the stored one, in its folder, or the given one, in this folder. Both must be the same
+    /// workload.
     pub(crate) fn workload(&self, asked: &WorkloadArgs) -> Result<WorkloadArgs, Failure> {
         let now = asked.line();
         match (self.arguments, now.is_empty()) {

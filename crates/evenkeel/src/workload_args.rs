@@ -22,7 +22,7 @@ const USUAL: &str = "arena";
 /// The workload of a command of the user's own.
 const COMMAND: &str = "command";
 
-/// The machine of the simulated workload. A run of the program simulates one, however often the workload starts anew.
+/// The machine of the simulated workload. The program simulates one machine, however often the workload restarts.
 static SIMULATED: OnceLock<SimulatedMachine> = OnceLock::new();
 
 /// The names of the built-in workloads.
@@ -82,7 +82,7 @@ impl WorkloadArgs {
         let started = match entry.name {
             COMMAND => {
                 let settings = self.of_command.settings()?;
-                // The server dies with us, but what it starts would not.
+                // The server ends with evenkeel, but its children would not.
                 let mut guard = Guard::start()?;
                 guard.hold(&Undo::EndServersOf(std::process::id()))?;
                 Command::start(&options, settings).map(|command| Box::new(command.keeping(Box::new(guard))) as _)
@@ -149,7 +149,7 @@ impl WorkloadArgs {
         Ok(self.placement.unwrap_or(if is_alone { Where::Free } else { Where::Apart }))
     }
 
-    /// The workload that is asked for.
+    /// The requested workload.
     pub(crate) fn entry(&self) -> Result<&'static Entry, Failure> {
         let usual = if self.command.is_empty() { USUAL } else { COMMAND };
         let name = self.workload.as_deref().unwrap_or(usual);
@@ -165,12 +165,12 @@ impl WorkloadArgs {
         !self.command.is_empty() || !self.of_command.is_empty()
     }
 
-    /// The whole as a shell reads it: what [`workload_of`] reads again.
+    /// All arguments in shell syntax. [`workload_of`] parses them.
     pub(crate) fn line(&self) -> String {
         format!("{}{}", self.again(), self.command_again()).trim().to_owned()
     }
 
-    /// What has to be typed to get it again.
+    /// The arguments that request it again.
     pub(crate) fn again(&self) -> String {
         let mut words = String::new();
         if let Some(name) = &self.workload {
@@ -188,7 +188,7 @@ impl WorkloadArgs {
         words + &self.of_command.again()
     }
 
-    /// The command, as it stands at the end of a line.
+    /// The command, as written at the end of a line.
     pub(crate) fn command_again(&self) -> String {
         if self.command.is_empty() { String::new() } else { format!(" -- {}", quoted(&self.command)) }
     }
@@ -230,7 +230,7 @@ pub(crate) struct List {
     workloads: Vec<Listed>,
 }
 
-/// Every workload, with what it needs.
+/// Every workload, with its requirements.
 pub(crate) fn list() -> List {
     let listed = |entry: &Entry| Listed {
         name: entry.name,

@@ -60,7 +60,8 @@ pub struct Conditions {
     /// Power of the processor packages in watts, where the machine reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
-    /// What shows whether the trial's knobs were engaged: how much passed, or what it read at the end of the window.
+    /// The counters that show whether the trial's knobs were engaged: the change during the window, or the value at its
+    /// end.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, f64>,
     /// The longest time by which the watching thread woke late, in microseconds.
@@ -154,11 +155,11 @@ impl Conditions {
 }
 
 impl Conditions {
-    /// What a window measured. Nothing where the server got no CPU, or gave no number: that is noted, and the window is dropped for it, whichever
-    /// arm was on.
+    /// The sample of a window. Nothing if the server got no CPU or gave no value: that is recorded, and the window is
+    /// dropped, in either arm.
     ///
     /// # Errors
-    /// Whatever else kept the window from being measured.
+    /// Any other reason why the window was not measured.
     pub(crate) fn sample_of(
         &mut self,
         measured: Result<Sample, WorkloadError>,
@@ -176,7 +177,7 @@ impl Conditions {
         }
     }
 
-    /// Of the last window of a simulated machine, disturbed as it was.
+    /// The conditions of a simulated machine's last window, including simulated disturbances.
     fn disturbed_by(self, machine: &SimulatedMachine) -> Conditions {
         let Disturbance { longest_gap_us, steal_share, busy_share, cpu_pressure_share, beside } = machine.disturbed();
         let (cpus, other_trials) = (busy_share.map(|_| SimulatedMachine::CPUS), beside.into_iter().collect());
@@ -231,7 +232,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts to watch, and to count what shows whether the knobs of `plans` are engaged. On a captured machine the counters stand still, and there is no thread to miss anything.
+    /// Starts the observation, and the counters that show whether the knobs of `plans` are engaged. On a captured
+    /// machine the counters stand still, and there is no thread to measure gaps.
     pub fn start(root: &Root, plans: &[Plan]) -> Watch {
         let gaps = (root.kind() == RootKind::Live).then(GapThread::start).flatten();
         let mut knobs: Vec<String> = Vec::new();
@@ -324,7 +326,7 @@ struct GapThread {
 }
 
 impl GapThread {
-    /// `None` where no thread can be had: the trial then goes without, and says so by the missing number.
+    /// `None` if no thread can be started: the trial then runs without it, and the value is missing.
     fn start() -> Option<GapThread> {
         let longest_ns = Arc::new(AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
@@ -370,7 +372,7 @@ fn parse_load(loadavg: &str) -> Option<f64> {
     (load.is_finite() && load >= 0.0).then_some(load)
 }
 
-/// Memory that nobody could have without somebody giving it up, in bytes.
+/// Memory in use that cannot be reclaimed, in bytes.
 fn parse_used_bytes(meminfo: &str) -> Option<f64> {
     let kib = |name: &str| -> Option<u64> {
         meminfo.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()

@@ -67,7 +67,7 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// A new one, for nobody else to read; `None` if something is there that is to stay.
+    /// Creates a file that only this user can read; `None` if the path holds something that must stay.
     ///
     /// # Errors
     /// What the kernel says.
@@ -87,7 +87,7 @@ impl LogFile {
         Ok(is_empty.then(|| LogFile { path: path.to_owned(), file }))
     }
 
-    /// One that was begun before, to go on with. It has to be an ordinary file.
+    /// Opens an existing file to continue it. It must be an ordinary file.
     ///
     /// # Errors
     /// What the kernel says.

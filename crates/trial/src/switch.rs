@@ -17,26 +17,26 @@ pub struct Switch<'a> {
     session: Option<Session<'a>>,
     /// The steps of the session, in its order, each with the setting that it belongs to.
     files: Vec<(usize, Step)>,
-    /// The setting that says how long leaving idle may take, with its step.
+    /// The setting that limits the exit latency of idle states, with its step.
     hold: Option<(usize, Step)>,
     held: Option<HeldLatency>,
-    /// Steps that set something of the workload itself, each with its setting.
+    /// Steps that set a property of the workload, each with its setting.
     of_workload: Vec<(usize, Step)>,
     /// Steps that set a property of the server's own process, each with its setting.
     process: Vec<(usize, Step)>,
-    /// What the server must do for a switch of each setting to reach it.
+    /// What the server must do for each setting to take effect.
     reaches: Vec<Reach>,
-    /// The settings in which the arms that are compared now differ; all by default.
+    /// The settings in which the compared arms differ; all settings by default.
     compared: Option<BTreeSet<usize>>,
-    /// The arm that was brought about last; none where one was left half-way.
+    /// The last arm that was applied; none after a failed switch.
     last: Option<Arm>,
-    /// What each file read after the last switch.
+    /// The content of each file after the last switch.
     files_read: Vec<Option<String>>,
-    /// What the server's own properties read after the last switch, by knob, where they are numbers.
+    /// The server's own numeric properties after the last switch, by knob.
     read_back: Vec<(String, f64)>,
 }
 
-/// What a server must do for a switched value to reach it.
+/// What a server must do for a new value to take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -45,16 +45,17 @@ pub enum Reach {
     AtOnce,
     /// Open new sockets.
     NewSockets,
-    /// Start anew.
+    /// Restart.
     Restart,
 }
 
 impl Reach {
-    /// What a step takes.
+    /// What this step requires.
     pub(crate) fn from_step(step: &Step) -> Reach {
         match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
             Ok(TakesEffect::NewSockets) => Reach::NewSockets,
-            // A property of the server's own process is set while it runs where the workload can, and by a start where not.
+            // For a property of the server's own process. Some workloads set it while the server runs; others need a
+            // restart.
             Ok(TakesEffect::ProcessStart) if step.action != Action::Process && !can_set(&step.knob) => Reach::Restart,
             _ => Reach::AtOnce,
         }
@@ -62,8 +63,8 @@ impl Reach {
 }
 
 impl<'a> Switch<'a> {
-    /// Notes in the journal what every file of the plans reads now; there is one plan for each setting of the trial. Without
-    /// steps that write files, no state is needed.
+    /// Records in the journal the current content of every file in the plans, one plan for each setting of the trial.
+    /// Without steps that write files, it needs no state.
     ///
     /// # Errors
     /// If a file can't be read, if the journal can't be written, or if a step can't be switched while the machine runs.
@@ -122,7 +123,7 @@ impl<'a> Switch<'a> {
             }
             Action::Process if setting_name(&step.knob).is_some() => self.of_workload.push((setting, step.clone())),
             Action::Process => self.process.push((setting, step.clone())),
-            // What a server would have to do for good by itself can be done to it from outside while it is measured.
+            // A server should make this setting itself. During a trial, evenkeel can make it from outside.
             Action::ByHand { .. } if can_set(&step.knob) => self.process.push((setting, step.clone())),
             Action::ByHand { todo } => {
                 return Err(cannot(&format!(
@@ -138,13 +139,14 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
-    /// From now on only arms are compared that differ in these settings alone: what no other one needs is done no longer.
+    /// From now on, only arms are compared that differ in these settings alone. Steps that no other setting needs are
+    /// skipped.
     pub fn compares(&mut self, settings: impl IntoIterator<Item = usize>) {
         self.compared = Some(settings.into_iter().collect());
     }
 
-    /// The steps that a switch to this arm takes: those of all compared settings, so that all arms take the same path, even if this
-    /// switch does not change them; and those of any other setting that it changes.
+    /// The steps of a switch to this arm. They include those of all compared settings, even unchanged ones, so that all
+    /// arms take the same path. They also include any other setting that changes.
     pub fn ways(&self, arm: &Arm) -> BTreeSet<Reach> {
         let reaches = self.reaches.iter().enumerate();
         reaches.filter(|(setting, _)| self.concerns(*setting, arm)).map(|(_, reach)| *reach).collect()
@@ -162,10 +164,10 @@ impl<'a> Switch<'a> {
     /// If the kernel or the server refuses, or if a value did not take.
     pub fn to(&mut self, arm: &Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
         let widest = self.ways(arm).last().copied().unwrap_or(Reach::AtOnce);
-        // A server that restarts, or opens new sockets, may have lost settings that it got while it ran.
+        // A server that restarts, or opens new sockets, may have lost settings that were applied while it ran.
         let configures =
             widest > Reach::AtOnce || self.of_workload.iter().any(|(setting, _)| self.concerns(*setting, arm));
-        // Whatever fails on the way, nobody knows then what is in force.
+        // If a step fails, the state of the host is unknown.
         self.last = None;
         if let Some(session) = &mut self.session {
             for (index, (setting, step)) in self.files.iter().enumerate() {
@@ -178,7 +180,7 @@ impl<'a> Switch<'a> {
                 })?;
             }
         }
-        // After all of them: one may change what another reads.
+        // After all steps, because one step may change what another reads.
         let session = self.session.as_ref();
         self.files_read = (0..self.files.len()).map(|index| session?.reads(index)).collect();
         self.hold(arm)?;
@@ -187,7 +189,7 @@ impl<'a> Switch<'a> {
             Reach::NewSockets => workload.reopen()?,
             Reach::Restart => workload.restart()?,
         }
-        // What the workload is like stays as it is, and was read back, where nothing is done to it.
+        // The workload's properties were read back, and stay unless a step changes them.
         self.read_back.retain(|(knob, _)| !configures && setting_name(knob).is_some());
         if configures {
             self.configure(arm, workload)?;
@@ -206,7 +208,7 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
-    /// What the workload itself is to be like. It may start anew for that, so its process is looked after afterwards.
+    /// Sets the workload's own properties. The workload may restart for it, so its process is set up afterwards.
     fn configure(&mut self, arm: &Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
         let settings: Vec<(&str, Option<&str>)> = self
             .of_workload
@@ -222,7 +224,7 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
-    /// The files that read otherwise than after the last switch, in words: somebody else wrote them.
+    /// The files whose content changed since the last switch, in words: another program wrote them.
     pub fn changed(&self) -> Vec<String> {
         let Some(session) = &self.session else { return Vec::new() };
         let of = |(index, (_, step)): (usize, &(usize, Step))| {
@@ -232,13 +234,13 @@ impl<'a> Switch<'a> {
         self.files.iter().enumerate().filter_map(of).collect()
     }
 
-    /// What the server's own properties read after the last switch, by knob, where they are numbers.
+    /// The server's own numeric properties after the last switch, by knob.
     pub fn read_back(&self) -> Vec<(String, f64)> {
         self.read_back.clone()
     }
 
     fn hold(&mut self, arm: &Arm) -> Result<(), TrialError> {
-        // Dropping what was held ends the limit, so that an arm without it is the machine as it was.
+        // Closing the file ends the limit, so an arm without it is the unchanged machine.
         self.held = None;
         let Some((setting, step)) = &self.hold else { return Ok(()) };
         let Some(wanted) = wanted(arm.level(*setting), step) else { return Ok(()) };

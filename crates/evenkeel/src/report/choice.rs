@@ -12,7 +12,7 @@ use super::words::{as_change, range, share, trim};
 /// Ratios of pairs that are marked under an interval.
 const RUG_MAX: usize = 400;
 
-/// What is said of arms that were all the machine as it was.
+/// The text if no arm differs from the unchanged machine.
 pub(crate) fn of_control(is_claimed: bool) -> String {
     match is_claimed {
         true => "arms with the same configuration show a difference, which is wrong: do not trust this run",

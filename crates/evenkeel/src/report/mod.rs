@@ -65,7 +65,7 @@ pub(crate) fn write(story: &FullReport, folder: &Path) -> Result<[PathBuf; 2], F
     Ok([write_page(folder, "report.html", &page)?, write_page(folder, "report.json", &json)?])
 }
 
-/// What was decided beforehand, as the options of `prove` that decide it again, whatever the defaults are by then.
+/// The design, as options of `prove` that choose it again even if the defaults change.
 pub(crate) fn design_again(design: &Design) -> String {
     let mut again = format!(" --metric {} --pairs {}", design.metric.name, design.stop.pairs_max());
     match design.stop {
@@ -95,11 +95,11 @@ pub(crate) fn design_again(design: &Design) -> String {
     format!("{again} --seed {}", design.seed)
 }
 
-/// Makes the folder that a report is to be written into, if it is not there: that it can't be is better known before anything was measured.
+/// Creates the report's folder if it is missing. A failure should come before the measurement.
 pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::io(exit::NOT_POSSIBLE, format!("write into {}", folder.display()), &error);
     std::fs::create_dir_all(folder).map_err(failed)?;
-    // Whether this user may write there, and the disk take a file, is best asked by doing it.
+    // The reliable test for a writable folder and a working disk is to write a file.
     tempfile::NamedTempFile::new_in(folder).map(drop).map_err(failed)
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Audit<'a> {
     pub(crate) waivers: Option<WaiversView>,
 }
 
-/// A piece of advice, and whether somebody has decided to live without it.
+/// A piece of advice, and the waiver that accepts it.
 #[derive(Clone, Copy, Serialize, schemars::JsonSchema)]
 pub(crate) struct Finding<'a> {
     #[serde(flatten)]
@@ -33,7 +33,7 @@ pub(crate) struct Finding<'a> {
     pub(crate) waived: Option<&'a Waiver>,
 }
 
-/// The file of waivers, and what its owner should know of it.
+/// The file of waivers, and its problems.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct WaiversView {
     pub(crate) file: String,
@@ -135,10 +135,10 @@ pub(crate) fn page(audit: &Audit<'_>, facts: &Facts) -> String {
 
 /// The most lines of the summary, its heading included.
 const SUMMARY_LINES_MAX: usize = 15;
-/// The lines of the summary that are not findings: heading, what is not shown, where all is shown, and empty lines.
+/// The lines of the summary that are not findings: heading, the number of hidden ones, how to see all, and empty lines.
 const SUMMARY_OTHER_LINES: usize = 6;
 
-/// What to set, a line each, and where the rest is: at most [`SUMMARY_LINES_MAX`] lines.
+/// The settings to make, one per line, and how to see the rest: at most [`SUMMARY_LINES_MAX`] lines.
 pub(crate) fn summary(audit: &Audit<'_>) -> String {
     let mut page = Page::default();
     page.heading(&audit.title());
@@ -178,7 +178,7 @@ pub(crate) fn summary(audit: &Audit<'_>) -> String {
     page.finish()
 }
 
-/// What is to be set, a group a knob.
+/// The settings to make, one group per knob.
 fn groups_to_set<'a>(audit: &'a Audit<'a>) -> Vec<Group<'a>> {
     let mut knobs: Vec<Group<'a>> = Vec::new();
     for group in groups(audit.findings.iter().copied()).into_iter().filter(|group| is_to_set(group)) {
@@ -200,7 +200,7 @@ fn soon(when: When) -> &'static str {
     }
 }
 
-/// What the audit says of a step before it is taken; nothing where the value is the one to keep.
+/// What the audit says of a step; nothing if the value is the one to keep.
 pub(crate) fn opinion(step: &Step, advice: &[Advice]) -> Option<String> {
     let advice = advice.iter().find(|advice| advice.knob == step.knob && advice.place == step.place)?;
     let is_wanted = |value: &Option<String>| value.as_deref() == Some(step.wanted.as_str());
@@ -219,7 +219,7 @@ pub(crate) fn opinion(step: &Step, advice: &[Advice]) -> Option<String> {
     Some(format!("{says}: {}", advice.reason))
 }
 
-/// State, knob, places and values on one line; the reason and what would be done below.
+/// State, knob, places and values on one line; below it the reason and the command.
 pub(crate) fn finding(page: &mut Page, group: &[Finding<'_>], facts: &Facts) {
     let Finding { advice: first, waived } = group[0];
     let state = format!("{:TEXT_COLUMN$}", name(first.state));
@@ -261,7 +261,7 @@ fn place(advice: &Advice) -> Option<String> {
     })
 }
 
-/// Whether its reader is asked to set it.
+/// Whether the reader should set it.
 pub(crate) fn is_to_set(group: &[Finding<'_>]) -> bool {
     group[0].advice.state == State::Set && group[0].waived.is_none()
 }
@@ -311,7 +311,7 @@ pub(crate) fn verbs(knob: &str) -> &'static [&'static str] {
     }
 }
 
-/// What applying the first of a group does to the machine, and how many more there are.
+/// The effect of applying the first of a group, and the number of others.
 fn deed(group: &[Finding<'_>], facts: &Facts) -> Option<String> {
     let advice = group[0].advice;
     let knob = knobs::find(advice.knob).ok()?;

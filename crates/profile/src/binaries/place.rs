@@ -9,18 +9,18 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-/// What a process that ends while it is looked at may say: nothing.
+/// The longest text of the kernel to read, in bytes.
 const STATUS_MAX_BYTES: u64 = 64 * 1024;
 /// Clocks of a file and of a process's start need not agree to the last tick.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// What is said of a folder, a device, a pipe.
+/// The error for a folder, a device or a pipe.
 const NO_FILE: &str = "it is no ordinary file";
 
 /// Why a file is not there to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotOpen {
-    /// There is none.
+    /// The file does not exist.
     Gone,
     /// It may not be read.
     Denied,
@@ -55,7 +55,7 @@ pub(crate) struct Live {
 /// Opens an ordinary file, without waiting for anybody.
 ///
 /// # Errors
-/// If it can't be opened or is none.
+/// If it can't be opened, or is not a regular file.
 pub(crate) fn open(path: &Path) -> Result<Opened, NotOpen> {
     // A device may do something when it is opened, and others may have made up the path.
     if std::fs::metadata(path).is_ok_and(|known| !known.is_file()) {
@@ -69,7 +69,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, NotOpen> {
 /// The same of a path as the process sees it.
 ///
 /// # Errors
-/// If it can't be opened or is none.
+/// If it can't be opened, or is not a regular file.
 pub(crate) fn open_of(live: &Live, path: &str) -> Result<Opened, NotOpen> {
     let root = File::open(format!("/proc/{}/root", live.pid)).map_err(|error| why(&error))?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -130,7 +130,7 @@ fn parse_status(status: &str) -> Option<(u32, u32)> {
 
 /// When a process was started, by its `stat` and the machine's.
 fn started(stat: &str, machine: &str) -> Option<SystemTime> {
-    // The name may have blanks and brackets in it: what follows its last bracket has not.
+    // The name may contain blanks and brackets, so fields begin after the last bracket.
     let ticks: u64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
     let booted: u64 = machine.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
     let seconds = ticks / rustix::param::clock_ticks_per_second().max(1);

@@ -1,10 +1,10 @@
-//! `Cursor`: bytes that somebody else wrote, taken apart from the front. What is missing is an error that says where.
+//! `Cursor` parses untrusted bytes from the front. For missing bytes it returns an error with the position.
 
-/// What is wrong with bytes that were read, and where they are in what was read.
+/// An error in untrusted bytes, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}, at byte {offset}")]
 pub struct Malformed {
-    /// What is wrong.
+    /// The error.
     pub what: String,
     /// Where, in bytes from the beginning of the whole.
     pub offset: u64,
@@ -82,7 +82,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_ne_bytes)
     }
 
-    /// So many words of eight bytes, with a count that somebody else wrote.
+    /// This many words of eight bytes. The count is untrusted.
     ///
     /// # Errors
     /// If there are fewer.

@@ -20,12 +20,12 @@ mod feature {
 
 /// As many as the head of a file has bits for.
 pub(super) const FEATURES: u64 = 256;
-/// `misc` of an entry of the table of build ids: it says how long its id is.
+/// `misc` of an entry in the table of build ids: the entry gives the length of its id.
 const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
 /// The room that an entry has for a build id, of which the first twenty are the id's.
 const BUILD_ID_ROOM: usize = 24;
 
-/// What the features of a file say.
+/// The parsed features of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Features {
     pub(super) machine: Machine,
@@ -33,11 +33,11 @@ pub(super) struct Features {
     pub(super) event_names: Vec<String>,
     /// Build ids by path.
     pub(super) build_ids: HashMap<String, Vec<u8>>,
-    /// By what records are compressed, if some are.
+    /// The compression of records, if any.
     pub(super) compression: Option<Compression>,
 }
 
-/// By what records are compressed.
+/// The compression of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
     /// zstd, which is all that perf knows.
@@ -47,10 +47,10 @@ pub(super) enum Compression {
 }
 
 impl Features {
-    /// Takes in what one feature says. Those of no use here are passed over.
+    /// Parses one feature. Unused features are skipped.
     ///
     /// # Errors
-    /// If it is shorter than it says of itself, with the place.
+    /// If it is shorter than its length field, with the position.
     pub(super) fn take(&mut self, number: u64, mut at: Cursor<'_>) -> Result<(), Malformed> {
         let machine = &mut self.machine;
         match number {

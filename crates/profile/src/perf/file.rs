@@ -19,7 +19,7 @@ const FILE_HEAD_BYTES: u64 = 104;
 const PIPE_HEAD_BYTES: u64 = 16;
 /// Each event of a file has behind its attributes the place of its numbers.
 const PLACE_BYTES: usize = 16;
-/// More events than this are an error: nobody records so many, and each costs.
+/// More events than this are an error: no real recording has them, and each costs memory.
 const EVENTS_MAX: usize = 4096;
 /// `PERF_EVENT_UPDATE__NAME`.
 const UPDATE_NAME: u64 = 2;
@@ -69,7 +69,7 @@ impl<'a> PerfFile<'a> {
     /// Takes apart all but its records.
     ///
     /// # Errors
-    /// If it is no such file, or one of its parts can't be, with the place.
+    /// If it is not a perf.data file, or one of its parts is invalid, with the position.
     pub fn parse(bytes: &'a [u8]) -> Result<PerfFile<'a>, Malformed> {
         let mut at = Cursor::new(bytes, 0);
         let wrong = |what: &str, offset: u64| Malformed { what: what.to_owned(), offset };
@@ -108,7 +108,7 @@ impl<'a> PerfFile<'a> {
         Ok(file)
     }
 
-    /// A file on disk: its head says where its parts are.
+    /// A file on disk: its head has the positions of its parts.
     fn of_disk(&mut self, mut at: Cursor<'a>) -> Result<(), Malformed> {
         let attribute_bytes = at.u64()?;
         let (attributes, data, _types) = ((at.u64()?, at.u64()?), (at.u64()?, at.u64()?), (at.u64()?, at.u64()?));
@@ -212,7 +212,7 @@ impl<'a> PerfFile<'a> {
         while at.left() > 0 {
             let offset = at.offset();
             let id = at.u64()?;
-            // Events whose numbers lie upon each other would cost far more than the file has bytes.
+            // Overlapping event ids would cost far more memory than the file has bytes.
             if self.by_id.insert(id, event).is_some_and(|before| before != event) {
                 return Err(Malformed { what: "two events have the same number".to_owned(), offset });
             }
@@ -234,7 +234,7 @@ impl<'a> PerfFile<'a> {
     /// All that it recorded.
     ///
     /// # Errors
-    /// If a record can't be, with its place.
+    /// If a record is invalid, with its position.
     pub fn recording(&self, unwind: &mut dyn Unwind) -> Result<Recording, Malformed> {
         let events = self.names.iter().zip(&self.layouts).map(|(name, layout)| {
             let name = name.clone().unwrap_or_else(|| format!("event {}:{}", layout.kind, layout.config));
@@ -261,7 +261,8 @@ impl<'a> PerfFile<'a> {
             let piece = match walk.next() {
                 Ok(Some(piece)) => piece,
                 Ok(None) => break,
-                // perf flushes its compressor once a record, and what that holds back at the end is lost.
+                // perf flushes its compressor once per record, so data that is still in the compressor at the end is
+                // lost.
                 Err(malformed) if self.end == End::Undeclared || self.unpacked.is_some() && walk.is_cut_off() => {
                     converter.caveat(RecordingCaveat::EndMissing { why: malformed.to_string() });
                     break;
@@ -295,12 +296,12 @@ impl<'a> PerfFile<'a> {
         Ok(places)
     }
 
-    /// What places of records count in.
+    /// The bytes that positions of records refer to.
     fn bytes_of_records(&self) -> &[u8] {
         self.unpacked.as_ref().map_or(self.bytes, |unpacked| &unpacked.bytes)
     }
 
-    /// That something is wrong with a record: its place is none in the file where records were compressed.
+    /// Adds the position to an error in a record. Compressed records have no position in the file.
     fn in_records(&self, malformed: Malformed) -> Malformed {
         match self.unpacked {
             None => malformed,
@@ -312,7 +313,8 @@ impl<'a> PerfFile<'a> {
         self.bytes.get(8..16).is_some_and(|size| size == FILE_HEAD_BYTES.to_ne_bytes())
     }
 
-    /// The event of a record: where they differ, each says it at the same place. None for a sample of an event that is not there.
+    /// The event of a record. If layouts differ, the event id is at the same position in each. None for a sample of an
+    /// unknown event.
     fn event_of(&self, piece: &Piece<'_>) -> Option<(EventId, &Layout)> {
         let first = self.layouts.first().map(|layout| (0, layout));
         if self.layouts.len() == 1 || piece.head.kind >= kind::FIRST_OF_USER {

@@ -2,7 +2,7 @@
 
 use super::bytes::{Cursor, Malformed};
 
-/// `sample_type`: what a sample holds, one bit a field (`PERF_SAMPLE_*`).
+/// `sample_type`: the fields of a sample, one bit per field (`PERF_SAMPLE_*`).
 pub mod sample {
     #![expect(
         missing_docs,
@@ -26,7 +26,7 @@ pub mod sample {
     pub const IDENTIFIER: u64 = 1 << 16;
 }
 
-/// `flags`: `sample_id_all`, each record says whose and when.
+/// `flags`: `sample_id_all`, each record has its thread and time.
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 /// `flags`: `freq`, the period is a rate.
 const FLAG_FREQUENCY: u64 = 1 << 10;
@@ -40,7 +40,7 @@ const BRANCH_HW_INDEX: u64 = 1 << 17;
 /// `PERF_SAMPLE_BRANCH_COUNTERS`.
 const BRANCH_COUNTERS: u64 = 1 << 19;
 
-/// What an event counts, and which fields its records have.
+/// An event, and the fields of its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// `PERF_TYPE_*`: 0 the hardware's own, 1 the kernel's, 2 a tracepoint.
@@ -51,11 +51,11 @@ pub struct Layout {
     pub period: u64,
     /// The fields of a sample: see [`sample`].
     pub sample_type: u64,
-    /// What a counter's value is given with.
+    /// The format of a counter's value.
     pub read_format: u64,
     /// The flags, as the kernel has them.
     pub flags: u64,
-    /// What branch records have.
+    /// The contents of branch records.
     pub branch_type: u64,
     /// Which registers of user mode are given, one bit each.
     pub user_registers: u64,
@@ -66,7 +66,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Reads a `struct perf_event_attr` of any version. What versions after the fifth have is of no use here.
+    /// Reads a `struct perf_event_attr` of any version. Fields of versions after the fifth are not needed.
     ///
     /// # Errors
     /// If it is shorter than the first version.
@@ -104,7 +104,7 @@ impl Layout {
         usize::try_from(size).unwrap_or(usize::MAX)
     }
 
-    /// Whether a record of this kind says when it was.
+    /// Whether a record of this kind has a time.
     pub(super) fn says_when(&self, kind: u32) -> bool {
         self.has(sample::TIME) && (kind == super::kind::SAMPLE || self.is_sample_id_all())
     }
@@ -114,7 +114,7 @@ impl Layout {
         self.sample_type & field != 0
     }
 
-    /// Whether records that are no samples say whose they are, and when.
+    /// Whether records other than samples have a thread and a time.
     pub fn is_sample_id_all(&self) -> bool {
         self.flags & FLAG_SAMPLE_ID_ALL != 0
     }
@@ -129,7 +129,7 @@ impl Layout {
         self.flags & FLAG_FREQUENCY != 0
     }
 
-    /// Where a sample says its event's number, counted in words from behind its head; not, if it does not say it.
+    /// The position of the event id in a sample, in words after the header; none if it has no id.
     pub fn id_word(&self) -> Option<usize> {
         if self.has(sample::IDENTIFIER) {
             return Some(0);
@@ -138,7 +138,7 @@ impl Layout {
         self.has(sample::ID).then(|| before.iter().filter(|field| self.has(**field)).count())
     }
 
-    /// Where a record that is no sample says it, counted in words from its end on: 1 is the last one.
+    /// The position of the event id in other records, counted in words from the end: 1 is the last word.
     pub fn id_word_from_end(&self) -> Option<usize> {
         if !self.is_sample_id_all() {
             return None;
@@ -155,7 +155,7 @@ impl Layout {
         self.kind == 1 && self.config <= 1
     }
 
-    /// What a sample stands for that does not say it: so many events, or nanoseconds of a clock.
+    /// The weight of a sample without a period field: a number of events, or nanoseconds of a clock.
     pub fn weight(&self) -> u64 {
         match (self.is_rate(), self.is_clock()) {
             (false, _) => self.period.max(1),

@@ -1,4 +1,4 @@
-//! `Image`: an ELF file that somebody else wrote: which functions are where in it.
+//! `Image`: an untrusted ELF file, and its functions by address.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::binaries::{Links, mini_debug_info};
 const UNPACKED_MAX_BYTES: u64 = 2 << 30;
 /// Where the names of a stripped program's own functions may be.
 const MINI_DEBUG_INFO: &str = ".gnu_debugdata";
-/// No section that was packed unpacks to more than so many times its size: deflate can't do more.
+/// The maximum ratio of a section's unpacked size to its packed size. Deflate can't exceed it.
 const PACKED_MAX_TIMES: u64 = 1100;
 
 /// A function, as the file's own table has it.
@@ -45,9 +45,9 @@ pub(crate) struct Image<'a, R: ReadRef<'a>> {
     file: object::File<'a, R>,
     /// Its build id.
     pub(crate) build_id: Option<&'a [u8]>,
-    /// The file with what was taken out of it, and its checksum.
+    /// The separate debug file, and its checksum.
     pub(crate) debug_link: Option<(&'a [u8], u32)>,
-    /// The file with what several such files share, and its build id.
+    /// The shared debug file (dwz), and its build id.
     pub(crate) shared_link: Option<(&'a [u8], &'a [u8])>,
 }
 
@@ -55,7 +55,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
     /// Takes apart its heads.
     ///
     /// # Errors
-    /// If it is no ELF file, or one that can't be.
+    /// If it is not an ELF file, or is invalid.
     pub(crate) fn parse(data: R) -> Result<Image<'a, R>, Odd> {
         let kind = object::FileKind::parse(data)?;
         if !matches!(kind, object::FileKind::Elf32 | object::FileKind::Elf64) {
@@ -87,7 +87,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         self.file.is_little_endian()
     }
 
-    /// The address, as the file counts, of what is at this offset of it. Where two pieces share a page of the file, the one with code counts.
+    /// The virtual address of a file offset. If two segments share a page of the file, the one with code counts.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         let mut found = None;
         for segment in self.file.segments() {
@@ -119,7 +119,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         })
     }
 
-    /// Where a section is, as the file counts; none if there is none of this name.
+    /// The virtual address of a section; none if the file has no section of this name.
     pub(crate) fn section_address(&self, name: &str) -> Option<u64> {
         self.file.section_by_name(name).map(|section| section.address())
     }
@@ -133,7 +133,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         }
     }
 
-    /// Whether it says which lines of which source its code is of.
+    /// Whether it maps its code to source lines.
     pub(crate) fn has_lines(&self) -> bool {
         let section = self.file.section_by_name(".debug_info");
         section.is_some_and(|section| section.size() > 0 && section.kind() != SectionKind::UninitializedData)
@@ -142,15 +142,16 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
     /// Its functions, in the order of their addresses, one for each address.
     ///
     /// # Errors
-    /// If its tables are not where it says.
+    /// If the offsets of its tables are invalid.
     pub(crate) fn functions(&self) -> Result<Vec<Symbol<'a>>, Odd> {
         self.all_functions().map(settled)
     }
 
-    /// The same, with those of the small file that [`Image::mini_debug_info`] unpacks: it has what others may not see, and not what they may.
+    /// The same, with the functions of the small file that [`Image::mini_debug_info`] unpacks. It has the local
+    /// functions, and not the exported ones.
     ///
     /// # Errors
-    /// If this file's tables are not where it says. A small file that is damaged has no functions.
+    /// If the offsets of this file's tables are invalid. A damaged small file has no functions.
     pub(crate) fn functions_with<'b>(&self, mini: Option<&Image<'b, &'b [u8]>>) -> Result<Vec<Symbol<'b>>, Odd>
     where
         'a: 'b,
@@ -161,7 +162,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
     /// The same with all names of each.
     ///
     /// # Errors
-    /// If this file's tables are not where it says.
+    /// If the offsets of this file's tables are invalid.
     pub(crate) fn all_functions_with<'b>(&self, mini: Option<&Image<'b, &'b [u8]>>) -> Result<Vec<Symbol<'b>>, Odd>
     where
         'a: 'b,
@@ -174,7 +175,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
     /// The same with all names of each.
     ///
     /// # Errors
-    /// If its tables are not where it says.
+    /// If the offsets of its tables are invalid.
     pub(crate) fn all_functions(&self) -> Result<Vec<Symbol<'a>>, Odd> {
         let mut found = Vec::new();
         match &self.file {
@@ -185,10 +186,10 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         Ok(found)
     }
 
-    /// The pieces of code that call into libraries; the name of each is that of what it calls.
+    /// The stubs that call into libraries. Each has the name of the function that it calls.
     ///
     /// # Errors
-    /// If its tables are not where it says.
+    /// If the offsets of its tables are invalid.
     pub(crate) fn calls(&self) -> Result<Vec<Piece<'a>>, Odd> {
         plt::pieces(&self.file)
     }
@@ -199,10 +200,10 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         Some((section.address(), section.address().checked_add(section.size())?))
     }
 
-    /// A section, unpacked; nothing if there is none of this name.
+    /// An unpacked section; nothing if the file has no section of this name.
     ///
     /// # Errors
-    /// If it is not where the file says, or unpacks to more than the bound.
+    /// If its offset is invalid, or if it unpacks to more than the limit.
     pub(crate) fn section(&self, name: &str, left_bytes: &mut u64) -> Result<Cow<'a, [u8]>, Odd> {
         let Some(section) = self.file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
         if section.kind() == SectionKind::UninitializedData {
@@ -218,7 +219,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
     }
 }
 
-/// What may be unpacked of one file.
+/// How many bytes may be unpacked from one file.
 pub(crate) fn unpacked_max_bytes() -> u64 {
     UNPACKED_MAX_BYTES
 }
@@ -246,7 +247,7 @@ fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
         }
         let place = symbol.st_shndx(endian);
         let index = SectionIndex(usize::from(place.0));
-        // Of what has no kind, only code counts: labels that were written in assembler.
+        // Symbols without a type count only if they are in code: labels in assembly.
         let section =
             if place.0 >= elf::SHN_LORESERVE || place == elf::SHN_UNDEF { None } else { sections.section(index).ok() };
         let flags = section.map(|section| object::read::elf::SectionHeader::sh_flags(section, endian).0);
@@ -264,7 +265,7 @@ fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
             continue;
         }
         let (start, size): (u64, u64) = (symbol.st_value(endian).into(), symbol.st_size(endian).into());
-        // One without a size goes up to the next one; in a table that has only what others may see, that would be too far.
+        // A function without a size ends at the next one. With exported functions only, that would be too far.
         if size == 0 && !is_own {
             continue;
         }
@@ -294,7 +295,8 @@ fn settled(mut found: Vec<Symbol<'_>>) -> Vec<Symbol<'_>> {
     found
 }
 
-/// The function at an address, among those of [`Image::functions`]. Functions may lie within others; so many are looked at.
+/// The function at an address, among those of [`Image::functions`]. Functions may be nested; only a limited number is
+/// searched.
 pub(crate) fn function_at<'s, 'a>(functions: &'s [Symbol<'a>], address: u64) -> Option<&'s Symbol<'a>> {
     const NESTED_MAX: usize = 16;
     let behind = functions.partition_point(|symbol| symbol.start <= address);

@@ -21,7 +21,7 @@ const SEGMENTS_MAX: usize = 4096;
 /// A build id is of 20 bytes, mostly; notes with one are short.
 const NOTES_BYTES_MAX: u64 = 1 << 20;
 
-/// A file that can't be used, and why.
+/// A file that can't be used, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     /// The file was not found.
@@ -54,7 +54,7 @@ struct Segment {
 pub(super) struct Part {
     /// Its address, as the file has it.
     pub(super) address: u64,
-    /// What it holds.
+    /// Its contents.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -82,7 +82,7 @@ impl Image {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it is none of ours, or says of itself what can't be.
+    /// If its architecture is not supported, or its headers are invalid.
     pub(super) fn parse<'a, R: ReadRef<'a>>(data: R) -> Result<Image, Unusable> {
         let header = Header::parse(data).map_err(|_| Unusable::NoElf)?;
         if header.e_ident.data != elf::ELFDATA2LSB {
@@ -155,7 +155,7 @@ impl Image {
         Ok(())
     }
 
-    /// The address, as the file has it, of what is at an offset of the file, if it is code.
+    /// The virtual address of a file offset, if it is code.
     pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self
             .segments

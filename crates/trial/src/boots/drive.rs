@@ -10,79 +10,79 @@ use super::guards::medians;
 use super::next::{Action, BootStatus, next};
 use super::state::{Armed, BootOutcome, BootsDesign, BootsEnded, BootsState};
 
-/// The most that is done in one boot: measure, get ready, and some more for what does not come about.
+/// The maximum number of actions in one boot: measure, prepare the next boot, and some spare ones.
 const PASSES_MAX: usize = 16;
 
-/// What was measured in one boot.
+/// The measurements of one boot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Windows {
-    /// What each window that counts gave, in the order in which they were measured.
+    /// The value of each counted window, in the order of measurement.
     pub samples: Vec<Sample>,
-    /// Windows that were dropped by a rule that does not know the arm.
+    /// The number of windows that a rule dropped. The rule does not know the arm.
     pub dropped: usize,
-    /// What the settings' counters showed in those that count.
+    /// What the settings' counters showed in the counted windows.
     pub counted: Option<BootCounters>,
 }
 
-/// What a trial over boots needs of a machine.
+/// The machine, as far as a trial over boots uses it.
 pub trait Machine {
-    /// What is seen of it now.
+    /// The machine's current status.
     ///
     /// # Errors
     /// If the boot id or the license in the journal can't be read.
     fn status(&mut self) -> Result<BootStatus, BootsError>;
 
-    /// Keeps the state, so that it is there after a power cut.
+    /// Stores the state so that it survives a power cut.
     ///
     /// # Errors
-    /// If the disk does not take it.
+    /// If the disk refuses it.
     fn keep(&mut self, state: &BootsState) -> Result<(), BootsError>;
 
     /// Whether the arm is in force in this boot.
     ///
     /// # Errors
-    /// What reads otherwise.
+    /// The first setting that differs.
     fn reads_back(&mut self, arm: ArmName) -> Result<(), BootsError>;
 
-    /// Lets it settle, and measures its windows. None if it was asked to stop.
+    /// Waits until the machine has settled, and measures the windows. None if it was asked to stop.
     ///
     /// # Errors
-    /// Why there are no numbers.
+    /// Why there are no values.
     fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, BootsError>;
 
-    /// Brings about that the next boot is of this arm; `anew` if what is there of it is not to be relied on.
+    /// Prepares the next boot for this arm; `anew` if the existing files of the arm may be wrong.
     ///
     /// # Errors
-    /// If it can't be; nothing of it is left then, or the journal says what is.
+    /// If that fails. Then nothing of it remains, or the journal lists it.
     fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), BootsError>;
 
-    /// Whether it was asked to stop: by somebody, or because the machine goes down.
+    /// Whether it was asked to stop: by a user, or because the machine shuts down.
     fn is_stopped(&mut self) -> bool;
 
-    /// Puts everything back, and the unit away. To do it twice does no harm.
+    /// Restores everything, and removes the unit. A second call does no harm.
     ///
     /// # Errors
-    /// What is left.
+    /// What could not be restored.
     fn put_back(&mut self) -> Result<(), BootsError>;
 }
 
-/// What is left to be done when nothing more can be done in this boot.
+/// What remains when nothing more can be done in this boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The machine has to reboot.
     Reboot,
-    /// It was asked to stop, and goes on when it is started again.
+    /// It was asked to stop, and continues at the next start.
     Stopped,
-    /// It is over, and the host is put back.
+    /// The trial has ended, and the host is restored.
     Ended {
-        /// How.
+        /// How it ended.
         ended: BootsEnded,
-        /// Whether the running kernel still is as an arm wanted it, so that it takes one more reboot.
+        /// Whether the running kernel still has values of an arm, so that one more reboot is needed.
         reboot_left: bool,
     },
 }
 
-/// Goes on in this boot as far as it goes.
+/// Carries out actions until this boot can do no more.
 ///
 /// # Errors
 /// If the host could not be restored, or the machine can't be read.
@@ -105,7 +105,7 @@ pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending
                 let armed = Armed { slot, boot_id: status.boot_id };
                 match get_ready(state, machine, (arm, anew), armed) {
                     Ok(()) => continue,
-                    // A machine that goes down ends what writes its boot menu: that is tried again in the next boot.
+                    // A shutdown interrupts programs that write the boot menu, so the next boot tries again.
                     Err(_) if machine.is_stopped() => return Ok(Ending::Stopped),
                     Err(error) => given_up(&error),
                 }
@@ -121,7 +121,7 @@ fn given_up(error: &BootsError) -> BootsEnded {
     BootsEnded::GivenUp { why: error.to_string() }
 }
 
-/// Notes that a reboot is asked for, and refuses one that never ends.
+/// Records the reboot request. Refuses if the machine reboots without end.
 fn ask(state: &mut BootsState, machine: &mut dyn Machine) -> Result<(), BootsError> {
     if !state.design.reboots {
         return Ok(());
@@ -133,9 +133,9 @@ fn ask(state: &mut BootsState, machine: &mut dyn Machine) -> Result<(), BootsErr
     machine.keep(state)
 }
 
-/// Whether to go on.
+/// Whether to continue.
 fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> Result<bool, BootsError> {
-    // That it was begun is on disk first: a machine that goes down under its load every time must not be tried for ever.
+    // The start is on disk first: a machine that crashes under this load each time must not retry for ever.
     machine.keep(state)?;
     let measured = machine.reads_back(arm).and_then(|()| machine.measure(&state.design));
     let outcome = match measured {
@@ -150,7 +150,8 @@ fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> R
     Ok(true)
 }
 
-/// What is kept of a boot's windows: each one's number, and of the guards no more than their medians, so that the state stays small.
+/// The stored part of a boot's windows: each window's value, and only the median of each guard, so that the state stays
+/// small.
 fn outcome(design: &BootsDesign, windows: &Windows) -> BootOutcome {
     let number = |sample: &Sample| sample.get(design.metric.name.as_ref()).copied().filter(|value| value.is_finite());
     let counting: Vec<&Sample> = windows.samples.iter().filter(|sample| number(sample).is_some()).collect();
@@ -177,7 +178,7 @@ fn get_ready(
     machine.keep(state)
 }
 
-/// The end is on disk before anything is put back: whoever is killed in between finds it there and puts back what is left.
+/// The end is on disk before anything is restored: if evenkeel is killed in between, the next start restores the rest.
 fn end(state: &mut BootsState, machine: &mut dyn Machine, ended: BootsEnded) -> Result<Ending, BootsError> {
     state.ended = Some(ended.clone());
     let kept = machine.keep(state);

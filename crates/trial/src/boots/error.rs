@@ -5,33 +5,33 @@ use evenkeel_host::PlanError;
 
 use super::disk::BootsFileError;
 
-/// Why a trial over boots can't go on. Reads well after "failed to".
+/// Why a trial over boots can't continue. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum BootsError {
-    /// Another evenkeel holds a place that has to be written or put back.
+    /// Another evenkeel holds a file that must be written or restored.
     #[error("{why}")]
     Held {
-        /// What failed because of it.
+        /// The action that failed.
         why: String,
     },
-    /// The root can't be changed.
+    /// The root is read-only.
     #[error("{why}")]
     ReadOnly {
-        /// What it says.
+        /// The text of the error.
         why: String,
     },
-    /// The journal can't be had.
+    /// The journal can't be opened.
     #[error(transparent)]
     Journal(#[from] StateError),
     /// A setting has no place here.
     #[error(transparent)]
     NoPlan(#[from] PlanError),
-    /// Nothing carries a setting over a boot.
+    /// A setting cannot persist over a boot.
     #[error("make {setting} outlive a boot: {why}")]
     NotLasting {
         /// The setting.
         setting: String,
-        /// Why not.
+        /// The reason.
         why: String,
         /// What to do instead.
         todo: String,
@@ -39,27 +39,27 @@ pub enum BootsError {
     /// The unit that continues after a boot can't be made.
     #[error("{why}")]
     NoUnit {
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The unit or the settings were not written.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// A transaction can't be put back by itself.
+    /// A transaction can't be reverted alone.
     #[error(transparent)]
     Revert(#[from] RevertError),
-    /// Something of a transaction is not as before.
+    /// A value of a transaction is not restored.
     #[error("revert transaction {id}{}; `evenkeel revert` tries again and shows what is left", in_brackets(why.as_deref()))]
     NotPutBack {
         /// The transaction.
         id: u64,
-        /// Why the first value of it is not.
+        /// Why the first value is not restored.
         why: Option<String>,
     },
-    /// Somebody put the unit back.
+    /// The user reverted the unit.
     #[error("`evenkeel revert` restored its settings meanwhile")]
     PutBackMeanwhile,
-    /// Somebody ended it.
+    /// The user ended the trial.
     #[error("another process cancelled it meanwhile")]
     EndedMeanwhile,
     /// A boot of B is without a setting.
@@ -74,35 +74,35 @@ pub enum BootsError {
         /// The setting.
         setting: String,
     },
-    /// It has asked for more reboots than there were boots.
+    /// It asked for more reboots than there were boots.
     #[error("it asked for {asked} reboots, but the machine booted only {boots} times")]
     TooManyReboots {
-        /// How often it asked.
+        /// The number of requests.
         asked: usize,
-        /// How many boots there were.
+        /// The number of boots.
         boots: usize,
     },
-    /// The machine does not say which boot it is in.
+    /// The kernel reports no boot id.
     #[error("read the boot id of the kernel")]
     UnknownBoot,
-    /// The state can't be kept.
+    /// The state can't be stored.
     #[error(transparent)]
     File(#[from] BootsFileError),
     /// There are no windows to compare.
     #[error("{why}")]
     NotMeasured {
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
 
 impl BootsError {
-    /// Whether another evenkeel is in the way, which ends at some time.
+    /// Whether another evenkeel is in the way: a retry may then succeed.
     pub fn is_held(&self) -> bool {
         matches!(self, BootsError::Held { .. } | BootsError::Journal(StateError::Busy { .. }))
     }
 
-    /// What to do instead, where there is something.
+    /// What to do instead, if known.
     pub fn todo(&self) -> Option<&str> {
         match self {
             BootsError::NotLasting { todo, .. } => Some(todo),

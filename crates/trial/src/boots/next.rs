@@ -4,43 +4,43 @@ use crate::arm::ArmName;
 
 use super::state::{Armed, BootOutcome, BootWords, BootsEnded, BootsState, SeenBoot, TRIES_MAX};
 
-/// What is seen of the machine when evenkeel is started in it.
+/// The machine's status when evenkeel starts in this boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootStatus {
-    /// The kernel's id of this boot.
+    /// The kernel's boot id.
     pub boot_id: String,
     /// The wall clock, in seconds since 1970 UTC.
     pub now_s: u64,
-    /// Whether the journal still has the transaction that lets it go on after boots.
+    /// Whether the journal still has the transaction that allows the trial to continue after boots.
     pub is_licensed: bool,
-    /// What the machine is.
+    /// The machine.
     pub machine: BootWords,
 }
 
-/// What is to be done.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// This boot is the one that was got ready: look whether the arm is in force, and measure it.
+    /// This boot was prepared: check that the arm is in force, and measure it.
     Measure {
         /// The arm.
         arm: ArmName,
     },
-    /// Get the next boot ready; then the machine has to reboot.
+    /// Prepare the next boot. Then the machine must reboot.
     Arm {
-        /// Which of the wanted boots it is to be.
+        /// The index of the wanted boot.
         slot: usize,
         /// Its arm.
         arm: ArmName,
-        /// Whether what is there of the arm is to be made anew, since the last boot of it came up otherwise.
+        /// Whether to write the arm's files again, because its last boot came up with other values.
         anew: bool,
     },
-    /// The next boot is ready: the machine has to reboot.
+    /// The next boot is prepared: the machine must reboot.
     Reboot,
-    /// It is over, by this: put everything back, and put the unit away.
+    /// The trial has ended: restore everything, and remove the unit.
     End(BootsEnded),
 }
 
-/// What is to be done now, with this boot entered in the state.
+/// Chooses the next action, and enters this boot in the state.
 pub fn next(state: &mut BootsState, status: &BootStatus) -> Action {
     if let Some(ended) = &state.ended {
         return Action::End(ended.clone());
@@ -81,7 +81,7 @@ pub fn next(state: &mut BootsState, status: &BootStatus) -> Action {
     ready(state, status)
 }
 
-/// Enters this boot, if it is a new one.
+/// Enters this boot if it is new.
 fn arrive(state: &mut BootsState, status: &BootStatus) -> Result<(), Action> {
     if state.seen.iter().any(|boot| boot.boot_id == status.boot_id) {
         return Ok(());
@@ -93,8 +93,8 @@ fn arrive(state: &mut BootsState, status: &BootStatus) -> Result<(), Action> {
     if state.seen.len() >= state.boots_max() {
         return Err(give_up(format!("{} boots are the most that it may take", state.boots_max())));
     }
-    // What was got ready for another boot than this one, or not at all, is not to be measured as the arm that is due. One that was cut
-    // off is still ready.
+    // A boot that was not prepared, or was prepared for another slot, is not measured as the due arm. After an
+    // interrupted boot, the preparation still holds.
     let is_ready = state.armed.as_ref().is_some_and(|armed| armed.slot == slot && armed.boot_id != status.boot_id);
     let outcome = if is_ready { BootOutcome::Begun } else { BootOutcome::Passed };
     let machine = status.machine.clone();
@@ -102,7 +102,7 @@ fn arrive(state: &mut BootsState, status: &BootStatus) -> Result<(), Action> {
     Ok(())
 }
 
-/// Gets the next boot ready, unless it is.
+/// Prepares the next boot, unless it is prepared.
 fn ready(state: &BootsState, status: &BootStatus) -> Action {
     let Some((slot, arm)) = state.next_slot() else { return Action::End(BootsEnded::Whole) };
     let now = Armed { slot, boot_id: status.boot_id.clone() };

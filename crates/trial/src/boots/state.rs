@@ -22,12 +22,12 @@ pub const EXTRA_BOOTS: usize = 3;
 pub const WINDOWS_MAX: usize = 1000;
 /// The most guards: each boot keeps a number for each.
 pub const BOOT_GUARDS_MAX: usize = 8;
-/// More windows than a boot can have dropped.
+/// An upper limit for the windows that a boot can have dropped.
 const DROPPED_MAX: usize = 10 * WINDOWS_MAX;
-/// How often one boot may be begun to be measured before it is given up: by a unit that was started again.
+/// How often one boot may be measured, because a unit can be started again. After that, the boot is given up.
 pub(super) const TRIES_MAX: u32 = 3;
 
-/// A state or a design that can't be meant. It is shown, and nothing is decided by it.
+/// An invalid state or design. evenkeel shows it, and acts on nothing in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidBoots(String);
@@ -48,26 +48,26 @@ fn invalid<T>(why: impl Into<InvalidBoots>) -> Result<T, InvalidBoots> {
 pub struct BootsDesign {
     /// The settings of arm B, as `KNOB=VALUE`.
     pub settings: Vec<String>,
-    /// The number of a window that decides.
+    /// The metric that decides.
     pub metric: Metric,
-    /// Numbers that may not get worse: each can veto a *better*.
+    /// Metrics that must not get worse: each can veto a *better*.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<Guard>,
     /// The smallest effect that matters, as a share.
     pub smallest_effect_ratio: f64,
-    /// Boots that are wanted: whole blocks of four.
+    /// The number of wanted boots: whole blocks of four.
     pub boots: usize,
-    /// Windows of a boot.
+    /// Windows per boot.
     pub windows: usize,
     /// Length of a window in milliseconds.
     pub window_ms: u64,
-    /// How long a machine that has booted is left alone, in milliseconds.
+    /// How long evenkeel waits after a boot, in milliseconds.
     pub settle_ms: u64,
     /// Seed of the order.
     pub seed: u64,
-    /// Whether evenkeel reboots the machine by itself; else it waits for somebody who does.
+    /// Whether evenkeel reboots the machine by itself; otherwise it waits for the user.
     pub reboots: bool,
-    /// The longest that all of it may take, in seconds.
+    /// The maximum duration of the trial, in seconds.
     pub limit_s: u64,
 }
 
@@ -78,7 +78,7 @@ impl BootsDesign {
     }
 
     /// # Errors
-    /// What of it can't be meant, in words.
+    /// What is invalid, in words.
     pub fn check(&self) -> Result<(), InvalidBoots> {
         let settings = &self.settings;
         if settings.is_empty() || settings.len() > 64 || !settings.iter().all(|setting| is_line(setting, 1000)) {
@@ -114,7 +114,7 @@ fn is_line(text: &str, bytes_max: usize) -> bool {
     text.len() <= bytes_max && !text.chars().any(char::is_control)
 }
 
-/// The machine in one boot, as far as it is known.
+/// The machine in one boot, as far as known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootWords {
@@ -127,39 +127,39 @@ pub struct BootWords {
     /// The processor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor: Option<String>,
-    /// CPUs that are on, as a list.
+    /// Running CPUs, as a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
 }
 
-/// What came of one boot.
+/// The result of one boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum BootOutcome {
-    /// It came up, and nothing is known of it yet.
+    /// It has booted, and has no result yet.
     Begun,
     /// Each window's number; their median is the boot's.
     Measured {
-        /// In the order in which they were measured.
+        /// In the order of measurement.
         values: Vec<f64>,
-        /// Windows that were dropped by a rule that does not know the arm.
+        /// The number of windows that a rule dropped. The rule does not know the arm.
         dropped: usize,
-        /// What each guard read, by its name: the median of the same windows. One that read nothing is not there.
+        /// The value of each guard, by its name: the median of the same windows. A guard without values is missing.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         guards: BTreeMap<String, f64>,
-        /// What the settings' counters showed; none of a boot from before they were looked at.
+        /// What the settings' counters showed; none for a boot of an older version.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         counted: Option<BootCounters>,
     },
-    /// It is not counted: its knobs read otherwise than the arm asked, or it could not be measured.
+    /// It does not count: its knobs did not have the arm's values, or the measurement failed.
     Missed {
-        /// Why, in words.
+        /// The reason, in words.
         why: String,
     },
-    /// The machine or evenkeel went down while it was measured.
+    /// The machine or evenkeel ended during the measurement.
     CutOff,
-    /// It came up in between, and was only used to get ready for the next.
+    /// An extra boot, used only to prepare the next one.
     Passed,
 }
 
@@ -167,29 +167,29 @@ pub enum BootOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SeenBoot {
-    /// The kernel's id of it.
+    /// The kernel's boot id.
     pub boot_id: String,
-    /// Which of the wanted boots it was to be, from 0.
+    /// The index of the wanted boot, from 0.
     pub slot: usize,
-    /// Which arm it was to be.
+    /// The planned arm.
     pub arm: ArmName,
-    /// How often measuring it was begun.
+    /// How often its measurement was started.
     pub tries: u32,
-    /// What the machine was.
+    /// The machine in this boot.
     #[serde(default)]
     pub machine: BootWords,
-    /// What came of it.
+    /// The result.
     #[serde(flatten)]
     pub outcome: BootOutcome,
 }
 
-/// What the next boot will be.
+/// The next boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Armed {
-    /// Which of the wanted boots, from 0.
+    /// The index of the wanted boot, from 0.
     pub slot: usize,
-    /// The boot in which it was got ready.
+    /// The boot that prepared it.
     pub boot_id: String,
 }
 
@@ -198,55 +198,56 @@ pub struct Armed {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BootsEnded {
-    /// With all its boots.
+    /// All boots were measured.
     Whole,
-    /// Somebody ended it: by `prove boots cancel` or `evenkeel revert`.
+    /// The user ended it, by `prove boots cancel` or `evenkeel revert`.
     Cancelled,
-    /// It was given up.
+    /// evenkeel gave up.
     GivenUp {
-        /// Why, in words.
+        /// The reason, in words.
         why: String,
     },
 }
 
-/// All that a trial over boots knows.
+/// The whole state of a trial over boots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootsState {
-    /// The number of the format.
+    /// The format number.
     pub format: u32,
     /// The version of the program that began it.
     pub evenkeel: String,
-    /// Names it in the journal: eight hexadecimal digits.
+    /// Its name in the journal: eight hexadecimal digits.
     pub id: String,
     /// When it began, in seconds since 1970 UTC.
     pub begun_s: u64,
     /// The boot in which it began.
     pub begun_boot: String,
-    /// What was decided beforehand.
+    /// The design, decided before the first boot.
     pub design: BootsDesign,
-    /// The arguments that name the workload, as a shell reads them. They stand here and not in the unit, whose lines systemd expands.
+    /// The arguments that name the workload, in shell syntax. They are not in the unit, because systemd expands its
+    /// lines.
     pub workload: String,
     /// The workload in words.
     pub workload_words: String,
-    /// The folder that the workload is started in.
+    /// The folder in which the workload starts.
     pub folder: String,
-    /// What the next boot will be.
+    /// The next boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub armed: Option<Armed>,
-    /// How often it has asked for a reboot by itself: a machine whose boots all have one id would never come on.
+    /// How often it asked for a reboot. This stops a machine whose boots all have the same id.
     #[serde(default)]
     pub asked: usize,
     /// Every boot since.
     #[serde(default)]
     pub seen: Vec<SeenBoot>,
-    /// How it ended; none while it goes on.
+    /// How it ended; none while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<BootsEnded>,
 }
 
 impl BootsState {
-    /// One that begins now.
+    /// A trial that begins now.
     pub fn begin(design: BootsDesign, begun_s: u64, begun_boot: &str) -> BootsState {
         BootsState {
             format: FORMAT,
@@ -271,7 +272,7 @@ impl BootsState {
         boot_order(self.design.boots, self.design.seed).into_iter().map(arm).collect()
     }
 
-    /// The boots that count so far, in the order in which they were measured.
+    /// The counted boots so far, in the order of measurement.
     pub fn measured(&self) -> impl Iterator<Item = (&SeenBoot, &[f64])> {
         self.seen.iter().filter_map(|boot| match &boot.outcome {
             BootOutcome::Measured { values, .. } => Some((boot, values.as_slice())),
@@ -279,18 +280,18 @@ impl BootsState {
         })
     }
 
-    /// The next boot that is wanted: its index and its arm; none when all were measured.
+    /// The next wanted boot: its index and its arm. None if all were measured.
     pub fn next_slot(&self) -> Option<(usize, ArmName)> {
         let slot = self.measured().count();
         Some((slot, *self.order().get(slot)?))
     }
 
-    /// The boots that it may take at most.
+    /// The maximum number of boots.
     pub fn boots_max(&self) -> usize {
         self.design.boots + EXTRA_BOOTS
     }
 
-    /// Whether what it says can be meant. What is read from a disk is believed in nothing else.
+    /// Checks every field: nothing else that was read from the disk is trusted.
     fn check(&self) -> Result<(), InvalidBoots> {
         let design = &self.design;
         if self.id.len() != 8 || !self.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -335,7 +336,7 @@ impl BootsState {
         Ok(())
     }
 
-    /// As it stands on disk: the checksum of what follows it, as the journal has it, and one line.
+    /// The text of the file: the checksum of the rest, as in the journal, and one line.
     ///
     /// # Errors
     /// If a number in it has no JSON form.
@@ -348,7 +349,7 @@ impl BootsState {
 /// Reads the text of [`BootsState::text`]. Total: any bytes give a valid state or an error.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// What is wrong, in words.
 pub fn parse(bytes: &[u8]) -> Result<BootsState, InvalidBoots> {
     if bytes.len() as u64 > BYTES_MAX {
         return invalid(format!("it has more than {BYTES_MAX} bytes"));
@@ -356,17 +357,17 @@ pub fn parse(bytes: &[u8]) -> Result<BootsState, InvalidBoots> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is no text")?;
     let line = text.strip_suffix('\n').ok_or("it has no end")?;
     let (sum, json) = line.split_once(' ').ok_or("it has no checksum")?;
-    // As it is written and no other way: a number has several spellings, and a flipped bit makes one of another.
+    // Only the exact spelling is accepted: a number has several spellings, and a flipped bit can turn one into another.
     if sum != format!("{:08x}", crc32fast::hash(json.as_bytes())) {
         return invalid("the checksum does not match");
     }
     parse_json(json)
 }
 
-/// The same without the checksum: what it says has to be meant all the same.
+/// The same without the checksum. The fields must still be valid.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// What is wrong, in words.
 pub fn parse_json(json: &str) -> Result<BootsState, InvalidBoots> {
     #[derive(Deserialize)]
     struct Format {

@@ -15,12 +15,12 @@ use super::error::BootsError;
 use super::patience::{Wait, patiently};
 use crate::arm::ArmName;
 
-/// The title of one of a trial's transactions, for people.
+/// The title of a transaction of this trial, for people.
 fn title(id: &str, what: &str) -> String {
     format!("prove over boots [{id}]: {what}")
 }
 
-/// The hands of one trial.
+/// Makes the changes of one trial.
 pub struct BootTransactions<'a> {
     root: &'a Root,
     writer: HostWriter,
@@ -30,7 +30,7 @@ pub struct BootTransactions<'a> {
 }
 
 impl<'a> BootTransactions<'a> {
-    /// Those of the trial `id` on the host at `root`, whose journal is in `dir`.
+    /// The changes of trial `id` on the host at `root`, whose journal is in `dir`.
     ///
     /// # Errors
     /// If the root can't be changed.
@@ -44,8 +44,7 @@ impl<'a> BootTransactions<'a> {
         Ok(BootTransactions { root, writer, dir: dir.to_owned(), id: id.to_owned(), settings })
     }
 
-    /// Changes something, by the journal that is opened for it alone; again for a while where another evenkeel holds it, or what has to be
-    /// written.
+    /// Runs one change with the journal open. If another evenkeel holds the journal or a file, it retries for a while.
     fn patiently(
         &self,
         wait: &mut Wait<'_>,
@@ -60,7 +59,7 @@ impl<'a> BootTransactions<'a> {
         })
     }
 
-    /// The transactions of this trial of which something may be left, the newest first.
+    /// The transactions of this trial that may not be fully undone, the newest first.
     fn open_ones(&self, log: &Log) -> Vec<Transaction> {
         let is_ours = |owner: &Owner| match owner {
             Owner::Boots { trial, .. } => self.id.is_empty() || *trial == self.id,
@@ -82,14 +81,14 @@ impl<'a> BootTransactions<'a> {
         Owner::Boots { trial: self.id.clone(), part }
     }
 
-    /// What would make arm B last, as a plan; nothing is changed.
+    /// The plan that makes arm B persist. Changes nothing.
     ///
     /// # Errors
-    /// If a setting has no place here, or nothing carries it over a boot.
+    /// If a setting has no place here, or cannot persist over a boot.
     pub fn plan(root: &Root, log: &Log, settings: &[Setting], title: &str) -> Result<PlanFile, BootsError> {
         let facts = Facts::probe(root);
         let (own_arguments, before) = (log.own_arguments(), log.lasting_settings(None));
-        // No unit that verifies after boots: it would be one more thing that differs between the arms.
+        // No unit that verifies after boots: it would be another difference between the arms.
         let context = PersistContext {
             facts: &facts,
             unit: None,
@@ -109,10 +108,10 @@ impl<'a> BootTransactions<'a> {
         }
     }
 
-    /// Writes the unit that goes on after each boot.
+    /// Writes the unit that continues the trial after each boot.
     ///
     /// # Errors
-    /// If it can't be written; nothing of it is left then.
+    /// If it can't be written. Nothing of it remains then.
     pub fn begin(&self, program: &str, file: &Path, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         let facts = Facts::probe(self.root);
         let persist = boots_unit(&facts, program, &self.dir, file).map_err(|why| BootsError::NoUnit { why })?;
@@ -126,7 +125,7 @@ impl<'a> BootTransactions<'a> {
         })
     }
 
-    /// Whether the unit's transaction stands: what was reverted is not to go on.
+    /// Whether the unit's transaction is in force. If it was reverted, the trial must not continue.
     ///
     /// # Errors
     /// If the journal can't be read.
@@ -135,8 +134,8 @@ impl<'a> BootTransactions<'a> {
         Ok(self.open_ones(&log).iter().any(|done| self.is_unit(done) && done.status == Status::InForce))
     }
 
-    /// Whether the unit was written once and has been put back since: somebody ended it. Right at its beginning it is not yet licensed, and
-    /// not this either.
+    /// Whether the unit was written and then reverted: the user ended the trial. False at the beginning, before the
+    /// transaction exists.
     ///
     /// # Errors
     /// If the journal can't be read.
@@ -146,11 +145,10 @@ impl<'a> BootTransactions<'a> {
         Ok(history(self.root, &log).iter().any(|done| self.is_unit(done) && ended(done)))
     }
 
-    /// Brings about that the next boot is of this arm. Where another evenkeel holds the journal or what has to be written, it is asked again
-    /// for a while.
+    /// Prepares the next boot for this arm. If another evenkeel holds the journal or a file, it retries for a while.
     ///
     /// # Errors
-    /// If it can't be; also who holds it for too long.
+    /// If the boot can't be prepared, or if another evenkeel holds a file for too long.
     pub fn arm(&self, arm: ArmName, anew: bool, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         self.patiently(wait, |state| self.arm_once(state, arm, anew))
     }
@@ -186,11 +184,11 @@ impl<'a> BootTransactions<'a> {
         Ok(())
     }
 
-    /// Puts everything of this trial back, the settings before the unit: as long as the unit is there, a boot finds what is left. With an
-    /// empty id, everything of every trial over boots. What another evenkeel holds is asked for again for a while.
+    /// Restores everything of this trial, the settings before the unit: while the unit exists, a boot finds the rest.
+    /// An empty id restores all trials over boots. If another evenkeel holds a file, it retries for a while.
     ///
     /// # Errors
-    /// What is left; also who holds it for too long.
+    /// What could not be restored, and who holds it.
     pub fn put_back(&self, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         self.patiently(wait, |state| {
             for done in self.open_ones(state.log()) {
@@ -208,10 +206,10 @@ impl<'a> BootTransactions<'a> {
         }
     }
 
-    /// Whether the settings read as the arm wants them: in force in B, and what takes a boot not in force in A.
+    /// Whether the settings have the values of the arm: in force in B, and those that need a boot not in force in A.
     ///
     /// # Errors
-    /// What reads otherwise.
+    /// The first setting that differs.
     pub fn reads_back(&self, arm: ArmName) -> Result<(), BootsError> {
         let facts = Facts::probe(self.root);
         let plan = PlanFile::new(self.root, &facts, &self.settings, "", None)?;
@@ -228,7 +226,7 @@ impl<'a> BootTransactions<'a> {
     }
 }
 
-/// Why the first value that was not put back was not.
+/// Why the first value could not be restored.
 fn failed(report: &RevertReport) -> Option<&str> {
     let files = report.transactions.iter().flat_map(|done| &done.files);
     files.into_iter().find_map(|file| match &file.undo {

@@ -37,7 +37,7 @@ pub(crate) const FREQUENCY: &str = "frequency_khz";
 const COMPACTION: &[&str] = &["compact_migrate_scanned", "compact_daemon_migrate_scanned"];
 const RECLAIM: &[&str] = &["pgscan_kswapd", "pgscan_direct", "pswpin", "pswpout"];
 
-/// What the names of interrupts by CPU begin with.
+/// The prefix of counters of interrupts by CPU.
 const INTERRUPTS_OF: &str = "interrupts_cpu";
 
 /// The counter of a knob, where there is one.
@@ -48,9 +48,9 @@ pub(crate) fn counter_of(knob: &str) -> Option<Counter> {
 /// A number of the kernel at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
-    /// Grows for ever: what counts is how much.
+    /// It only grows: the increase counts.
     Count(u64),
-    /// Is what it is.
+    /// A current value.
     Level(f64),
 }
 
@@ -167,12 +167,12 @@ enum Table {
     Frequency,
 }
 
-/// Where a counter is read, and what of it shows that a knob was engaged.
+/// Where a counter is read, and which of its values show that a knob was engaged.
 pub(crate) struct Sign {
     table: Table,
     /// One of these moved; empty where it takes more than a look at whether one did.
     pub(crate) moved: &'static [&'static str],
-    /// What is said where none did.
+    /// The message if none moved.
     pub(crate) stood_still: &'static str,
 }
 
@@ -253,7 +253,7 @@ impl Sign {
     }
 }
 
-/// What passed between two readings of one machine.
+/// The change between two readings of one machine.
 pub(crate) fn between(start: &BTreeMap<String, Value>, end: &BTreeMap<String, Value>) -> BTreeMap<String, f64> {
     let passed = |(name, end): (&String, &Value)| match (start.get(name), end) {
         (Some(Value::Count(start)), Value::Count(end)) => Some((name.clone(), end.saturating_sub(*start) as f64)),

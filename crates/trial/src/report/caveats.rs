@@ -15,7 +15,7 @@ use crate::outcome::Outcome;
 use crate::rules::DropReason;
 use crate::session::{Dropped, Ended, Left, LeftWhy, Stretch, Window, pairs_of};
 
-/// Above this share of dropped pairs the machine was too unsteady to trust what is left without saying so.
+/// Above this share of dropped pairs, a caveat says that the machine was too unsteady.
 const DROPPED_SHARE_CAVEAT: f64 = 0.2;
 /// Above this share of stolen time in the median window the hypervisor's part in the numbers is worth a word.
 const STEAL_SHARE_CAVEAT: f64 = 0.02;
@@ -26,13 +26,13 @@ const PRESSURE_SHARE_CAVEAT: f64 = 0.25;
 const FULL_SHARE: f64 = 0.05;
 /// The noise of a single pair is wide from this multiple of the smallest effect that matters.
 const NOISE_TIMES_CAVEAT: f64 = 3.0;
-/// A median absolute deviation as the standard deviation of what is normal otherwise.
+/// Converts a median absolute deviation to the standard deviation of a normal distribution.
 const MAD_TO_SD: f64 = 1.4826;
 
 pub(super) fn caveats(report: &Report, no_value: ByArm) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     let (pairs, of) = (report.pairs, report.design.stop.pairs_max());
-    // Whatever else is said of a run that failed, it is said of a part of it.
+    // First, because every other caveat is about only a part of a failed run.
     if let Ended::Failed { why } = &report.ended {
         caveats.push(Caveat::Failed { why: why.clone(), pairs, of });
     }
@@ -44,7 +44,7 @@ pub(super) fn caveats(report: &Report, no_value: ByArm) -> Vec<Caveat> {
     if a + b > 0 {
         caveats.push(Caveat::NoCpu { with: b, without: a });
     }
-    // Of one arm alone: where both lose windows, how many were dropped says it.
+    // Only if one arm alone loses windows. If both do, the caveat on dropped windows covers it.
     caveats.extend(no_value.only().map(|arm| {
         let windows = if arm == ArmName::A { no_value.a } else { no_value.b };
         Caveat::NoValue { arm, windows }
@@ -95,7 +95,7 @@ fn of_drops(report: &Report, caveats: &mut Vec<Caveat>) {
         }
         caveats.push(Caveat::Dropped { dropped, tried, reasons });
     }
-    // However few: it goes on after the trial, where nobody looks.
+    // Even a few count, because it continues after the trial, unobserved.
     let changed = report.dropped.iter().filter_map(|dropped| match &dropped.reason {
         DropReason::Changed { what } => Some(what),
         _ => None,
@@ -106,7 +106,7 @@ fn of_drops(report: &Report, caveats: &mut Vec<Caveat>) {
     }
 }
 
-/// What the estimate with its interval is worth.
+/// How reliable the estimate and its interval are.
 fn of_effect(report: &Report, caveats: &mut Vec<Caveat>) {
     let Some(effect) = report.effect else { return };
     let Some((low, high)) = effect.low.zip(effect.high) else {
@@ -138,7 +138,7 @@ fn others(report: &Report) -> impl Iterator<Item = &[String]> {
     counted.chain(report.dropped.iter().map(|dropped| &dropped.other_trials[..]))
 }
 
-/// What the machine and the server did in the median window.
+/// The machine and the server in the median window.
 fn of_conditions(report: &Report, caveats: &mut Vec<Caveat>) {
     let median_of =
         |of: &dyn Fn(&Window) -> Option<f64>| median(&report.windows.iter().filter_map(of).collect::<Vec<_>>());
@@ -168,7 +168,7 @@ fn of_conditions(report: &Report, caveats: &mut Vec<Caveat>) {
     }
 }
 
-/// What others than the server and evenkeel itself used of all CPUs.
+/// CPU use of all other processes, as a share of all CPUs.
 fn others_share(window: &Window) -> Option<f64> {
     let Conditions { busy_share, cpus, own_cpu_us, span_us, .. } = &window.conditions;
     let own = own_cpu_us.filter(|_| *span_us > 0.0).map_or(0.0, |own| own / span_us);

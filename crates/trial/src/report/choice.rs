@@ -23,7 +23,7 @@ pub struct Choice {
     pub better: Vec<ArmName>,
     /// Those of them that no other is shown to be better than.
     pub alike: Vec<ArmName>,
-    /// The arm to take: of those that are alike the nearest to the machine as it was; A where none is better.
+    /// The arm to take. Of similar arms it is the one nearest to the unchanged machine; A if none is better.
     pub advised: ArmName,
     /// The arms other than A, compared with each other.
     pub between: Vec<Between>,
@@ -35,14 +35,14 @@ pub struct Choice {
 pub struct Between {
     /// The arm.
     pub arm: ArmName,
-    /// What it is compared with.
+    /// The arm that it is compared with.
     pub against: ArmName,
     /// Pairs that count.
     pub pairs: usize,
     /// The ratio of the one to the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// What is said of the arm.
+    /// The verdict on the arm.
     pub verdict: Outcome,
 }
 
@@ -77,7 +77,7 @@ impl Choice {
         Choice { confidence: design.confidence, alike, advised, between: between.collect(), better }
     }
 
-    /// What is said of one arm against another, the other way round too.
+    /// The comparison of two arms, in either direction.
     pub fn between(&self, arm: ArmName, against: ArmName) -> Option<&Between> {
         self.between.iter().find(|between| {
             [between.arm, between.against] == [arm, against] || [between.against, between.arm] == [arm, against]

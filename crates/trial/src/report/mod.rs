@@ -28,11 +28,11 @@ pub(crate) use verdict::{Found, verdict};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// What was asked.
+    /// The question: the settings as the user gave them.
     pub title: String,
     /// The number that decided.
     pub metric: Metric,
-    /// The two arms. The other one is called B in what is said of both here, whatever its name among several is.
+    /// The two arms. The report calls the second one B, whatever its name among several arms is.
     pub arms: Vec<ArmReport>,
     /// Pairs that count.
     pub pairs: usize,
@@ -50,24 +50,25 @@ pub struct Report {
     /// The costs of B.
     #[serde(default)]
     pub costs: Vec<Cost>,
-    /// Whether each knob was engaged, and what shows it.
+    /// Whether each knob was engaged, and the evidence.
     #[serde(default)]
     pub mechanism: Vec<Mechanism>,
-    /// The machine as it was against itself, measured before the first pair.
+    /// The A/A phase, measured before the first pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_stretch: Option<ControlReport>,
     /// Pairs that were dropped, and why; those of the A/A phase among them.
     pub dropped: Vec<Dropped>,
-    /// How many of them by the arm whose window broke a rule.
+    /// How many of them, by the arm whose window broke a rule.
     #[serde(default)]
     pub dropped_by_arm: ByArm,
-    /// In how many windows the server was given no CPU, by arm: those count too in whose pair the other arm's was dropped first.
+    /// The number of windows in which the server got no CPU, by arm. It includes windows of pairs that were dropped for
+    /// the other arm.
     #[serde(default, skip_serializing_if = "ByArm::is_none")]
     pub no_cpu_by_arm: ByArm,
     /// Why the arm had no further windows, of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
-    /// What a sceptic should know, the gravest first.
+    /// The caveats, the most serious first.
     #[serde(default, serialize_with = "caveat::with_text")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<caveat::WithText<'static>>"))]
     pub caveats: Vec<Caveat>,
@@ -95,13 +96,13 @@ impl Report {
     }
 }
 
-/// What one arm was like.
+/// One arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmReport {
     /// Its name.
     pub arm: ArmName,
-    /// What it did to the host.
+    /// Its steps.
     pub does: Arm,
     /// The values of its knobs, in words.
     pub values: String,
@@ -126,7 +127,7 @@ pub struct GuardReport {
     /// The ratio of B to A.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// What is said of it: *worse* vetoes.
+    /// The verdict on this guard: *worse* vetoes.
     pub verdict: Outcome,
 }
 

@@ -40,18 +40,18 @@ impl Answer {
         self.more_time = more_time(self, runner);
     }
 
-    /// What is said of a knob whose counter stood still although it moved the metric in the screening: where the difference came again it
-    /// stands, with a caveat. A missing difference then has another explanation than that the knob does nothing.
+    /// The outcome of a knob that moved the metric in the screening although its counter stood still. If the difference
+    /// came again, it counts, with a caveat. If not, the knob may still have an effect that was not seen.
     fn add_idle_caveats(&mut self, smallest_effect_ratio: f64) {
         for knob in &mut self.knobs {
             let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.engaged else { continue };
             match &knob.outcome {
-                // It was never asked of again.
+                // It was not tested again.
                 KnobOutcome::LeftOut { why: NotNeeded::OthersDoMore { .. } } => {}
                 KnobOutcome::InTheSet | KnobOutcome::Hurts => {
                     self.caveats.push(SearchCaveat::NotEngaged { knob: knob.name().to_owned(), why: why.clone() });
                 }
-                // Only an interval without room for an effect that matters says that there was none, by whatever path.
+                // We claim "no effect" only if the interval excludes every effect that matters, by any path.
                 KnobOutcome::LeftOut { .. } | KnobOutcome::NoEffect if self.veto.is_none() => {
                     let seen = knob.without.as_ref().or(knob.screening.as_ref());
                     match seen.is_some_and(|seen| seen.is_within(smallest_effect_ratio)) {

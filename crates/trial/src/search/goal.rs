@@ -24,11 +24,11 @@ pub struct GoalFile {
     /// The plan, as `evenkeel plan` writes it.
     #[serde(flatten)]
     pub plan: PlanFile,
-    /// Why.
+    /// The evidence.
     pub evidence: Evidence,
 }
 
-/// What a set of knobs was chosen by.
+/// The evidence for a set of knobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
@@ -36,57 +36,57 @@ pub struct Evidence {
     pub format: u64,
     /// When it was written, UTC.
     pub written: String,
-    /// The number that decided.
+    /// The metric that decided.
     pub metric: Metric,
     /// The smallest effect that matters, as a share.
     pub smallest_effect_ratio: f64,
     /// Confidence of every claim.
     pub confidence: f64,
-    /// Numbers that the set was not to make worse.
+    /// Metrics that the set must not make worse.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<Guard>,
     /// Length of a window in milliseconds.
     pub window_ms: u64,
-    /// How long the machine was left alone after a switch, in milliseconds.
+    /// How long each switch settled, in milliseconds.
     pub settle_ms: u64,
-    /// How that was found, by each way of switching; empty where it was asked for.
+    /// The settle time for each kind of switch; empty if the user gave it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settles: Vec<ClassSettle>,
     /// Seed of every order.
     pub seed: u64,
-    /// The server with its load, to be started again.
+    /// The server and its load, to start them again.
     pub workload: WorkloadSpec,
-    /// The same in words.
+    /// The workload in words.
     pub workload_words: String,
     /// The machine.
     pub host: HostWords,
-    /// What was found.
+    /// The result.
     pub answer: Answer,
 }
 
-/// A workload with its options, as a file keeps it.
+/// A workload with its options, as stored in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadSpec {
     /// Its name.
     pub name: String,
-    /// Players or connections, where they were given.
+    /// Players or connections, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub players: Option<u32>,
-    /// Where server and load run: apart, together, free.
+    /// The CPUs of server and load: apart, together, free.
     pub placement: String,
-    /// What was set of the workload itself.
+    /// The settings of the workload itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, String>,
     /// The user's command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// The arguments that named it all, as a shell reads them; empty where none were given.
+    /// The arguments for all of this, in shell syntax; empty if none were given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub arguments: String,
 }
 
-/// The machine, as far as it is known.
+/// The machine, as far as known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostWords {
@@ -110,13 +110,13 @@ pub struct HostWords {
     pub instance_type: Option<String>,
 }
 
-/// A text that is no goal file. Reads well after "failed to".
+/// Why a text is not a goal file. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoalError {
-    /// It is no plan either.
+    /// It is not a plan.
     #[error(transparent)]
     Plan(#[from] PlanFileError),
-    /// It is a plan without evidence, or with some that can't be read.
+    /// It is a plan without evidence, or its evidence is invalid.
     #[error("read the goal: {}", self.cause())]
     Text(String),
     /// A newer program wrote it.
@@ -128,7 +128,7 @@ pub enum GoalError {
 }
 
 impl GoalError {
-    /// What is wrong with it, without what was tried: for who names the file.
+    /// The error without the failed action, for callers that name the file.
     pub fn cause(&self) -> String {
         match self {
             GoalError::Plan(error) => error.cause(),
@@ -178,10 +178,10 @@ impl GoalFile {
         serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(|error| GoalError::Text(error.to_string()))
     }
 
-    /// Its settings, each checked as if somebody had typed it.
+    /// Its settings, checked as if a user had typed them.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first invalid setting.
     pub fn settings(&self) -> Result<Vec<Setting>, GoalError> {
         Ok(self.plan.settings()?)
     }
@@ -211,7 +211,7 @@ impl GoalFile {
 }
 
 impl Evidence {
-    /// What an answer rests on.
+    /// The evidence for an answer.
     pub fn new(
         design: &SearchDesign,
         workload: (WorkloadSpec, String),
@@ -240,7 +240,7 @@ impl Evidence {
 }
 
 impl WorkloadSpec {
-    /// That of a workload which was started with these options.
+    /// The spec of a workload that was started with these options.
     pub fn from_options(name: &str, options: &Options) -> WorkloadSpec {
         let placement = match options.placement {
             Placement::Apart => "apart",

@@ -9,18 +9,18 @@ use crate::design::Design;
 /// The most pairs of the trials that are resampled from the A/A phase: more would not change the result.
 pub(crate) const PLANNED_MAX: usize = 100;
 
-/// The smallest effect that four in five trials of so many pairs would detect in the noise of the A/A phase. It is known before the
-/// first pair.
+/// The smallest effect that four in five trials with this many pairs would detect in the noise of the A/A phase. It is
+/// known before the first pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Detectable {
     /// The pairs.
     pub pairs: usize,
-    /// The effect as a share; none where so few pairs show nothing.
+    /// The effect as a share; none if this many pairs detect no effect.
     pub ratio: Option<f64>,
 }
 
 impl Detectable {
-    /// For a number of pairs and arms, from the windows of the A/A phase; `None` if they can't show it.
+    /// Computes it for a number of pairs and arms from the windows of the A/A phase. `None` if they don't suffice.
     pub(crate) fn from_control(design: &Design, control: &[Window], arms: usize, pairs: usize) -> Option<Detectable> {
         let judge = Judge::of_metric(design, arms.saturating_sub(1)).ok()?;
         if !judge.is_sequential() || pairs == 0 {

@@ -22,7 +22,7 @@ use crate::session::{
 /// change the trial's orders.
 const CONTROL_ORDERS: u64 = 1 << 32;
 
-/// Runs a session. Whatever ends it early, what was measured until then comes back; the caller ends switch and workload.
+/// Runs a session. If it ends early, it returns the measurements so far. The caller ends switch and workload.
 ///
 /// # Errors
 /// Only if the design can't be run, or the workload does not measure its metrics.
@@ -32,7 +32,7 @@ pub fn run(trial: &mut Trial<'_, '_>, on_progress: &mut dyn FnMut(&Progress)) ->
     resume(trial, record, on_progress)
 }
 
-/// Goes on with a session that ended early: the pairs that it has count, the next ones follow in the same order.
+/// Continues a session that ended early: its pairs count, and the next ones follow in the same order.
 ///
 /// # Errors
 /// As [`run`].
@@ -45,13 +45,13 @@ pub fn resume(
     let mut session = Session::new(trial, record)?;
     let ended = match session.stretches(on_progress) {
         Ok(ended) => ended,
-        // Found out at the first window it is a wrong question; later it is something that happened to the server.
+        // Before any window this is a usage error; later the server caused it.
         Err(error @ (TrialError::NoSuchMetric { .. } | TrialError::ShortBudget { .. }))
             if session.record.is_empty() =>
         {
             return Err(error);
         }
-        // Ctrl-C reaches the server too, which may be gone before its window ends.
+        // Ctrl-C reaches the server too, so it may end before its window does.
         Err(_) if (session.trial.stop)() => Ended::Stopped,
         Err(error) => Ended::Failed { why: error.to_string() },
     };
@@ -63,7 +63,7 @@ pub fn resume(
     Ok(record)
 }
 
-/// Windows in a row without a value to compare, after which no better one is to be hoped for.
+/// The session ends after this many windows in a row without a value.
 const WITHOUT_VALUE_MAX: usize = 8;
 
 struct Session<'t, 'a, 'b> {
@@ -72,23 +72,23 @@ struct Session<'t, 'a, 'b> {
     test: MultiArmTest,
     /// On the trial's clock.
     begun: Duration,
-    /// Windows in a row, up to now, that had no value to compare.
+    /// Windows in a row, up to now, without a value to compare.
     without_value: usize,
-    /// What was measured before this session was gone on with took so long, in microseconds.
+    /// The duration of the earlier part of a continued session, in microseconds.
     before_us: f64,
-    /// How long a switch takes, where there is a budget.
+    /// The duration of a switch, if there is a budget.
     pace: Pace,
-    /// The windows of this session, and how long they took with all that came before each.
+    /// The windows of this session, and their total duration including what preceded each.
     took: (u32, Duration),
-    /// What the pairs that fit will be able to see.
+    /// The smallest effect that the remaining pairs can detect.
     detectable: Option<Detectable>,
 }
 
 /// How one pair or block ended.
 struct BlockEnd {
-    /// The windows that no rule dropped, if two or more are left.
+    /// The windows that no rule dropped, if at least two remain.
     counts: Vec<Window>,
-    /// The others.
+    /// The dropped windows.
     dropped: Vec<Dropped>,
 }
 
@@ -103,8 +103,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Ok(Session { trial, record, test, begun, without_value: 0, before_us, pace, took, detectable: None })
     }
 
-    /// Switches to each arm and back where there is a budget: a server that is started anew by each switch takes longer than the design shows. What has
-    /// no room is refused before the first window.
+    /// With a budget: switches to each arm and back, because a server that restarts takes longer than the design shows.
+    /// A trial that does not fit is refused before the first window.
     fn rehearse(&mut self) -> Result<(), TrialError> {
         let Some(budget) = self.trial.design.budget().filter(|_| self.record.is_empty()) else { return Ok(()) };
         let clock = self.trial.watch.clock().clone();
@@ -313,7 +313,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Ok(Window { pair, arm, start_us, value, sample, conditions })
     }
 
-    /// A window that has no number, and needs none: its rule drops it. Unless there were too many in a row.
+    /// A window without a value that needs none, because its rule drops it. Too many in a row end the session.
     fn window_without_value(&mut self, window: Window) -> Result<Window, TrialError> {
         let Some(why) = &window.conditions.no_value else { return Ok(window) };
         self.without_value += 1;
@@ -358,11 +358,11 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         self.trial.watch.clock().since(self.begun)
     }
 
-    /// The time that all missing windows would take at the pace so far.
+    /// How long all missing windows would take at the current pace.
     fn left(&self, stretch: Stretch) -> Duration {
         let design = self.trial.design;
         let control = match stretch {
-            // What the A/A phase did not get is not made up for.
+            // Pairs that are missing from the A/A phase are not repeated.
             Stretch::Trial => 0,
             _ => design.control_pairs.saturating_sub(self.record.control.len() / 2) * 2,
         };

@@ -14,34 +14,35 @@ use crate::session::settled::SettleSeen;
 use crate::session::{Dropped, Ended, NetworkPath, Record, Window};
 use crate::titles::Titles;
 
-/// The number of the format of a kept session of two arms, and of one with more: an evenkeel that knows but two shall say so.
+/// The format numbers of a session of two arms, and of one with more. An evenkeel that knows only two arms must refuse
+/// the latter.
 const FORMAT: u32 = 1;
 const FORMAT_OF_SEVERAL: u32 = 2;
-/// The longest file that is read, in bytes: ten thousand pairs with everything that a workload measures.
+/// The longest file to read, in bytes: enough for ten thousand pairs with all values of a workload.
 const BYTES_MAX: u64 = 256 << 20;
-/// What errors call it.
+/// Its name in errors.
 const SESSION: &str = "session";
 
-/// What a session is, on the first line.
+/// The first line: a description of the session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Head {
-    /// The number of the format.
+    /// The format number.
     pub format: u32,
-    /// What is proved, as it was asked for; with more than two arms, of each knob the first that was.
+    /// The tested settings, as the user gave them. With more than two arms, the first setting of each knob.
     pub settings: Vec<String>,
     /// With more than two arms, the settings of each arm except A.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings_by_arm: Vec<Vec<String>>,
-    /// What the report needs in words.
+    /// The texts for the report.
     pub titles: Titles,
-    /// All that was decided beforehand.
+    /// The design.
     pub design: Design,
-    /// What each arm does to the host.
+    /// The steps of each arm.
     pub arms: Vec<Arm>,
     /// The knobs that are switched.
     pub knobs: Vec<String>,
-    /// Which way the workload's packets go.
+    /// The network path of the workload's packets.
     pub network: NetworkPath,
     /// What else a resume needs; missing in sessions of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,10 +55,10 @@ pub struct Head {
 pub struct Asked {
     /// The workload's arguments and its command, as a shell reads them.
     pub workload: String,
-    /// The folder that it was started in, where its name is text.
+    /// The folder in which the workload started, if its name is valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// The folder of the report, from the root on, where one was asked for.
+    /// The absolute path of the report's folder, if the user asked for a report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
 }
@@ -70,7 +71,7 @@ impl Head {
         Head { format, settings, settings_by_arm: Vec::new(), titles, design, arms, knobs, network, asked: None }
     }
 
-    /// Why it can't be the head of a session, if it can't.
+    /// Why it is not a valid head of a session.
     fn impossible(&self) -> Option<String> {
         if let Err(error) = self.design.check_for(self.arms.len()) {
             return Some(error.to_string());
@@ -89,19 +90,19 @@ impl Head {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Line {
-    /// How long a switch is felt.
+    /// The settle time.
     Settle(SettleSeen),
     /// A pair of the A/A phase.
     Control(Vec<Window>),
     /// A pair or block that counts.
     Pair(Vec<Window>),
-    /// A window that does not.
+    /// A dropped window.
     Dropped(Dropped),
-    /// How it ended; a session that is gone on with has several.
+    /// How the session ended; a continued session has several.
     Ended(Ended),
 }
 
-/// Where a session is kept; perhaps nowhere.
+/// The place of a session's file; there may be none.
 #[derive(Debug, Default)]
 pub struct SessionWriter {
     file: Option<LogFile>,
@@ -109,20 +110,20 @@ pub struct SessionWriter {
 }
 
 impl SessionWriter {
-    /// Keeps nothing.
+    /// Stores nothing.
     pub fn nowhere() -> SessionWriter {
         SessionWriter::default()
     }
 
-    /// Keeps nothing, although it should have.
+    /// Stores nothing, although it should.
     pub fn failed(why: String) -> SessionWriter {
         SessionWriter { file: None, trouble: Some(why) }
     }
 
-    /// Begins a file. What can't be written to it is a trouble of the session, and not its end.
+    /// Creates a file. If writing fails, the session reports it and continues.
     ///
     /// # Errors
-    /// If it can't be made, or has something in it already.
+    /// If it can't be created, or is not empty.
     pub fn begin(path: &Path, head: &Head) -> Result<SessionWriter, LogFileError> {
         let failed = |why: &dyn ToString| LogFileError::io("store the session in", path, why.to_string());
         let file = LogFile::create(path, IfThere::Refuse).map_err(|error| failed(&error))?;
@@ -132,10 +133,10 @@ impl SessionWriter {
         Ok(keep)
     }
 
-    /// Goes on with a file that was read by [`read`], after its last whole line.
+    /// Continues a file that [`read`] has read, after its last complete line.
     ///
     /// # Errors
-    /// If it can't be written to.
+    /// If it can't be written.
     pub fn go_on(path: &Path, kept: &SessionLog) -> Result<SessionWriter, LogFileError> {
         let failed = |error| LogFileError::io("continue the session in", path, error);
         let file = LogFile::open(path).map_err(failed)?;
@@ -148,7 +149,7 @@ impl SessionWriter {
         self.file.as_ref().map(LogFile::path)
     }
 
-    /// The file, if all that was measured so far is in it: what can be reported from it later is then what is reported now.
+    /// The file, if it has all measurements so far: a later report from it is then the same as the report now.
     pub fn whole(&self) -> Option<&Path> {
         self.path().filter(|_| self.trouble.is_none())
     }
@@ -160,18 +161,18 @@ impl SessionWriter {
     fn write(&mut self, line: &impl Serialize) {
         let Some(file) = self.file.as_mut().filter(|_| self.trouble.is_none()) else { return };
         if let Err(error) = file.add(line) {
-            // Whatever of the line came through is the last of the file: a torn end is what a reader expects.
+            // A partial line stays at the end of the file. Readers expect that.
             let path = file.path().display();
             self.trouble = Some(format!("failed to store the whole session in {path}: {error}"));
         }
     }
 
-    /// What went wrong, if something did. The file is then whole up to that moment.
+    /// The first write error. The file is complete up to that moment.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// Lets the disk have it.
+    /// Syncs the file to the disk.
     pub(crate) fn sync(&mut self) {
         if let Some(file) = self.file.as_ref().filter(|_| self.trouble.is_none())
             && let Err(error) = file.sync()
@@ -182,18 +183,18 @@ impl SessionWriter {
     }
 }
 
-/// A session as it was kept.
+/// A stored session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionLog {
-    /// What it is.
+    /// Its head.
     pub head: Head,
-    /// What was seen until it ended or was cut off.
+    /// The measurements until it ended or was cut off.
     pub record: Record,
     /// The bytes up to the end of its last whole line.
     whole_bytes: u64,
 }
 
-/// Reads a kept session. A line that was cut off at the end is left out.
+/// Reads a stored session, without a partial last line.
 ///
 /// # Errors
 /// If it can't be read or is invalid.
@@ -203,10 +204,10 @@ pub fn read(path: &Path) -> Result<SessionLog, LogFileError> {
     parse(&bytes).map_err(|wrong| LogFileError::unreadable(SESSION, path, wrong))
 }
 
-/// What was kept, from a file's bytes. Total: whatever they are, a session or the first line that is wrong, from 1, and why.
+/// Parses a file's bytes. For any bytes it returns a session, or the first invalid line (from 1) and the reason.
 ///
 /// # Errors
-/// The line and what is wrong with it.
+/// The line and the reason.
 pub fn parse(bytes: &[u8]) -> Result<SessionLog, InvalidLine> {
     let lines = lines::<Head>(bytes, &[FORMAT.into(), FORMAT_OF_SEVERAL.into()])?;
     let head = lines.head;
@@ -244,7 +245,7 @@ fn take(record: &mut Record, at: usize, line: Line) -> Result<(), InvalidLine> {
         Line::Pair(pair) => {
             whole(&pair, arms)?;
             record.windows.extend(pair);
-            // Whatever ended it before, it went on.
+            // The session was continued, so an earlier end does not count.
             record.ended = Ended::CutOff;
         }
         Line::Dropped(dropped) => record.dropped.push(dropped),

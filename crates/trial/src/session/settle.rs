@@ -19,11 +19,12 @@ use crate::window::Measured;
 const LOOKS: usize = 2;
 /// Short windows after each switch that are compared with the last few.
 const TESTED: usize = 5;
-/// How far a median over [`SWITCHES`] may differ from its level through noise alone, in standard deviations of a short window. Ten such
-/// medians are tested. On recorded machines with heavy tails, noise exceeds this in at most 5 of 100 settings, over both attempts.
+/// The largest difference of a median over [`SWITCHES`] from its level that noise explains, in standard deviations of a
+/// short window. Ten such medians are tested. On recorded machines with heavy tails, noise exceeds this in at most 5 of
+/// 100 settings, over both attempts.
 const NOISE_FACTOR: f64 = 2.0;
 
-/// The numbers of the short windows after each switch, none of those that were dropped.
+/// The values of the short windows after each switch, without dropped ones.
 type Series = Vec<(ArmName, Vec<Option<f64>>)>;
 
 /// Finds it, unless the user stops. `elapsed` is the used part of the budget.
@@ -44,8 +45,8 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
         match switches(trial, step, &mut series)? {
             Followed::Whole => {}
             Followed::Stopped => return Ok(None),
-            // A server that is gone says so again when the first window is asked for.
-            // What was seen before it was gone is known.
+            // If the server is gone, the first window reports it again.
+            // Measurements from before that count.
             Followed::Failed(_) if !drift.is_empty() => break,
             Followed::Failed(why) => {
                 let most = most.min(room(trial)).max(least);
@@ -57,7 +58,7 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
         (position, drift) = settled_at(&series, trial.design.smallest_effect_ratio);
         let took =
             (trial.watch.clock().since(begun) / look).max(step * STEPS as u32 * switches_followed(trial.arms.len()));
-        // What one look found in noise is rather too long than too short: windows are lost by it, and no truth.
+        // In doubt, one look gives a longer settle time. That costs windows, but the result stays correct.
         if position == Some(0) || !allows(trial.design, pace, took * (look + 1)) {
             break;
         }
@@ -71,16 +72,16 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
     Ok(Some(SettleSeen { settle_ms: as_ms(time), how, drift_ratios, step_ms, interleaves: None }))
 }
 
-/// Whether the budget, if there is one, leaves so much for this.
+/// Whether the budget, if there is one, has this much time left.
 fn allows(design: &Design, pace: Pace, takes: Duration) -> bool {
     design.settle_room(pace).is_none_or(|room| takes <= room)
 }
 
-/// How following some switches ended.
+/// How the windows after some switches ended.
 enum Followed {
     Whole,
     Stopped,
-    /// A window could not be had, because.
+    /// The reason why a window could not be measured.
     Failed(TrialError),
 }
 
@@ -94,7 +95,7 @@ fn switches(trial: &mut Trial<'_, '_>, step: Duration, series: &mut Series) -> R
             trial.switch.to(&trial.arms[arm as usize], trial.workload)?;
             match follow(trial, step) {
                 Ok(values) => series.push((arm, values)),
-                // What it waited for was waited for no longer.
+                // The wait ended early.
                 Err(_) if (trial.stop)() => return Ok(Followed::Stopped),
                 Err(error) => return Ok(Followed::Failed(error)),
             }
@@ -115,7 +116,7 @@ pub(crate) fn interleaves(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Res
     if trial.arms.iter().flat_map(ways).any(|way| way > Reach::AtOnce) {
         return Ok(1);
     }
-    // The shorter of two goes to each: a machine that is taken away meanwhile only adds.
+    // Each arm gets the shorter of two durations: if the machine is taken away meanwhile, a duration only grows.
     let mut took = vec![Duration::MAX; trial.arms.len()];
     for _ in 0..2 {
         for arm in ArmName::further(trial.arms.len()).chain([ArmName::A]) {
@@ -128,7 +129,7 @@ pub(crate) fn interleaves(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Res
     Ok(if is_shared(trial.design, longest + settle.time()) { asked } else { 1 })
 }
 
-/// The numbers of the short windows after one switch; none of those that a rule drops.
+/// The values of the short windows after one switch, without dropped ones.
 fn follow(trial: &mut Trial<'_, '_>, step: Duration) -> Result<Vec<Option<f64>>, TrialError> {
     let Design { metric, rules, .. } = trial.design;
     let mut values = Vec::with_capacity(STEPS);
@@ -141,13 +142,13 @@ fn follow(trial: &mut Trial<'_, '_>, step: Duration) -> Result<Vec<Option<f64>>,
     Ok(values)
 }
 
-/// The first position from which on no drift is seen, none if there is one at the last that is tested; and the drift of each
+/// The first position without drift from there on; none if the last tested position drifts. Also the drift of each
 /// position, in logarithms.
 fn settled_at(series: &[(ArmName, Vec<Option<f64>>)], smallest_effect_ratio: f64) -> (Option<usize>, Vec<f64>) {
     let arms = ArmName::ALL.map(|arm| away_from_level(series.iter().filter(|(of, _)| *of == arm)));
-    // How far two switches to the same arm lie apart at the same position: what a switch does is in both, and what the machine did is not. The
-    // windows that a level is taken from are as long ago as those that it is compared with, so slow noise counts in full. The factor makes a
-    // standard deviation of it, if the noise is normal.
+    // The difference between two switches to the same arm, at the same position. It contains only the machine's noise,
+    // because both contain the effect of the switch. The windows of a level are as far apart as those compared with it,
+    // so slow noise counts in full. The factor turns it into a standard deviation, for normal noise.
     let apart = arms.iter().flat_map(|away| (0..TESTED).flat_map(|at| differences(away, at)));
     let noise = median(&apart.collect::<Vec<_>>()).unwrap_or(0.0) * 1.048;
     let switches = arms.iter().map(Vec::len).max().unwrap_or(0).max(1);
@@ -160,7 +161,7 @@ fn settled_at(series: &[(ArmName, Vec<Option<f64>>)], smallest_effect_ratio: f64
     ((position < TESTED).then_some(position), drift)
 }
 
-/// Each switch's first windows less the level that it came to, in logarithms; nothing of a switch without a level.
+/// Each switch's first windows minus the level that follows, in logarithms. A switch without a level has none.
 fn away_from_level<'a>(series: impl Iterator<Item = &'a (ArmName, Vec<Option<f64>>)>) -> Vec<Vec<Option<f64>>> {
     let of_switch = |(_, values): &(ArmName, Vec<Option<f64>>)| {
         let logs: Vec<Option<f64>> = values.iter().map(|value| value.map(f64::ln)).collect();
@@ -174,7 +175,7 @@ fn at_position(away: &[Vec<Option<f64>>], at: usize) -> Vec<f64> {
     away.iter().filter_map(|logs| logs.get(at).copied().flatten()).collect()
 }
 
-/// Of each two switches.
+/// For each pair of switches.
 fn differences(away: &[Vec<Option<f64>>], at: usize) -> Vec<f64> {
     let values = at_position(away, at);
     let of_two =

@@ -181,7 +181,7 @@ fn workload_line(args: &StartArgs) -> Result<String, Failure> {
     if is_same { Ok(line) } else { Err(not_possible(format!("the workload{line} can't be stored as arguments"))) }
 }
 
-/// One window of the workload, before anything is changed: what does not run now does not run after a boot.
+/// One window of the workload, before any change: a workload that fails now would also fail after a boot.
 fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failure> {
     // Nothing listens for signals yet: one ends all of it at once.
     let mut workload = args.workload.start(args.decision.seed.unwrap_or(1), &Arc::default())?;
@@ -194,7 +194,7 @@ fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failur
         let window = args.decision.window();
         let sample = try_window(workload.as_mut(), window).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         let number = |metric: &Metric| sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite());
-        // The usual guard may have too little to go by in one window; one that was asked for is to be there.
+        // The default guard may have too few values in one window. A guard that the user named must have them.
         let unread = guards.iter().find(|guard| number(&guard.metric).is_none() && !args.decision.guard.is_empty());
         if let Some(guard) = unread {
             return Err(not_possible(format!("the guard {} had no value in a test window", guard.metric.name)));

@@ -39,7 +39,7 @@ impl BootsContext {
         BootTransactions::new(&self.root, &self.dir, &state.id, settings).map_err(not_possible)
     }
 
-    /// What has to be there after a boot has to lie where boots leave it.
+    /// Files that are needed after a boot must not be in a directory that a boot clears.
     pub(super) fn refuse_gone(&self) -> Result<(), Failure> {
         for path in [self.dir.as_path(), Path::new(&self.program)] {
             if let Some(gone) = GONE_BY_BOOT.iter().find(|gone| path.starts_with(gone)) {

@@ -60,7 +60,7 @@ impl<'a> Live<'a> {
         Live { root, hands, file: file.to_owned(), workload, folder, stop, out }
     }
 
-    /// Whether somebody asked to stop, by a signal or by `prove boots cancel`.
+    /// Whether the user asked to stop, by a signal or by `prove boots cancel`.
     fn is_over(&self) -> bool {
         let is_cancelled = || read(&self.file).is_ok_and(|state| state.is_some_and(|state| state.ended.is_some()));
         self.stop.load(Ordering::Relaxed) || is_cancelled()
@@ -185,7 +185,7 @@ fn not_measured(failure: Failure) -> BootsError {
     BootsError::NotMeasured { why: failure.message() }
 }
 
-/// Waits for another evenkeel by `rest`, and says so once.
+/// Waits `rest` for another evenkeel, and prints it once.
 pub(super) fn waiting(out: &Out, mut rest: impl FnMut(Duration) -> bool) -> impl FnMut(&str, Duration) -> bool {
     let mut is_announced = false;
     move |why, time| {
@@ -203,7 +203,7 @@ pub(super) fn sleep(time: Duration) -> bool {
     true
 }
 
-/// Asks systemd for a reboot. What there is to keep is on disk.
+/// Asks systemd for a reboot. The state is on disk.
 pub(super) fn reboot(out: &Out) -> Outcome {
     out.status("rebooting");
     let mut command = Command::new("systemctl");

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::report::words::share;
 use crate::times;
 
-/// What would be done.
+/// The planned trial.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Planned {
     #[serde(serialize_with = "without_what_decides")]
@@ -72,7 +72,7 @@ pub(crate) struct Decides {
 /// A number that may not get worse.
 #[derive(Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct MayVeto {
-    /// Its name; none where it is the tail of what decides, if the workload measures one.
+    /// Its name; none for the tail of the primary metric, if the workload measures one.
     #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<String>,
     harm_ratio: f64,
@@ -177,7 +177,7 @@ fn minutes(design: &BootsDesign) -> u64 {
     (a_boot * design.boots as u64).div_ceil(60_000)
 }
 
-/// What is going to happen; `again` is what the command line needs to find the same state.
+/// The next steps. `again` is the option that finds the same state directory.
 pub(super) fn words(planned: &Planned, again: &str) -> String {
     let design = &planned.design;
     let boots = design.boots;
