@@ -27,7 +27,7 @@ struct Client {
     mirror: Mirror,
 }
 
-/// Plays so many ticks; one datagram in sixteen is lost, and inputs arrive a tick late.
+/// Plays this many ticks; one datagram in sixteen is lost, and inputs arrive a tick late.
 fn played(seed: u64, ticks: u32, group: &mut WorkerGroup) -> Played {
     let config = SimConfig { seed, tick_hz: 50, slots: PLAYERS };
     let (mut room, mut recorder, mut paths) = (Room::new(config), Recorder::new(config), Paths::default());

@@ -59,7 +59,7 @@ impl Claims {
     }
 }
 
-/// The register of `path`, beside the lock: it lists the journals that hold the path. Other paths have other registers,
+/// The register of `path`, next to the lock: it lists the journals that hold the path. Other paths have other registers,
 /// even if they share a lock.
 pub(crate) fn register_name(path: &str) -> String {
     let name = name_of(path);

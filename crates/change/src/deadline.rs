@@ -6,7 +6,7 @@ use evenkeel_sys::clock;
 use crate::log::{Log, Logged, boot_id};
 use crate::record::Until;
 
-/// The transactions that revert themselves unless somebody confirms them, with their times.
+/// The transactions that revert themselves unless the user confirms them, with their times.
 pub fn unconfirmed(root: &Root, log: &Log) -> Vec<(u64, Until)> {
     let boot_id = boot_id(root);
     let waiting = log.transactions().filter(|logged| logged.awaits_confirmation());

@@ -17,7 +17,7 @@ pub struct Job<'a> {
     pub settings: &'a [String],
     /// What makes it persist over a boot.
     pub lasting: Option<&'a Lasting>,
-    /// When it reverts itself unless somebody confirms it.
+    /// When it reverts itself unless the user confirms it.
     pub until: Option<Until>,
     /// Whether a failed step stops the rest.
     pub on_failure: OnFailure,

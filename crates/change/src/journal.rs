@@ -1,7 +1,7 @@
 //! The journal's file. Records are appended and synced, never changed. A torn record after a crash is moved to another
 //! file, not deleted.
 //!
-//! The file is created together with its first record, so a file without a complete record was truncated. A note beside
+//! The file is created together with its first record, so a file without a complete record was truncated. A note next to
 //! it has the number of the last record and is written after the record is synced. So a journal whose records end
 //! earlier was truncated too.
 
@@ -70,7 +70,7 @@ impl JournalFile {
     }
 }
 
-/// The number of the last record, from the note beside the journal. Read it before the journal, which may grow
+/// The number of the last record, from the note next to the journal. Read it before the journal, which may grow
 /// meanwhile.
 pub(crate) fn noted(dir: &StateDir) -> Option<u64> {
     let mut text = String::new();

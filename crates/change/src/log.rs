@@ -430,7 +430,7 @@ impl Logged {
         !self.files.is_empty() || !self.commands.is_empty()
     }
 
-    /// Whether it reverts itself unless somebody confirms it.
+    /// Whether it reverts itself unless the user confirms it.
     pub(crate) fn awaits_confirmation(&self) -> bool {
         self.until.is_some() && !self.is_confirmed && !self.is_closed()
     }

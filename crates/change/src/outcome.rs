@@ -11,7 +11,7 @@ use crate::blocked::{Blocker, blocker};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A plan that stays until somebody reverts it.
+    /// A plan that stays until the user reverts it.
     Apply,
     /// A trial, which switches its targets between several values and restores them when it ends.
     Trial,

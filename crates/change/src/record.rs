@@ -48,7 +48,7 @@ pub(crate) enum Event {
         /// What makes it persist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lasting: Option<Lasting>,
-        /// When it reverts itself unless somebody confirms it.
+        /// When it reverts itself unless the user confirms it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Until>,
         /// The trial that it belongs to.

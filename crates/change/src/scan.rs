@@ -33,7 +33,7 @@ pub(crate) struct Scan {
     pub(crate) last: u64,
 }
 
-/// Reads a journal. `noted` is the number of its last record from the note beside it, if there is one.
+/// Reads a journal. `noted` is the number of its last record from the note next to it, if there is one.
 ///
 /// A last line without its newline or with a wrong checksum is torn. Each record is synced before the next is written,
 /// so a crash can tear only the last one. A first record is never torn, since it is created as a whole.

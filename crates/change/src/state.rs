@@ -196,7 +196,7 @@ impl Log {
         Ok(Log::look(dir)?.0.unwrap_or_default())
     }
 
-    /// The content of the journal, if it exists, and of the note beside it.
+    /// The content of the journal, if it exists, and of the note next to it.
     fn look(dir: Result<StateDir, StateError>) -> Result<(Option<Log>, Option<u64>), StateError> {
         let is_missing = |error: &StateError| matches!(error, StateError::Io { errno: Errno::NOENT, .. });
         let dir = match dir {

@@ -31,7 +31,7 @@ pub struct Verification {
     pub pending: Vec<Pending>,
     /// Transactions that were killed half-way, could not be restored completely, or are in progress.
     pub interrupted: Vec<u64>,
-    /// Transactions that will revert themselves unless somebody confirms them.
+    /// Transactions that will revert themselves unless the user confirms them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unconfirmed: Vec<u64>,
     /// Transactions that were not confirmed in time, and that nothing has reverted yet.

@@ -5,7 +5,7 @@ use clap::Command;
 
 /// Wider help is hard to read, however wide the terminal is.
 pub(crate) const WIDTH_MAX: usize = 100;
-/// Where a command or a row goes on.
+/// The indentation of a continued command or row.
 const HANGING: usize = 6;
 
 /// The width that the parser takes for help: that of the terminal, else what `COLUMNS` says, else the most.
@@ -28,7 +28,7 @@ pub(crate) fn fit(command: Command, width: usize) -> Command {
 fn wrapped(text: &str, width: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut shown = Vec::new();
-    // Lines of a paragraph belong together; each indented line stands for itself.
+    // Lines of a paragraph are joined; each indented line stays separate.
     for group in lines.chunk_by(|one, next| is_prose(one) && is_prose(next) && !one.ends_with(':')) {
         match group[0] {
             line if is_prose(line) => shown.extend(filled(&group.join(" "), "", "", width)),
@@ -44,7 +44,7 @@ fn is_prose(line: &str) -> bool {
     !line.is_empty() && !line.starts_with(' ')
 }
 
-/// A command, with what it does behind it.
+/// A command, followed by its effect.
 fn example(line: &str, width: usize) -> Vec<String> {
     if line.chars().count() <= width {
         return vec![line.to_owned()];
@@ -86,7 +86,7 @@ fn filled_parts(parts: &[String], width: usize) -> Vec<String> {
     lines
 }
 
-/// A row of a table: what follows two spaces stands below itself.
+/// A row of a table. The text after two spaces continues below itself.
 fn row(line: &str, width: usize) -> Vec<String> {
     let text = line.trim_start();
     let (name, says) = text.split_once("  ").unwrap_or(("", text));

@@ -12,7 +12,7 @@ use crate::show::escape;
 use crate::show::live::{Live, LiveArm};
 use crate::show::page;
 
-/// In a log, this is often enough to see that it goes on. By the trial's own clock.
+/// The interval in a log, on the trial's own clock.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 /// Pictures a second at the most: a slow line to a far machine shall not be filled by them.
 const PICTURES_HZ: u8 = 4;
@@ -24,7 +24,7 @@ pub(crate) enum Telling {
     Drawn,
     /// A line now and then.
     Lines,
-    /// Not at all.
+    /// No progress.
     Nothing,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of a trial with this title.
+    /// Progress of a trial with this title.
     pub(crate) fn new(telling: Telling, design: &Design, title: &str) -> Progress {
         let drawn = match telling {
             Telling::Drawn => picture(),
@@ -90,7 +90,7 @@ impl Progress {
             Telling::Drawn => self.drawn.set_message(live.lines(page::width()).join("\n")),
             Telling::Lines if self.last_line.is_none_or(|last| now.elapsed.saturating_sub(last) >= LINE_EVERY) => {
                 self.last_line = Some(now.elapsed);
-                // Whoever read it may be gone; the trial goes on.
+                // The reader may have closed the pipe; the trial continues.
                 let _ = writeln!(std::io::stderr(), "{}", live.line());
             }
             Telling::Lines | Telling::Nothing => {}
@@ -112,7 +112,7 @@ impl Progress {
         }
     }
 
-    /// Takes away what was drawn: the answer follows.
+    /// Erases the progress line before the answer.
     pub(crate) fn end(self) {
         self.drawn.finish_and_clear();
     }

@@ -59,7 +59,7 @@ impl StateArgs {
         Ok(StateArgs { state: self.state.as_ref().map(|_| self.path()).transpose()? })
     }
 
-    /// ` --state DIR`, where it has to be given again to find the same journal.
+    /// ` --state DIR`, if the next command needs it to find the same journal.
     pub(crate) fn again(&self) -> String {
         self.state.as_ref().map(|dir| format!(" --state {}", dir.display())).unwrap_or_default()
     }
@@ -90,7 +90,7 @@ impl StateArgs {
     }
 }
 
-/// The failure that a journal which can't be had is.
+/// The failure for a journal that can't be opened.
 pub(crate) fn failure(error: StateError) -> Failure {
     match error {
         StateError::Io { errno, .. } | StateError::Add { errno, .. } if errno.is_denial() => {

@@ -1,4 +1,4 @@
-//! Replaces a configuration file: it writes a draft beside the file, and renames it.
+//! Replaces a configuration file: it writes a draft next to the file, and renames it.
 //!
 //! A file or link with a draft's name is what a killed evenkeel left, and is removed. A folder, a device, or a file
 //! that cannot be removed belongs to another owner: then the draft takes the next name.

@@ -95,7 +95,7 @@ impl Tree {
         .map_err(|errno| error(doing, path, errno))
     }
 
-    /// Removes what a killed [`Tree::put`] may have left beside `path`.
+    /// Removes what a killed [`Tree::put`] may have left next to `path`.
     ///
     /// # Errors
     /// The kernel's error; a missing folder is not an error.

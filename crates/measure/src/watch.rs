@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     stop: &'a AtomicBool,
-    tell: &'a (dyn Fn(f64, &str) + Sync),
+    report: &'a (dyn Fn(f64, &str) + Sync),
 }
 
 impl<'a> Watch<'a> {
-    /// `stop` becomes true to end the measurement with the data it has. `tell` receives the share that is done, from 0 to 1, and what is
+    /// `stop` becomes true to end the measurement with the data it has. `report` receives the share that is done, from 0 to 1, and what is
     /// being done.
-    pub fn new(stop: &'a AtomicBool, tell: &'a (dyn Fn(f64, &str) + Sync)) -> Watch<'a> {
-        Watch { stop, tell }
+    pub fn new(stop: &'a AtomicBool, report: &'a (dyn Fn(f64, &str) + Sync)) -> Watch<'a> {
+        Watch { stop, report }
     }
 
     /// Whether to stop now, with the data recorded so far.
@@ -23,13 +23,13 @@ impl<'a> Watch<'a> {
 
     /// Reports the progress.
     pub fn progress(&self, share: f64, doing: &str) {
-        (self.tell)(share.clamp(0.0, 1.0), doing);
+        (self.report)(share.clamp(0.0, 1.0), doing);
     }
 
     /// A watch for one stage of the whole: its progress goes from `from` to `to`.
     pub fn part<T>(&self, from: f64, to: f64, run: impl FnOnce(&Watch<'_>) -> T) -> T {
-        let tell = |share: f64, doing: &str| self.progress(from + share * (to - from), doing);
-        run(&Watch { stop: self.stop, tell: &tell })
+        let report = |share: f64, doing: &str| self.progress(from + share * (to - from), doing);
+        run(&Watch { stop: self.stop, report: &report })
     }
 }
 
@@ -48,8 +48,8 @@ mod tests {
     #[test]
     fn a_part_fills_its_share() {
         let (stop, reported) = (AtomicBool::new(false), Mutex::new(Vec::new()));
-        let tell = |share: f64, doing: &str| reported.lock().unwrap().push(format!("{share} {doing}"));
-        let watch = Watch::new(&stop, &tell);
+        let report = |share: f64, doing: &str| reported.lock().unwrap().push(format!("{share} {doing}"));
+        let watch = Watch::new(&stop, &report);
         let seen = watch.part(0.5, 1.0, |part| {
             part.progress(0.5, "half of it");
             part.progress(7.0, "all");

@@ -260,7 +260,7 @@ impl Event {
     }
 
     fn request(&self, what: libc::Ioctl, argument: i32) -> Result<(), Errno> {
-        // SAFETY: the requests of this file take their argument by value and touch no memory of ours; the descriptor is open.
+        // SAFETY: the requests of this file take their argument by value and touch no memory of this process; the descriptor is open.
         let said = unsafe { libc::ioctl(self.0.as_raw_fd(), what, argument) };
         if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(()) }
     }

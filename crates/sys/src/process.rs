@@ -87,7 +87,7 @@ const NOT_WITHSTOOD: [i32; 3] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD];
 /// Sent by the kernel for an error of our own. Sent by another process they mean nothing.
 const FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Does nothing, unless the kernel found an error of ours: continuing would repeat it without end.
+/// Does nothing, unless the kernel found an error in this program: continuing would repeat it without end.
 extern "C" fn withstand(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the kernel hands us a valid struct, for as long as the handler runs.
     let is_of_kernel = unsafe { (*info).si_code } > 0;

@@ -12,7 +12,7 @@ const TRIES: u32 = 50;
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has the instruction, it touches no memory; where the kernel forbids it (prctl PR_SET_TSC) nothing of ours runs.
+    // SAFETY: every x86-64 has the instruction, it touches no memory; where the kernel forbids it (prctl PR_SET_TSC) no code of this crate runs.
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
@@ -50,7 +50,7 @@ impl InOrder {
     #[inline(always)]
     pub fn ticks(self) -> u64 {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `find` saw that the processor has the instruction; it writes one word of ours.
+        // SAFETY: `find` saw that the processor has the instruction; it writes one word that this function owns.
         unsafe {
             let mut cpu = 0;
             core::arch::x86_64::__rdtscp(&mut cpu)

@@ -49,7 +49,7 @@ pub enum Caveat {
     CutOff { pairs: usize, of: usize },
     /// Many pairs were dropped, by what befell them.
     Dropped { dropped: usize, tried: usize, reasons: BTreeMap<String, usize> },
-    /// Somebody else wrote a setting.
+    /// Another program wrote a setting.
     Changed { what: String, windows: usize },
     /// No interval can be had of so few pairs.
     TooFewPairs { pairs: usize },

@@ -21,7 +21,7 @@ use crate::caveat::Caveat;
 const TABLE: &str = "/proc/net/unix";
 /// So much of the table is read, in bytes: tens of thousands of sockets.
 const TABLE_BYTES_MAX: u64 = 4 << 20;
-/// What a trial's name begins with. The table shows the NUL before it as `@`.
+/// The prefix of a trial's name. The table shows the NUL before it as `@`.
 const MARK: &str = "evenkeel-trial/";
 /// Linux takes names of 107 bytes after the NUL.
 const NAME_BYTES_MAX: usize = 107;
@@ -45,7 +45,7 @@ struct Known {
 }
 
 impl ConcurrentTrials {
-    /// Shows others that a trial of this process has begun, and looks for theirs. `command` is what it does, such as
+    /// Announces a trial of this process to others, and finds theirs. `command` is its command, such as
     /// `prove vm.swappiness=10`, without what its user may have typed for nobody else to read.
     pub fn begin(command: &str) -> ConcurrentTrials {
         // Processes of two containers may have one number: the time makes the name this trial's own.
@@ -60,12 +60,12 @@ impl ConcurrentTrials {
     /// The other trials that run at this moment, in words.
     pub fn look(&self) -> Vec<String> {
         let mut table = Vec::new();
-        // Without the table nothing is known of others, and a trial goes on as if there were none.
+        // Without the table, other trials are unknown, and this trial continues as if there were none.
         let _ = File::open(TABLE).and_then(|file| file.take(TABLE_BYTES_MAX).read_to_end(&mut table));
         let others = others_in(&table, &self.own);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for other in &others {
-            // A process that binds one name after another is reported no more often than this.
+            // A process that binds many names is reported at most this often.
             let is_known = known.reported.contains(other) || known.news.contains(other);
             if !is_known && known.reported.len() + known.news.len() < OTHERS_MAX {
                 known.news.push(other.clone());
@@ -89,7 +89,7 @@ impl fmt::Debug for ConcurrentTrials {
     }
 }
 
-/// Another user chose the name of another trial: of what it has only letters go further that do nothing to a terminal.
+/// Another user chose that name, so only letters that do nothing to a terminal are copied.
 fn shown(text: &str) -> String {
     text.chars().map(|letter| if letter == ' ' || letter.is_ascii_graphic() { letter } else { '?' }).collect()
 }

@@ -17,7 +17,7 @@ const GUARDS_MAX: usize = 16;
 const WINDOW_MIN: Duration = Duration::from_millis(10);
 /// The most interleaves of one window.
 const INTERLEAVES_MAX: u32 = 100;
-/// The longest that settling may take: whatever takes longer is no switch between windows.
+/// The maximum settle time: a slower setting can't be switched between windows.
 const SETTLE_MAX: Duration = Duration::from_secs(600);
 
 /// How a trial is run.
@@ -112,7 +112,7 @@ impl Stop {
         }
     }
 
-    /// The fewest pairs of which anything may be said, where it ends early.
+    /// The minimum number of pairs for a verdict, if it ends early.
     pub fn pairs_min(self) -> usize {
         match self {
             Stop::After { pairs } => pairs.min(PAIRS_MIN),
@@ -120,7 +120,7 @@ impl Stop {
         }
     }
 
-    /// Whether it is looked at after every pair.
+    /// Whether it tests after every pair.
     pub fn is_sequential(self) -> bool {
         matches!(self, Stop::Sequential { .. })
     }
@@ -138,7 +138,7 @@ pub enum Settle {
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         time: Duration,
     },
-    /// As long as the metric still moves after a switch, found before the first pair.
+    /// As long as the metric moves after a switch, measured before the first pair.
     Found {
         /// At the least.
         #[serde(rename = "least_ms", with = "ms")]
@@ -152,7 +152,7 @@ pub enum Settle {
 }
 
 impl Settle {
-    /// The shortest that it may come to.
+    /// The shortest possible settle time.
     pub fn least(self) -> Duration {
         match self {
             Settle::Fixed { time } => time,
@@ -160,7 +160,7 @@ impl Settle {
         }
     }
 
-    /// The longest that it may come to.
+    /// The longest possible settle time.
     pub fn most(self) -> Duration {
         match self {
             Settle::Fixed { time } => time,

@@ -12,14 +12,14 @@ pub enum TrialError {
     /// The workload did not start, or was not measured.
     #[error(transparent)]
     Workload(WorkloadError),
-    /// A knob could not be switched, or what was written did not take.
+    /// A knob could not be switched, or a written value did not take effect.
     #[error("switch {knob} to {wanted}: {why}")]
     Switch {
         /// The knob's id.
         knob: String,
         /// The value.
         wanted: String,
-        /// What was found instead, or what the kernel said.
+        /// The value that was found, or the kernel's error.
         why: String,
     },
     /// Switching or restoring a setting failed.
@@ -31,9 +31,9 @@ pub enum TrialError {
     /// The metric is not among what the workload measures.
     #[error("measure {metric}: the workload measures {given}")]
     NoSuchMetric {
-        /// What was asked.
+        /// The requested metric.
         metric: String,
-        /// What there is.
+        /// The metrics that the workload measures.
         given: String,
     },
     /// A value of the deciding metric has no ratio.
@@ -45,7 +45,7 @@ pub enum TrialError {
     NoRatio {
         /// The metric.
         metric: String,
-        /// Its number.
+        /// Its value.
         value: f64,
     },
     /// The budget is too short. A switch to each arm, before the first window, showed it.
@@ -56,9 +56,9 @@ pub enum TrialError {
         switch.as_secs_f64()
     )]
     ShortBudget {
-        /// What was asked for.
+        /// The given budget.
         budget: std::time::Duration,
-        /// What would do.
+        /// The shortest budget that suffices.
         least: std::time::Duration,
         /// How long a switch takes.
         switch: std::time::Duration,
@@ -74,7 +74,7 @@ pub enum TrialError {
 pub struct InvalidLine {
     /// Which, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 

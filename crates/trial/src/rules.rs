@@ -58,16 +58,16 @@ pub enum DropReason {
         /// Why.
         what: String,
     },
-    /// Somebody else wrote a setting of the trial while it was measured.
+    /// Another program wrote a setting of the trial while it was measured.
     Changed {
-        /// What it reads, and what it read after the switch.
+        /// The current content, and the content after the switch.
         what: String,
     },
     /// A rule of a later version, in a report that is read again.
     Other {
         /// Its name.
         rule: String,
-        /// What was seen, by name.
+        /// The observed values, by name.
         numbers: BTreeMap<String, f64>,
     },
 }
@@ -109,7 +109,7 @@ impl fmt::Display for DropReason {
 impl Rules {
     /// Whether a window under these conditions is dropped, and why. What is not known drops nothing.
     pub fn judge(&self, window: Duration, conditions: &Conditions) -> Option<DropReason> {
-        // First, for it does not pass by itself as the others do.
+        // First, because it does not end by itself as the others do.
         if let Some(what) = conditions.changed.first() {
             return Some(DropReason::Changed { what: what.clone() });
         }

@@ -21,7 +21,7 @@ const OVERRUN: f64 = 1.25;
 const SPARE_PAIRS: usize = 2;
 /// A settle time of this share of a window has room in the smallest budget that is accepted.
 const QUIET_SHARE: f64 = 0.5;
-/// No decision takes more pairs than this, whatever the confidence.
+/// The maximum number of pairs for a decision, at any confidence.
 const CLEAREST_MAX: usize = 60;
 /// Switches to each arm that are followed in one look for the settle time.
 pub(crate) const SWITCHES: usize = 3;
@@ -32,7 +32,7 @@ const STEP_MAX: Duration = Duration::from_millis(500);
 /// The shortest windows that a budget may make of them, as a share of a window: shorter ones hold too few ticks.
 const STEP_SHARE_MIN: f64 = 0.1;
 
-/// What is known of the machine when a time is planned.
+/// What is known about the machine for planning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// How many arms there are.
@@ -72,7 +72,7 @@ impl Design {
         least.min(self.stop.pairs_max())
     }
 
-    /// How many pairs the A/A phase has by itself: the design's own number, less where a budget has no room for them.
+    /// The number of pairs of the A/A phase: the design's own number, or less if the budget is too small.
     pub fn control_pairs_that_fit(&self, arms: usize) -> usize {
         let Some(budget) = self.budget() else { return self.control_pairs };
         let pair = self.window_takes(Pace::new(arms), self.settle.least() * self.interleaves) * 2;
@@ -144,7 +144,7 @@ impl Design {
     }
 }
 
-/// What a session knows of its time.
+/// The timing of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Elapsed {
     /// Since it began.

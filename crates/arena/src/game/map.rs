@@ -18,9 +18,9 @@ pub const COVER_MM: i32 = 1_300;
 /// Height of walls, and of the ceiling.
 pub const WALL_MM: i32 = 3_000;
 
-/// Walls stand so many cells apart.
+/// The distance between walls, in cells.
 const ROOM: i32 = 9;
-/// One open cell of a room in so many is cover.
+/// One open cell of a room in this many is cover.
 const SPARSITY: u32 = 14;
 
 /// What fills a cell.

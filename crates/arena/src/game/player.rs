@@ -115,7 +115,7 @@ pub struct Figure {
     pub bones: [Capsule; BONES],
 }
 
-/// What a client saw when it shot: so many 256ths of the way from one tick to the next.
+/// What a client saw when it shot: this many 256ths of the way from one tick to the next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct View {
     /// The tick before.

@@ -23,7 +23,7 @@ pub const MAGAZINE: u8 = 30;
 const FULL_HEALTH: u8 = 100;
 /// The length of one step of both legs, in millimetres.
 const GAIT_MM: i32 = 2_400;
-/// From upright to crouched in so many milliseconds.
+/// The time from upright to crouched, in milliseconds.
 const CROUCH_MS: u32 = 240;
 
 /// What a match is made from.

@@ -155,7 +155,7 @@ proptest! {
 fn how_far_a_shot_was_rewound_is_summary() {
     let mut sim = duel(50);
     (0..40).for_each(|_| step(&mut sim));
-    // (seen so many 256ths of a tick before the tick of the shot, rewound by, too old)
+    // (seen this many 256ths of a tick before the tick of the shot, rewound by, too old)
     for (back, rewound, too_old) in
         [(0, 0, false), (256, 256, false), (300, 300, false), (3_000, 3_000, false), (9_000, 13 * 256, true)]
     {

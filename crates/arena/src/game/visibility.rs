@@ -92,7 +92,7 @@ pub struct Visibility {
 }
 
 impl Visibility {
-    /// Of so many players nobody is shown anybody yet.
+    /// This many players, and nobody is shown anybody yet.
     pub fn new(slots: usize, tick_hz: u32) -> Self {
         let groups = (tick_hz / LOOKS_HZ).max(1);
         Self { rows: vec![vec![0; slots]; slots], groups, keep_ticks: tick_hz * KEEP_MS / 1_000 + groups }

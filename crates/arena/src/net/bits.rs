@@ -63,7 +63,7 @@ impl<'a> BitReader<'a> {
     /// A number of `bits`; at most 32.
     ///
     /// # Errors
-    /// If there are not so many left.
+    /// If fewer are left.
     pub fn get(&mut self, bits: u32) -> Result<u32, WireError> {
         let bits = bits.min(32);
         let (first, shift) = (self.at / 8, self.at % 8);
@@ -89,7 +89,7 @@ impl<'a> BitReader<'a> {
     /// A number of `bits` that may be negative.
     ///
     /// # Errors
-    /// If there are not so many left.
+    /// If fewer are left.
     pub fn signed(&mut self, bits: u32) -> Result<i32, WireError> {
         let unused = 32 - bits.clamp(1, 32);
         self.get(bits).map(|value| (value << unused) as i32 >> unused)
@@ -108,7 +108,7 @@ impl<'a> BitReader<'a> {
     }
 }
 
-/// Whether a number fits so many bits with its sign.
+/// Whether a number, with its sign, fits this many bits.
 pub fn fits(value: i32, bits: u32) -> bool {
     let half = 1_i32 << (bits.clamp(1, 31) - 1);
     (-half..half).contains(&value)

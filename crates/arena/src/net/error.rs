@@ -1,8 +1,8 @@
-//! Why bytes are not a datagram of ours.
+//! Why bytes are not a datagram of this protocol.
 
 use thiserror::Error;
 
-/// Why bytes are not a datagram of ours.
+/// Why bytes are not a datagram of this protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WireError {
     /// It ends early, or bytes are left over.

@@ -4,7 +4,7 @@ use crate::game::history::View;
 use crate::net::error::WireError;
 use crate::net::snapshot::{MAX_BASE_TICKS, Packed, Snapshot};
 
-/// A client shows the match so many ticks behind its newest snapshot, so that one lost does not stop everybody.
+/// A client shows the match this many ticks behind its newest snapshot, so that one lost does not stop everybody.
 pub const SHOWN_BEHIND: u32 = 2;
 
 const HELD: usize = MAX_BASE_TICKS as usize + 1;

@@ -14,7 +14,7 @@ use crate::net::error::WireError;
 
 /// As many players as fit one datagram even if all that were shown are gone and all others new.
 pub const MAX_SEEN: usize = 88;
-/// A baseline is at most so many ticks old.
+/// The maximum age of a baseline, in ticks.
 pub const MAX_BASE_TICKS: u32 = 63;
 
 const NUMBER_BITS: u32 = 8;
@@ -58,7 +58,7 @@ pub struct Shot {
     pub rewound: u16,
     /// It was to be rewound further than the server remembers.
     pub too_old: bool,
-    /// Whether it hit somebody.
+    /// Whether it hit a player.
     pub hit: bool,
 }
 

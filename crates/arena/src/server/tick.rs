@@ -25,7 +25,7 @@ use crate::time::SECOND_NS;
 use crate::work::Work;
 use crate::worker_group::WorkerGroup;
 
-/// One tick of so many has the work that is for the tail: two in a hundred, so that the 99th percentile is one of them.
+/// One tick in this many has the work that is for the tail: two in a hundred, so that the 99th percentile is one of them.
 const TAIL_EVERY: u64 = 50;
 
 /// What the tick is made of.
@@ -187,7 +187,7 @@ impl<'a> Tick<'a> {
     }
 }
 
-/// The clock of this thread, and the thread as it is wished to be treated.
+/// The clock of this thread, and the thread as it is to be configured.
 fn clock(config: &ServerConfig, period_ns: u64) -> Result<TickClock, TickError> {
     let thread_config = match config.keeping {
         Keeping::Steady => ThreadConfig { fifo: config.fifo, ..ThreadConfig::default() },

@@ -72,7 +72,7 @@ impl Flood {
 mod tests {
     use super::*;
 
-    /// Whether so many datagrams a second, of which a share is strangers', end as a flood.
+    /// Whether this many datagrams a second, of which a share is strangers', end as a flood.
     fn is_flood(a_second: u64, strangers: f64) -> bool {
         let mut flood = Flood::default();
         let count = 4 * u64::from(ROUND);

@@ -1,4 +1,4 @@
-//! Sends as fast as one thread can, from addresses that are not its own, for so many seconds: hellos, joins with cookies made up,
+//! Sends as fast as one thread can, from addresses that are not its own, for this many seconds: hellos, joins with cookies made up,
 //! inputs and pings in the name of players, rubbish, and what is too long.
 
 use std::fmt;
@@ -40,7 +40,7 @@ impl Noise {
     }
 }
 
-/// Floods `target`, which must be on loopback, for so many seconds.
+/// Floods `target`, which must be on loopback, for this many seconds.
 pub(crate) fn start(target: SocketAddr, seconds: u64) -> JoinHandle<Sent> {
     let SocketAddr::V4(target) = target else { panic!("{target}") };
     assert!(target.ip().is_loopback());

@@ -44,7 +44,7 @@ pub(crate) struct Args {}
 pub(crate) enum Undo {
     /// Write the value that a file of the kernel's had.
     Restore { path: PathBuf, value: String },
-    /// Kill what is left in a control group of ours, and remove it.
+    /// Kill what is left in a control group that evenkeel made, and remove it.
     RemoveGroup(PathBuf),
     /// End what the command of this number has started as servers of its user's, which know nothing of us.
     EndServersOf(u32),
@@ -60,7 +60,7 @@ impl Undo {
         }
     }
 
-    /// Reads a line; what it says must be something that a guard may do.
+    /// Parses a line. It must name an action that a guard may do.
     fn parse(line: &str) -> Result<Undo, &'static str> {
         let (verb, rest) = line.split_once(' ').ok_or("a verb and a path are wanted")?;
         match verb {
@@ -223,7 +223,7 @@ impl Guard {
         }
     }
 
-    /// Everything is put back when this returns.
+    /// Everything is restored when this returns.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         match self.finish() {
             Some(true) | None => Ok(()),
@@ -234,14 +234,14 @@ impl Guard {
         }
     }
 
-    /// Whether all was undone; none if it was asked before.
+    /// Whether all was undone; none if it was undone before.
     fn finish(&mut self) -> Option<bool> {
         drop(self.line.take()?);
         Some(self.child.wait().is_ok_and(|status| status.success()))
     }
 }
 
-/// What a meter asks of it.
+/// The requests of a meter to its guard.
 impl Keeper for Guard {
     fn keep(&mut self, path: &str, value: &str) -> Result<(), MeterError> {
         let undo = Undo::Restore { path: path.into(), value: value.to_owned() };

@@ -15,7 +15,7 @@ use crate::show::units::quantity;
 const WIDTH: f64 = 720.0;
 const BAR_HEIGHT: f64 = 16.0;
 const TIMELINE_HEIGHT: f64 = 90.0;
-/// More points than pixels are no more to see.
+/// More points than pixels would be invisible.
 const POINTS_MAX: usize = 5000;
 
 /// Writes the page.

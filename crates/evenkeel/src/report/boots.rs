@@ -133,7 +133,7 @@ fn table(report: &BootsReport) -> Markup {
     }
 }
 
-/// What the machine was in each boot.
+/// The machine in each boot.
 fn was(report: &BootsReport) -> Markup {
     let known = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
     html! {
@@ -231,7 +231,7 @@ fn repeat(state: &BootsState, report: &BootsReport, json: &str) -> Markup {
     }
 }
 
-/// The command that does it again, whatever the defaults are by then.
+/// The command that repeats it, even if the defaults change.
 fn again(state: &BootsState) -> String {
     let design = &state.design;
     let percent = |share: f64| trim(share * 100.0);

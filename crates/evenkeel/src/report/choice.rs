@@ -37,7 +37,7 @@ pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str
             let next = better.iter().find(|arm| *arm != best).copied().unwrap_or(*best);
             let apart = choice.between(*best, next).and_then(|between| Some((between, between.effect?)));
             let lead = apart.map_or_else(String::new, |(between, effect)| {
-                // The ratio is of the one that is named first.
+                // The ratio belongs to the arm that is named first.
                 let turned = |ratio: f64| if between.arm == *best { ratio } else { 1.0 / ratio };
                 let ends = effect.low.zip(effect.high).map(|(low, high)| {
                     let [one, other] = [low, high].map(turned);

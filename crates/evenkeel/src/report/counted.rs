@@ -131,7 +131,7 @@ pub(crate) fn engaged(engaged: &Engaged) -> String {
     }
 }
 
-/// Conditions that are noted of every trial, whatever it is about.
+/// Conditions that are recorded in every trial.
 const MACHINE: &[&str] =
     &["span_us", "steal_share", "busy_share", "cpu_pressure_share", "load_1min", "own_cpu_us", "longest_gap_us"];
 

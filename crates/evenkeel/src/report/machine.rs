@@ -87,7 +87,7 @@ pub(super) fn advice(saved: &RunReport) -> Markup {
     }
 }
 
-/// What differs is shown; the long list of what does not is folded.
+/// Differences are shown; the long list of equal values is folded.
 pub(super) fn kept(saved: &RunReport) -> Markup {
     let (same, differ): (Vec<_>, Vec<_>) = saved.settings.iter().partition(|kept| kept.before == kept.after);
     let row = |kept: &SettingText| {

@@ -1,4 +1,4 @@
-//! What pages of reports are made of: their frame, verdicts as badges, sentences, downloads.
+//! The parts of report pages: their frame, verdicts as badges, sentences, downloads.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

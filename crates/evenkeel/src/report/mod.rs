@@ -26,7 +26,7 @@ pub(crate) mod words;
 
 pub(crate) use words::{Claim, as_change};
 
-/// All that one run reports, with the whole facts and advice.
+/// The report of one run, with all facts and advice.
 pub(crate) type FullReport = RunReport<Facts, Advice>;
 
 /// The answer of one session: a report for each arm against A, and the choice among several.

@@ -92,7 +92,7 @@ fn effect(saved: &RunReport, entry: &TrialEntry, source: &Source) -> Markup {
     }
 }
 
-/// What lower and higher mean on an axis of ratios.
+/// The meaning of lower and higher on an axis of ratios.
 pub(super) fn ways(better: Direction) -> [&'static str; 2] {
     match better {
         Direction::Lower => ["lower: better", "higher: worse"],
@@ -135,7 +135,7 @@ fn rows(saved: &RunReport, entry: &TrialEntry) -> Vec<Estimate> {
     rows
 }
 
-/// What the machine makes of nothing, in words.
+/// The result of the A/A phase, in words.
 fn control(stretch: Option<&ControlReport>) -> Markup {
     let Some(stretch) = stretch else { return html! {} };
     html! {
@@ -261,7 +261,7 @@ fn rule(reason: &DropReason) -> &str {
     }
 }
 
-/// What was seen of a dropped window, in words.
+/// The observation in a dropped window, in words.
 fn seen(reason: &DropReason) -> String {
     match reason {
         DropReason::Gap { gap_us } => format!("the machine paused for {} ms", trim(gap_us / 1e3)),

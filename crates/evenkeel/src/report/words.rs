@@ -5,7 +5,7 @@ pub(crate) use evenkeel_trial::words::as_change;
 use evenkeel_trial::words::{ChangeWay, change};
 use evenkeel_trial::{ArmName, Detectable, Ended, Engaged, Outcome, Report};
 
-/// What a sentence is made of.
+/// The parts of a sentence.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim<'a> {
     /// The settings, as they were asked for.
@@ -20,7 +20,7 @@ pub(crate) struct Claim<'a> {
     pub(crate) median_a: Option<f64>,
     /// The answer.
     pub(crate) verdict: Outcome,
-    /// Of B to A.
+    /// The ratio of B to A.
     pub(crate) ratio: Option<f64>,
     /// The ends of its interval.
     pub(crate) interval: Option<(f64, f64)>,
@@ -36,7 +36,7 @@ pub(crate) struct Claim<'a> {
     pub(crate) vetoed_by: Option<(&'a str, Option<f64>)>,
 }
 
-/// What comes before a verdict: both arms were alike from the start, or the run failed.
+/// The words before a verdict: both arms were equal from the start, or the run failed.
 pub(crate) fn opening(same_already: &[String], ended: &Ended, pairs: usize, of: usize) -> String {
     let mut opening: String = same_already.iter().map(|words| format!("{words}; ")).collect();
     if let Ended::Failed { why } = ended {
@@ -49,7 +49,7 @@ pub(crate) fn opening(same_already: &[String], ended: &Ended, pairs: usize, of: 
 }
 
 impl<'a> Claim<'a> {
-    /// What a report claims.
+    /// The claim of a report.
     pub(crate) fn new(report: &'a Report, what: &'a str, control: bool) -> Claim<'a> {
         let effect = report.effect.as_ref();
         Claim {
@@ -141,7 +141,7 @@ impl<'a> Claim<'a> {
         format!("this run can't show what {} does: {} looks {change}{fits}{visible}", self.what, self.metric)
     }
 
-    /// What the gain is paid with.
+    /// The guard that vetoes the gain, and its change.
     fn veto(&self) -> String {
         let (name, ratio) = self.vetoed_by.unwrap_or(("a guard", None));
         let harm = ratio.map_or_else(|| "worse".to_owned(), as_change);
@@ -176,7 +176,7 @@ pub(crate) fn inert(what: &str, reasons: &[(String, String)], median: Option<f64
     )
 }
 
-/// What a trial will be able to see, before its first pair.
+/// The smallest effect that a trial can detect, before its first pair.
 pub(crate) fn preview(detectable: Detectable) -> String {
     let pairs = detectable.pairs;
     match detectable.ratio {

@@ -34,7 +34,7 @@ pub(crate) fn page(across: &Across) -> String {
     page.finish()
 }
 
-/// What was asked, by which number.
+/// The settings, and the metric that decided.
 pub(crate) fn title(asked: &Asked) -> String {
     let what = if asked.control { "control of " } else { "" };
     format!("{what}{}, by {}", asked.knob, asked.metric)
@@ -92,7 +92,7 @@ pub(crate) fn traits(machine: &evenkeel_trial::saved::Machine) -> String {
     if parts.is_empty() { "the report does not say what it is".to_owned() } else { parts.join(", ") }
 }
 
-/// What the machines say together.
+/// The agreement of the machines.
 pub(crate) fn summary(asked: &Asked, across: &Across) -> String {
     let groups = [
         (Outcome::Better, "helps on"),

@@ -283,14 +283,14 @@ fn is_alike(one: &Finding<'_>, other: &Finding<'_>) -> bool {
     one.waived == other.waived && one.advice.reason == other.advice.reason && key(one.advice) == key(other.advice)
 }
 
-/// The commands that prove and apply a group: one setting if it is all that there is of the knob, else one a place.
+/// The commands that prove and apply a group: one setting if it covers the knob, else one per place.
 pub(crate) fn commands(group: &[Finding<'_>], audit: &Audit<'_>) -> Vec<String> {
     let id = group[0].advice.knob;
     let is_all = audit.findings.iter().filter(|finding| finding.advice.knob == id).count() == group.len();
     let setting = |advice: &Advice| {
         let value = advice.wanted.as_deref()?;
         let setting = if is_all { format!("{id}={value}") } else { format!("{id}@{}={value}", advice.place) };
-        // Of all that a value may hold, only the space between several numbers means something to a shell.
+        // Of all characters in a value, a shell interprets only the space between several numbers.
         Some(if setting.contains(' ') { format!("'{setting}'") } else { setting })
     };
     let mut settings: Vec<String> = group.iter().filter_map(|finding| setting(finding.advice)).collect();

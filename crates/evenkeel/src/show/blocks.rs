@@ -10,7 +10,7 @@ use crate::show::units::quantity;
 /// The longest bar, in columns, and how many columns stand before it.
 const BAR_COLUMNS_MAX: usize = 40;
 const BEFORE_BAR_COLUMNS: usize = 27;
-/// What a timeline's column can look like, from nothing to full.
+/// The glyphs of a timeline's column, from empty to full.
 const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const TIMELINE_COLUMNS_MAX: usize = 72;
 
@@ -19,30 +19,30 @@ const TIMELINE_COLUMNS_MAX: usize = 72;
 pub(crate) enum Block {
     /// Whether the numbers are good. The first words say of what, if the page has several.
     Finding(Option<&'static str>, Finding),
-    /// What follows is about this.
+    /// A heading.
     Heading(String),
     /// A label and its value.
     Row(String, String),
     /// Columns with their titles.
     Table { header: Vec<String>, rows: Vec<Vec<String>> },
-    /// What is to be read along with the numbers.
+    /// A note to the numbers.
     Note(String),
-    /// What was lost, or spoils the numbers.
+    /// A warning: data was lost, or the numbers are unreliable.
     Warning(String),
     /// How the samples are spread.
     Histogram(Samples),
-    /// What happened when: points of time with a length, or a rate.
+    /// A timeline: points of time with a length, or a rate.
     Timeline(Timeline),
 }
 
 /// Lengths, or rates, over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
-    /// What it shows.
+    /// Its title.
     pub(crate) title: String,
     /// How long the whole was, in nanoseconds.
     pub(crate) total_ns: u64,
-    /// What the points are of.
+    /// The unit of its points.
     pub(crate) unit: Unit,
     /// When, since the start in nanoseconds, and how much.
     pub(crate) points: Vec<(u64, u64)>,

@@ -27,7 +27,7 @@ pub(crate) fn page(report: &BootsReport) -> String {
 
 /// The same for tickets and wikis.
 pub(crate) fn markdown(report: &BootsReport) -> String {
-    // What comes from the machine must neither end a cell nor become a link or a tag.
+    // Text from the machine must not end a cell or become a link or a tag.
     let cell = |text: &str| text.replace(['|', '<', '>', '[', ']', '`', '\n', '\r'], " ");
     let mut text = format!("# {}\n\n", cell(&title(report)));
     for line in lines(report) {
@@ -88,7 +88,7 @@ pub(crate) fn progress(report: &BootsReport) -> String {
     }
 }
 
-/// What the boots say, and how often they would say so by chance.
+/// The result of the boots, and how often chance would give it.
 pub(crate) fn sentences(found: &BootsComparison) -> Vec<String> {
     let (half, way) = (found.boots / 2, if found.ratio < 1.0 { "below" } else { "above" });
     let all = if half == 2 { "both boots".to_owned() } else { format!("all {half} boots") };
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Four boots of which B's are lower, in the order of the seed.
+    /// Four boots, with lower values in B's, in the order of the seed.
     fn some(seed: u64) -> BootsState {
         let design = BootsDesign {
             settings: vec!["cmdline.processor.max_cstate=1".into()],

@@ -17,7 +17,7 @@ use crate::show::step::{has_places, value};
 /// Where the text after a first word such as `applied` begins.
 const TEXT_COLUMN: usize = 16;
 
-/// What is worth knowing of the journal itself.
+/// Notes on the journal itself.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct JournalView {
     /// Bytes at its end that a crash left of a record.
@@ -160,7 +160,7 @@ fn files(page: &mut Page, back: &PutBack) {
     }
 }
 
-/// What a command undid before its own work, since nobody had confirmed it in time.
+/// The line for a change that a command undid first, because nobody had confirmed it in time.
 pub(crate) fn expired(id: u64, seconds: u64, report: &RevertReport) -> String {
     let mut page = Page::default();
     let head =
@@ -173,7 +173,7 @@ pub(crate) fn expired(id: u64, seconds: u64, report: &RevertReport) -> String {
     page.finish()
 }
 
-/// `of_root` is root's journal, where that is another than the one that was asked and is there.
+/// `of_root` is root's journal, if it exists and is another than the requested one.
 pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String {
     let mut page = Page::default();
     for back in &report.transactions {
@@ -206,7 +206,7 @@ pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String 
     page.finish()
 }
 
-/// Whether other journals have got something to put back.
+/// Whether values were passed on to other journals, which now restore them.
 fn passed_on(report: &RevertReport) -> bool {
     let mut files = report.transactions.iter().flat_map(|back| &back.files);
     files.any(|file| matches!(file.undo, Undo::PassedOn { .. }))
@@ -268,7 +268,7 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView) -> Strin
     page.finish()
 }
 
-/// Of a transaction that should have undone itself.
+/// The line for a transaction that should have reverted itself.
 fn overdue(id: u64) -> String {
     format!("it was not confirmed in time and is still in force: `evenkeel revert {id}` puts it back")
 }
@@ -315,7 +315,7 @@ fn utc(at_ns: u64) -> String {
     jiff::Timestamp::from_second(seconds).map_or_else(|_| "unknown time".to_owned(), |time| time.to_string())
 }
 
-/// A word in its column, what it is about, and the rest below.
+/// A word in its column, its subject, and the rest below.
 pub(crate) fn entry(page: &mut Page, (style, word): (Style, &str), about: &str, rest: &str) {
     page.parts(&[(style, &format!("{word:TEXT_COLUMN$}")), (PLAIN, about)]);
     if !rest.is_empty() {

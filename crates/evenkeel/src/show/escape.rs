@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use evenkeel_hostfs::characters::acts;
 
-/// What a page shows in place of such a character.
+/// The replacement for such a character on a page.
 const REPLACEMENT: char = '\u{fffd}';
 
 /// The text without characters that act, line ends included.

@@ -19,7 +19,7 @@ mod disks;
 mod network;
 mod owners;
 
-/// `with_counters` adds what moves by itself.
+/// `with_counters` adds counters, which change all the time.
 pub(crate) fn page(facts: &Facts, with_counters: bool) -> String {
     let mut page = Page::default();
     machine(&mut page, &facts.machine);
@@ -41,7 +41,7 @@ pub(crate) fn page(facts: &Facts, with_counters: bool) -> String {
     page.finish()
 }
 
-/// What decides most: at most fifteen lines where the terminal has 80 columns or more.
+/// The most important facts: at most fifteen lines in a terminal of 80 columns or more.
 pub(crate) fn summary(facts: &Facts) -> String {
     let mut page = Page::default();
     let Facts { machine, kernel, cpus, clock, idle, memory, .. } = facts;
@@ -104,7 +104,7 @@ fn machine(page: &mut Page, machine: &Machine) {
     });
 }
 
-/// What documents say, a row a source: figures from different ones may be years apart.
+/// Documented figures, one row per source: sources may be years apart.
 fn catalogue(page: &mut Page, instance: &Fact<Instance>) {
     let Some(instance) = instance.known() else {
         page.fact_as("by documents", instance, |_| String::new());

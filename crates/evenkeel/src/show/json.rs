@@ -8,7 +8,7 @@ use crate::show::escape;
 
 /// The number of the format of every answer. A field may be added under the same number; none changes its meaning.
 pub(crate) const FORMAT: u32 = 1;
-/// That of the answer of a trial: caveats have figures, and there may be several arms.
+/// The format of a trial's answer: caveats have figures, and there may be several arms.
 const FORMAT_OF_TRIALS: u32 = 2;
 
 #[derive(Serialize, schemars::JsonSchema)]

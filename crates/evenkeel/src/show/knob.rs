@@ -77,7 +77,7 @@ pub(crate) struct Handling {
     /// The command that proves it, where a trial can.
     #[serde(skip_serializing_if = "Option::is_none")]
     prove: Option<String>,
-    /// What puts it back.
+    /// What restores it.
     undo: String,
 }
 
@@ -102,7 +102,7 @@ impl Handling {
     }
 }
 
-/// All that the page of one knob shows.
+/// The content of one knob's page.
 pub(crate) struct Known<'a> {
     pub(crate) knob: &'a KnobView,
     pub(crate) advice: &'a [Advice],

@@ -9,7 +9,7 @@ use crate::report::words::{as_change, range, trim};
 use crate::show::escape;
 use crate::times;
 
-/// Cells of the bar that stands for the interval; odd, so that "no difference" has a cell of its own.
+/// Cells of the bar for the interval. Odd, so that "no difference" has its own cell.
 const BAR_CELLS: usize = 31;
 /// The bar reaches this multiple of the smallest effect that matters, or as far as the estimate needs.
 const BAR_REACH: f64 = 3.0;
@@ -19,9 +19,9 @@ const BAR_REACH_MAX: f64 = 4.0;
 /// How far a trial is, and what is known of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Live<'a> {
-    /// What is tried.
+    /// The tested settings.
     pub(crate) title: &'a str,
-    /// What it is doing now, if that is not the trial itself.
+    /// The current activity, unless it is the trial itself.
     pub(crate) stage: Option<&'a str>,
     /// Pairs that count so far.
     pub(crate) pairs: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Live<'a> {
     pub(crate) matters_ratio: f64,
 }
 
-/// What is known of an arm against A.
+/// The result of an arm against A so far.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveArm {
     /// Its letter.
@@ -50,7 +50,7 @@ pub(crate) struct LiveArm {
     pub(crate) interval: Option<(f64, f64)>,
     /// The evidence against "it does nothing", and the bar at which it decides.
     pub(crate) evidence: Option<(f64, f64)>,
-    /// What would be said if it ended now.
+    /// The verdict if it ended now.
     pub(crate) verdict: Outcome,
     /// Why it has no further windows, in words.
     pub(crate) left: Option<String>,
@@ -79,7 +79,7 @@ impl Live<'_> {
         escape::plain(&format!("{}: {}{known}", self.title, self.counts()))
     }
 
-    /// Of one arm there is room for a bar.
+    /// With a single arm, there is room for a bar.
     fn one(&self, arm: &LiveArm) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(ratio) = arm.ratio {

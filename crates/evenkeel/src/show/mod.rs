@@ -47,7 +47,7 @@ impl Out {
 
     /// Prints an answer: its JSON object, or the text that `text` makes of it.
     ///
-    /// A reader that has gone away (`| head`) wants no more, so that is no failure: the exit code stays the answer's.
+    /// A closed pipe (`| head`) is not a failure: the exit code stays that of the answer.
     pub(crate) fn answer<T: Serialize + JsonSchema>(
         &self,
         answer: &T,
@@ -89,7 +89,7 @@ impl Out {
         self.output.json
     }
 
-    /// Prints an answer in a form that was asked for by an argument of its own.
+    /// Prints an answer in a format that the user requested with an option.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         self.print(&escape::styled(text))
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))
@@ -98,7 +98,7 @@ impl Out {
     /// Prints how far a long command is, at once. With `--json` the answer alone goes to standard output.
     pub(crate) fn status(&self, text: &str) {
         if !self.output.json {
-            // What can't be printed now is in the answer.
+            // If printing fails here, the answer still has the text.
             let _ = self.print(&format!("{}\n", escape::page(text)));
         }
     }
@@ -113,7 +113,7 @@ impl Out {
         self.complain(&escape::styled(page));
     }
 
-    /// Whether somebody watches who wants to see progress.
+    /// Whether a person watches the progress.
     pub(crate) fn shows_progress(&self) -> bool {
         self.telling() == Telling::Drawn
     }
@@ -145,7 +145,7 @@ impl Out {
         failure.exit
     }
 
-    /// Prints the help or version that was asked for; or the help that answers a line without a command, which is wrong use.
+    /// Prints the requested help or version. A line without a command also gets the help, and is wrong use.
     pub(crate) fn help(&self, help: &clap::Error) -> Exit {
         let text = help.render().ansi().to_string();
         if !help.use_stderr() {

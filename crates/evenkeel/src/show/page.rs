@@ -10,7 +10,7 @@ use evenkeel_sys::Errno;
 
 use crate::show::escape::plain;
 
-/// The width in a pipe, a log and a test, where it has to be the same each time.
+/// The width in a pipe, a log and a test, where it must not vary.
 const USUAL_WIDTH: usize = 80;
 /// Narrower terminals get lines of this width; wider ones than the last get no longer lines, which nobody could read.
 const WIDTHS: std::ops::RangeInclusive<usize> = 40..=200;
@@ -65,7 +65,7 @@ impl Default for Page {
 pub(crate) struct Indent {
     /// Of the first line, in columns.
     pub(crate) first: usize,
-    /// Of the others.
+    /// Of the other lines, in columns.
     pub(crate) rest: usize,
 }
 
@@ -87,7 +87,7 @@ impl Page {
         }
     }
 
-    /// One line as it is, however long: for commands that are to be copied.
+    /// One unbroken line, however long: for commands to copy.
     pub(crate) fn line(&mut self, style: Style, text: &str) {
         let text = one_line(text);
         let text = text.trim_end();
@@ -151,7 +151,7 @@ impl Page {
         }
     }
 
-    /// A term in a column of this width and what it means, which goes on below where the page is narrow; indented by two.
+    /// A term in a column of this width and its meaning, indented by two. On a narrow page the meaning continues below.
     pub(crate) fn term(&mut self, term: &str, width: usize, meaning: &str) {
         let column = width + 4;
         for (at, line) in wrap(meaning, self.width.saturating_sub(column).max(CELL_WIDTH_MIN)).iter().enumerate() {
@@ -182,7 +182,7 @@ impl Page {
         }
     }
 
-    /// A row of a table, whose last column goes on below where it is wider than `last`.
+    /// A row of a table. The last column continues below if it is wider than `last`.
     fn table_row(&mut self, style: Style, cells: &[String], widths: &[usize], last: usize) {
         let is_wide = cells.len() == widths.len() && widths.last().is_some_and(|width| *width > last);
         let (cells, rest) = match cells.split_last() {
@@ -243,7 +243,7 @@ fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
-/// What stands in place of a text that is not shown.
+/// The replacement for a hidden text.
 fn missing(text: &str) -> String {
     format!("… ({} more characters)", text.chars().count())
 }
@@ -253,7 +253,8 @@ pub(crate) fn one_line(text: &str) -> String {
     cut(&plain(text), LINE_CHARS_MAX).into_owned()
 }
 
-/// Breaks at white space. A word that is longer than a line breaks after a slash or a comma, and otherwise not at all: half a name cannot be copied.
+/// Breaks at white space. A word longer than a line breaks only after a slash or a comma, because half a name cannot be
+/// copied.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = vec![String::new()];

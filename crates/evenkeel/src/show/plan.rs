@@ -11,7 +11,7 @@ use crate::show::change::{entry, name, steps};
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
 use crate::show::step::{how, value};
 
-/// What would change.
+/// The planned changes.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Difference {
     /// Values that are others than wanted.
@@ -32,7 +32,7 @@ pub(crate) fn page(plan: &PlanFile) -> String {
     judged(plan, &[])
 }
 
-/// What the audit says of the steps, for those who named them: a line a step that it has something to say of.
+/// The audit's opinion of the steps that the user named: one line per step that has one.
 pub(crate) fn opinions(plan: &PlanFile, advice: &[Advice]) -> String {
     let mut page = Page::default();
     for step in plan.steps.iter().map(|planned| &planned.step) {

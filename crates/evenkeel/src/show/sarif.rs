@@ -71,7 +71,7 @@ fn rule(knob: &Knob) -> Value {
     rule
 }
 
-/// `None` for what asks for no action: services show every result as a problem, whatever its kind.
+/// `None` for findings without an action: services show every result as a problem, whatever its kind.
 fn result(finding: &Finding<'_>, files: &Files) -> Option<Value> {
     let advice = finding.advice;
     // A result that is no failure has the level "none" (section 3.27.10).
@@ -131,7 +131,7 @@ impl Files {
             if !audit.findings.iter().any(asks) {
                 continue;
             }
-            // Only where it is written is of interest, so any value will do.
+            // Only the path counts, so any value will do.
             let setting = Setting { knob, place: None, value: String::new() };
             for step in Plan::from_settings(facts, &[setting]).map(|plan| plan.steps).unwrap_or_default() {
                 let path = match step.action {

@@ -2,7 +2,7 @@
 
 use evenkeel_host::{Action, Place, Step, knobs};
 
-/// What a step does to the machine.
+/// The effect of a step on the machine.
 pub(crate) fn how(step: &Step) -> String {
     match &step.action {
         Action::Write { path, reading, .. } => format!("write {:?} to {path}", reading.text(&step.wanted)),

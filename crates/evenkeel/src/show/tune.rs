@@ -22,10 +22,10 @@ const ALONG_MAX: usize = 6;
 /// The answer of `--json`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct SearchResult {
-    /// What was found.
+    /// The result.
     #[serde(flatten)]
     pub(crate) answer: Answer,
-    /// What was decided before.
+    /// The design.
     pub(crate) design: SearchDesign,
     /// The server with its load.
     pub(crate) workload: String,
@@ -39,13 +39,13 @@ pub(crate) struct SearchResult {
     /// Whether `evenkeel apply` takes it as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal_applies: Option<bool>,
-    /// What a user should know of the goal file.
+    /// Warnings about the goal file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
-    /// The command that goes on with it, for people.
+    /// The command that continues the search, for people.
     #[serde(skip)]
     pub(crate) resume: String,
-    /// The one that puts back what was not.
+    /// The command that restores the rest.
     #[serde(skip)]
     pub(crate) revert: String,
 }
@@ -217,7 +217,7 @@ fn along(result: &SearchResult) -> String {
         .filter(|(name, _)| *name != decided && (name.as_str() == "cpu_share" || shown.contains(*name)))
         .filter(|(name, ratio)| name.as_str() == "cpu_share" || size(*ratio) > ALONG_RATIO.ln())
         .collect();
-    // The server's CPU time first: what a setting costs is asked of it before all else.
+    // The server's CPU time first: users want to know this cost before all others.
     changed.sort_by(|a, b| (b.0 == "cpu_share").cmp(&(a.0 == "cpu_share")).then(size(b.1).total_cmp(&size(a.1))));
     let line = |(name, ratio): &(&String, f64)| format!("  also changed: {name} {}\n", as_change(*ratio));
     changed.iter().take(ALONG_MAX).map(line).collect()

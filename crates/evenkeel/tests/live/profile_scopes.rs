@@ -154,12 +154,12 @@ fn scopes_with_a_recording_keep_the_counts_of_their_thread() {
         // Scopes of earlier runs are outside of this recording.
         recording.threads.drain(..runs.next().unwrap());
         std::fs::write(&json, recording.chrome_json()).unwrap();
-        let beside = answer(&[&json, Path::new("--recording"), &data]);
+        let recorded = answer(&[&json, Path::new("--recording"), &data]);
         // Without a recording, the time switched out is unknown.
         let alone = answer(&[&json]);
         assert!(alone["covered"] == 0 && row(&alone, "work, sleep, work").is_none(), "{alone:#}");
         let unjudged = ["switched_out", "unknown"].map(|why| alone["unjudged"][why].as_u64().expect(why));
         assert!(unjudged[0] + unjudged[1] >= 2 * TURNS - 2, "{alone:#}");
-        judge(&beside, sums)
+        judge(&recorded, sums)
     });
 }

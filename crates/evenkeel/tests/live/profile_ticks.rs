@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const MS: u64 = 1_000_000;
 const PERIOD: Duration = Duration::from_millis(10);
-/// One tick of so many is planted.
+/// One tick in this many is planted.
 const EVERY: u64 = 50;
 const PLANTED: u64 = 25;
 /// A busy machine sometimes disturbs a run.

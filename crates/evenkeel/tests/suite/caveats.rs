@@ -71,7 +71,7 @@ fn each_caveat_has_its_figures() {
         }
         // Format 1 had the sentences alone.
         let text = caveat["text"].as_str().unwrap();
-        assert!(answer["doubts"].as_array().unwrap().iter().any(|doubt| doubt == text), "{name}: {text}");
+        assert!(answer["doubts"].as_array().unwrap().iter().any(|caveat| caveat == text), "{name}: {text}");
         // In the text it stands before the numbers.
         let page = scene.run(&line).stdout;
         let page = String::from_utf8_lossy(&page);

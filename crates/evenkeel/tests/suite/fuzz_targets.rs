@@ -144,7 +144,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
 const OWN_KERNEL: &str = "reads the kernel that it runs on: its own property test has it";
 
 /// What a user sets of a load is an argument of a command.
-const A_SETTING: &str = "a command's argument: its cases are beside it";
+const A_SETTING: &str = "a command's argument: its cases are next to it";
 
 /// Parsers of what is no target's text, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
@@ -154,7 +154,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     (
         "profile/src/symbols/pclntab.rs",
         "parse_text_start",
-        "two words of a program's file: a table of cases is beside it",
+        "two words of a program's file: a table of cases is next to it",
     ),
     ("profile/src/symbols/perf_map.rs", "parse_perf_map", "its own property test has it"),
     ("profile/src/binaries/place.rs", "parse_status", "the kernel's status of a process"),
@@ -191,10 +191,10 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
         "parse",
         "a command's argument: a placement, or a setting, which the target setting has",
     ),
-    ("trial/src/conditions.rs", "parse_used_bytes", "reads the kernel that it runs on: its cases are beside it"),
-    ("trial/src/conditions.rs", "parse_load", "reads the kernel that it runs on: its cases are beside it"),
-    ("trial/src/conditions.rs", "parse_pressure_us", "reads the kernel that it runs on: its cases are beside it"),
-    ("trial/src/conditions.rs", "parse_ticks", "reads the kernel that it runs on: its cases are beside it"),
+    ("trial/src/conditions.rs", "parse_used_bytes", "reads the kernel that it runs on: its cases are next to it"),
+    ("trial/src/conditions.rs", "parse_load", "reads the kernel that it runs on: its cases are next to it"),
+    ("trial/src/conditions.rs", "parse_pressure_us", "reads the kernel that it runs on: its cases are next to it"),
+    ("trial/src/conditions.rs", "parse_ticks", "reads the kernel that it runs on: its cases are next to it"),
     ("workload/src/load/dataset.rs", "parse", A_SETTING),
     ("workload/src/load/dataset.rs", "parse_keys", A_SETTING),
     ("workload/src/load/dataset.rs", "parse_values", A_SETTING),

@@ -223,7 +223,7 @@ fn a_run_that_failed_says_so_before_anything_else() {
     let output = scene.run(line);
     let answer = json(&output);
     assert_eq!((output.status.code(), &answer["verdict"]), (Some(5), &"undecided".into()), "{answer}");
-    let (sentence, doubt) = (answer["sentence"].as_str().unwrap(), answer["doubts"][0].as_str().unwrap());
+    let (sentence, caveat) = (answer["sentence"].as_str().unwrap(), answer["doubts"][0].as_str().unwrap());
     assert!(sentence.starts_with("the trial failed ") && sentence.contains("exit status: 3"), "{sentence}");
-    assert!(doubt.starts_with("the trial failed after ") && doubt.contains("exit status: 3"), "{doubt}");
+    assert!(caveat.starts_with("the trial failed after ") && caveat.contains("exit status: 3"), "{caveat}");
 }

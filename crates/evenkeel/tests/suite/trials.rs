@@ -77,8 +77,8 @@ fn the_verdict_is_the_scripts_truth_and_a_full_disk_is_a_caveat() {
         assert!(low <= ratio && ratio <= high, "{ratio} is not in [{low}, {high}]");
         assert_eq!(effect["interval"], "anytime");
         assert!(verdict == "same" || effect["e_value"].as_f64().unwrap() >= 20.0, "{effect}");
-        let doubts = answer["doubts"].to_string();
-        assert!(doubts.contains("/dev/full: No space left"), "{doubts}");
+        let caveats = answer["doubts"].to_string();
+        assert!(caveats.contains("/dev/full: No space left"), "{caveats}");
     }
 }
 
@@ -237,8 +237,8 @@ fn a_killed_trial_is_reported_and_gone_on_with() {
     let before = kept(&scene);
     // Window 30 is the second of the fourteenth pair, after two of the machine against itself.
     assert_eq!((&before["ended"], &before["pairs"]), (&"cut-off".into(), &13.into()));
-    let doubts = before["doubts"].as_array().unwrap();
-    assert!(doubts.iter().any(|doubt| doubt == "killed after 13 of 30 pairs"), "{doubts:?}");
+    let caveats = before["doubts"].as_array().unwrap();
+    assert!(caveats.iter().any(|caveat| caveat == "killed after 13 of 30 pairs"), "{caveats:?}");
     let other = scene.run("prove resume session.jsonl --workload tick");
     assert!(said(&other).contains("it began with --workload simulated --set script=script.json, but you named"));
     assert_eq!(other.status.code(), Some(2), "{}", said(&other));

@@ -76,7 +76,7 @@ impl Memory {
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const HUGE: &str = "/sys/kernel/mm/hugepages";
 
-/// The folders are beside the main files; without any, the kernel is older than this feature.
+/// The folders are next to the main files; without any, the kernel is older than this feature.
 fn thp_sizes(probe: Probe<'_>) -> Fact<Vec<ThpSize>> {
     let sizes = sizes(probe, THP).map(|sizes| {
         let enabled = |kb: u64| probe.chosen_word(&format!("{THP}/hugepages-{kb}kB/enabled"));

@@ -30,8 +30,8 @@ fn run(settings: &Settings) -> Result<Report, MeterError> {
     bandwidth::run(settings, &Watch::new(&AtomicBool::new(false), &|_, _| {}))
 }
 
-/// Runs a UDP server during `body`. `tell` receives its progress.
-fn with_server<T>(tell: &(dyn Fn(f64, &str) + Sync), run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
+/// Runs a UDP server during `body`. `report` receives its progress.
+fn with_server<T>(report: &(dyn Fn(f64, &str) + Sync), run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     let settings = server::Settings {
         at: "127.0.0.1:0".parse().unwrap(),
         seconds: 600.0,
@@ -43,7 +43,7 @@ fn with_server<T>(tell: &(dyn Fn(f64, &str) + Sync), run: impl FnOnce(SocketAddr
     let server = server::Server::bind(&settings).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let serving = scope.spawn(|| server.run(&Watch::new(&stop, tell)).unwrap());
+        let serving = scope.spawn(|| server.run(&Watch::new(&stop, report)).unwrap());
         let done = run(server.address());
         stop.store(true, Ordering::Relaxed);
         (done, serving.join().unwrap())
@@ -116,12 +116,12 @@ fn a_server_sends_no_more_than_its_limit() {
 fn a_client_that_goes_away_gets_no_more() {
     const NONE: u64 = u64::MAX;
     let sessions = AtomicU64::new(NONE);
-    let tell = |_: f64, doing: &str| {
+    let report = |_: f64, doing: &str| {
         let count = doing.strip_prefix("serving ").and_then(|rest| rest.split(' ').next()?.parse().ok());
         sessions.store(count.unwrap_or(NONE), Ordering::Relaxed);
     };
     wait_for("a stream of which something came before its client went away", || {
-        let (arrived_bytes, served) = with_server(&tell, |at| {
+        let (arrived_bytes, served) = with_server(&report, |at| {
             let stop = AtomicBool::new(false);
             let one = Settings { to: Some(at), streams: 1, seconds: 60.0, bytes: None, ..back(By::Udp) };
             let leave = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);

@@ -35,8 +35,8 @@ fn a_cpu_that_cannot_be_used_is_named() {
 #[test]
 fn a_stop_ends_it_with_the_partial_data() {
     let stop = AtomicBool::new(false);
-    let tell = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
-    let report = gaps::run(&settings(last_cpu()), &Watch::new(&stop, &tell)).unwrap();
+    let progress = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
+    let report = gaps::run(&settings(last_cpu()), &Watch::new(&stop, &progress)).unwrap();
     assert!(report.length_ns < 3_600_000_000_000, "it did not run for its hour");
     assert_eq!(report.cpus[0].gaps.len() as u64 + report.lost.count, report.all.count);
     assert_eq!(report.cpus[0].lengths.histogram.count(), report.all.count);
@@ -48,8 +48,8 @@ fn a_stop_ends_spinning_and_sleeping_probes() {
     let gapless = Settings { threshold_ns: 3_000_000_000_000, ..settings(last_cpu()) };
     for settings in [sample, gapless] {
         let stop = AtomicBool::new(false);
-        let tell = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
-        let report = gaps::run(&settings, &Watch::new(&stop, &tell)).unwrap();
+        let progress = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
+        let report = gaps::run(&settings, &Watch::new(&stop, &progress)).unwrap();
         assert!(report.length_ns < 3_600_000_000_000, "it did not run for its hour");
     }
 }

@@ -20,10 +20,10 @@ fn a_process_that_ends_meanwhile_is_measured_until_then() {
     let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let input = Mutex::new(child.stdin.take());
     // It ends with its input, after the first reading.
-    let tell = |_: f64, _: &str| drop(input.lock().unwrap().take());
+    let progress = |_: f64, _: &str| drop(input.lock().unwrap().take());
     let settings =
         Settings { target: Target::Process(child.id()), for_ms: LIMIT_MS, every_ms: 5, pages: Pages::AsTheyAre };
-    let report = rates::run(&settings, &Watch::new(&AtomicBool::new(false), &tell)).unwrap();
+    let report = rates::run(&settings, &Watch::new(&AtomicBool::new(false), &progress)).unwrap();
     let process = report.rates.process.as_ref().unwrap().known().unwrap();
     assert!(
         process.ended.as_ref().is_some_and(|why| why.starts_with("it ended during the measurement")),

@@ -36,8 +36,8 @@ fn run(settings: &Settings) -> Result<Report, MeterError> {
 /// Runs until it reports progress after its start, which takes a tenth of a second of packets.
 fn run_for_a_moment(settings: &Settings) -> Report {
     let stop = AtomicBool::new(false);
-    let tell = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
-    udp::run(settings, &Watch::new(&stop, &tell)).unwrap()
+    let progress = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
+    udp::run(settings, &Watch::new(&stop, &progress)).unwrap()
 }
 
 /// Runs `body` while a server runs, and returns what the server counted.

@@ -1,4 +1,4 @@
-//! `Source`: a file that somebody else wrote, read in pieces. Nothing is mapped into memory, since a file that shrinks meanwhile would end
+//! `Source`: an untrusted file, read in pieces. Nothing is mapped into memory, since a file that shrinks meanwhile would end
 //! this program; and no more is read than a bound allows, whatever the file says of itself.
 
 use std::fs::File;

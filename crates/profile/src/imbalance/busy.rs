@@ -45,7 +45,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// At most so many, none shorter than `shortest_ns`.
+    /// At most this many, none shorter than `shortest_ns`.
     pub(super) fn divide(span: Span, most: u64, shortest_ns: u64) -> Parts {
         let part_ns = span.length_ns().div_ceil(most.max(1)).max(shortest_ns).max(1);
         Parts { span, part_ns, count: usize::try_from(span.length_ns().div_ceil(part_ns)).unwrap_or(0) }

@@ -37,7 +37,7 @@ fn find_imbalance(recording: &Recording) -> Imbalance {
 /// From when on, in milliseconds, a CPU had which thread.
 type Turns<'a> = &'a [(u64, u32)];
 
-/// Samples of threads, each so many, on a CPU; every one `period_ns` after the last one.
+/// Samples of threads, this many of each, on a CPU; every one `period_ns` after the last one.
 fn sampled(period_ns: u64, cpus: &[(u32, &[(u32, u64)])]) -> Recording {
     let event = Event { name: "cpu-clock".to_owned(), unit: Unit::Nanoseconds };
     let mut recording = Recording { events: vec![event], ..Recording::default() };

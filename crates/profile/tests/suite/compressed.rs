@@ -73,7 +73,7 @@ fn stored(bytes: &[u8], is_ended: bool) -> Vec<u8> {
     frame
 }
 
-/// Records of at most so many bytes of a stream each.
+/// Records of at most this many bytes of a stream each.
 fn packed(stream: &[u8], each_bytes: usize, kind: u32) -> Vec<u8> {
     let mut records = Vec::new();
     for piece in stream.chunks(each_bytes) {

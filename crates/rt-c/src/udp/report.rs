@@ -109,7 +109,7 @@ pub struct EvenkeelUdpTrial {
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
     /// CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a backend
-    /// that is not to be had, or was not tried.
+    /// that is not available, or was not tried.
     pub receive_ns: [f64; 4],
     /// CPU time a packet that was sent, in the same order; on loopback with what the receiver's side of the kernel takes.
     pub send_ns: [f64; 4],
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn evenkeel_udp_report(udp: *mut EvenkeelUdp, report: *mut
     })
 }
 
-/// What became of each wish when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
+/// The status of each setting when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
 /// that takes, with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
 ///
 /// Threads: any, at any time. Takes memory: not in a tick.

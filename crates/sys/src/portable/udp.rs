@@ -50,12 +50,12 @@ pub struct Packet<'a> {
 pub struct Inbox(());
 
 impl Inbox {
-    /// One for packets of so many bytes.
+    /// One for packets of this many bytes.
     pub fn new(_: usize) -> Inbox {
         Inbox(())
     }
 
-    /// The same, with room for so many packets.
+    /// The same, with room for this many packets.
     pub fn with_room(_: usize, _: usize) -> Inbox {
         Inbox(())
     }
@@ -126,7 +126,7 @@ impl RingInbox {
 pub struct Sender(());
 
 impl Sender {
-    /// One for so many parts.
+    /// One for this many parts.
     pub fn new(_: usize) -> Sender {
         Sender(())
     }

@@ -57,7 +57,7 @@ pub(super) fn software_ns(data: &[u8]) -> Option<u64> {
 }
 
 /// Passes on each control message's level, type and bytes.
-pub(super) fn each_control(header: &libc::msghdr, mut tell: impl FnMut(i32, i32, &[u8])) {
+pub(super) fn each_control(header: &libc::msghdr, mut visit: impl FnMut(i32, i32, &[u8])) {
     // SAFETY: the header is one that the kernel has filled in: its control buffer holds `msg_controllen` bytes of whole messages, lives
     // as long as the header's owner does not write to it, and the macros stay within that length.
     unsafe {
@@ -65,7 +65,7 @@ pub(super) fn each_control(header: &libc::msghdr, mut tell: impl FnMut(i32, i32,
         while let Some(one) = message.as_ref() {
             #[allow(clippy::unnecessary_cast, reason = "musl has fewer bits for it than glibc")]
             let length = (one.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-            tell(one.cmsg_level, one.cmsg_type, std::slice::from_raw_parts(libc::CMSG_DATA(message), length));
+            visit(one.cmsg_level, one.cmsg_type, std::slice::from_raw_parts(libc::CMSG_DATA(message), length));
             message = libc::CMSG_NXTHDR(header, message);
         }
     }

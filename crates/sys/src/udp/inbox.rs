@@ -110,7 +110,7 @@ impl Inbox {
     /// Receives at least one packet, and returns how many. The packets of the previous call are gone.
     ///
     /// # Errors
-    /// `EAGAIN` if none arrived in time; `EINTR` after a signal; `ECONNREFUSED` if a packet of ours reached a closed port; otherwise the
+    /// `EAGAIN` if none arrived in time; `EINTR` after a signal; `ECONNREFUSED` if a sent packet reached a closed port; otherwise the
     /// kernel's error.
     pub fn receive(&mut self, socket: &UdpSocket, wait: Wait) -> Result<usize, Errno> {
         match wait {

@@ -133,7 +133,7 @@ impl RingInbox {
     /// the next. Packets of the previous call come first.
     ///
     /// # Errors
-    /// `EAGAIN` if there was none; `EEXIST` if another thread received before; `ECONNREFUSED` if a packet of ours reached a closed port;
+    /// `EAGAIN` if there was none; `EEXIST` if another thread received before; `ECONNREFUSED` if a sent packet reached a closed port;
     /// otherwise the kernel's error.
     pub fn receive(&mut self) -> Result<(), Errno> {
         self.publish();

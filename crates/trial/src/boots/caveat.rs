@@ -8,7 +8,7 @@ use crate::arm::ArmName;
 use crate::caveat::Caveat;
 use crate::words::as_change;
 
-/// What speaks against believing an answer, or limits what it says. Boots are numbered from 1.
+/// A caveat: a reason to doubt an answer, or a limit of it. Boots are numbered from 1.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
@@ -37,7 +37,7 @@ pub enum BootsCaveat {
     GuardUnknown { metric: String, harm_ratio: f64, why: GuardUnknown },
 }
 
-/// What of a machine can differ between boots.
+/// A property of a machine that can differ between boots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named as what they are")]
 pub enum Part {

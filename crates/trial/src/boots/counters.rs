@@ -13,7 +13,7 @@ pub const BOOT_COUNTERS_MAX: usize = 2048;
 /// The longest name of one, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What the counters of the settings showed in the windows of one boot that count.
+/// The settings' counters in the counted windows of one boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootCounters {
@@ -34,13 +34,13 @@ pub struct BootCounters {
     /// The share of the time that some task waited for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_pressure_share: Option<f64>,
-    /// How much each counter moved in a window, or what it read: the mean, which is not 0 if it moved in any.
+    /// The mean change or value of each counter per window. It is not 0 if the counter moved in any window.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, f64>,
 }
 
 impl BootCounters {
-    /// Of these windows of one boot.
+    /// The counters of these windows of one boot.
     pub fn from_windows(network: NetworkPath, windows: &[Conditions]) -> BootCounters {
         let middle = |number: fn(&Conditions) -> Option<f64>| {
             median(&windows.iter().filter_map(number).filter(is_number).collect::<Vec<_>>()).filter(is_number)
@@ -65,7 +65,7 @@ impl BootCounters {
         }
     }
 
-    /// Whether what it says can be meant.
+    /// Whether its values are valid.
     pub(super) fn check(&self) -> bool {
         let numbers = [
             self.idle_entries_per_s,

@@ -9,17 +9,17 @@ use evenkeel_hostfs::user_file;
 
 use super::state::{BYTES_MAX, BootsState, InvalidBoots, parse};
 
-/// A state that can't be kept or read. Reads well after "failed to".
+/// Why a state can't be stored or read. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum BootsFileError {
     /// The kernel refused.
     #[error("{doing} {path}: {why}")]
     Io {
-        /// What was being done.
+        /// The action.
         doing: &'static str,
         /// To what.
         path: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         why: std::io::Error,
     },
     /// Somebody else could have written it.
@@ -30,12 +30,12 @@ pub enum BootsFileError {
         /// Why not.
         why: String,
     },
-    /// What it says can't be meant.
+    /// Its content is invalid.
     #[error("read the trial over boots in {path}: {why}")]
     Damaged {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The reason.
         why: InvalidBoots,
     },
 }
@@ -43,7 +43,7 @@ pub enum BootsFileError {
 /// Reads it, if it exists. Root runs what it contains, so only root or this user may own it.
 ///
 /// # Errors
-/// If it can't be read, is not ours alone, or says what can't be meant.
+/// If it can't be read, other users can write it, or its content is invalid.
 pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
     let named = || path.display().to_string();
     let io = |doing, why| BootsFileError::Io { doing, path: named(), why };
@@ -72,12 +72,12 @@ pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
 /// Writes it, in the place of what is there. It is on disk when this returns.
 ///
 /// # Errors
-/// If the disk does not take it: what was there before is there still.
+/// If the disk refuses it. The earlier file then remains.
 pub fn write(path: &Path, state: &BootsState) -> Result<(), BootsFileError> {
     let io = |doing, why| BootsFileError::Io { doing, path: path.display().to_string(), why };
     let text = state.text().map_err(|why| BootsFileError::Damaged { path: path.display().to_string(), why })?;
     let new = path.with_extension("new");
-    // Whatever a kill left there is ours; a link in its place is not followed, since it is made anew.
+    // A file that a killed evenkeel left there is ours. It is created again, so a link at its path is not followed.
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io("make room beside", error)),
         _ => {}

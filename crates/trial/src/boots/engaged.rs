@@ -10,7 +10,8 @@ use crate::session::NetworkPath;
 
 use super::state::{BootOutcome, BootsState};
 
-/// What the boots show of each setting's knob; nothing where they were not counted, or of one arm alone.
+/// Whether each setting's knob was engaged, by its counter in the boots. Nothing without counters, or with boots of one
+/// arm only.
 pub(super) fn mechanisms(state: &BootsState) -> Vec<Mechanism> {
     let counted = state.measured().filter_map(|(boot, _)| match &boot.outcome {
         BootOutcome::Measured { counted: Some(counted), .. } => Some((boot.arm, counted.network, counted.conditions())),

@@ -96,7 +96,7 @@ impl GuardOfBoots {
     }
 }
 
-/// What every guard of the design says so far.
+/// The result of every guard of the design so far.
 pub(super) fn guards(state: &BootsState) -> Vec<GuardOfBoots> {
     state.design.guards.iter().map(|guard| GuardOfBoots::new(guard, state)).collect()
 }

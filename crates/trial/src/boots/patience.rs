@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::error::BootsError;
 
-/// As long as the watchdog of `apply --try` asks.
+/// The same time as the watchdog of `apply --try`.
 const LIMIT: Duration = Duration::from_secs(600);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// Each time that it is asked for in vain is a transaction in the journal.
+/// Each failed attempt is a transaction in the journal.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Waits so long, since there is what the words say; gives false if it is to end instead.
@@ -16,7 +16,7 @@ pub type Wait<'w> = dyn FnMut(&str, Duration) -> bool + 'w;
 /// Tries again while another evenkeel holds what it needs.
 ///
 /// # Errors
-/// What went wrong otherwise; or who holds it, when the time is over or it is to end.
+/// Any other error; or the holder, if the time is over or the wait was ended.
 pub(super) fn patiently(
     wait: &mut Wait<'_>,
     mut attempt: impl FnMut() -> Result<(), BootsError>,
@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
 
-    /// What an attempt comes to.
+    /// The result of an attempt.
     #[derive(Clone, Copy)]
     enum Try {
         Done,
@@ -99,7 +99,7 @@ mod tests {
         assert!(done.is_err_and(|error| error.to_string().contains("process 7, journal in /x")));
     }
 
-    /// By the journal itself: what it says of who holds it is what is waited for.
+    /// From the journal itself, because its holder is what we wait for.
     #[test]
     fn a_journal_that_is_held_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();

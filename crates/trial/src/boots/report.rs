@@ -31,7 +31,7 @@ pub struct ArmOfBoots {
     pub within_boot_share: Option<f64>,
 }
 
-/// What came out so far.
+/// The result so far.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootsReport {
@@ -39,7 +39,7 @@ pub struct BootsReport {
     pub id: String,
     /// The version of the program.
     pub evenkeel: String,
-    /// What was decided beforehand.
+    /// The design.
     pub design: BootsDesign,
     /// The order of the arms, such as ABBA.
     pub order: String,
@@ -52,7 +52,7 @@ pub struct BootsReport {
     /// B against A, where there is a whole block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<BootsComparison>,
-    /// The verdict with what it rests on.
+    /// The verdict with its evidence.
     pub verdict: String,
     /// The verdict as that of a trial that switches while the machine runs, in one word; none where there is no comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,13 +63,13 @@ pub struct BootsReport {
     /// The numbers that may not get worse.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<GuardOfBoots>,
-    /// Whether each setting's knob was engaged, by its counter; nothing where no counter was looked at.
+    /// Whether each setting's knob was engaged, by its counter; nothing if no counter was read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mechanism: Vec<Mechanism>,
-    /// What a sceptic should know.
+    /// The caveats.
     #[serde(rename = "doubts")]
     pub caveats: Vec<BootsCaveat>,
-    /// How it ended; none while it goes on.
+    /// How it ended; none while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<BootsEnded>,
     /// Whether all settings are restored; only known if the trial has ended and the journal was read. The report comes before that.
@@ -77,7 +77,7 @@ pub struct BootsReport {
     pub is_put_back: Option<bool>,
 }
 
-/// As in a trial, with the guard that vetoed.
+/// The verdict as in a trial, with the guard that vetoed.
 fn decided(seen: Verdict, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> (Outcome, Option<String>) {
     verdict(Found {
         seen: seen.into(),
@@ -106,7 +106,7 @@ pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots], mech
         return format!("{verdict}, because {}", whys(mechanism).join("; "));
     }
     let harms: Vec<String> = guards.iter().filter_map(GuardOfBoots::harm).collect();
-    // Only a claim can be vetoed: two arms that are alike are then called worse no more often than they are called better.
+    // Only a claim can be vetoed. So similar arms are called worse no more often than they are called better.
     if found.verdict != Verdict::Better || harms.is_empty() {
         return verdict;
     }
@@ -128,7 +128,7 @@ fn whys(mechanism: &[Mechanism]) -> Vec<String> {
 }
 
 impl BootsState {
-    /// What came out so far.
+    /// The result so far.
     pub fn report(&self) -> BootsReport {
         let options = Options {
             smallest_effect_ratio: self.design.smallest_effect_ratio,
@@ -156,7 +156,7 @@ impl BootsState {
         let is_better = comparison.is_some_and(|found| found.verdict == Verdict::Better);
         caveats.extend(guards.iter().filter_map(|guard| guard.caveat(is_better, boots.len())));
         let (outcome, vetoed_by) = decided.map_or((None, None), |(outcome, guard)| (Some(outcome), guard));
-        // As in a trial that switches while the machine runs: who reads the verdict alone must not take it for a gain.
+        // As in a trial without reboots: a reader of the verdict alone must not take it for a gain.
         if let (Some(found), true) = (&mut comparison, vetoed_by.is_some()) {
             found.verdict = Verdict::Worse;
         }

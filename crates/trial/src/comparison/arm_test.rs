@@ -52,7 +52,7 @@ impl ArmTest {
         self.was_decided() && self.judge.verdict() == Verdict::Better
     }
 
-    /// Whether it goes on although it is decided for the better: a guard looks harmed, which further pairs may show.
+    /// Whether it continues although B is better: a guard seems harmed, and further pairs may show it.
     pub(crate) fn waits_for_guards(&self) -> bool {
         self.is_better()
             && self.decided_at.is_some_and(|at| self.judge.pairs() < at.saturating_mul(GUARD_PATIENCE))

@@ -7,10 +7,10 @@ use crate::design::{Guard, Stop};
 use crate::error::TrialError;
 use evenkeel_workload::Sample;
 
-/// What each guard read in one window; nothing where its number has no ratio to another, such as no loss at all.
+/// The value of each guard in one window; nothing if the value has no ratio to another, such as zero loss.
 pub(crate) type GuardNumbers = Vec<Option<f64>>;
 
-/// What the guards read in a window.
+/// The guards' values in a window.
 pub(crate) fn guard_numbers(guards: &[Guard], sample: &Sample) -> GuardNumbers {
     let of =
         |guard: &Guard| sample.get(guard.metric.name.as_ref()).copied().filter(|value| VALUE_RANGE.contains(value));
@@ -24,7 +24,7 @@ impl GuardSet {
     /// The guards of one of several comparisons. All together have the error rate of the verdict.
     ///
     /// # Errors
-    /// If they can't be judged by.
+    /// If their options are invalid.
     pub(crate) fn new(
         guards: &[Guard],
         confidence: f64,
@@ -37,7 +37,7 @@ impl GuardSet {
         Ok(GuardSet(guards.iter().map(judged).collect::<Result<_, TrialError>>()?))
     }
 
-    /// The guards of one comparison, looked at when all pairs are there.
+    /// The guards of one comparison, tested when all pairs are complete.
     pub(crate) fn at_end(guards: &[Guard], confidence: f64) -> GuardSet {
         let confidence = part_of(guards, confidence, 1);
         let judged = |guard: &Guard| (guard.clone(), Judge::at_end(&guard.metric, guard.harm_ratio, confidence));
@@ -59,7 +59,7 @@ impl GuardSet {
         self.0.iter().map(|(guard, judge)| (guard, judge))
     }
 
-    /// What each guard makes of the pairs, as far as they can be compared.
+    /// The result of each guard over the comparable pairs.
     pub(crate) fn looks(&self) -> impl Iterator<Item = (&Guard, PairEffect)> {
         self.iter().filter_map(|(guard, judge)| Some((guard, judge.look()?)))
     }

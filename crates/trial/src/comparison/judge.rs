@@ -15,13 +15,13 @@ pub(crate) struct Judge {
 }
 
 enum Way {
-    /// The signed-rank interval of all pairs, looked at once.
+    /// The signed-rank interval of all pairs, for a single look.
     Once(Vec<Pair>),
-    /// The test that may be looked at after every pair.
+    /// The test that allows a look after every pair.
     Always(Box<Sequential>),
 }
 
-/// What a look says of B against A.
+/// The result of a look: B against A.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PairEffect {
     pub(crate) pairs: usize,
@@ -77,7 +77,7 @@ impl Judge {
     /// share of the error. Then all intervals hold at once, at every look, whichever comparison ends early.
     ///
     /// # Errors
-    /// If the options can't be judged by.
+    /// If the options are invalid.
     pub(crate) fn of_metric(design: &Design, comparisons: usize) -> Result<Judge, TrialError> {
         let confidence = match comparisons {
             0 | 1 => design.confidence,
@@ -104,7 +104,7 @@ impl Judge {
         Ok(judge)
     }
 
-    /// The judge of a metric that is looked at once, when all pairs are there.
+    /// The judge of a metric for a single look, when all pairs are complete.
     pub(crate) fn at_end(metric: &Metric, smallest_effect_ratio: f64, confidence: f64) -> Judge {
         let options = Options { confidence, smallest_effect_ratio, better: metric.better };
         Judge { name: metric.name.to_string(), options, way: Way::Once(Vec::new()) }
@@ -130,7 +130,7 @@ impl Judge {
         }
     }
 
-    /// What may be said although it is not over. Cheap, unlike a look.
+    /// The result so far, before the end. Cheap, unlike a look.
     pub(crate) fn verdict(&self) -> Verdict {
         match &self.way {
             Way::Once(_) => Verdict::Undecided,
@@ -138,7 +138,7 @@ impl Judge {
         }
     }
 
-    /// What may be said when it is over.
+    /// The result at the end.
     pub(crate) fn verdict_at_end(&self) -> Verdict {
         match &self.way {
             Way::Once(_) => self.look().map_or(Verdict::Undecided, |seen| seen.verdict),
@@ -154,7 +154,7 @@ impl Judge {
         }
     }
 
-    /// What the pairs so far say; nothing without pairs.
+    /// The result of the pairs so far; nothing without pairs.
     pub(crate) fn look(&self) -> Option<PairEffect> {
         match &self.way {
             Way::Once(pairs) => compare(pairs, self.options).ok().map(PairEffect::from),
@@ -167,7 +167,7 @@ impl Judge {
         matches!(self.way, Way::Always(_))
     }
 
-    /// What was asked of it.
+    /// Its options.
     pub(crate) fn options(&self) -> Options {
         self.options
     }

@@ -21,7 +21,7 @@ pub struct Choice {
     pub confidence: f64,
     /// The arms that are better than A, by their estimates, the best first.
     pub better: Vec<ArmName>,
-    /// Those of them that no other is shown to be better than.
+    /// The arms among them that no other arm beats.
     pub alike: Vec<ArmName>,
     /// The arm to take. Of similar arms it is the one nearest to the unchanged machine; A if none is better.
     pub advised: ArmName,

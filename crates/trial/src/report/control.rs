@@ -20,9 +20,9 @@ pub struct ControlReport {
     /// The ratio of one to the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// What was said of it.
+    /// The verdict.
     pub verdict: Outcome,
-    /// Whether a difference was claimed, which there can't be.
+    /// Whether it claimed a difference, which must be a false alarm.
     pub is_claimed: bool,
     /// How often a difference would be claimed in whole trials made of this stretch's own noise, with a look after every pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]

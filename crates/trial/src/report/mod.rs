@@ -74,7 +74,7 @@ pub struct Report {
     pub caveats: Vec<Caveat>,
     /// The seed of the order.
     pub seed: u64,
-    /// All that was decided beforehand.
+    /// The design.
     pub design: Design,
     /// How long the machine was left alone after a switch, and how that was found.
     pub settle: SettleSeen,
@@ -137,7 +137,7 @@ pub struct GuardReport {
 pub struct Cost {
     /// Its name, with its unit.
     pub name: String,
-    /// What it is.
+    /// Its title.
     pub title: String,
     /// In arm A.
     pub a: f64,

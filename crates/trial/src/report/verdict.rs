@@ -15,16 +15,16 @@
 use crate::arm::ArmName;
 use crate::outcome::Outcome;
 
-/// What is known when a verdict is given.
+/// The evidence for a verdict.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found<'a> {
-    /// What the comparison says.
+    /// The result of the comparison.
     pub(crate) seen: Outcome,
     /// Whether the trial broke off too early for any verdict.
     pub(crate) is_too_short: bool,
     /// The guard that got worse.
     pub(crate) harmed_guard: Option<&'a str>,
-    /// The only arm of which some windows have no number.
+    /// The only arm with windows without a value.
     pub(crate) arm_without_numbers: Option<ArmName>,
     /// Whether the counters of all settings show that none could act.
     pub(crate) none_acted: bool,
@@ -35,7 +35,7 @@ pub(crate) fn verdict(found: Found<'_>) -> (Outcome, Option<String>) {
     if found.is_too_short {
         return (Outcome::Undecided, None);
     }
-    // Only a claim can be vetoed: two arms that are alike are then called worse no more often than they are called better.
+    // Only a claim can be vetoed. So similar arms are called worse no more often than they are called better.
     let (seen, vetoed_by) = match (found.seen, found.harmed_guard) {
         (Outcome::Better, Some(guard)) => (Outcome::Worse, Some(guard.to_owned())),
         (seen, _) => (seen, None),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_stats::{Direction, Options, Pair, VALUE_RANGE, compare, median};
 use evenkeel_workload::Sample;
 
-/// Of each number by itself.
+/// For each number separately.
 const CONFIDENCE: f64 = 0.95;
 
 /// The ratio of the medians of each number, in windows without the set and with it.

@@ -23,11 +23,11 @@ const ERRORS_95: f64 = 2.2;
 /// A median absolute deviation as the standard deviation of what is normal otherwise.
 const MAD_TO_SD: f64 = 1.4826;
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
-    /// What may be said.
+    /// The verdict.
     pub verdict: Verdict,
     /// How it ended.
     pub ended: Ended,
@@ -36,15 +36,15 @@ pub struct Answer {
     /// The set against the machine as it was, on pairs of windows of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Measure>,
-    /// What a guard had against the set, where one had.
+    /// The guard that vetoed the set, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub veto: Option<String>,
-    /// What the guards read in the pairs of the proof.
+    /// The guards in the pairs of the proof.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<GuardAnswer>,
-    /// Of everything else that was measured meanwhile, the ratio of the medians with the set and without: what it costs.
+    /// For every other measured number: the ratio of the medians with the set and without. It shows the cost.
     pub along: BTreeMap<String, f64>,
-    /// Those whose change the pairs of these windows show, each by itself.
+    /// The numbers whose change is significant in the pairs of these windows, each tested separately.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub along_shown: BTreeSet<String>,
     /// Every knob, in the order in which they were given.
@@ -56,15 +56,15 @@ pub struct Answer {
     /// How far two windows of one thing differ: their standard deviation as a share, by windows of the machine as it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_ratio: Option<f64>,
-    /// What more time would decide.
+    /// The knobs that more time would decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_time: Option<MoreTime>,
-    /// What a sceptic should know.
+    /// The caveats.
     #[serde(rename = "doubts", default, skip_serializing_if = "Vec::is_empty")]
     pub caveats: Vec<SearchCaveat>,
 }
 
-/// What more time would decide.
+/// The open question that more time would decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MoreTime {
@@ -74,7 +74,7 @@ pub struct MoreTime {
     pub budget_s: u64,
 }
 
-/// What may be said of the set.
+/// The verdict on the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -109,7 +109,7 @@ pub enum Ended {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Chosen {
-    /// What it sets, as `KNOB=VALUE`.
+    /// Its settings, as `KNOB=VALUE`.
     pub settings: Vec<String>,
     /// Whether the set was shown to be worse without it. Of the only knob of a set, the proof of the set shows it.
     pub is_shown: bool,
@@ -140,13 +140,13 @@ pub struct GuardAnswer {
     pub is_harmed: bool,
 }
 
-/// What became of one knob.
+/// The outcome of one knob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KnobAnswer {
-    /// What was asked of it, as `KNOB=VALUE`.
+    /// The tested settings, as `KNOB=VALUE`.
     pub settings: Vec<String>,
-    /// What became of it.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: KnobOutcome,
     /// Its effect among all others.
@@ -159,12 +159,12 @@ pub struct KnobAnswer {
     pub is_shown: bool,
     /// Steps that its value went on from the asked one.
     pub steps: usize,
-    /// What its counter showed in the windows with it and without, where it has one.
+    /// Its counter in the windows with it and without it, if it has one.
     #[serde(rename = "at_work", default, skip_serializing_if = "Option::is_none")]
     pub engaged: Option<Mechanism>,
 }
 
-/// An effect with what is known of it. The ratio is of the metric, switched to not.
+/// An effect with its evidence. The ratio is of the metric, switched to unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measure {
@@ -178,7 +178,7 @@ pub struct Measure {
     pub high: Option<f64>,
     /// Pairs of windows behind it.
     pub pairs: usize,
-    /// The e-value of "it does nothing", of a test that may be looked at after every pair.
+    /// The e-value against "no effect", from a test that may stop after any pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e_value: Option<f64>,
     /// The p-value of "it does nothing", without regard to the other knobs.
@@ -353,7 +353,7 @@ impl Answer {
         }
     }
 
-    /// A knob stands out that was not proved.
+    /// Sets the verdict for a knob that looks effective but was not proved.
     pub(super) fn is_open(&mut self) {
         self.verdict = Verdict::NotProved;
         self.effect = None;

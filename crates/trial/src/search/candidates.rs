@@ -19,10 +19,10 @@ use crate::switch::setting_name;
 /// Steps of a ladder on either side.
 const STEPS: u32 = 3;
 
-/// What was asked to be searched among.
+/// The knobs to search among, as the user gave them.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// All that can be tried.
+    /// All knobs that can be tried.
     All,
     /// All, the knobs of network devices among them, which may cut the line that one works by.
     AllAndNetwork,
@@ -30,12 +30,12 @@ pub enum Wanted {
     Named(Vec<(&'static Knob, Option<Setting>)>),
 }
 
-/// What can be tried.
+/// The knobs that can be tried.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {
     /// The knobs, those that promise most first.
     pub candidates: Vec<Candidate>,
-    /// What each does, in the same order.
+    /// The steps of each, in the same order.
     pub plans: Vec<Plan>,
     /// The others, and why.
     pub left_out: Vec<LeftOut>,
@@ -105,7 +105,7 @@ impl Offer {
         Ok(())
     }
 
-    /// Leaves out what this server can't be switched to: properties of its process, new sockets, a new start.
+    /// Removes candidates that this workload can't switch: process properties, new sockets, a restart.
     pub fn keep_what_reaches(&mut self, workload: &mut dyn Workload) {
         // Asked once each: a start takes its time.
         let (mut reopens, mut restarts) = (None::<Result<(), LeftOutReason>>, None::<Result<(), LeftOutReason>>);

@@ -14,7 +14,7 @@ use crate::rules::DropReason;
 /// The share of windows that may be dropped without a word.
 const DROPPED_SHARE_CAVEAT: f64 = 0.2;
 
-/// What speaks against believing an answer, or limits what it says.
+/// A caveat: a reason to doubt an answer, or a limit of it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "String")]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
@@ -28,7 +28,7 @@ pub enum SearchCaveat {
     Dropped { dropped: usize, of: usize, reasons: BTreeMap<&'static str, usize>, changed: Option<String> },
     /// A counter stood still, and the knob made a difference all the same.
     NotEngaged { knob: String, why: String },
-    /// As a goal file has it.
+    /// The caveats as stored in a goal file.
     Stored(String),
 }
 
@@ -76,7 +76,7 @@ impl Serialize for SearchCaveat {
     }
 }
 
-/// Those that the windows of a search have.
+/// The caveats from a search's windows.
 pub(super) fn of_windows(entries: &[Entry]) -> Vec<SearchCaveat> {
     let concurrent = concurrent_trials::caveats(entries.iter().map(|entry| entry.seen.other_trials()));
     concurrent.into_iter().map(SearchCaveat::OfTrial).chain(deaths(entries)).chain(drops(entries)).collect()

@@ -26,7 +26,7 @@ pub(super) const WINDOWS_MIN: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Candidate {
-    /// What it sets, as `KNOB=VALUE` or `KNOB@PLACE=VALUE`: all of one knob.
+    /// Its settings, as `KNOB=VALUE` or `KNOB@PLACE=VALUE`: all of one knob.
     pub settings: Vec<String>,
     /// Values to go on to if the asked one helps, in the kernel's spelling: ways, each tried step by step as long as it gets
     /// better.
@@ -39,7 +39,7 @@ impl Candidate {
         Candidate { settings: vec![setting.into()], ways: Vec::new() }
     }
 
-    /// What it sets at this level, as arguments; nothing where it is as it was.
+    /// Its settings at this level, as arguments; nothing if unchanged.
     pub fn at(&self, level: &Level) -> Vec<String> {
         match level {
             Level::AsItWas => Vec::new(),
@@ -78,7 +78,7 @@ pub struct SearchDesign {
     pub smallest_effect_ratio: f64,
     /// Confidence of every claim, all knobs taken together.
     pub confidence: f64,
-    /// Numbers that the set may not make worse, looked at in the screening and in the windows of its proof.
+    /// The guards: numbers that the set must not make worse. They are tested in the screening and in the proof.
     #[serde(default)]
     pub guards: Vec<Guard>,
     /// How many times worse than the machine as it was a window may be, by the metric or twice by a guard, before its arm is never
@@ -93,7 +93,7 @@ pub struct SearchDesign {
     pub window_ms: u64,
     /// The settle time after a switch, in milliseconds; the longest of `settles`, if it has any.
     pub settle_ms: u64,
-    /// How long after each way of switching, and how that was found; empty where it was asked for.
+    /// The settle time for each kind of switch, and how it was found; empty if the user gave it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settles: Vec<ClassSettle>,
     /// The candidates whose switch takes new sockets or a new start: the first to go where a budget has no room for all.
@@ -225,18 +225,18 @@ impl SearchDesign {
     /// The test of one of `of` knobs, which may be looked at after every pair.
     ///
     /// # Errors
-    /// If it can't be judged by.
+    /// If the options of the test are invalid.
     pub(super) fn judge(&self, of: usize) -> Result<Judge, TrialError> {
         let stop = Stop::Sequential { pairs_min: 1, pairs_max: usize::MAX, budget: None };
         Judge::new(&self.metric, self.smallest_effect_ratio, self.options(of).confidence, stop)
     }
 
-    /// The guards of a comparison that is looked at when it is over.
+    /// The guards of a comparison, tested once at the end.
     pub(super) fn guards_at_end(&self) -> GuardSet {
         GuardSet::at_end(&self.guards, self.confidence)
     }
 
-    /// What is asked of the tests of `of` knobs, so that all of their claims together hold with the confidence.
+    /// The options for the tests of `of` knobs: all claims together hold with the confidence.
     pub(super) fn options(&self, of: usize) -> Options {
         Options {
             confidence: 1.0 - (1.0 - self.confidence) / of.max(1) as f64,

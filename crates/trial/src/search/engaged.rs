@@ -11,7 +11,8 @@ use crate::arm::{ArmName, Level};
 use crate::counters::counter_of;
 use crate::engaged::{Engaged, Mechanism, Observed, mechanism};
 
-/// Windows with a knob and without it at the least, before its counter is believed to have stood still.
+/// The minimum number of windows with a knob and without it. With fewer, its counter cannot show that it was not
+/// engaged.
 const WINDOWS_MIN: usize = 3;
 
 /// Takes out knobs that were never engaged and have no effect that matters, by the table in `report/verdict.rs`. A counter knows only one

@@ -173,7 +173,7 @@ impl GoalFile {
     /// The text that [`GoalFile::parse`] reads.
     ///
     /// # Errors
-    /// None that is known: every field is plain data.
+    /// None known: every field is plain data.
     pub fn text(&self) -> Result<String, GoalError> {
         serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(|error| GoalError::Text(error.to_string()))
     }

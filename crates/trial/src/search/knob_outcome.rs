@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::left_out::NotNeeded;
 
-/// What became of one knob.
+/// The outcome of one knob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "fate")]
 pub enum KnobOutcome {
     /// It is in the set.
     InTheSet,
-    /// It moves the metric by less than what matters, if at all.
+    /// Its effect is smaller than the smallest effect that matters.
     NoEffect,
     /// It makes the metric worse.
     Hurts,
@@ -22,7 +22,7 @@ pub enum KnobOutcome {
         /// Which, and how much.
         why: String,
     },
-    /// Its counter shows that it was never engaged: what it would do is not known.
+    /// Its counter shows that it was never engaged, so its effect is unknown.
     NotEngaged {
         /// Why not.
         why: String,

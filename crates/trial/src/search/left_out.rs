@@ -43,25 +43,25 @@ pub enum LeftOutReason {
     /// evenkeel can't set it.
     #[error("you have to do it by hand: {todo}")]
     ByHand {
-        /// What to do.
+        /// The step that the user would have to do.
         todo: String,
     },
-    /// The advice on every place of it says that it can do nothing here.
+    /// The advice says for every place that it does nothing here.
     #[error("{0}")]
     Advice(String),
     /// No plan can be made of its setting.
     #[error("{0}")]
     NoPlan(String),
-    /// Its value can't be read, or reads otherwise than it works.
+    /// Its value can't be read, or differs from the value in effect.
     #[error("{0}")]
     Unreadable(String),
     /// Another program sets it.
     #[error("{0}")]
     Owned(String),
-    /// The workload can't be switched to it.
+    /// The workload can't switch it.
     #[error("{0}")]
     Workload(String),
-    /// As the log of a search has it.
+    /// The text as stored in the log of a search.
     #[error("{0}")]
     Logged(String),
 }
@@ -104,7 +104,7 @@ pub enum NotNeeded {
         /// What.
         why: String,
     },
-    /// As a goal file has it.
+    /// The text as stored in a goal file.
     #[error("{0}")]
     Other(String),
 }

@@ -17,7 +17,7 @@ const REVIVALS_MAX: usize = 20;
 
 /// A live server with its host.
 pub struct Live<'a, 'b> {
-    /// What was decided before.
+    /// The design.
     pub design: &'a SearchDesign,
     /// The knobs, one plan each, in the order of the candidates.
     pub plans: &'a [Plan],
@@ -31,7 +31,7 @@ pub struct Live<'a, 'b> {
     pub watch: &'a Watch,
     /// When a window is dropped.
     pub rules: Rules,
-    /// How often the server was started anew.
+    /// How often the server was restarted.
     pub revivals: usize,
 }
 
@@ -74,7 +74,7 @@ impl Subject for Live<'_, '_> {
 }
 
 impl Live<'_, '_> {
-    /// A new server starts on the machine as it was, whatever the last one died of.
+    /// A new server starts with unchanged settings, whatever ended the last one.
     fn start_anew(&mut self) -> Result<(), TrialError> {
         self.workload = (self.revive)()?;
         self.switch.to(&Arm::as_it_was(self.plans.len()), &mut *self.workload)

@@ -16,7 +16,7 @@ use crate::log_file::{IfThere, LogFile, LogFileError, lines};
 const FORMAT: u64 = 1;
 /// The longest log that is read, in bytes: hundreds of thousands of windows.
 const LOG_BYTES_MAX: u64 = 512 << 20;
-/// What errors call it.
+/// Its name in errors.
 const LOG: &str = "search's log";
 const WRITE: &str = "write the search's log";
 const READ: &str = "read the search's log";
@@ -29,14 +29,14 @@ pub struct Header {
     pub format: u64,
     /// The version of the program that wrote it.
     pub evenkeel: String,
-    /// What was decided before.
+    /// The design.
     pub design: SearchDesign,
-    /// What the caller needs to go on: the workload, and where the answer goes.
+    /// The caller's data to continue: the workload, and the destination of the answer.
     pub context: Value,
 }
 
 impl Header {
-    /// That of a new search.
+    /// The head of a new search.
     pub fn new(design: SearchDesign, context: Value) -> Header {
         Header { format: FORMAT, evenkeel: env!("CARGO_PKG_VERSION").to_owned(), design, context }
     }
@@ -46,9 +46,9 @@ impl Header {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
-    /// What was on.
+    /// The arm of the window.
     pub arm: Arm,
-    /// What came of it.
+    /// The result of the window.
     pub seen: WindowResult,
     /// How long it took, switching included, in milliseconds.
     pub took_ms: u64,
@@ -67,7 +67,7 @@ impl Log {
         Log { entries, file: None }
     }
 
-    /// A new one on disk, in the place of whatever is there, for nobody else to read.
+    /// Creates a log on disk that only this user can read. Replaces an existing file.
     ///
     /// # Errors
     /// If it can't be written.
@@ -85,7 +85,7 @@ impl Log {
     /// If it can't be read or is invalid.
     pub fn open(path: &Path) -> Result<(Header, Log), LogFileError> {
         let failed = |error: std::io::Error| LogFileError::io(READ, path, error);
-        // First, for what can't be gone on with is not read either: a pipe, say.
+        // First, because files that can't be continued, such as a pipe, are not read either.
         let file = LogFile::open(path).map_err(failed)?;
         let bytes = user_file::read(path, LOG_BYTES_MAX).map_err(|error| failed(error.into()))?;
         let (header, entries, whole_bytes) =

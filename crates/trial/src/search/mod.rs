@@ -60,11 +60,11 @@ use crate::arm::Arm;
 use crate::error::TrialError;
 use runner::{Halt, SearchRunner};
 
-/// Searches. Windows that the log has already are not measured again, so that a search which was killed goes on where it was.
-/// Whatever ends it early, the answer has what is known until then.
+/// Searches. Windows that the log already has are not measured again, so a killed search continues where it was.
+/// If it ends early, the answer has the results so far.
 ///
 /// # Errors
-/// Only if the design can't be searched by.
+/// Only if the design is invalid.
 pub fn search<'a>(design: &'a SearchDesign, tools: Tools<'a>) -> Result<Answer, TrialError> {
     design.check()?;
     let mut runner = SearchRunner::new(design, tools);
@@ -74,7 +74,7 @@ pub fn search<'a>(design: &'a SearchDesign, tools: Tools<'a>) -> Result<Answer, 
     Ok(answer)
 }
 
-/// Whether the search of this log has come to its end, a failure for good too: it asks for no further window.
+/// Whether the search of this log has ended, with a result or a permanent failure: no further window is needed.
 pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
     struct Nobody {
         was_asked: bool,
@@ -88,7 +88,7 @@ pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
     let (mut nobody, windows) = (Nobody { was_asked: false }, log.entries().len());
     let tools = Tools { subject: &mut nobody, log, stop: &|| false, on_progress: &mut |_| {} };
     let is_complete = search(design, tools).is_ok_and(|answer| match answer.ended {
-        // A log that can't be read to its end may still be useful.
+        // A partly unreadable log may still be useful.
         SearchEnded::Failed { .. } => answer.windows.values().sum::<usize>() == windows,
         _ => true,
     });

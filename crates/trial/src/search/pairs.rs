@@ -14,7 +14,7 @@ use crate::arm::{Arm, Level};
 
 /// The share of the budget that may be used when this stage ends.
 const SHARE: f64 = 0.75;
-/// Windows that are taken for neighbours of each other.
+/// Windows this close together count as neighbours.
 const BLOCK: usize = 4;
 /// Draws at least and at most.
 const DRAWS: std::ops::RangeInclusive<usize> = 2..=40;
@@ -25,7 +25,7 @@ const ERROR_SHARE: f64 = 0.3;
 /// An interaction of two knobs counts from this many standard errors.
 const ERRORS: f64 = 2.5;
 
-/// Chooses the best combination of the set; where the budget does not allow it, the whole set goes on.
+/// Chooses the best combination of the set. If the budget is too small, it keeps the whole set.
 pub(super) fn choose(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
     runner.stage = Stage::Pairs;
     let members = set.members.clone();
@@ -112,7 +112,7 @@ fn keep_best(runner: &SearchRunner<'_>, answer: &mut Answer, set: &mut Set, leve
     set.members.retain(|knob| *set.arm.level(*knob) != Level::AsItWas);
 }
 
-/// The cost of a combination, less that of the mean; pairs that are not sure to matter are taken for nothing.
+/// The cost of a combination, minus that of the mean. Pairs without a sure effect count as zero.
 fn predicted(fit: &Fit, row: &[Sign]) -> f64 {
     let of = |estimate: &evenkeel_stats::designs::Estimate| match estimate.term {
         Term::Main(knob) => estimate.effect / 2.0 * row[knob].sign(),

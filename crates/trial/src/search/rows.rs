@@ -5,12 +5,12 @@ use evenkeel_stats::designs::{DesignError, Fit, Level as Sign, Run, Term, fit};
 /// A knob has moved the metric only if its effect is this many standard errors large.
 pub(super) const ERRORS: f64 = 2.5;
 
-/// What was screened so far: the rows, in pairs of a row and its mirror image.
+/// The screening so far: the rows, in pairs of a row and its mirror image.
 #[derive(Default)]
 pub(super) struct Rows {
     pub(super) rows: Vec<Vec<Sign>>,
     pub(super) costs: Vec<f64>,
-    /// What the guards read in each of them.
+    /// The guards' values in each of them.
     pub(super) guarded: Vec<Vec<Option<f64>>>,
     pub(super) pairs: usize,
 }

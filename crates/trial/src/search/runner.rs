@@ -34,7 +34,7 @@ pub(super) enum Halt {
     Failed(String),
 }
 
-/// What a window came to.
+/// The result of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum WindowOutcome {
     /// Its number, as it was measured.
@@ -45,7 +45,7 @@ pub(super) enum WindowOutcome {
     Hurt,
 }
 
-/// Whether the server was given no CPU in a window, of which the arm may be the cause.
+/// Whether the server got no CPU in a window, and the arm may be the cause.
 fn is_starved(seen: &WindowResult) -> bool {
     matches!(seen, WindowResult::Dropped { reason: Some(DropReason::NoCpu { .. }), .. })
 }
@@ -55,7 +55,7 @@ pub(super) struct SearchRunner<'a> {
     /// The one source of every order.
     pub(super) chance: ChaCha8Rng,
     pub(super) stage: Stage,
-    /// What is known so far, for those who watch.
+    /// The results so far, for observers.
     pub(super) known: String,
     subject: &'a mut dyn Subject,
     log: &'a mut Log,
@@ -72,9 +72,9 @@ pub(super) struct SearchRunner<'a> {
     /// Knobs that stay as they were, and why.
     out: BTreeMap<usize, KnobOutcome>,
     recent: VecDeque<f64>,
-    /// What the guards read in them.
+    /// The guards' values in them.
     recent_guards: VecDeque<GuardNumbers>,
-    /// What the guards read in the window whose number was handed out last.
+    /// The guards' values in the last requested window.
     last_guards: GuardNumbers,
     lost: usize,
     /// Whether a server that ends once has said enough: where its end is no accident any more, and it is asked of what.
@@ -173,7 +173,7 @@ impl<'a> SearchRunner<'a> {
         self.banned.remove(arm);
     }
 
-    /// What a usual window of the machine as it was gives.
+    /// The usual value of a window of the unchanged machine.
     pub(super) fn usual(&self) -> Option<f64> {
         let recent: Vec<f64> = self.recent.iter().copied().collect();
         median(&recent)
@@ -261,7 +261,7 @@ impl<'a> SearchRunner<'a> {
         })
     }
 
-    /// What the guards read in the window whose number was handed out last.
+    /// The guards' values in the last requested window.
     pub(super) fn last_guards(&self) -> GuardNumbers {
         self.last_guards.clone()
     }
@@ -314,7 +314,7 @@ impl<'a> SearchRunner<'a> {
         (self.on_progress)(&progress);
         let begun = self.subject.clock().now();
         let seen = self.subject.window(arm).map_err(|error| match (self.stop)() {
-            // What it waited for was waited for no longer.
+            // The wait ended early.
             true => Halt::Stopped,
             false => Halt::Failed(error.to_string()),
         })?;
@@ -346,7 +346,7 @@ impl<'a> SearchRunner<'a> {
                 }
                 WindowOutcome::Value(value)
             }
-            // Nothing done at all, where much is wanted.
+            // The metric is 0, although higher is better.
             WindowResult::Measured { value, .. }
                 if value == 0.0 && self.design.metric.better == Direction::Higher && !is_baseline =>
             {

@@ -19,7 +19,7 @@ use crate::arm::{Arm, Level};
 const BASELINE_WINDOWS: usize = 8;
 /// The share of the budget that may be screened away: what is chosen has still to be proved.
 const SHARE: f64 = 0.5;
-/// The share where nothing stands out so far: there is nothing to prove yet, and the time is best spent on what is undecided.
+/// The share if no knob looks effective so far: there is nothing to prove yet, so undecided knobs get the time.
 const SHARE_WITHOUT_ANY: f64 = 0.9;
 /// Windows by which the time of a window is known after knobs were left out.
 const PACE_WINDOWS: usize = 4;
@@ -228,7 +228,7 @@ fn as_switched(runner: &SearchRunner<'_>, row: Vec<Sign>) -> Vec<Sign> {
     row.into_iter().enumerate().map(|(knob, sign)| if runner.is_in(knob) { sign } else { Sign::Low }).collect()
 }
 
-/// Whether an effect is one that goes on, by its sign: helping ones are below 0.
+/// Whether an effect is large enough to keep the knob, for better or worse.
 fn has_moved(runner: &SearchRunner<'_>, measure: &Measure) -> bool {
     measure.cost.abs() >= (ERRORS * measure.error).max(EFFECT_SHARE * runner.design.line())
 }
@@ -302,7 +302,7 @@ fn partners(runner: &SearchRunner<'_>, mains: &Fit, seen: &Rows, knobs: usize) -
     found.into_iter().map(|(pair, _)| pair).take(2).collect()
 }
 
-/// What a screening shows so far, in a few words.
+/// The screening so far, in a few words.
 fn known(answer: &Answer) -> String {
     let mut moved: Vec<(&str, f64)> = answer
         .knobs

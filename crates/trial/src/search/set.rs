@@ -5,7 +5,7 @@ use crate::arm::{Arm, Level};
 /// The knobs that go on, each at the level that looks best.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Set {
-    /// Every knob that goes on.
+    /// Every knob that is kept.
     pub(super) members: Vec<usize>,
     /// Their levels; those of all others are as they were.
     pub(super) arm: Arm,

@@ -17,14 +17,14 @@ use crate::switch::{Reach, Switch};
 
 /// The share of the budget that finding it may take.
 const SHARE: f64 = 0.1;
-/// What is waited where there is no time to find it out.
+/// The settle time if there is no time to measure one.
 const UNKNOWN: Duration = Duration::from_millis(100);
 
 /// How long one way of switching is felt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassSettle {
-    /// What the server must do for the switch to reach it; nothing where all ways were switched together.
+    /// What the server must do for the switch to take effect; nothing if all kinds were switched together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Reach>,
     /// The knobs that were switched, together.
@@ -33,7 +33,7 @@ pub struct ClassSettle {
     pub settle: SettleSeen,
 }
 
-/// What it takes to find it.
+/// The inputs for finding the settle time.
 pub struct Settling<'a, 'b> {
     /// The number that decides.
     pub metric: &'a Metric,
@@ -60,7 +60,7 @@ impl Settling<'_, '_> {
     /// stopped. Leaves the machine as it was. Where one is a guess, the server may be gone.
     ///
     /// # Errors
-    /// If the machine could not be put back.
+    /// If the host could not be restored.
     pub fn find(mut self) -> Result<Vec<ClassSettle>, TrialError> {
         let classes = self.classes();
         let each = settle_cost(&self.design());
@@ -111,7 +111,7 @@ impl Settling<'_, '_> {
         knobs.iter().filter_map(|at| Some(self.plans.get(*at)?.steps.first()?.knob.clone())).collect()
     }
 
-    /// That of these knobs, switched together; nothing where the user stopped.
+    /// The settle time of these knobs, switched together; nothing if the user stopped.
     fn one(&mut self, knobs: &[usize]) -> Result<Option<SettleSeen>, TrialError> {
         let design = self.design();
         let as_it_was = Arm::as_it_was(self.plans.len());
@@ -136,7 +136,7 @@ impl Settling<'_, '_> {
             Err(error @ (TrialError::Switch { .. } | TrialError::Workload(WorkloadError::Program { .. }))) => {
                 let why = error.to_string();
                 match self.switch.to(&as_it_was, self.workload) {
-                    // Whoever reads the guess starts the server anew.
+                    // A caller that gets the guess restarts the server.
                     Ok(()) | Err(TrialError::Workload(WorkloadError::Program { .. })) => Ok(Some(guess(UNKNOWN, why))),
                     Err(error) => Err(error),
                 }
@@ -161,7 +161,7 @@ pub fn restarts(plans: &[Plan]) -> Vec<usize> {
     plans.iter().enumerate().filter(|(_, plan)| is_slow(plan)).map(|(at, _)| at).collect()
 }
 
-/// The time that is long enough after any switch, whatever ways it goes.
+/// The settle time that suffices after any kind of switch.
 pub fn longest(settles: &[ClassSettle]) -> Option<Duration> {
     settles.iter().map(|found| found.settle.time()).max()
 }

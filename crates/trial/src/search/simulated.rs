@@ -14,28 +14,28 @@ use crate::arm::{Arm, Level};
 use crate::conditions::Conditions;
 use crate::error::TrialError;
 
-/// What is measured.
+/// The measured metric.
 pub const METRIC: Metric = Metric::new("lateness_us_p50", "median lateness", "us", Direction::Lower);
 
 /// Its tail, which is measured too.
 pub const TAIL: Metric = Metric::us("lateness_us_p99", "99th percentile of lateness");
 
-/// What the knobs do, on the logarithm of the metric: below 0 is better.
+/// The effects of the knobs, on the logarithm of the metric: below 0 is better.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Truth {
     /// How many knobs there are.
     pub knobs: usize,
-    /// What one knob does at the asked value.
+    /// The effect of one knob at the tested value.
     pub mains: Vec<(usize, f64)>,
-    /// What two knobs do together beyond that.
+    /// The additional effect of two knobs together.
     pub pairs: Vec<([usize; 2], f64)>,
-    /// What one knob does at a further value than the asked one (its first way's first step).
+    /// The effect of one knob at another value than the tested one (its first way's first step).
     pub further: Vec<(usize, f64)>,
     /// Knobs under which the server dies.
     pub deadly: Vec<usize>,
     /// Knobs that are refused.
     pub refused: Vec<usize>,
-    /// What one knob does to the tail beyond what it does to the median.
+    /// The additional effect of one knob on the tail, beyond the median.
     pub tails: Vec<(usize, f64)>,
     /// Knobs that go by the name of a real one, as `KNOB=VALUE`, so that their counters are known.
     pub named: Vec<(usize, &'static str)>,
@@ -57,7 +57,7 @@ impl Truth {
         }
     }
 
-    /// What every knob at these levels comes to, without noise.
+    /// The sum of all effects at these levels, without noise.
     pub fn cost(&self, arm: &Arm) -> f64 {
         let is_on = |knob: usize| *arm.level(knob) != Level::AsItWas;
         let main = |(knob, effect): &(usize, f64)| match arm.level(*knob) {
@@ -112,7 +112,7 @@ impl Simulated {
         (0..12).map(|_| self.chance.random::<f64>()).sum::<f64>() - 6.0
     }
 
-    /// What the machine does to the logarithm of the next window.
+    /// The machine's noise in the logarithm of the next window.
     fn noise(&mut self) -> f64 {
         let scale = self.truth.noise;
         self.drift = 0.66 * self.drift + 0.6 * scale * self.normal();

@@ -7,12 +7,12 @@ use super::{Log, WindowResult};
 use crate::arm::Arm;
 use crate::error::TrialError;
 
-/// What is searched on: a live server with its host, or a simulated one.
+/// The system under search: a live server with its host, or a simulated one.
 pub trait Subject {
     /// Brings the arm about, and measures one window of it.
     ///
     /// # Errors
-    /// What ends the search: the server can't be had back, or the machine can't be kept safe.
+    /// A fatal error: the server can't be restarted, or the machine can't be kept safe.
     fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError>;
 
     /// The clock that its windows take time on.
@@ -37,7 +37,7 @@ pub enum Stage {
     Screen,
     /// Other values of those that moved.
     Ladder,
-    /// What they do together.
+    /// Their joint effect.
     Pairs,
     /// Which of them can go.
     Trim,
@@ -60,17 +60,17 @@ pub struct SearchProgress {
     pub windows: usize,
     /// The estimated number of windows in the budget.
     pub of: usize,
-    /// What is known so far, in a few words.
+    /// The results so far, in a few words.
     pub known: String,
 }
 
-/// What a search needs besides its design.
+/// The context of a search, besides its design.
 pub struct Tools<'a> {
-    /// What is searched on.
+    /// The system under search.
     pub subject: &'a mut dyn Subject,
     /// Its windows so far, and those to come.
     pub log: &'a mut Log,
-    /// Whether the user asked to stop; looked at before each window.
+    /// Whether the user asked to stop; checked before each window.
     pub stop: &'a dyn Fn() -> bool,
     /// Called before each window.
     pub on_progress: &'a mut dyn FnMut(&SearchProgress),

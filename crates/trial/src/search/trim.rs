@@ -24,7 +24,7 @@ struct Question {
     test: Sequential,
 }
 
-/// Takes out what is not needed, one knob at a time: of two that can stand in for each other, one has to stay.
+/// Removes unneeded knobs one at a time: of two that can replace each other, one must stay.
 pub(super) fn trim(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
     runner.stage = Stage::Trim;
     set.members.retain(|knob| runner.is_in(*knob));
@@ -117,7 +117,7 @@ fn block(runner: &mut SearchRunner<'_>, set: &Set, open: &mut [Question]) -> Res
     Ok(())
 }
 
-/// What becomes of those of which the budget left it open: the weakest goes, if it does not even look as if it mattered.
+/// Decides for the knobs that the budget left open: the weakest is removed if it seems to have no effect.
 fn undecided(runner: &SearchRunner<'_>, answer: &mut Answer, open: &[Question]) -> Option<usize> {
     let cost = |question: &Question| match question.test.pairs() {
         0 => 0.0,

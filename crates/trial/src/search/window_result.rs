@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::conditions::Conditions;
 use crate::rules::DropReason;
 
-/// What one window gave.
+/// The result of one window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -18,7 +18,7 @@ pub enum WindowResult {
         value: f64,
         /// Everything else that was measured.
         sample: Sample,
-        /// What the machine did meanwhile, and the counters that show which knobs were engaged.
+        /// The machine's conditions, and the counters that show which knobs were engaged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         conditions: Option<Box<Conditions>>,
     },
@@ -33,16 +33,16 @@ pub enum WindowResult {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<DropReason>,
     },
-    /// The server ended or hung, and was started anew.
+    /// The server ended or hung, and was restarted.
     Died {
-        /// What was seen of it.
+        /// The observation.
         why: String,
     },
     /// A setting was refused, or did not take.
     Refused {
         /// Which, by its index.
         setting: usize,
-        /// What the kernel or the server said.
+        /// The error of the kernel or the server.
         why: String,
     },
 }

@@ -29,11 +29,11 @@ pub use session_log::SessionWriter;
 pub(crate) use settle::find as find_settle;
 pub use settled::{SettleHow, SettleSeen};
 
-/// All that one trial needs.
+/// The inputs of one trial.
 pub struct Trial<'a, 'b> {
-    /// What was decided beforehand.
+    /// The design.
     pub design: &'a Design,
-    /// What each arm does to the host, the machine as it was first; if all do the same it is a control.
+    /// The steps of each arm, A first. If all arms are equal it is a control.
     pub arms: Vec<Arm>,
     /// The knobs.
     pub switch: &'a mut Switch<'b>,

@@ -35,7 +35,7 @@ pub(crate) struct Program<'a> {
     pub(crate) name: &'static str,
     pub(crate) path: &'a Path,
     pub(crate) arguments: Vec<String>,
-    /// The CPUs that it may run on. An empty set allows all of ours.
+    /// The CPUs that it may run on. An empty set allows all CPUs of this process.
     pub(crate) cpus: CpuSet,
 }
 

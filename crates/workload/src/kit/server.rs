@@ -41,7 +41,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) program: &'static str,
     /// The one command that installs it.
     pub(crate) install: &'static str,
-    /// The CPUs that it may run on. An empty set allows all of ours.
+    /// The CPUs that it may run on. An empty set allows all CPUs of this process.
     pub(crate) cpus: &'a CpuSet,
     /// How to recognise that it is ready.
     pub(crate) ready: Ready,

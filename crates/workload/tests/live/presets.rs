@@ -48,7 +48,7 @@ fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-fn tell(pid: u32, signal: &str) {
+fn send_signal(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
@@ -171,7 +171,7 @@ fn plays_and_is_gone((name, players, set): Game) {
         let described = workload.describe();
         assert!(described.contains("4 players with an input and a ping in each"), "{described}");
     }
-    let error = workload.window(SETTLE, WINDOW, &mut || tell(pids[0], "-KILL")).unwrap_err().to_string();
+    let error = workload.window(SETTLE, WINDOW, &mut || send_signal(pids[0], "-KILL")).unwrap_err().to_string();
     assert!(error.starts_with(&format!("measure {name}: it ended (signal: 9 (SIGKILL))")), "{error}");
     workload.restart().unwrap();
     let pids = workload.pids();
@@ -215,7 +215,7 @@ fn a_dead_server_and_a_hung_server_are_distinguished_and_restarted() {
     let fails = |workload: &mut Box<dyn Workload>, signal: &str| {
         let pid = workload.pids()[0];
         let begun = Instant::now();
-        let error = workload.window(SETTLE, Duration::from_secs(30), &mut || tell(pid, signal)).unwrap_err();
+        let error = workload.window(SETTLE, Duration::from_secs(30), &mut || send_signal(pid, signal)).unwrap_err();
         assert!(begun.elapsed() < Duration::from_secs(15), "it does not wait for the end of the window");
         error.to_string()
     };

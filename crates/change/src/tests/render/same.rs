@@ -92,13 +92,13 @@ fn it_does_what_apply_does(name: &str, capture: &Capture, plan: &PlanFile) {
     let place = Place::from_capture(capture);
     let before = place.tree();
     let said = well(&place.run(&script(plan).unwrap()));
-    let (aside, readings) = (set_aside(plan), readings(plan));
+    let (set_aside_paths, readings) = (set_aside(plan), readings(plan));
     for (path, at) in &place.tree() {
         let (At::File(text, _), Ok(expected)) = (at, root.text(path)) else { continue };
         // What is below /etc is compared with what the plan makes of it, further down.
         let is_kernels = path.starts_with("/proc/") || path.starts_with("/sys/");
         let is_shadow = path.starts_with("/proc/irq/") && !readings.contains_key(path.as_str());
-        if is_kernels && !aside.contains(path) && !is_shadow {
+        if is_kernels && !set_aside_paths.contains(path) && !is_shadow {
             let reading = readings.get(path.as_str());
             assert_eq!(as_text(reading, text), as_text(reading, &expected), "{name}: {path}\n{said}");
         }

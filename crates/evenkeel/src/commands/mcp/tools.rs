@@ -16,7 +16,7 @@ const SECONDS_MAX: u64 = 30;
 const SECONDS_USUAL: u64 = 10;
 /// How long a command may run that measures nothing.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long a meter may take beside its measuring.
+/// The time that a meter may take in addition to its measurement.
 const BESIDE_MEASURING: Duration = Duration::from_secs(5);
 /// After how long `apply` undoes a change that nobody confirms.
 const TRY_SECONDS_USUAL: u64 = 60;

@@ -6,7 +6,7 @@ use super::design::DesignArgs;
 use crate::args::StateArgs;
 use crate::workload_args::WorkloadArgs;
 
-/// What a new trial is asked for.
+/// The options of a new trial.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct TrialArgs {
     /// The setting to prove; several form one arm

@@ -286,10 +286,10 @@ fn put_away(context: &BootsContext, why: &dyn std::fmt::Display, out: &Out) -> O
         Failure::text(exit::NOT_UNDONE, "restore the settings of the trial over boots", why)
             .hint(format!("run {}", context.revert))
     })?;
-    let aside = context.file.with_extension("damaged");
-    std::fs::rename(&context.file, &aside)
+    let moved = context.file.with_extension("damaged");
+    std::fs::rename(&context.file, &moved)
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("move {} aside", context.file.display()), &error))?;
-    out.warn(&format!("its state is in {}\n", aside.display()));
+    out.warn(&format!("its state is in {}\n", moved.display()));
     Ok(exit::UNDONE)
 }
 

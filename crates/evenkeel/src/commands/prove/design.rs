@@ -1,4 +1,4 @@
-//! What is decided before the first pair, and the options that say so.
+//! The decisions before the first pair, and their options.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::failure::Failure;
 use crate::smallest_effect::SmallestEffect;
 use crate::times::{SettleArgs, WindowArgs, time};
 
-/// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
+/// The default maximum of pairs: enough for the default smallest effect in usual noise.
 const PAIRS_MAX: u16 = 100;
-/// Length of a window, where nothing else was asked.
+/// The default length of a window.
 const WINDOW: Duration = Duration::from_secs(1);
 /// The default number of interleaves, and the shortest interleave.
 const INTERLEAVES: u32 = 4;
@@ -23,7 +23,7 @@ const INTERLEAVE_MIN: Duration = Duration::from_millis(250);
 /// The fewest measured events of an interleave, such as ticks.
 const INTERLEAVE_EVENTS: f64 = 5.0;
 
-/// What decides, of a trial over pairs and of one over boots alike.
+/// The primary metric, for trials over pairs and over boots.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Design")]
 pub(super) struct DecisionArgs {
@@ -42,7 +42,7 @@ pub(super) struct DecisionArgs {
     pub(super) seed: Option<u64>,
 }
 
-/// All that is decided before the first pair.
+/// The decisions before the first pair.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Design")]
 pub(super) struct DesignArgs {
@@ -81,7 +81,7 @@ impl DecisionArgs {
         self.window.asked().unwrap_or(WINDOW)
     }
 
-    /// What may not get worse: those that were named, or the usual ones of what decides.
+    /// The guards: those that the user named, or the defaults of the primary metric.
     pub(super) fn guards(&self, workload: &dyn Workload, metric: &Metric) -> Result<Vec<Guard>, Failure> {
         match self.guard.as_slice() {
             [] => Ok(experiment::usual_guards(workload, metric)),

@@ -27,7 +27,7 @@ pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) 
     asked.settings =
         goal.settings().map_err(|error| wrong(file, error.cause()))?.iter().map(ToString::to_string).collect();
     let evidence = &goal.evidence;
-    // What no plan sets, and was part of the set all the same.
+    // The part of the set that no plan contains.
     let chosen = evidence.answer.set.iter().flat_map(|chosen| &chosen.settings);
     asked.settings.extend(chosen.filter(|text| text.starts_with(SETTING_PREFIX)).cloned());
     if asked.settings.is_empty() {

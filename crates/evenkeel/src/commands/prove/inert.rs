@@ -1,4 +1,4 @@
-//! Settings of which the facts show that they do nothing on this machine: a trial would only find that again.
+//! Settings that do nothing on this machine, by its facts: a trial would only confirm that.
 
 use evenkeel_host::{Advice, AdviceContext, Facts, Setting, State, advise};
 

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
     overdue::settle(&root, &args.state, out);
     let (_, kept) = session_files::read(&args.state, &args.file)?;
-    // A report needs no workload: one that can't be read is only not named in it.
+    // A report needs no workload. If it can't be read, the report does not name it.
     let workload = kept.head.asked.as_ref().and_then(|asked| workload_of(&asked.workload).ok());
     let session = experiment::stored_answer(kept)?;
     let again = answer::again(&workload.unwrap_or_else(WorkloadArgs::default), false, &session);

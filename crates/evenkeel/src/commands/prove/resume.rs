@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
     overdue::settle(&root, &args.state, out);
     let facts = Facts::probe(&root);
-    // The workload may have to be started in another folder, where these would be other files.
+    // The workload may start in another folder, where these paths would name other files.
     let state = args.state.absolute()?;
     let asked_report = args.report.as_deref().map(session_files::absolute).transpose()?;
     let _alone = TrialLock::take(&state)?;

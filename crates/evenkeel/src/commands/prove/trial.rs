@@ -106,7 +106,7 @@ pub(super) struct Session<'a> {
     pub(super) begins: Begins<'a>,
 }
 
-/// What a trial of some settings needs.
+/// The requirements of some settings.
 #[derive(Clone, Copy)]
 pub(super) struct Needs {
     journal: bool,
@@ -230,7 +230,7 @@ impl Session<'_> {
         self.out.status(&format!("{}\n{time}", workload.describe()));
     }
 
-    /// The file that it is kept in: the one that is gone on with, or a new one.
+    /// The session's file: the continued one, or a new one.
     fn keep_in(&self, head: &Head) -> Result<SessionWriter, Failure> {
         let keep = match self.begins {
             Begins::After(path, kept) => {
@@ -247,7 +247,7 @@ impl Session<'_> {
         Ok(keep)
     }
 
-    /// What `prove resume` needs besides the design.
+    /// The data that `prove resume` needs besides the design.
     fn asked(&self) -> Asked {
         let text = |path: PathBuf| path.to_str().map(str::to_owned);
         Asked {

@@ -33,24 +33,24 @@ fn compare(old: &Value, new: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The alternatives of a schema, each with the keywords that stand beside them.
+/// The alternatives of a schema, each with the keywords next to them.
 fn choices(schema: &Value) -> Vec<Value> {
     let Some(map) = schema.as_object() else { return vec![schema.clone()] };
     for key in ["oneOf", "anyOf"] {
         if let Some(Value::Array(alternatives)) = map.get(key) {
-            let beside: Map<String, Value> = map
+            let common: Map<String, Value> = map
                 .iter()
                 .filter(|(name, _)| *name != key)
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
-            return alternatives.iter().flat_map(|one| choices(&joined(&beside, one))).collect();
+            return alternatives.iter().flat_map(|one| choices(&joined(&common, one))).collect();
         }
     }
     vec![schema.clone()]
 }
 
-fn joined(beside: &Map<String, Value>, one: &Value) -> Value {
-    let mut whole = beside.clone();
+fn joined(common: &Map<String, Value>, one: &Value) -> Value {
+    let mut whole = common.clone();
     for (key, value) in one.as_object().into_iter().flatten() {
         match (whole.get_mut(key), value) {
             (Some(Value::Object(have)), Value::Object(more)) => have.extend(more.clone()),

@@ -28,7 +28,7 @@ pub(super) struct OutArgs {
     pub(super) unit: Option<ServiceName>,
 }
 
-/// What the parts of a new or resumed search share.
+/// The data that the parts of a new or resumed search share.
 pub(super) struct SearchContext<'a> {
     pub(super) out_args: &'a OutArgs,
     pub(super) state: &'a StateArgs,

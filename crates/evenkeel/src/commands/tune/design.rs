@@ -1,4 +1,4 @@
-//! What is decided before a search: what decides, what guards, and how long the machine is left alone after a switch.
+//! The decisions before a search: primary metric, guards, and the settle time after a switch.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const WINDOWS_MAX: usize = 100_000;
 /// The shortest default window.
 const WINDOW_MIN: Duration = Duration::from_millis(250);
 
-/// What is searched among, and by what it is decided.
+/// The candidates, and the metric that decides.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Search")]
 pub(super) struct PlanArgs {
@@ -62,7 +62,7 @@ pub(super) struct PlanArgs {
     pub(super) goal: GoalArgs,
 }
 
-/// All but how long a switch is felt, which has to be seen.
+/// Everything except the settle time, which must be measured.
 pub(super) fn asked(
     args: &PlanArgs,
     workload: &dyn Workload,
@@ -104,7 +104,7 @@ fn as_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What is searched among, by the ids of the knobs.
+/// The candidates, by the ids of the knobs.
 fn knobs(candidates: &[Candidate]) -> Vec<&str> {
     let settings = candidates.iter().flat_map(|candidate| &candidate.settings);
     settings.filter_map(|text| text.split(['@', '=']).next()).collect()

@@ -19,7 +19,7 @@ pub(super) struct Written {
     pub(super) file: Option<String>,
     /// Whether `evenkeel apply` takes it as it is.
     pub(super) applies: bool,
-    /// What a user should know of it.
+    /// Warnings for the user.
     pub(super) notes: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn write(
         return Ok(Written { file: None, applies: false, notes: vec![why.to_owned()] });
     }
     let settings = result.answer.set.iter().flat_map(|chosen| chosen.settings.clone());
-    // What the workload is like is not the host's: whoever runs the server sets it there.
+    // The workload's own settings do not belong to the host: the operator of the server makes them.
     let (of_workload, settings): (Vec<String>, Vec<String>) =
         settings.partition(|text| text.starts_with(SETTING_PREFIX));
     let mut notes: Vec<String> = of_workload
@@ -82,7 +82,7 @@ fn has_a_plan(answer: &Answer) -> bool {
     answer.set.iter().flat_map(|chosen| &chosen.settings).any(|text| !text.starts_with(SETTING_PREFIX))
 }
 
-/// Those of these settings that last only as long as something keeps them: only a plan that outlives a boot brings them about.
+/// The settings that last only while a process holds them: only a persistent plan applies them.
 fn in_no_file(facts: &Facts, settings: &[String]) -> Result<Vec<String>, Failure> {
     let bad = |error| Failure::text(exit::NOT_POSSIBLE, "plan the set", error);
     let parsed = settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>().map_err(bad)?;
@@ -92,7 +92,7 @@ fn in_no_file(facts: &Facts, settings: &[String]) -> Result<Vec<String>, Failure
     Ok(kept.filter_map(|step| names(&step.knob)).collect())
 }
 
-/// What a user should know of a plan that was made to last since these settings would not.
+/// The note for a plan that persists because these settings would not last otherwise.
 fn words(kept: &[String], cannot: &[Cannot], own: &[String]) -> Vec<String> {
     let is_refused = |setting: &String| cannot.iter().any(|cannot| cannot.setting == *setting);
     let mut notes = Vec::new();

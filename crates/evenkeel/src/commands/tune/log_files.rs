@@ -19,7 +19,7 @@ pub(super) const LOG: &str = "tune.jsonl";
 /// The folder of unfinished earlier searches, next to the journal.
 pub(super) const FOLDER: &str = "searches";
 
-/// What a resume needs besides the design.
+/// The data that a resume needs besides the design.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub(super) struct Context {
     pub(super) workload: WorkloadSpec,
@@ -36,7 +36,7 @@ pub(super) struct LeftOutWords {
 }
 
 impl Context {
-    /// That of a new search.
+    /// The head of a new search.
     pub(super) fn new(workload: WorkloadSpec, left_out: &[LeftOut]) -> Context {
         let words = |left: &LeftOut| LeftOutWords { knob: left.knob.clone(), why: left.why.to_string() };
         let folder = std::env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
@@ -44,7 +44,7 @@ impl Context {
     }
 }
 
-/// The command that continues a search, as it stands in a sentence.
+/// The command that continues a search, for use in a sentence.
 pub(super) fn again(file: Option<&Path>, state: &StateArgs) -> String {
     let file = file.map_or_else(String::new, |file| format!(" {}", file.display()));
     format!("evenkeel tune resume{file}{}", state.again())

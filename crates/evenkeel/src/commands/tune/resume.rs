@@ -35,7 +35,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &Out) -> Outcome {
-    // The workload may have to be started in another folder, where these would be other files.
+    // The workload may start in another folder, where these paths would name other files.
     let state = args.state.absolute()?;
     let named = Some(args.file.as_path()).filter(|file| *file != Path::new(LAST));
     let path = match named {

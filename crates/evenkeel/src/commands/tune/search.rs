@@ -36,7 +36,7 @@ pub(super) struct Ready {
     pub(super) log: Log,
 }
 
-/// What is asked of a search, whether it begins or goes on.
+/// The options of a search, new or continued.
 pub(super) struct Asked<'a> {
     pub(super) out_args: &'a OutArgs,
     pub(super) state: &'a StateArgs,
@@ -76,7 +76,7 @@ pub(super) fn run_search(
     drop(state);
     if let (Some(file), Verdict::Better) = (&out_args.out, result.answer.verdict) {
         let evidence = (&design, spec, HostWords::from_facts(&facts));
-        // The workload may be of another folder, where the file was not meant to be.
+        // The workload may start in another folder, where the path would name another file.
         let is_here = std::env::current_dir().is_ok_and(|folder| folder == here);
         let file = &if is_here { file.clone() } else { here.join(file) };
         match goal::write(&search, file, evidence, &result) {
@@ -96,7 +96,7 @@ pub(super) fn run_search(
     })
 }
 
-/// The outcome if the goal file can't be written; the result is printed all the same.
+/// The outcome if the goal file can't be written; the result is printed in any case.
 fn unwritten(out: &Out, mut result: SearchResult, failure: Failure) -> Outcome {
     if !out.is_json() {
         out.answer(&result, || page::page(&result))?;
@@ -110,7 +110,7 @@ fn unwritten(out: &Out, mut result: SearchResult, failure: Failure) -> Outcome {
 }
 
 fn check(args: &OutArgs) -> Result<(), Failure> {
-    // A file that can't be written is better known before twenty minutes have passed.
+    // A write error should come before twenty minutes of search.
     let folder = args.out.as_ref().and_then(|file| file.parent()).filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => {
@@ -190,7 +190,7 @@ fn measure(search: &SearchContext<'_>, state: &mut State, ready: Ready) -> Resul
     })
 }
 
-/// What every file reads that the plans write.
+/// The current content of every file that the plans write.
 fn readings(root: &Root, plans: &[Plan]) -> BTreeMap<String, Option<String>> {
     let files = plans.iter().flat_map(|plan| &plan.steps).filter_map(|step| match &step.action {
         Action::Write { path, .. } => Some(path.clone()),

@@ -58,7 +58,7 @@ fn some(values: &[f64]) -> Vec<(usize, f64)> {
     values.iter().copied().enumerate().step_by(step(values).max(1)).collect()
 }
 
-/// What is drawn, for whoever can't see it.
+/// The description of the drawing for screen readers.
 fn tooltip(report: &BootsReport) -> String {
     let unit = &report.design.metric.unit;
     let boots = report.boots.iter().enumerate().map(|(at, boot)| {

@@ -14,11 +14,11 @@ const RUG_MAX: usize = 400;
 /// One row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Estimate {
-    /// What it is of.
+    /// The metric.
     pub(crate) label: String,
     /// Small words below the label.
     pub(crate) note: String,
-    /// Of B to A; `None` where nothing was measured.
+    /// The ratio of B to A; `None` without measurements.
     pub(crate) ratio: Option<f64>,
     /// The ends of its interval.
     pub(crate) interval: Option<(f64, f64)>,

@@ -48,7 +48,7 @@ struct Axis {
 impl Axis {
     fn at(self, value: f64) -> f64 {
         let share = if self.to > self.from { (value - self.from) / (self.to - self.from) } else { 0.5 };
-        // What lies outside is drawn at the edge: it is counted in the verdict, so it must be seen.
+        // Values outside are drawn at the edge: they count in the verdict, so they must be visible.
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.5 };
         self.at_from + share * (self.at_to - self.at_from)
     }

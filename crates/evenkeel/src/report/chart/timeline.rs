@@ -9,7 +9,7 @@ use super::{Axis, Scale, Source, framed, mark, percent, pixel};
 use crate::report::words::trim;
 
 const HEIGHT: f64 = 180.0;
-/// Of one of several arms.
+/// For one of several arms.
 const ROW_HEIGHT: f64 = 110.0;
 const STRIP_HEIGHT: f64 = 34.0;
 /// More windows than this are drawn in steps, so that the page stays small.

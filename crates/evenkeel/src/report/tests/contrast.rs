@@ -76,10 +76,10 @@ fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
 }
 
 /// What a declaration paints on a background, as it is mixed by its opacity.
-fn painted(value: &str, opacity: f64, ground: [f64; 3], colours: &Colours) -> Option<[f64; 3]> {
+fn painted(value: &str, opacity: f64, backdrop: [f64; 3], colours: &Colours) -> Option<[f64; 3]> {
     let name = value.strip_prefix("var(")?.strip_suffix(')')?;
     let colour = colours.get(name).unwrap_or_else(|| panic!("{name} has no colour"));
-    Some([0, 1, 2].map(|at| colour[at] * opacity + ground[at] * (1.0 - opacity)))
+    Some([0, 1, 2].map(|at| colour[at] * opacity + backdrop[at] * (1.0 - opacity)))
 }
 
 /// Every text and mark whose contrast is too low, and how many were looked at.
@@ -99,13 +99,13 @@ fn faults(rules: &[Rule], media: &str) -> (Vec<String>, usize) {
                 "fill" | "stroke" => MARK_MIN,
                 _ => continue,
             };
-            let grounds: &[&str] = if property == "color" { &["--paper", "--soft"] } else { &["--paper"] };
-            for ground in grounds {
-                let Some(colour) = painted(value, opacity, colours[*ground], &colours) else { continue };
+            let backdrops: &[&str] = if property == "color" { &["--paper", "--soft"] } else { &["--paper"] };
+            for backdrop in backdrops {
+                let Some(colour) = painted(value, opacity, colours[*backdrop], &colours) else { continue };
                 looked += 1;
-                let ratio = contrast(colour, colours[*ground]);
+                let ratio = contrast(colour, colours[*backdrop]);
                 if ratio < least {
-                    faults.push(format!("{} {property} {value} on {ground}: {ratio:.2}, not {least}", rule.selector));
+                    faults.push(format!("{} {property} {value} on {backdrop}: {ratio:.2}, not {least}", rule.selector));
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Counters on the page of `inspect --counters`: what was lost and where, who served interrupts, where memory came from.
+//! Counters on the page of `inspect --counters`: losses and their places, the CPUs that served interrupts, and the
+//! nodes of allocations.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +90,7 @@ fn nodes(page: &mut Page, counters: &Counters) {
     }
 }
 
-/// Those that are not 0; most are.
+/// The counters that are not 0; most are.
 fn losses(losses: &BTreeMap<String, u64>) -> String {
     let named: Vec<String> =
         losses.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}")).collect();

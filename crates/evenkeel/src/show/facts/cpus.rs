@@ -1,4 +1,4 @@
-//! Frequencies and vulnerabilities on the page of `inspect`: what is alike in many places is said once.
+//! Frequencies and vulnerabilities on the page of `inspect`. Equal values of many places are shown once.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ fn in_words(policy: &FrequencyPolicy) -> String {
     }
 }
 
-/// Those that the processor has, a row each, and how many it does not have.
+/// The vulnerabilities of the processor, one per row, and the number of others.
 pub(super) fn vulnerabilities(page: &mut Page, cpus: &Cpus) {
     let Some(all) = cpus.vulnerabilities.known() else {
         page.fact_as("vulnerabilities", &cpus.vulnerabilities, |_| String::new());

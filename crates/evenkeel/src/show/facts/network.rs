@@ -112,7 +112,7 @@ fn part_of(nic: &Nic) -> String {
     }
 }
 
-/// Those that are on; one that can't be changed in brackets.
+/// The enabled features; fixed ones in brackets.
 fn offloads(nic: &Nic) -> Option<String> {
     let offloads = nic.offloads.known()?;
     let on: Vec<String> = offloads

@@ -1,4 +1,4 @@
-//! The part of `inspect`'s page about whatever else changes settings: programs, files at boot, and the boot loader.
+//! The part of `inspect`'s page about other owners of settings: programs, files at boot, and the boot loader.
 
 use evenkeel_host::Facts;
 use evenkeel_host::facts::{BootLoader, SysctlFile};

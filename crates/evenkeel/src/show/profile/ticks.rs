@@ -25,13 +25,13 @@ pub(crate) struct Answer {
     /// How ticks were recognized.
     #[serde(flatten)]
     pub(crate) source: TickSource,
-    /// What ends a tick.
+    /// The end of a tick.
     pub(crate) ends: Ends,
     /// Ticks without a recorded end, which are left out.
     pub(crate) unended_ticks: u64,
     /// Ticks that were due and did not run.
     pub(crate) missed_ticks: u64,
-    /// What makes slow ticks slow.
+    /// The causes of slow ticks.
     pub(crate) verdict: String,
     /// The cost of recording; none for a file.
     pub(crate) recorded: Option<Recorded>,
@@ -48,7 +48,7 @@ pub(crate) struct Answer {
     pub(crate) written: Option<PathBuf>,
 }
 
-/// What ticks were recognized by.
+/// How ticks were recognized.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub(crate) struct TickSource {
     /// `wakes`, `library`, `packets`, `place` or `event`.
@@ -88,7 +88,7 @@ pub(crate) struct Recorded {
     pub(crate) samples: u64,
     /// The share of a CPU that reading them took, from 0 to 1.
     pub(crate) reader_cpu_share: f64,
-    /// What could not be recorded, and why.
+    /// The data that could not be recorded, and why.
     pub(crate) unseen: Vec<String>,
 }
 
@@ -161,7 +161,7 @@ fn source_words(answer: &Answer) -> String {
     }
 }
 
-/// What makes slow ticks slow.
+/// The causes of slow ticks.
 pub(crate) fn verdict(said: &Comparison) -> String {
     let share = percent(part(said.slow_ticks as u64, said.ticks as u64));
     let more = quantity(said.slow_mean_ns.saturating_sub(said.rest_mean_ns), Unit::Ns);

@@ -36,7 +36,7 @@ pub(crate) struct Answer {
     pub(crate) quantity: Quantity,
 }
 
-/// What a recording has besides stacks.
+/// The other data of a recording, besides stacks.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct RecordingInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,7 +131,7 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-/// What took most, and how much of a CPU the busiest thread used.
+/// The largest consumers, and the CPU share of the busiest thread.
 fn summary(answer: &Answer) -> Option<String> {
     let top = answer.functions.first().filter(|top| top.own_weight > 0)?;
     let mut words = format!("Most in one function: {}, {}.", short(&top.function), percent(top.own_share));

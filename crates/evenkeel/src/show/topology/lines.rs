@@ -14,7 +14,7 @@ pub(super) const QUEUE_WIDTH: usize = 116;
 pub(super) struct Cell {
     pub(super) x: usize,
     pub(super) y: usize,
-    /// Which thread of its core it is: lines to several threads run beside each other.
+    /// The index of this thread in its core: lines to several threads run in parallel.
     pub(super) thread: usize,
     /// The lower end of its row of caches: the next row begins below.
     pub(super) floor: usize,

@@ -16,7 +16,7 @@ use crate::show::units::bytes;
 pub(crate) use svg::draw as svg;
 pub(crate) use text::draw as text;
 
-/// What is drawn.
+/// The elements of the drawing.
 struct Topology<'a> {
     /// Hypervisor, instance and processor, as far as they are known.
     title: String,
@@ -193,7 +193,7 @@ fn cache_name(cache: &Cache) -> String {
     format!("L{level}{kind} {size}")
 }
 
-/// What the first CPU has for its core; the cores of a cloud machine are alike.
+/// The caches of the first CPU's core; the cores of a cloud machine are alike.
 fn core_caches(facts: &Facts) -> String {
     let Some(cpu) = facts.cpus.cpus.first() else { return String::new() };
     let siblings = cpu.siblings.known().map_or(1, CpuSet::len);

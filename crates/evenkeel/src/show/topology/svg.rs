@@ -44,7 +44,7 @@ struct Picture {
     /// Over the lines, which would cross them out.
     captions: Vec<Markup>,
     cpus: BTreeMap<usize, Cell>,
-    /// Where lines may not run: cores, and captions beside them.
+    /// Areas that lines must avoid: cores, and the captions next to them.
     taken: Vec<Area>,
     width: usize,
     y: usize,
@@ -265,7 +265,7 @@ fn domain_height(cores: &[Core]) -> usize {
     LINE + cores.len().div_ceil(CORES_A_ROW) * (core_height(cores) + GAP) + 2 * GAP
 }
 
-/// As much as a queue's box holds.
+/// The part that fits into a queue's box.
 fn shortened(text: &str) -> String {
     const CHARS_MAX: usize = 18;
     if text.chars().count() <= CHARS_MAX {

@@ -85,7 +85,7 @@ impl Peer {
             }
         }
         self.asked_ns = now_ns;
-        self.session.tell(FromClient::Count { session: self.session.secret(), ask: now_ns });
+        self.session.notify(FromClient::Count { session: self.session.secret(), ask: now_ns });
         now_ns < self.answered_ns + SILENCE_NS
     }
 

@@ -122,7 +122,7 @@ fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch
                 let why = "no answer came; the server may be too old to know of packets back";
                 return Err(MeterError::not_possible(doing(), why));
             }
-            session.tell(FromClient::Give(request));
+            session.notify(FromClient::Give(request));
             asked_ns = now_ns;
         }
         if now_ns >= told_ns + TELL_NS {

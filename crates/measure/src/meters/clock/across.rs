@@ -1,4 +1,4 @@
-//! Whether the CPUs' clocks agree. Two pinned threads pass a token back and forth. The other CPU's reading lies between two of ours, so
+//! Whether the CPUs' clocks agree. Two pinned threads pass a token back and forth. The other CPU's reading lies between two of this one, so
 //! each pass bounds the clock offset in both directions. All passes together give the tightest bounds.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -77,7 +77,7 @@ fn fit(session: &Session, bytes: usize, buffer_bytes: u64) -> Result<Fit, MeterE
     while inbox.receive(socket, Wait::Not).is_ok() {}
     let dropped_before = udp::dropped(socket);
     let size = u16::try_from(bytes).unwrap_or(u16::MAX);
-    session.tell(FromClient::Burst { session: session.secret(), packets, bytes: size });
+    session.notify(FromClient::Burst { session: session.secret(), packets, bytes: size });
     let held_bytes = let_lie(session);
     let dropped = dropped_before.zip(udp::dropped(socket)).map(|(before, after)| u64::from(after.wrapping_sub(before)));
     let mut fit = 0_u64;

@@ -91,7 +91,7 @@ impl Session {
     }
 
     /// Sends one packet that needs no answer, or whose answer comes separately.
-    pub(crate) fn tell(&self, message: FromClient) {
+    pub(crate) fn notify(&self, message: FromClient) {
         let mut out = Outbox::new(message.bytes_min());
         if let Some(packet) = out.push(None, message.bytes_min()) {
             message.write(packet);
@@ -103,7 +103,7 @@ impl Session {
     fn ask<T>(&self, question: FromClient, answer: impl Fn(FromServer) -> Option<T>) -> Result<Option<T>, Errno> {
         let mut inbox = Inbox::new(PACKET_BYTES_MAX);
         for _ in 0..TRIES {
-            self.tell(question);
+            self.notify(question);
             let until_ns = clock::monotonic_ns() + ANSWER_NS;
             while clock::monotonic_ns() < until_ns {
                 match inbox.receive(&self.socket, Wait::Sleep) {
@@ -126,7 +126,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.secret != 0 {
-            self.tell(FromClient::Bye { session: self.secret });
+            self.notify(FromClient::Bye { session: self.secret });
         }
     }
 }

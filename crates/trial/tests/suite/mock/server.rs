@@ -43,7 +43,7 @@ pub(crate) struct Mock {
     pub(crate) dies_at: Option<usize>,
     /// From this window on its round trip is negative, as a counter that was set back may say.
     pub(crate) is_nothing_at: Option<usize>,
-    /// In these windows somebody else writes what is on trial.
+    /// In these windows another program writes a tested setting.
     pub(crate) others_write_at: Vec<usize>,
     /// In these windows it is given no CPU.
     pub(crate) no_cpu_at: Vec<usize>,

@@ -212,7 +212,7 @@ impl Load {
         self.throughout.iter().flat_map(Started::stats).map(|stat| stat.pid).collect()
     }
 
-    /// The CPUs for its next start. An empty set allows all of ours.
+    /// The CPUs for its next start. An empty set allows all CPUs of this process.
     pub(super) fn run_on(&mut self, cpus: CpuSet) {
         self.cpus = cpus;
     }

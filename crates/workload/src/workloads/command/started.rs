@@ -27,7 +27,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub(super) struct Program {
     /// The program and its arguments. It starts without a shell, in our environment and working directory.
     pub(super) command: Vec<String>,
-    /// The CPUs that it may run on. An empty set allows all of ours.
+    /// The CPUs that it may run on. An empty set allows all CPUs of this process.
     pub(super) cpus: CpuSet,
     /// How to end it, and how long that may take.
     pub(super) ending: Ending,

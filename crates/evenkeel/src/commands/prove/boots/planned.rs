@@ -79,7 +79,7 @@ pub(crate) struct MayVeto {
 }
 
 impl Decides {
-    /// As the design of a workload that was tried has it.
+    /// From the design of a workload that was tried.
     pub(super) fn from_design(design: &BootsDesign) -> Decides {
         let may_veto = |guard: &evenkeel_trial::Guard| MayVeto {
             metric: Some(guard.metric.name.to_string()),
@@ -93,7 +93,7 @@ impl Decides {
         }
     }
 
-    /// As it was asked for, of a workload that was not tried.
+    /// From the options, for a workload that was not tried.
     pub(super) fn asked(asked: &DecisionArgs) -> Result<Decides, Failure> {
         let ratio =
             |name: &str| asked.smallest_effect.ratio(&Metric::named(name.to_owned(), String::new(), Direction::Lower));
