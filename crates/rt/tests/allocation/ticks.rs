@@ -98,6 +98,6 @@ fn spread_ticks_allocate_nothing() {
     };
     see_each_other(100);
     // Long enough for several looks.
-    let change = counted::of(|| see_each_other(400));
+    let change = counted::count(|| see_each_other(400));
     assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");
 }

@@ -15,11 +15,17 @@ const SECONDS_FILE: &str = "crates/testkit/live-seconds.txt";
 /// The expected time of a check that is not in the list.
 const SECONDS_UNKNOWN: u64 = 10;
 
+/// What cargo selects, in the words of the Makefile, which builds tests with the same: so nothing is compiled twice.
+const SELECTED_BY: &str = "EVENKEEL_TESTED";
+
 /// Builds the programs, and asks each for its checks.
 pub(crate) fn find(top: &Path) -> Result<Vec<Check>> {
     let seconds = recorded(top);
     let mut checks = Vec::new();
-    let built = cargo(top, &["test", "--locked", "--test", "live", "--no-run", "--message-format=json"])?;
+    let selected = std::env::var(SELECTED_BY).unwrap_or_default();
+    let mut arguments = vec!["test", "--locked", "--test", "live", "--no-run", "--message-format=json"];
+    arguments.extend(selected.split_whitespace());
+    let built = cargo(top, &arguments)?;
     for message in built.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let Some(program) = message["executable"].as_str() else { continue };
         if message["target"]["name"] != "live" {
