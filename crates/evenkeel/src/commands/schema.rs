@@ -37,7 +37,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             let format = ALL.iter().find(|format| format.name == name).ok_or_else(|| {
                 Failure::wrong_use(format!("unknown schema {name:?}")).hint("`evenkeel schema` lists the schemas")
             })?;
-            out.plain(format.text, || format.text.to_owned())?;
+            let missing =
+                || Failure::text(exit::NOT_POSSIBLE, "print the schema", format_args!("{name} is not in this program"));
+            let text = format.text().ok_or_else(missing)?;
+            out.plain(&text, || text.clone())?;
         }
     }
     Ok(exit::WELL)
@@ -46,7 +49,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 /// The schema of that name as JSON, without what only a file needs.
 pub(super) fn parsed(name: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
     let format = ALL.iter().find(|format| format.name == name)?;
-    let mut schema: serde_json::Map<_, _> = serde_json::from_str(format.text).ok()?;
+    let mut schema: serde_json::Map<_, _> = serde_json::from_str(&format.text()?).ok()?;
     schema.remove("$schema");
     Some(schema)
 }

@@ -1,7 +1,12 @@
 //! The formats that have a schema: name, number, meaning, and the types behind them. The schemas are files in docs/schemas, which a test
 //! makes from the types.
 
+use std::io::Read;
+
 use serde::Serialize;
+
+/// The files in docs/schemas, as build.rs packed them: name, zero byte, text, zero byte.
+const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/schemas.zlib"));
 
 /// A format and its schema.
 pub(super) struct Format {
@@ -10,8 +15,23 @@ pub(super) struct Format {
     pub(super) number: u32,
     /// What it describes.
     pub(super) title: &'static str,
-    /// The JSON Schema.
-    pub(super) text: &'static str,
+}
+
+impl Format {
+    /// The JSON Schema, as docs/schemas has it.
+    pub(super) fn text(&self) -> Option<String> {
+        let mut unpacked = String::new();
+        flate2::read::ZlibDecoder::new(PACKED).read_to_string(&mut unpacked).ok()?;
+        let file = format!("{}-v{}", self.name, self.number);
+        let mut parts = unpacked.split('\0');
+        // Names and texts alternate.
+        while let (Some(name), Some(text)) = (parts.next(), parts.next()) {
+            if name == file {
+                return Some(text.to_owned());
+            }
+        }
+        None
+    }
 }
 
 /// The answer of `evenkeel schema`.
@@ -40,7 +60,6 @@ macro_rules! formats {
             name: $name,
             number: $number,
             title: $title,
-            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas/", $name, "-v", $number, ".json")),
         }),*];
 
         /// The schemas of the types behind each format of [`ALL`], in its order.
