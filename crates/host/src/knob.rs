@@ -287,7 +287,7 @@ pub enum TakesEffect {
 pub struct Source {
     /// The document or source file.
     pub title: &'static str,
-    /// What it says, summarized.
+    /// A summary of the source.
     pub says: &'static str,
 }
 

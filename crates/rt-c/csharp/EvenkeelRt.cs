@@ -2794,7 +2794,7 @@ namespace Evenkeel
         /// </summary>
         public EvenkeelAddress from;
         /// <summary>
-        ///  What it says.
+        ///  The payload.
         /// </summary>
         public byte* bytes;
         /// <summary>

@@ -1031,7 +1031,7 @@ typedef struct EvenkeelPacket {
     uint32_t version;
     // Who says to have sent it.
     struct EvenkeelAddress from;
-    // What it says.
+    // The payload.
     const uint8_t *bytes;
     // How many bytes.
     size_t bytes_count;

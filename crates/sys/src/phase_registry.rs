@@ -2,7 +2,7 @@
 //!
 //! A file of its own makes each session the only writer of its slot, by the permissions of the file (0644) and of the folder (sticky). No
 //! daemon is needed, and no session can damage another's slot. A slot needs no lock: its checksum shows whether a copy is whole
-//! ([`phase_slot`](crate::phase_slot)). A session that ends without removing its file is silent from then on, and readers ignore it. The next
+//! ([`phase_slot`]). A session that ends without removing its file is silent from then on, and readers ignore it. The next
 //! session of the same user removes the file, because the lock on it (`flock`) ended with its process.
 //!
 //! Readers read the files and never map them: whoever truncates a mapped file kills its readers. So a thread beside the ticks scans the

@@ -45,7 +45,7 @@ pub struct Conditions {
     /// CPU time that evenkeel itself used, in microseconds; its child processes not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_cpu_us: Option<f64>,
-    /// How often CPUs went idle, a second, over all CPUs; only where the trial's knobs are about idling.
+    /// Entries into idle states per second, over all CPUs. Only if a knob of the trial concerns idle states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_entries_per_s: Option<f64>,
     /// The mean exit latency of the idle states that were entered, in microseconds, by the driver's table.

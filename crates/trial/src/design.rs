@@ -131,7 +131,7 @@ impl Stop {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Settle {
-    /// So long.
+    /// A fixed length.
     Fixed {
         /// The time.
         #[serde(rename = "ms", with = "ms")]

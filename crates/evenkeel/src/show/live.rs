@@ -16,7 +16,7 @@ const BAR_REACH: f64 = 3.0;
 /// The widest that the bar gets: e to the fourth is 55 times either way.
 const BAR_REACH_MAX: f64 = 4.0;
 
-/// How far a trial is, and what is known of it.
+/// The progress of a trial, and its results so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Live<'a> {
     /// The tested settings.

@@ -125,7 +125,7 @@ pub struct Reference {
     pub figure: String,
     /// The source document.
     pub source: String,
-    /// What it says.
+    /// What the source says.
     pub says: String,
 }
 

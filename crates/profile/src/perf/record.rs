@@ -149,7 +149,7 @@ pub enum What<'a> {
 pub struct Record<'a> {
     /// Its thread and time; zero if not recorded.
     pub id: Id,
-    /// What it says.
+    /// The content of the record.
     pub what: What<'a>,
 }
 

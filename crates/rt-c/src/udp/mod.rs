@@ -80,7 +80,7 @@ pub struct EvenkeelPacket {
     pub version: u32,
     /// Who says to have sent it.
     pub from: EvenkeelAddress,
-    /// What it says.
+    /// The payload.
     pub bytes: *const u8,
     /// How many bytes.
     pub bytes_count: usize,

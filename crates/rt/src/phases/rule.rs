@@ -112,7 +112,7 @@ struct View {
 }
 
 impl View {
-    fn of(me: &Ticks, neighbours: &[Ticks]) -> View {
+    fn new(me: &Ticks, neighbours: &[Ticks]) -> View {
         let own =
             Seen { ratio: Ratio::ONE, after_ns: 0.0, work_ns: work_ns(me) as f64, id: me.id, is_fixed: me.is_fixed };
         let mut view = View { seen: [own; NEIGHBOURS_MAX + 1], many: 1 };
@@ -147,7 +147,7 @@ impl View {
 
 /// What a session should do, for all that it knows of the others. At most [`NEIGHBOURS_MAX`] of them count.
 pub(super) fn step(me: &Ticks, neighbours: &[Ticks]) -> Step {
-    let mut view = View::of(me, neighbours);
+    let mut view = View::new(me, neighbours);
     if view.many == 1 || me.period_ns == 0 {
         return Step::default();
     }
@@ -206,7 +206,7 @@ fn turned_ns(me: &Ticks, one: &Seen) -> f64 {
 
 /// By how much a new session should delay its first tick, before anybody plays: to the middle of the largest gap. Less than a period.
 pub(super) fn start(me: &Ticks, neighbours: &[Ticks]) -> u64 {
-    let view = View::of(me, neighbours);
+    let view = View::new(me, neighbours);
     let others = || view.seen().iter().filter(|one| one.id != me.id);
     if view.many == 1 {
         return 0;

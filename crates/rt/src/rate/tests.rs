@@ -196,7 +196,7 @@ fn phases_move_the_period_at_once() {
     assert_eq!(decider.enter(round), change(50, 30, RateReason::Phase));
     assert_eq!(hours(&mut decider, 60, |_, _| lasting(3_000)), [(9, 20, RateReason::Calm), (19, 10, RateReason::Calm)]);
     assert_eq!(hours(&mut decider, 60, |_, _| lasting(40_000)), [(1, 30, RateReason::Work)], "not beyond the phase");
-    // The end of a round may take nearly all: what was too much is not.
+    // The last phase of a round may use 95 % of the period, so the work that was too long before now fits.
     assert_eq!(decider.enter(RatePhase::between(ms(20), ms(50)).sustainable(0.95)), None);
     let end = |_, _| lasting(18_000);
     assert_eq!(hours(&mut decider, 600, end), []);

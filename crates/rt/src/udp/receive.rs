@@ -16,7 +16,7 @@ use super::settings::{IoBackend, Stamps, UdpSettings, Undelivered};
 const MERGED_BYTES_MAX: usize = 65_535;
 /// Errors of one call after which the next call goes on.
 const ERRORS_MAX: u32 = 64;
-/// A count of drops that is further ahead than this is one from before.
+/// A drop count that is ahead by more than this is older than the last one: the counter wraps at 2^32.
 const BEHIND: u32 = 1 << 31;
 
 /// A received packet.

@@ -31,7 +31,7 @@ pub fn open(_: SocketAddr, _: Sharing) -> Result<UdpSocket, Errno> {
 /// A packet that was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// What it says.
+    /// The payload.
     pub bytes: &'a [u8],
     /// Who says to have sent it.
     pub from: Option<SocketAddr>,

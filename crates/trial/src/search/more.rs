@@ -11,7 +11,7 @@ const TIMES: std::ops::RangeInclusive<f64> = 1.5..=50.0;
 /// The longest budget there is.
 const BUDGET_MAX_S: f64 = 7.0 * 86_400.0;
 
-/// Of a search that has ended; nothing where all is decided, or something else than time is missing.
+/// What more time would decide after a search has ended. None if all is decided, or if time would not help.
 pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<MoreTime> {
     if !matches!(answer.ended, Ended::Whole | Ended::OutOfBudget) || answer.verdict == Verdict::Better {
         return None;

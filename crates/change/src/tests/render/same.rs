@@ -240,7 +240,7 @@ fn kernel_arguments_go_where_the_executor_puts_them() {
     }
 }
 
-/// The undo of a plan on what an earlier version, or somebody since, made of the file.
+/// The undo of a plan, on files that an earlier version wrote or that somebody edited afterwards.
 #[test]
 fn kernel_arguments_go_from_wherever_they_are() {
     let ours = "  idle=poll isolcpus=2-3";

@@ -14,7 +14,7 @@ type Names = Vec<String>;
 enum Name {
     /// An item that the module defines.
     Item,
-    /// Something that another path leads to.
+    /// An import: the paths that the name stands for.
     Import(Names),
 }
 

@@ -37,7 +37,7 @@ pub enum Labels {
     Rseq,
     /// By the kernel's count of this thread's switches, read after each gap, with the reason why the mark does not work.
     Turns(String),
-    /// Not at all, with the reason.
+    /// The causes were not distinguished; the reason.
     None(String),
 }
 
