@@ -100,10 +100,27 @@ pub(super) fn telemetry(text: &str) {
             _ => {}
         }
     }
+    phase_slot(&page);
     let bytes: Vec<u8> = page.iter().flat_map(|word| word.to_ne_bytes()).collect();
     if let Ok(found) = Snapshot::parse(&bytes[..length]) {
         let ofs = [&found.lateness, &found.work, &found.due_to_done];
         assert!(ofs.iter().all(|of| of.quantile_ns(0.5) <= of.max_ns && of.since(of).count == 0));
         assert!(prometheus(&[found]).ends_with('\n'));
+    }
+}
+
+/// A slot in which a session publishes its ticks: words of the page as fields, and as the slot itself.
+fn phase_slot(page: &[u64]) {
+    use evenkeel_sys::phase_slot::{Cpus, Slot, WORDS};
+    let [time_namespace, period_ns, due_ns, work_ns, flags, cpu, number, now_ns, ..] = page[100..] else { return };
+    let cpus = Cpus::new([cpu as usize]);
+    let slot = Slot { time_namespace, period_ns, due_ns, work_ns, is_fixed: flags & 1 == 1, cpus };
+    let mut words = slot.to_words(number);
+    let read = Slot::parse(&words);
+    assert!(read.is_none_or(|read| read == slot), "{slot:?} {read:?}");
+    let _ = (slot.is_fresh(now_ns), slot.cpus.overlap(&Cpus::ALL));
+    for at in 0..WORDS {
+        words[at] ^= page[at];
+        let _ = Slot::parse(&words);
     }
 }
