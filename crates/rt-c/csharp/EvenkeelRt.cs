@@ -1531,7 +1531,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_report(EvenkeelUdp* udp, EvenkeelUdpReport* report);
 
         /// <summary>
-        ///  What became of each wish when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
+        ///  The status of each setting when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
         ///  that takes, with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
         ///
         ///  Threads: any, at any time. Takes memory: not in a tick.
@@ -3062,7 +3062,7 @@ namespace Evenkeel
         public ulong took_ns;
         /// <summary>
         ///  CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a backend
-        ///  that is not to be had, or was not tried.
+        ///  that is not available, or was not tried.
         /// </summary>
         public fixed double receive_ns[4];
         /// <summary>

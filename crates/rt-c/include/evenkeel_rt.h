@@ -1171,7 +1171,7 @@ typedef struct EvenkeelUdpTrial {
     // How long it took, in nanoseconds.
     uint64_t took_ns;
     // CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a backend
-    // that is not to be had, or was not tried.
+    // that is not available, or was not tried.
     double receive_ns[4];
     // CPU time a packet that was sent, in the same order; on loopback with what the receiver's side of the kernel takes.
     double send_ns[4];
@@ -2386,7 +2386,7 @@ EvenkeelStatus evenkeel_address_text(const struct EvenkeelAddress *address,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpReport *report);
 
-// What became of each wish when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
+// The status of each setting when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
 // that takes, with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
 //
 // Threads: any, at any time. Takes memory: not in a tick.
