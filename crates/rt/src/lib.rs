@@ -68,8 +68,8 @@ struct Readme;
 
 #[cfg(feature = "agones")]
 pub mod agones;
-mod aside;
 mod guard;
+mod helper_thread;
 pub mod jobs;
 mod margin;
 pub mod memory;

@@ -28,7 +28,7 @@ const PREFIX: &str = "evenkeel-phase.";
 pub const SLOTS_MAX: usize = 256;
 const ENTRIES_MAX: usize = 4096;
 const SLOT_BYTES: usize = WORDS * size_of::<u64>();
-/// A copy that is torn is taken again so often.
+/// How often a torn copy is read again.
 const TRIES: usize = 3;
 /// How many names a process tries: another PID namespace may have files of the same number.
 const NAMES: u64 = 64;

@@ -11,7 +11,7 @@ use evenkeel_sys::{Errno, IS_LINUX, clock, thread};
 
 use super::rule::{self, SHIFT_PARTS, Step, Ticks};
 use super::{PhaseError, PhaseReport, PhaseSettings, PhaseState};
-use crate::aside::step_back;
+use crate::helper_thread::give_way;
 use crate::quantum::Alignment;
 
 /// From one look at the others to the next, and for each neighbour in addition: so the looks of all sessions together cost no more per session
@@ -55,8 +55,8 @@ pub(crate) struct PhaseKeeper {
     left_ns: i64,
     shifted_ns: i64,
     work_ns: u64,
-    /// How far the search for time slices has moved ticks aside. It brings them back.
-    aside_ns: i64,
+    /// How far the search for time slices has moved ticks from their phase. It moves them back.
+    searched_ns: i64,
     alignment: Alignment,
     has_plan: bool,
     period_ns: u64,
@@ -87,7 +87,7 @@ impl PhaseKeeper {
             left_ns: 0,
             shifted_ns: 0,
             work_ns: 0,
-            aside_ns: 0,
+            searched_ns: 0,
             alignment: Alignment::Free,
             has_plan: false,
             period_ns,
@@ -116,7 +116,7 @@ impl PhaseKeeper {
         let (shared, own) = (Arc::clone(&self.shared), self.own);
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         let body = move || {
-            step_back(&tickers);
+            give_way(&tickers);
             let mut seen = Neighbours::new();
             let _ = ready.send(());
             run(&shared, &mut scanner, &own, &mut seen);
@@ -131,11 +131,11 @@ impl PhaseKeeper {
     /// The clock shifts the next tick by `aligner_ns` for alignment. Returns by how much to shift it for its neighbours.
     pub(crate) fn move_ns(&mut self, alignment: Alignment, aligner_ns: i64) -> i64 {
         self.alignment = alignment;
-        self.aside_ns = match alignment {
+        self.searched_ns = match alignment {
             Alignment::Trying | Alignment::Held => 0,
             // After the search, ticks move back. They are back when none moves any more.
             Alignment::Free | Alignment::NoMultiple if aligner_ns == 0 => 0,
-            Alignment::Looking | Alignment::Free | Alignment::NoMultiple => self.aside_ns.saturating_add(aligner_ns),
+            Alignment::Looking | Alignment::Free | Alignment::NoMultiple => self.searched_ns.saturating_add(aligner_ns),
         };
         if let Some(step) = self.newest() {
             self.plan = step;
@@ -151,13 +151,13 @@ impl PhaseKeeper {
         shift_ns.clamp(self.left_ns.min(0), self.left_ns.max(0))
     }
 
-    /// The next tick was shifted by so much.
+    /// Records that the next tick was shifted by this much.
     pub(crate) fn moved(&mut self, by_ns: i64) {
         self.left_ns = self.left_ns.saturating_sub(by_ns);
         self.shifted_ns = self.shifted_ns.saturating_add(by_ns);
     }
 
-    /// A tick worked for so long.
+    /// Records how long a tick worked.
     pub(crate) fn worked(&mut self, work_ns: u64) {
         // A tick counts as at most a period: one pause of a second says nothing about the next ticks.
         let work_ns = work_ns.min(self.period_ns) as i64;
@@ -166,14 +166,14 @@ impl PhaseKeeper {
         self.work_ns = before_ns.saturating_add((work_ns - before_ns) / parts).max(0) as u64;
     }
 
-    /// The next tick is due then. Called once a tick.
+    /// Publishes when the next tick is due. Called once per tick.
     pub(crate) fn publish(&mut self, due_ns: u64) {
         // A session with such a period has no neighbours. Its slot becomes silent.
         if PERIODS_NS.contains(&self.period_ns) {
             self.writer.publish(&Slot {
                 time_namespace: self.own.time_namespace,
                 period_ns: self.period_ns,
-                due_ns: due_ns.saturating_add_signed(self.aside_ns.saturating_neg()),
+                due_ns: due_ns.saturating_add_signed(self.searched_ns.saturating_neg()),
                 work_ns: self.work_ns,
                 is_fixed: self.is_aligned(),
                 cpus: self.own.cpus,
@@ -181,7 +181,7 @@ impl PhaseKeeper {
         }
     }
 
-    /// Ticks come at another period.
+    /// Changes the period of the ticks.
     pub(crate) fn set_period(&mut self, period_ns: u64) {
         self.period_ns = period_ns;
         self.left_ns = 0;
@@ -199,7 +199,7 @@ impl PhaseKeeper {
     }
 
     fn is_aligned(&self) -> bool {
-        matches!(self.alignment, Alignment::Looking | Alignment::Trying | Alignment::Held) || self.aside_ns != 0
+        matches!(self.alignment, Alignment::Looking | Alignment::Trying | Alignment::Held) || self.searched_ns != 0
     }
 
     /// The newest plan, once. It never waits.

@@ -9,7 +9,7 @@
 //! at once. All move straight to their goals, at speeds in proportion to their distances, and arrive together. Nobody overtakes anybody.
 //!
 //! Other periods join if the ratio is one of small whole numbers. A tick of 20 ms meets one of 30 ms at distances that differ by multiples of
-//! 10 ms, so the circle of this pair has 10 ms, and the push counts once for each turn of it. Sessions whose ratio has larger numbers meet at
+//! 10 ms, so the circle of this pair has 10 ms, and the push counts once for each time that the circle fits into the period. Sessions whose ratio has larger numbers meet at
 //! all distances: no phase is better, and they are left out.
 
 use std::cmp::Ordering;
@@ -67,30 +67,31 @@ impl Step {
     }
 }
 
-/// A period as `turns / of` of another, in lowest terms: so many turns of the pair's circle fit into it.
+/// The ratio of a session's period to another's, in lowest terms. The circle of the pair fits `numerator` times into the session's period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ratio {
-    turns: u64,
-    of: u64,
+    numerator: u64,
+    denominator: u64,
 }
 
 impl Ratio {
-    const ONE: Ratio = Ratio { turns: 1, of: 1 };
+    const ONE: Ratio = Ratio { numerator: 1, denominator: 1 };
 
     /// None if there is no ratio of small numbers.
     fn between(mine_ns: u64, theirs_ns: u64) -> Option<Ratio> {
         let (mine, theirs) = (u128::from(mine_ns), u128::from(theirs_ns));
-        (1..=u128::from(RATIO_MAX)).find_map(|of| {
-            let turns = (mine * of + theirs / 2).checked_div(theirs)?;
-            let is_near = (mine * of).abs_diff(theirs * turns) * u128::from(RATIO_PARTS) <= mine * of;
-            let ratio = Ratio { turns: u64::try_from(turns).ok()?, of: of as u64 };
-            (is_near && (1..=RATIO_MAX).contains(&ratio.turns)).then_some(ratio)
+        (1..=u128::from(RATIO_MAX)).find_map(|denominator| {
+            let numerator = (mine * denominator + theirs / 2).checked_div(theirs)?;
+            let is_near =
+                (mine * denominator).abs_diff(theirs * numerator) * u128::from(RATIO_PARTS) <= mine * denominator;
+            let ratio = Ratio { numerator: u64::try_from(numerator).ok()?, denominator: denominator as u64 };
+            (is_near && (1..=RATIO_MAX).contains(&ratio.numerator)).then_some(ratio)
         })
     }
 
     /// How many ticks of the other session there are in a period.
     fn per_period(self) -> f64 {
-        self.turns as f64 / self.of as f64
+        self.numerator as f64 / self.denominator as f64
     }
 }
 
@@ -119,7 +120,7 @@ impl View {
         let others = neighbours.iter().filter(|other| other.id != me.id && other.period_ns > 0);
         for (other, ratio) in others.filter_map(|other| Some((other, Ratio::between(me.period_ns, other.period_ns)?))) {
             let Some(place) = view.seen.get_mut(view.many) else { break };
-            let circle_ns = i128::from((me.period_ns / ratio.turns).max(1));
+            let circle_ns = i128::from((me.period_ns / ratio.numerator).max(1));
             let middle = |ticks: &Ticks| i128::from(ticks.due_ns) + i128::from(work_ns(ticks) / 2);
             let after_ns = (middle(other) - middle(me)).rem_euclid(circle_ns) as f64;
             let work_ns = work_ns(other) as f64;
@@ -162,7 +163,7 @@ pub(super) fn step(me: &Ticks, neighbours: &[Ticks]) -> Step {
     let mut foreign = 0.0;
     let mut all: f64 = same.iter().map(weight).sum();
     for one in others {
-        let half_ns = period_ns / one.ratio.turns as f64 / 2.0;
+        let half_ns = period_ns / one.ratio.numerator as f64 / 2.0;
         let share = weight(one) * one.ratio.per_period();
         let push_ns = if one.after_ns == 0.0 && one.id < me.id { half_ns } else { one.after_ns - half_ns };
         foreign += share * push_ns;
@@ -214,7 +215,7 @@ pub(super) fn start(me: &Ticks, neighbours: &[Ticks]) -> u64 {
     // The idle time between this session's work and the next work on either side.
     let clearance = |shift_ns: f64| {
         others().fold(f64::INFINITY, |least, one| {
-            let circle_ns = me.period_ns as f64 / one.ratio.turns as f64;
+            let circle_ns = me.period_ns as f64 / one.ratio.numerator as f64;
             let away_ns = (one.after_ns - shift_ns).rem_euclid(circle_ns);
             let middles_ns = away_ns.min(circle_ns - away_ns);
             least.min(middles_ns - (one.work_ns + work_ns(me) as f64) / 2.0)
@@ -260,7 +261,7 @@ mod tests {
         ];
         for (mine, theirs, expected) in table {
             let ratio = Ratio::between(mine, theirs);
-            assert_eq!(ratio.map(|ratio| (ratio.turns, ratio.of)), expected, "{mine} and {theirs}");
+            assert_eq!(ratio.map(|ratio| (ratio.numerator, ratio.denominator)), expected, "{mine} and {theirs}");
         }
     }
 

@@ -174,7 +174,7 @@ fn the_others_close_the_gap_of_a_crash_within_ten_seconds() {
         let mut host = Host::new(many);
         (0..many).for_each(|_| host.join(PERIOD_NS, MS / 10));
         host.run(TEN_SECONDS_NS);
-        // All of half a circle, which is the largest gap that so many can leave.
+        // All of half a circle, the largest gap that this number of sessions can leave.
         let from_ns = host.now_ns;
         host.sessions.retain(|session| (session.ticks.due_ns - from_ns) % PERIOD_NS < PERIOD_NS / 2);
         assert!(host.sessions.len() >= 2);

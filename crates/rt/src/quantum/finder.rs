@@ -8,7 +8,7 @@ use evenkeel_stats::periodicity::{Count, Detector, Gap, Known, Periodicity, Wind
 use evenkeel_sys::thread;
 
 use super::watch::Watch;
-use crate::aside::step_back;
+use crate::helper_thread::give_way;
 
 /// How long the start waits for it at the most.
 const READY: Duration = Duration::from_millis(500);
@@ -55,7 +55,7 @@ impl Finder {
         let theirs = Arc::clone(&shared);
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         let body = move || {
-            step_back(&tickers);
+            give_way(&tickers);
             let (windows, gaps) = Watch::room();
             let room = (Vec::with_capacity(windows), Vec::with_capacity(gaps), Detector::with_room(windows, gaps));
             let _ = ready.send(());

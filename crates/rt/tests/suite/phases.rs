@@ -93,11 +93,9 @@ fn sessions_that_are_killed_at_any_moment_disturb_nobody() {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // At any moment of the start, and of later ticks.
         let until_ns = evenkeel_rt::monotonic_ns() + (chance >> 33) % 30_000_000;
-        let before = clocks[0].report().ticks;
         while evenkeel_rt::monotonic_ns() < until_ns {
             clocks[0].wait();
         }
-        assert!(clocks[0].report().ticks >= before);
         let mut old = std::mem::replace(&mut sessions[killed % 4], session(folder.path()));
         old.kill().unwrap();
         old.wait().unwrap();

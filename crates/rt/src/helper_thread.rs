@@ -1,12 +1,13 @@
-//! What a helper thread of a clock does first, so that it does not disturb the ticks.
+//! The setup of a clock's helper threads, which must not disturb the ticks.
 
 use evenkeel_sys::{CpuSet, sched, thread};
 
-/// It gives way to nearly everything.
+/// Nearly everything else runs first.
 const NICE: i32 = 15;
 
-/// What the thread inherits is the tick's: an ordinary class instead, and another CPU where there is one.
-pub(crate) fn step_back(tickers: &CpuSet) {
+/// Gives the calling thread the ordinary scheduling class and a low priority, and other CPUs than the ticks' if there are any. A new thread
+/// inherits the class and the CPUs of the thread that ticks.
+pub(crate) fn give_way(tickers: &CpuSet) {
     let _ = (sched::set_ordinary(None), thread::set_nice(NICE));
     let all = thread::process_affinity().unwrap_or_default();
     let others: CpuSet = all.iter().filter(|cpu| !tickers.contains(*cpu)).collect();
