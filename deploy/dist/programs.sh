@@ -11,6 +11,8 @@
 
 arch=${1:?usage: programs.sh ARCH}
 target=$arch-unknown-linux-musl
+# It is downloaded on hosts and lies in images.
+bytes_max=15000000
 built=${DIST_BUILD:-$repository/target}/dist-$arch
 cargo=${CARGO:-cargo}
 
@@ -53,4 +55,6 @@ for program in evenkeel evenkeel-arena evenkeel-bots; do
     "${objcopy[@]}" --only-keep-debug --compress-debug-sections=zlib "$from" "$dist/$arch/debug/$by_id"
     chmod 644 "$dist/$arch/debug/$by_id"
     "${objcopy[@]}" --strip-all "$from" "$to"
+    bytes=$(stat -c %s "$to")
+    [ "$bytes" -lt "$bytes_max" ] || fail "$to has $bytes bytes, and may have $bytes_max" "Cargo.toml, profile.dist.package, says what is compiled to be small"
 done
