@@ -14,8 +14,8 @@ use crate::rank::{Effect, When};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Advice {
-    /// A name for the finding that stays the same over reboots: the knob's id, with `@PLACE` if it has several places.
-    /// An interrupt is named instead of numbered, because its number changes.
+    /// A name for the finding that stays the same over reboots: the knob's id, with `@PLACE` if it has several places. An interrupt is
+    /// identified by its name, because its number changes.
     pub id: String,
     /// The knob's id.
     pub knob: &'static str,
@@ -46,8 +46,8 @@ pub struct Advice {
     pub is_inert: bool,
 }
 
-/// Advice on every knob, the most useful first: those that need action, then the larger effect, then the easier change.
-/// The others follow in the order of [`knobs::ALL`].
+/// Advice on every knob, the most useful first. Knobs that need action come first, then larger effects, then easier changes. The others
+/// follow in the order of [`knobs::ALL`].
 pub fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Advice> {
     let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, context)).collect();
     advice.sort_by_key(|advice| {
@@ -91,7 +91,7 @@ fn stable_id(knob: &Knob, facts: &Facts, place: &str) -> String {
     }
 }
 
-/// The name of the interrupt with this number; the second one of the same name gets `#2`, and so on.
+/// The name of the interrupt with this number. A second interrupt of the same name gets `#2`, and so on.
 fn interrupt_name(facts: &Facts, number: &str) -> Option<String> {
     let number: u32 = number.parse().ok()?;
     let irqs = || facts.network.hardware().flat_map(|nic| &nic.irqs);

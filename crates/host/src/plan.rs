@@ -46,19 +46,19 @@ pub enum Action {
         /// The file with the value in force, if the written file only shows the requested value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         in_force: Option<String>,
-        /// The interrupt's name, which stays the same over a boot; its number, and so the path, may change.
+        /// The interrupt's name, which stays the same over a boot. Its number, and so the path, may change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interrupt: Option<String>,
         /// Files that the kernel changes along with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         side_effects: Vec<String>,
     },
-    /// Add an argument to the kernel command line: takes effect after a reboot.
+    /// Add an argument to the kernel command line. It takes effect after a reboot.
     KernelArgument {
         /// The whole argument.
         argument: String,
     },
-    /// Keep a device open: lasts while a process does.
+    /// Keep a device open. The setting lasts while a process does this.
     Hold {
         /// The device.
         path: String,

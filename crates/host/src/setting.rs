@@ -12,7 +12,7 @@ use crate::value::SettingError;
 pub struct Setting {
     /// The knob.
     pub knob: &'static Knob,
-    /// Only at this place (`eth0/rx-0`, an interrupt's number); at all its places if `None`.
+    /// Only at this place (`eth0/rx-0`, an interrupt's number). `None` means all places.
     pub place: Option<String>,
     /// The value, within the knob's range and in the kernel's form.
     pub value: String,

@@ -1,4 +1,4 @@
-//! `revert` and `history`.
+//! Tests `revert` and `history`.
 
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_sys::Errno;
@@ -83,7 +83,7 @@ fn what_somebody_else_changed_is_put_back_and_named() {
     );
 }
 
-/// A limit in two spellings, of which one is in use: it comes back, and the journal's shell commands put it back too.
+/// A limit with two files, of which one is in use. `revert` restores it, and so do the journal's shell commands.
 #[test]
 fn the_spelling_that_was_in_use_comes_back() {
     const NAMES: [&str; 4] = ["dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes"];
@@ -118,7 +118,7 @@ fn the_spelling_that_was_in_use_comes_back() {
     }
 }
 
-/// The same machine, changed behind the capture's back.
+/// Changes the captured machine without evenkeel.
 fn changed(stage: &mut Stage, change: impl FnOnce(&mut Capture)) {
     let mut capture = stage.root.capture();
     change(&mut capture);

@@ -1,4 +1,4 @@
-//! `verify`: drift, what waits for a boot, and what counts as in force.
+//! Tests `verify`: drift, values that wait for a boot, and what counts as in force.
 
 use evenkeel_host::Facts;
 use evenkeel_hostfs::{Capture, Root};

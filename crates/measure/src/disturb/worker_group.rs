@@ -1,5 +1,5 @@
-//! `WorkerGroup`: threads that disturb, each at its post, which end together by a flag or by the clock. They belong to the process that
-//! reports on them, so that no disturbance outlives it.
+//! `WorkerGroup`: threads that disturb, each with its own CPUs and scheduling class. A flag or the clock ends them all together. They belong to the
+//! process that reports on them, so that no disturbance outlives it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -13,7 +13,7 @@ use crate::disturb::counts;
 use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, all_cpus, check_cpus, is_off};
 use crate::error::MeterError;
 
-/// Each wake takes some microseconds on two CPUs.
+/// The highest rate. Each wake takes some microseconds on two CPUs.
 pub const RATE_PER_S_MAX: u64 = 50_000;
 
 const PRIORITY: u8 = 10;
