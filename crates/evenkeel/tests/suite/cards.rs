@@ -1,4 +1,4 @@
-//! Machines' cards as files: what is compared, and what is refused.
+//! Machines' cards as files: comparisons and refusals.
 
 use crate::support::Scene;
 

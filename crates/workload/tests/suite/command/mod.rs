@@ -1,5 +1,5 @@
-//! Servers of all kinds as a user's command: working ones, and ones that die, hang, are slow, print garbage, lose their port or detach.
-//! Each is reported in clear words, and none of its processes remains.
+//! Servers of all kinds as a user's command: working ones, and ones that die, hang, are slow, print random bytes, lose their port or
+//! detach. The error is clear in each case, and none of the processes remains.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::common::scripts::{options, settings, start, tag, window, with_load};
 mod ends;
 mod loads;
 
-/// The limit for tests that would hang otherwise.
+/// The time limit for a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A file that a script waits for, so that the test controls when it continues.
