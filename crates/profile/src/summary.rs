@@ -13,11 +13,11 @@ use crate::tree::{Kind, NameId, ROOT, Tree, clean};
 pub struct Function {
     /// Its name, without a mark.
     pub name: String,
-    /// What it is.
+    /// The kind of code.
     pub kind: Kind,
     /// The weight of its own code, including inlined functions.
     pub own: u64,
-    /// The same with what it calls; a stack in which it is several times counts once.
+    /// The weight of the function with what it calls. A stack in which it is several times counts once.
     pub with: u64,
     /// The inlined function with most weight.
     pub inlined: Option<(String, u64)>,

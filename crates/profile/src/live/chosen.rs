@@ -7,14 +7,15 @@ use crate::perf::record::{Record, What};
 /// One ring may report a child before another reports its parent. This many generations within one read are resolved.
 const GENERATIONS_MAX: usize = 64;
 
-/// Whose samples and switches to keep. Mappings and names are kept for all: they are small, and a thread may be selected later.
+/// The threads whose samples and switches are kept. Mappings and names are kept for all: they are small, and a thread may be selected
+/// later.
 #[derive(Clone, Debug)]
 pub(super) enum Chosen {
-    /// Everybody's.
+    /// All threads.
     All,
     /// Processes and their children.
     Processes {
-        /// With how many threads each has.
+        /// The number of threads of each process.
         pids: HashMap<u32, u32>,
         /// All their threads.
         tids: HashSet<u32>,
@@ -24,7 +25,7 @@ pub(super) enum Chosen {
         name: Vec<u8>,
         /// Their processes; all if there are none.
         pids: HashSet<u32>,
-        /// Those that have it now.
+        /// The threads that have this name now.
         tids: HashSet<u32>,
     },
 }

@@ -22,7 +22,7 @@ const FILES_FREE: u64 = 64;
 /// How the kernel watches.
 #[derive(Debug)]
 pub(super) enum Watch {
-    /// Whole CPUs.
+    /// All threads on whole CPUs.
     Everybody,
     /// A control group, on each CPU.
     Group(Group),
@@ -244,7 +244,7 @@ pub(super) fn look_again(chosen: &mut Chosen) {
     }
 }
 
-/// Each with its process.
+/// The threads of these processes, each with its process.
 fn threads_of(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     pids.iter().flat_map(|pid| already::threads(*pid).into_iter().map(|tid| (*pid, tid)))
 }

@@ -121,7 +121,7 @@ impl Server {
     }
 }
 
-/// What is said of a stall in each hundredth tick.
+/// The comparison for a stall in every hundredth tick.
 fn compared(late_ns: u64, stall: impl Fn(&mut Server)) -> Comparison {
     let mut server = Server::new();
     server.ticks(
@@ -263,7 +263,7 @@ fn what_is_done_between_ticks_is_no_part_of_them() {
     assert_eq!(lengths, [2000, 5000]);
 }
 
-/// Of a recording that has no stacks of what waits, the first sleep is the end.
+/// If the recording has no stacks of waiting threads, a tick ends at its first sleep.
 #[test]
 fn without_reasons_a_tick_ends_at_its_first_sleep_and_it_is_said() {
     let mut server = Server::new();
@@ -290,7 +290,7 @@ fn a_clock_that_comes_too_seldom_is_doubted() {
     assert!(caveats.contains(&TicksCaveat::Coarse { period_ns: Some(10 * MS), enough_hz: 1000 }), "{caveats:?}");
 }
 
-/// One that sleeps for a set time after each tick begins a period and a stall later after a long one: that is not late.
+/// A loop that sleeps for a set time after each tick begins late after a long tick. That does not count as lateness.
 #[test]
 fn one_that_counts_from_its_last_tick_is_not_late_after_a_long_one() {
     let mut server = Server::new();

@@ -32,12 +32,12 @@ fn usual(hardware: Hardware) -> Decider {
     decider(hardware, RateSettings::default().phase)
 }
 
-/// What the machine and the game are like in a second.
+/// The state of the machine and the game in one second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Second {
     /// How long a tick lasts.
     lasts_us: u64,
-    /// CPU time of a tick, where it is not as long.
+    /// The CPU time of a tick, if it is less than its length.
     cpu_us: Option<u64>,
     missed: u64,
     run_wait: f64,

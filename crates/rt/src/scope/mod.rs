@@ -83,7 +83,7 @@ struct Thread {
     ring: Ring,
 }
 
-/// What the thread itself knows.
+/// The part that only the thread itself uses.
 struct Own {
     thread: Arc<Thread>,
     /// None if the kernel does not report preemptions.

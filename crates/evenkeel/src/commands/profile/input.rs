@@ -23,7 +23,7 @@ pub(crate) struct Opened {
     pub(crate) recording: Recording,
     /// The functions of its frames.
     pub(crate) names: Names,
-    /// Which code has names.
+    /// How much of the code has names.
     pub(crate) coverage: NameCoverage,
     /// The end of the recording; none if it was made just now.
     recorded_until: Option<SystemTime>,
@@ -129,7 +129,7 @@ pub(crate) fn opened_of(file: &Path, whole: &Whole, narrow: Narrow<'_>) -> Resul
         .map_err(|error| Failure::text(exit::WRONG_USE, tried(file), error))
 }
 
-/// What an error message says that evenkeel tried.
+/// The description of the attempt in error messages.
 pub(crate) fn tried(file: &Path) -> String {
     format!("read the recording {}", file.display())
 }

@@ -1,5 +1,5 @@
 //! Charts of a trial as self-contained SVG. Widths are in percent and heights in pixels, so that text keeps its size on a phone, on a
-//! screen and on paper. Every colour has a shape that says the same.
+//! screen and on paper. Wherever a colour has a meaning, a shape has the same meaning.
 
 use maud::{Markup, html};
 
@@ -17,7 +17,7 @@ pub(super) use timeline::{timeline, timeline_of_all};
 
 use super::words::trim;
 
-/// Where the numbers of a chart come from: host, date and command. A chart that is copied out of the page keeps them.
+/// The source of a chart's numbers: host, date and command. It stays with a chart that is copied out of the page.
 pub(super) struct Source {
     pub(super) host: String,
     pub(super) date: String,

@@ -104,7 +104,7 @@ pub enum Interrupts {
     Traced {
         /// In handlers.
         hard_ns: u64,
-        /// In the work that they deferred.
+        /// In the deferred work of interrupts (softirqs).
         soft_ns: u64,
     },
 }

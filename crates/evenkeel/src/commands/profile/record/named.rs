@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub(crate) struct StoredNames {
     /// Frames of user code, and how many have a name.
     user: Share,
-    /// The same for the kernel.
+    /// Frames of the kernel, and how many have a name.
     kernel: Share,
     /// Why the search was incomplete; none if it was complete.
     #[serde(skip_serializing_if = "Option::is_none")]
