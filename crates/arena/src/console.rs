@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_said() {
+    fn an_empty_console_is_reported() {
         let (sender, requests) = channel();
         drop(requests);
         let mut output = Vec::new();

@@ -492,7 +492,7 @@ cc3e5837 {"format":2,"at_ns":7,"record":"commit","txn":1,"already_so":[],"missed
     }
 
     #[test]
-    fn what_is_no_record_says_why() {
+    fn invalid_records_are_refused_with_a_reason() {
         let bad = |line: &[u8]| decode(line).unwrap_err();
         assert_eq!(bad(b""), Bad::Checksum);
         assert_eq!(bad(b"00000000 {}"), Bad::Checksum);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_write_to_is_refused() {
+    fn folders_that_others_can_write_are_refused() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
         begin(&mut State::open(&dir).unwrap());

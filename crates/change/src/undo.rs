@@ -278,7 +278,7 @@ mod tests {
     /// Regression: after restoring the share, `revert` met an I/O error on reading `vm.dirty_background_bytes`. It wrote the share again to
     /// make the bytes 0, which left the share at 0, and reported success.
     #[test]
-    fn what_can_not_be_read_is_not_written() {
+    fn unreadable_files_are_not_written() {
         let refused = |errno| ReadError::Refused(Refusal { path: "/proc/x".to_owned(), why: Why::Errno(errno) });
         let odd = ReadError::Odd { text: "?".to_owned(), why: "odd".to_owned() };
         let table = [

@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_follows_from_the_knobs_alone() {
+    fn the_knobs_alone_choose_the_metric() {
         const ARENA: &[Metric] = &[Metric::us("round_trip_us_p50", "a"), Metric::us("tick_lateness_us_p50", "b")];
         const ECHO: &[Metric] = &[Metric::us("round_trip_us_p50", "a")];
         const SLACK: &str = "process.timer_slack_ns";

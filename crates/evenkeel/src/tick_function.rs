@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_function_is_refused_where_it_is_typed() {
+    fn an_invalid_function_is_refused_on_the_command_line() {
         assert_eq!(parse("game::World::tick").unwrap().name, "game::World::tick");
         assert!(parse("").is_err() && parse("a\nb").is_err());
     }

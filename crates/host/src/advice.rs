@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tuned_sets_is_changed_in_tuned() {
+    fn settings_of_tuned_are_changed_in_tuned() {
         let profile =
             |name: &'static str| move |facts: &mut Facts| facts.owners.tuned_profile = Fact::Known(name.into());
         check(
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_else_may_set_it_is_named() {
+    fn other_owners_are_named() {
         let owned = |alter: fn(&mut Facts)| move |facts: &mut Facts| alter(facts);
         let names = |list: &[&str]| Fact::Known(list.iter().map(|name| (*name).to_owned()).collect());
         check(
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_kernel_argument_last_depends_on_the_loader() {
+    fn the_loader_decides_how_a_kernel_argument_persists() {
         let loader = |loader: BootLoader| {
             let deep = with_idle("intel_idle", &[("C6", 133)]);
             move |facts: &mut Facts| {

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_catalogue_is_unknown() {
+    fn types_outside_the_catalogue_are_unknown() {
         for name in ["source paper", "z9.huge", "", "# Figures of Azure sizes", "source"] {
             assert!(instance(name).is_absent(), "{name}");
         }

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_step() {
+    fn no_settings_give_no_steps() {
         check(&[], expect![[r#""#]]);
     }
 
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_can_not_bear_is_no_plan() {
+    fn values_beyond_the_machine_are_refused() {
         check(
             &["vm.swappiness=10", "vm.nr_hugepages=2147483647"],
             expect![[r#"
@@ -424,7 +424,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(cpus in prop::collection::btree_set(0_usize..256, 0..20)) {
+        fn written_cpu_lists_read_back(cpus in prop::collection::btree_set(0_usize..256, 0..20)) {
             let value = cpus.into_iter().collect::<CpuSet>().to_string();
             for reading in [Reading::Plain, Reading::CpuList, Reading::CpuMask] {
                 prop_assert_eq!(reading.value(&reading.text(&value)), Some(value.clone()));

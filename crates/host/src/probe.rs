@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_understood_is_odd_with_its_text() {
+    fn unknown_texts_are_odd_facts_with_their_text() {
         let text = "evenkeel-capture 1\n/n = 12\n/x = 0-4294967295\n/w = a [b] c\n/e =\nend\n";
         let root = Root::captured(Capture::parse(text).unwrap());
         let probe = Probe(&root);

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_by_hand_is_said_to_be() {
+    fn manual_steps_are_marked() {
         let knob = knobs::find("vm.swappiness").unwrap();
         let by_hand = Knob { place: Place::ByHand { how: "do {}" }, takes_effect: TakesEffect::Reboot, ..*knob };
         assert_eq!((knob.when(), by_hand.when()), (When::AtOnce, When::ByHand));

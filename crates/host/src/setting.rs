@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_before_it_is_shown() {
+    fn long_texts_are_cut_before_they_are_shown() {
         let long = "7,".repeat(1 << 19);
         for text in [
             format!("net.rps_cpus={long}"),

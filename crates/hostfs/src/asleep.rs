@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_time_says_so() {
+    fn sleeps_without_a_time_are_reported() {
         let no_end = [0, u64::MAX, 0, 0, 0, 0];
         assert_eq!(time_argument(libc::SYS_read, no_end), TimeArgument::Nothing);
         assert_eq!(

@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_name_their_line() {
         let table = [
             ("", "line 1: not a capture"),
             ("hello\n", "line 1: not a capture"),
@@ -472,7 +472,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(
+        fn a_printed_capture_is_read_back(
             texts in proptest::collection::btree_map("[/@][a-z0-9_. \\\\\t-]{0,12}", outcome(".{0,3}\n?[ -~\n\t\0\u{85}\u{2028}é\\\\]{0,24}"), 0..8),
             links in proptest::collection::btree_map("/[a-z/]{0,12}", outcome("[ -~é]{0,16}"), 0..4),
             lists in proptest::collection::btree_map("/[a-z/]{0,8}[a-z]", outcome(proptest::collection::vec("[ -.0-~]{1,8}", 0..4)), 0..4),

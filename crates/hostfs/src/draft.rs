@@ -131,7 +131,7 @@ mod tests {
 
     /// Regression: if a folder had the draft's name, every `put` and `sweep` failed, so changes could not be restored.
     #[test]
-    fn what_somebody_else_gave_the_name_of_a_draft_is_not_in_the_way() {
+    fn a_foreign_file_with_the_name_of_a_draft_does_no_harm() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("etc/sysctl.d");
         std::fs::create_dir_all(&folder).unwrap();

@@ -80,7 +80,7 @@ mod tests {
 
     /// The loopback interface has no queues to set, no rings, no interrupts and no counters.
     #[test]
-    fn what_a_driver_does_not_have_is_not_supported() {
+    fn missing_features_of_a_driver_are_not_supported() {
         for ask in [channels, rings, coalesce, rss, stats] {
             assert_eq!(ask("lo"), Err(Errno::OPNOTSUPP));
         }

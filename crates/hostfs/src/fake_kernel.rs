@@ -491,7 +491,7 @@ end
     }
 
     #[test]
-    fn what_changes_along_with_it_changes() {
+    fn side_effects_of_a_write_happen() {
         let root = Root::captured(Capture::parse(HOST).unwrap());
         let writer = root.writer().unwrap();
         let text = |path| root.text(path).unwrap();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_harm_is_refused() {
+    fn hostile_files_are_refused() {
         let bomb = packed(&vec![b'\n'; CONFIG_BYTES_MAX as usize + 2]);
         assert_eq!(text(|_| file(&bomb)), Err(Errno::FBIG));
         assert!(text(|_| file(b"no archive")).is_err());

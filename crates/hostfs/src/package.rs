@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_installed_has_a_version() {
+    fn installed_packages_have_a_version() {
         let status = "Package: irqbalance\nStatus: install ok installed\nDescription: x\n Package: no\nVersion: 1.9.4-1\n\n\
                       Package: gone\nStatus: deinstall ok config-files\nVersion: 2\n\nPackage: bare\nStatus: a installed\n";
         let of = |name: &str| find(name, status.as_bytes());

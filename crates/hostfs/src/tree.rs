@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_seen() {
+    fn written_files_are_visible() {
         let (dir, tree) = image();
         let path = "/etc/sysctl.d/90-x.conf";
         assert_eq!(tree.look(path), Ok(Entry::Absent));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_left_alone() {
+    fn binary_files_are_left_alone() {
         let (dir, tree) = image();
         std::fs::write(dir.path().join("etc/bytes"), [0xff, 0xfe]).unwrap();
         std::fs::write(dir.path().join("etc/long"), vec![b'x'; MAX_FILE_BYTES + 1]).unwrap();

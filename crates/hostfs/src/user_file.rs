@@ -87,7 +87,7 @@ impl From<UserFileError> for std::io::Error {
 }
 
 impl UserFileError {
-    /// Whether this user may not read it, rather than nobody.
+    /// Whether the file is only denied to this user, and could be read by another.
     pub fn is_denial(&self) -> bool {
         matches!(self, UserFileError::Kernel(errno) if errno.is_denial())
     }
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_refused_with_its_reason() {
+    fn unreadable_files_are_refused_with_their_reason() {
         let of = |path: &str| read(Path::new(path), MIB).map(|bytes| bytes.len());
         assert_eq!(of("/nonexistent"), Err(Errno::NOENT.into()));
         assert_eq!(of("/"), Err(Errno::ISDIR.into()));

@@ -179,7 +179,7 @@ mod tests {
     use crate::fold::Folded;
 
     #[test]
-    fn what_was_inlined_is_counted_as_the_function_that_it_is_in() {
+    fn inlined_code_counts_for_the_containing_function() {
         let text = "main;update;hash_[i] 6\nmain;update;hash_[i];mix_[i] 2\nmain;update 2\nmain;read_[k] 5\nmain;[libc.so.6] 1";
         let tree = Tree::from(&Folded::parse(text).unwrap());
         let rows: Vec<_> = functions(&tree).into_iter().map(|one| (one.name, one.own, one.with, one.inlined)).collect();

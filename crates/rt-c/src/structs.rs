@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_prepared_is_refused() {
+    fn unprepared_structs_are_refused() {
         let with = |size, version| New { size, version, first: 0, second: 0 };
         let table = [
             (with(0, 1), EvenkeelStatus::BadSize),

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_there_is_no_session() {
+    fn foreign_files_are_not_sessions() {
         let folder = tempfile::tempdir().unwrap();
         let mut own = SlotWriter::create(folder.path()).unwrap();
         own.publish(&SLOT);

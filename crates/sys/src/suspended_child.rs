@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_runs_can_be_ended() {
+    fn a_running_child_can_be_ended() {
         let mut command = Command::new("sleep");
         command.arg("60");
         let (running, _) = SuspendedChild::new(command).unwrap().start().unwrap();

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_into_the_table_does_no_harm() {
+    fn hostile_names_in_the_table_do_no_harm() {
         let line = |name: &str| format!("0000000000000000: 00000002 00000000 00000000 0002 01 12345 {name}\n");
         let own = "evenkeel-trial/7/8/prove";
         let names = [

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_stays_unknown() {
+    fn missing_files_give_unknown_values() {
         let table =
             ["", "cpu", "cpu 1 2 3", "cpu  1 2 3 4 5 6 7", "cpu  a b c d e f g h", "intr 1\ncpu  1 2 3 4 5 6 7 8"];
         for stat in table {

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_hit_between_two_lives() {
+    fn no_player_is_hit_between_two_lives() {
         let mut history = running(30);
         history.begin(31)[1] = figure(40_000, 2);
         let at = |x_mm| history.first_hit(View { tick: 30, part: 128 }, &shot_at(x_mm)).map(|hit| hit.slot);

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_ray_meets_a_capsule() {
+    fn a_ray_meets_a_capsule() {
         let at = |from: (i32, i32, i32), toward: (i32, i32, i32)| {
             let ray =
                 Ray { from: Vector::new(from.0, from.1, from.2), toward: Vector::new(toward.0, toward.1, toward.2) };

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_shows_is_where_the_player_is() {
+    fn a_client_shows_players_at_their_positions() {
         let pose = Pose {
             x_mm: 12_345,
             y_mm: 54_321,

@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_is_got(numbers in prop::collection::vec((any::<u32>(), 0u32..=32, any::<bool>()), 0..60)) {
+        fn written_numbers_are_read_back(numbers in prop::collection::vec((any::<u32>(), 0u32..=32, any::<bool>()), 0..60)) {
             let mut bytes = vec![7];
             let mut writer = BitWriter::new(&mut bytes);
             for (value, bits, signed) in &numbers {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_a_little_behind_and_never_nothing() {
+    fn the_shown_snapshot_is_slightly_behind_and_never_missing() {
         let mut mirror = Mirror::default();
         assert!(mirror.shown().is_none() && mirror.newest().is_none() && mirror.ack() == 0);
         let shown = |mirror: &Mirror| mirror.shown().unwrap().1.tick;

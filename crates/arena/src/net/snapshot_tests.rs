@@ -43,7 +43,7 @@ fn every_crowd_fits_a_datagram_and_its_own_team_is_shown() {
 }
 
 #[test]
-fn what_stands_still_costs_a_bit() {
+fn an_unchanged_value_costs_one_bit() {
     let (mut before, mut after) = (Snapshot::default(), Snapshot::default());
     let mut sim = crowd(64, 8);
     before.take(&sim, Slot(0), 1);

@@ -89,7 +89,7 @@ fn packages() -> BTreeSet<String> {
 }
 
 #[test]
-fn nothing_it_is_built_from_draws_sounds_or_takes_keys() {
+fn no_dependency_draws_plays_sound_or_reads_keys() {
     let packages = packages();
     assert!(packages.len() > 20 && packages.contains("evenkeel-rt"), "{packages:?}");
     let ours: Vec<&String> = packages.iter().filter(|name| name.starts_with("evenkeel-")).collect();

@@ -142,7 +142,7 @@ fn arguments_go_to_the_end_of_the_first_line_of_arguments_and_before_those_of_in
 }
 
 #[test]
-fn what_people_did_since_stays() {
+fn later_changes_of_people_stay() {
     let content = arguments(&["isolcpus=2-3", "idle=poll"]);
     let texts = [
         ("words after ours", "root=/dev/sda1  isolcpus=2-3 idle=poll quiet\n"),
@@ -170,7 +170,7 @@ fn what_people_did_since_stays() {
 }
 
 #[test]
-fn what_an_earlier_version_put_elsewhere_is_taken_out() {
+fn content_of_an_earlier_version_elsewhere_is_removed() {
     let content = arguments(&["isolcpus=2-3", "idle=poll"]);
     let ours = "  isolcpus=2-3 idle=poll";
     let texts = [

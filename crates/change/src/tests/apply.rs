@@ -34,7 +34,7 @@ fn check(settings: &[&str], expect: Expect) {
 }
 
 #[test]
-fn what_becomes_of_steps() {
+fn the_outcomes_of_steps() {
     check(
         &["vm.swappiness=10", "net.core.busy_poll=0", "net.rps_cpus=0-1", "irq.affinity=1"],
         expect![[r#"
@@ -142,7 +142,7 @@ fn a_step_that_fails_takes_the_others_with_it() {
 }
 
 #[test]
-fn what_is_asked_twice_is_so_already() {
+fn a_repeated_setting_is_already_in_force() {
     let stage = Stage::new();
     let mut state = stage.state();
     let settings = plan(&["thp.enabled=never", "irq.affinity=1", "net.rps_cpus=0-1"]);
@@ -155,7 +155,7 @@ fn what_is_asked_twice_is_so_already() {
 
 /// The kernel accepted the mask, but the interrupt is still served on another CPU.
 #[test]
-fn what_is_in_force_counts_not_what_was_asked() {
+fn the_value_in_force_counts_not_the_requested_one() {
     let stage = Stage::on(&HOST.replace("25/effective_affinity_list = 0", "27/x = 0"));
     let mut settings = plan(&["irq.affinity=1"]);
     apply(&stage.root, &stage.writer, &mut stage.state(), &settings, "an old kernel does not show it").unwrap();

@@ -224,7 +224,7 @@ fn a_crash_while_a_torn_end_is_set_aside_loses_nothing() {
 }
 
 #[test]
-fn what_outlives_a_boot_is_put_back_wherever_it_was_killed() {
+fn persistent_changes_are_restored_after_any_kill() {
     kill_everywhere(
         "apply to last",
         |_| (),

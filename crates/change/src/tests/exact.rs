@@ -63,7 +63,7 @@ fn hosts() -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_is_done_is_what_was_planned() {
+fn exactly_the_planned_changes_are_made() {
     let (mut hosts_planned, mut writes, mut files) = (0, 0, 0);
     for (name, text) in hosts() {
         let root = Root::captured(Capture::parse(&text).unwrap());

@@ -128,7 +128,7 @@ fn twenty_journals_leave_in_any_order_and_the_last_restores_what_the_first_found
 
 /// Values that change each other, several transactions per journal, and reverts in between.
 #[test]
-fn whatever_they_change_and_whenever_they_leave_all_is_as_before() {
+fn journals_restore_the_host_in_any_order() {
     const JOURNALS: usize = 5;
     const SETTINGS: [&str; 11] = [
         "vm.swappiness=10",
@@ -254,7 +254,7 @@ fn a_trial_over_another_journal_killed_anywhere_is_put_back() {
 
 /// The process is killed after its journal has recorded the undo, but before the register has. It holds nothing any more.
 #[test]
-fn who_is_gone_holds_nothing() {
+fn a_removed_journal_holds_nothing() {
     let host = Host::new(HOST);
     let before = host.stage.root.capture();
     for (journal, value) in ["10", "20", "30"].into_iter().enumerate() {
@@ -368,7 +368,7 @@ fn a_register_of_another_boot_is_empty() {
 
 /// One of our writes also changes another journal's value. That value is restored.
 #[test]
-fn what_another_journal_holds_is_kept_from_our_side_effects() {
+fn our_side_effects_spare_values_of_other_journals() {
     let host = Host::new(HOST);
     let before = host.stage.root.capture();
     host.apply(0, &["thp.enabled=never"]);

@@ -108,7 +108,7 @@ fn files_come_and_go_with_their_transaction() {
 }
 
 #[test]
-fn what_somebody_else_changed_stays_theirs() {
+fn files_that_others_changed_stay() {
     let stage = Stage::on(&host());
     keep_it(&stage, &mut stage.state(), "10").unwrap();
     let tree = stage.root.tree().unwrap();
@@ -269,7 +269,7 @@ fn try_it(stage: &Stage, state: &mut State) -> u64 {
 }
 
 #[test]
-fn what_nobody_confirms_is_put_back() {
+fn unconfirmed_changes_are_reverted() {
     let stage = Stage::new();
     let before = stage.root.capture();
     let id = try_it(&stage, &mut stage.state());
@@ -289,7 +289,7 @@ fn what_nobody_confirms_is_put_back() {
 }
 
 #[test]
-fn what_is_confirmed_stays() {
+fn confirmed_changes_stay() {
     let stage = Stage::new();
     let id = try_it(&stage, &mut stage.state());
     assert!(confirm(&stage.root, &mut stage.state(), Some(id + 1)).is_err());

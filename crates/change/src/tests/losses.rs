@@ -109,7 +109,7 @@ fn a_file_that_is_no_journal_has_few_losses() {
 
 /// Older programs did not number records. The remaining records of a transaction show what is missing.
 #[test]
-fn what_makes_a_setting_last_and_lost_its_record_is_named() {
+fn persistent_files_without_a_record_are_named() {
     let stage = Stage::on(&lasting::host());
     lasting::keep_it(&stage, &mut stage.state(), "10").unwrap();
     let whole = stage.journal();

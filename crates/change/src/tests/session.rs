@@ -69,7 +69,7 @@ fn a_side_effect_that_is_a_target_itself_is_left_to_its_arm() {
 }
 
 #[test]
-fn what_can_not_be_put_back_is_not_tried() {
+fn values_that_cannot_be_restored_are_not_tried() {
     let stage = Stage::new();
     let mut state = stage.state();
     let mut begin = |setting| match Session::begin(&stage.root, &stage.writer, &mut state, "t", &[step(setting)]) {
@@ -114,7 +114,7 @@ impl Outside for Claiming {
 /// Regression: two trials with separate journals took each other's values for the original, and the one that ended last restored the
 /// other's.
 #[test]
-fn what_one_journal_changes_is_kept_from_another() {
+fn a_journal_does_not_change_values_of_another() {
     let stage = Stage::new();
     let before = stage.root.capture();
     let other = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ fn what_one_journal_changes_is_kept_from_another() {
 
 /// This holds whether the value differs from the original or not, because the trial will restore its own original.
 #[test]
-fn what_another_journal_is_trying_is_not_put_back_under_its_hands() {
+fn values_in_another_journals_trial_are_not_restored() {
     for tried in ["10", "60"] {
         let stage = Stage::new();
         let other = tempfile::tempdir().unwrap();

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guard_may_not_do_is_refused() {
+    fn forbidden_actions_are_refused() {
         let table = [
             "",
             "restore",
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_put_back() {
+    fn forgotten_changes_are_not_restored() {
         let said = "restore /proc/sys/a 1\nrestore /proc/sys/b 2\nforget /proc/sys/a\n";
         let mut answers = Vec::new();
         let undos = listen(said.as_bytes(), &mut answers);

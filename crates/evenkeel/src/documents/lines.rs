@@ -63,7 +63,7 @@ fn lines_are_found_where_they_stand() {
 }
 
 #[test]
-fn what_is_no_command_line_is_found_out() {
+fn invalid_command_lines_are_found() {
     let line = |text: &str, is_inline| Line { place: String::new(), text: text.to_owned(), is_inline };
     let table = [
         ("audit --no-such-option", true, true),

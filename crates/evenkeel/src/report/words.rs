@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_spoils_a_verdict_comes_before_it() {
+    fn reasons_against_a_verdict_come_before_it() {
         let same = ["k is already 1 here, so both arms have it".to_owned()];
         let failed = Ended::Failed { why: "measure x: it ended".to_owned() };
         for (same, ended, pairs, expected) in [

@@ -44,7 +44,7 @@ pub(crate) struct Timeline {
     pub(crate) total_ns: u64,
     /// The unit of its points.
     pub(crate) unit: Unit,
-    /// When, since the start in nanoseconds, and how much.
+    /// The points: nanoseconds since the start, and the value.
     pub(crate) points: Vec<(u64, u64)>,
 }
 

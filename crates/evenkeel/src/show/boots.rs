@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_says_ends_no_cell() {
+    fn text_of_a_machine_ends_no_cell() {
         let mut state = abba();
         state.workload_words = "a | b\n# <script>".into();
         assert!(!markdown(&state.report()).contains("# <script>"));

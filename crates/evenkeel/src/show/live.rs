@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_so_far() {
+    fn the_results_so_far_are_shown() {
         let table = [
             live(),
             Live { dropped: 2, ..with(LiveArm { verdict: Outcome::Better, evidence: Some((31.0, 20.0)), ..arm() }) },

@@ -108,7 +108,7 @@ fn what_takes_a_reboot_is_refused_with_the_way_to_go() {
 }
 
 #[test]
-fn what_would_be_done_is_said_beforehand() {
+fn planned_steps_are_shown_beforehand() {
     let line = format!("boots start {KNOB} --boots 8 --seed 0 --plan-only --host hosts/aws-m4.xlarge-xen-4.4.txt");
     let answer = json(&prove(&format!("{line} --json")));
     assert_eq!((answer["format"].as_u64(), answer["error"].as_f64()), (Some(1), Some(0.05)));

@@ -4,7 +4,7 @@ use crate::rules::{OF_THE_JOURNAL, files, project, read};
 use crate::tutorials_run::{ReaderFolder, Step, agrees, shown_anew, steps};
 
 #[test]
-fn what_the_tutorials_show_is_what_happens() {
+fn the_tutorials_show_real_output() {
     let updates = std::env::var_os("UPDATE_EXPECT").is_some();
     let pages = files(&project().join("docs/tutorials"), "md");
     assert_eq!(pages.len(), 5);

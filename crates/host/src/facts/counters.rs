@@ -368,7 +368,7 @@ end
     }
 
     #[test]
-    fn what_a_counter_reads_is_said_with_what_it_means() {
+    fn counters_are_shown_with_their_meaning() {
         assert_eq!(reads("MemErrors", None, "a", "b"), "");
         assert_eq!(
             reads("MemErrors", Some(0), "none was lost so", "b"),

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enabled_and_not_masked_counts() {
+    fn enabled_units_that_are_not_masked_count() {
         let (etc, lib) = ("/etc/systemd/system/timers.target.wants/", "/usr/lib/systemd/system/timers.target.wants/");
         let both = format!(
             "{etc} : apt-daily.timer fstrim.timer my-own.timer man-db.timer\n{lib} : logrotate.timer\n\

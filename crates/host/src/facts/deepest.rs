@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_limits_is_named() {
+    fn the_limit_of_idle_states_is_named() {
         let free = || Fact::Known(2_000_000_000);
         let denied = Fact::Denied { why: "/dev/cpu_dma_latency: permission denied (EACCES)".to_owned() };
         let seen = [

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_metadata_says_counts_where_the_firmware_is_silent() {
+    fn metadata_counts_if_the_firmware_names_no_cloud() {
         let azure = format!(
             "/sys/class/dmi/id/sys_vendor = Microsoft Corporation\n/sys/class/dmi/id/chassis_asset_tag = {AZURE_CHASSIS}\n"
         );

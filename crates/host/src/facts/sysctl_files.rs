@@ -290,7 +290,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_plainly_is_read(key in "[a-z]{1,8}(\\.[a-z_0-9]{1,8}){1,3}", value in "[0-9]{1,9}( [0-9]{1,9}){0,2}") {
+        fn plain_lines_are_read(key in "[a-z]{1,8}(\\.[a-z_0-9]{1,8}){1,3}", value in "[0-9]{1,9}( [0-9]{1,9}){0,2}") {
             let read = parse(&format!("\n; {key} = x\n {key} = {value}  \n"));
             let expected = SysctlSetting { key: key.replace('.', "/"), value: Some(value), line: 3 };
             prop_assert_eq!(read, vec![expected]);

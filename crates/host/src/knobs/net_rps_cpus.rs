@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn unknown_facts_are_reported() {
         check(
             &KNOB,
             &[

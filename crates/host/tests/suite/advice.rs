@@ -89,7 +89,7 @@ fn a_capture_older_than_a_look_makes_it_unknown() {
 }
 
 #[test]
-fn what_an_engineer_would_say() {
+fn advice_matches_that_of_an_engineer() {
     // Columns: machine, knob, place (empty for any), state, wanted.
     let table = [
         ("aws-c4.8xlarge-xen-3.14", "cmdline.intel_idle.max_cstate", "", State::Set, Some("1")),

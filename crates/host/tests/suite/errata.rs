@@ -280,7 +280,7 @@ fn harm_is_refused_with_its_reason() {
 
 /// An old capture shows nothing about a file that evenkeel did not read then.
 #[test]
-fn what_was_never_looked_at_is_unknown() {
+fn unread_facts_are_unknown() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../hosts/{C5N}.txt"));
     let text = std::fs::read_to_string(file).unwrap();
     for (id, path) in [

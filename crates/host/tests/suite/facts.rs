@@ -81,7 +81,7 @@ fn whys(value: &serde_json::Value) -> Vec<&str> {
 }
 
 #[test]
-fn nothing_seen_is_nothing_known() {
+fn an_empty_machine_has_only_unknown_facts() {
     let facts = Facts::probe(&Root::captured(Capture::default()));
     let json = serde_json::to_value(&facts).unwrap();
     let whys = whys(&json);

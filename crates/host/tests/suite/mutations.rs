@@ -21,7 +21,7 @@ const ADDRESS_KIB_MAX: u64 = 512 * 1024;
 /// The most by which one capture may raise the peak of the resident memory.
 const PEAK_KIB_MAX: u64 = 64 * 1024;
 
-const TEST: &str = "mutations::what_strangers_send_gives_answers_or_errors";
+const TEST: &str = "mutations::hostile_input_gives_answers_or_errors";
 const CONFINED: &str = "EVENKEEL_CONFINED";
 
 /// Does what inspect, audit, and a plan of all advice do before they print. `None` if the text is not a capture.
@@ -92,7 +92,7 @@ fn try_all(mutations: u64) {
 
 /// Runs itself again with a limited address space, which a limit inside the process could not enforce.
 #[test]
-fn what_strangers_send_gives_answers_or_errors() {
+fn hostile_input_gives_answers_or_errors() {
     if std::env::var_os(CONFINED).is_some() {
         return try_all(asked(MUTATIONS));
     }

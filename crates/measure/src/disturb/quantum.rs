@@ -42,7 +42,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -50,7 +50,7 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
 }
 
-/// What was taken from one CPU.
+/// The time that was taken from one CPU.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_nothing_is_refused() {
+    fn a_hog_that_leaves_no_time_is_refused() {
         let schedule = Schedule {
             start_ns: 0,
             period_ns: 10,

@@ -53,7 +53,7 @@ pub struct Settings {
     pub duty: Duty,
 }
 
-/// What they really did.
+/// The report of the threads.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -61,7 +61,7 @@ pub struct Report {
     pub threads: Vec<Thread>,
 }
 
-/// What one thread did.
+/// The work of one thread.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_xz_packed_is_unpacked_within_its_bounds() {
+    fn xz_is_unpacked_within_limits() {
         assert_eq!(unpacked(PACKED).as_deref(), Some(&b"evenkeel evenkeel evenkeel"[..]));
         let bytes: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
         for options in [&["-6"][..], &["-9", "--check=crc32"], &["-0", "--check=sha256"], &["--check=none"]] {

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ordinary_file_is_not_opened() {
+    fn only_regular_files_are_opened() {
         assert!(matches!(open(Path::new("/dev/zero")), Err(NotOpen::Other(_))));
         assert!(matches!(open(Path::new("/")), Err(NotOpen::Other(_))));
         assert_eq!(open(Path::new("/nonexistent")).map(|_| ()), Err(NotOpen::Gone));

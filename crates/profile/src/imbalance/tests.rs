@@ -187,7 +187,7 @@ fn interrupts_are_known_by_the_kernels_names() {
 }
 
 #[test]
-fn nothing_is_no_verdict() {
+fn an_empty_recording_has_no_verdict() {
     let seen = find_imbalance(&Recording::default());
     assert_eq!((seen.shape, seen.busiest, seen.cpus.len()), (Shape::Unknown, None, 0));
 }

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_made_by_them_belongs_to_them() {
+    fn children_are_selected_with_their_parents() {
         let mut chosen = Chosen::processes([(7, 7), (7, 8)]);
         chosen.learn(&said(What::Forked { pid: 7, parent_pid: 7, tid: 9, parent_tid: 8 }));
         chosen.learn(&said(What::Forked { pid: 20, parent_pid: 7, tid: 20, parent_tid: 9 }));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_name_belongs_to_them_and_who_drops_it_does_not() {
+    fn threads_are_selected_while_they_have_the_name() {
         let named = |pid, tid, name| said(What::Named { pid, tid, name, is_exec: false });
         for (pids, others) in [(HashSet::new(), true), ([7].into(), false)] {
             let mut chosen = Chosen::Named { name: b"game".to_vec(), pids, tids: [8].into() };

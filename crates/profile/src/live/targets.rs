@@ -310,7 +310,7 @@ mod tests {
 
     /// A thread that starts after the first listing and has its name before the rings are open.
     #[test]
-    fn who_came_between_the_first_look_and_the_rings_is_found() {
+    fn a_thread_that_starts_before_the_rings_open_is_found() {
         let us = std::process::id();
         for pids in [HashSet::from([us]), HashSet::new()] {
             let among: Vec<u32> = pids.iter().copied().collect();

@@ -114,7 +114,7 @@ fn a_switch_out_is_paired_with_the_next_switch_in() {
 }
 
 #[test]
-fn one_that_moves_is_followed() {
+fn a_thread_that_changes_its_cpu_is_followed() {
     // The records come from the rings of two CPUs. Switches of other threads on the other CPU in between do not matter.
     check(
         "1000 0 7 in 0
@@ -133,7 +133,7 @@ fn one_that_moves_is_followed() {
 }
 
 #[test]
-fn what_was_lost_is_not_made_up() {
+fn lost_records_are_not_invented() {
     // The thread's own two switches are missing, then another thread's. Nothing shows which of two neighbouring gaps was longer.
     check(
         "1000 0 7 in 0

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_longest_names_what_is_merged() {
+    fn merged_pieces_have_the_reason_with_most_time() {
         let mut lanes = [Lane {
             pieces: vec![
                 piece(10, 2, Reason::Preempted),

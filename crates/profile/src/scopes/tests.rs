@@ -114,7 +114,7 @@ fn the_time_switched_out_does_not_count() {
 }
 
 #[test]
-fn what_was_inside_and_is_overwritten_makes_no_leaf() {
+fn a_scope_with_overwritten_inner_scopes_is_not_a_leaf() {
     // The inner scopes of the first of two ticks were overwritten in the ring.
     let scopes = written(
         9,

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_written_is_not_believed() {
+    fn entries_that_others_can_write_are_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(Some(folder.path()));
         let set = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();

@@ -235,7 +235,7 @@ fn a_lock_wait_names_the_holder_and_where_it_took_the_lock() {
 
 /// Packets wake it between ticks, and it waits for both at the same place.
 #[test]
-fn what_is_done_between_ticks_is_no_part_of_them() {
+fn work_between_ticks_is_not_part_of_them() {
     let mut server = Server::new();
     let poll = Some("main;poll;poll_k");
     let base_ns = server.now_ns;
@@ -292,7 +292,7 @@ fn a_clock_that_comes_too_seldom_is_doubted() {
 
 /// A loop that sleeps for a set time after each tick begins late after a long tick. That does not count as lateness.
 #[test]
-fn one_that_counts_from_its_last_tick_is_not_late_after_a_long_one() {
+fn a_loop_that_sleeps_a_set_time_is_not_late_after_a_long_tick() {
     let mut server = Server::new();
     for number in 0..600_u64 {
         // Timers are not to the microsecond.

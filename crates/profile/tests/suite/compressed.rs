@@ -146,7 +146,7 @@ fn a_killed_perf_leaves_what_is_unpacked_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_can_not_be_unpacked_is_refused_with_its_reason() {
+fn damaged_compression_is_refused_with_its_reason() {
     let plain = file("disk.data");
     let (head, records) = parts(&plain);
     let with_stream = |stream: &[u8]| with_records(head, &packed(stream, 60_000, kind::COMPRESSED), Some(ZSTD));

@@ -176,7 +176,7 @@ fn a_killed_perf_leaves_what_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_perf_script_prints_gives_the_same_samples_and_switches() {
+fn the_output_of_perf_script_gives_the_same_samples_and_switches() {
     let (data, text) = (reads(&file("disk.data")).unwrap(), reads(&file("switches.txt")).unwrap());
     expect![[r#"
         None None None None
@@ -204,7 +204,7 @@ fn what_perf_script_prints_gives_the_same_samples_and_switches() {
 }
 
 #[test]
-fn what_is_no_recording_is_named() {
+fn other_formats_are_named() {
     let message = |bytes: &[u8]| reads(bytes).unwrap_err().to_string();
     let disk = file("disk.data");
     let mut odd = disk.clone();

@@ -181,7 +181,7 @@ fn of_a_stripped_program_an_offset_is_taken_where_a_function_begins() {
 }
 
 #[test]
-fn what_is_run_too_often_ends_the_recording() {
+fn a_probe_that_fires_too_often_ends_the_recording() {
     let config = place("planted_step", "wait").unwrap();
     let body = || {
         let until_ns = clock::monotonic_ns() + 4_000 * MS;

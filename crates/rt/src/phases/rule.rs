@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_moves_alone_or_fixed() {
+    fn a_single_or_fixed_session_does_not_move() {
         let one = ticks(1, 5);
         let odd = Ticks { period_ns: 7_777_777, ..ticks(2, 5) };
         for neighbours in [&[][..], &[one], &[odd], &[Ticks { period_ns: 0, ..ticks(2, 5) }]] {

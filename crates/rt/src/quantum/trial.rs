@@ -217,7 +217,7 @@ mod tests {
 
     /// One place is 2 % slower and known to be safe; about the other one nothing is known.
     #[test]
-    fn what_is_known_is_left_for_a_clear_gain_alone() {
+    fn a_safe_place_is_left_only_for_a_clear_gain() {
         let won = |other: f64| {
             let trial = Trial::new(9e6, [1e6, 2e6].into_iter(), 6, 20_000_000).unwrap().prefers_first(0.97);
             run(trial, |offset| if offset == 2e6 { other } else { 4e6 }).0.best_ns

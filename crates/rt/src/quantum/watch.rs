@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_is_no_gap_and_nothing_grows() {
+    fn usual_lateness_is_no_gap_and_memory_does_not_grow() {
         let mut watch = Watch::new();
         watch.open(0);
         for at in 1..10_000_u64 {

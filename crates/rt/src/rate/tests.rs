@@ -171,7 +171,7 @@ fn each_sign_counts() {
 }
 
 #[test]
-fn who_comes_back_in_vain_waits_longer_each_time() {
+fn each_failed_return_waits_longer() {
     // Half of the thread's time is somebody else's whenever it ticks at 20 ms, which no work explains.
     let mut decider = usual(FOUR_CPUS);
     let crowded = |_, period_ns| Second { run_wait: if period_ns < 30_000_000 { 0.5 } else { 0.0 }, ..lasting(2_000) };

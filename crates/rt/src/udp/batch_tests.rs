@@ -119,7 +119,7 @@ fn groups(lengths: &[usize]) -> Vec<u32> {
 }
 
 #[test]
-fn what_goes_together() {
+fn packets_are_grouped() {
     assert!(groups(&[]).is_empty());
     assert_eq!(groups(&[100]), [1]);
     assert_eq!(groups(&[100; 4]), [4]);

@@ -223,7 +223,7 @@ fn health_is_withheld_while_nothing_ticks() {
 }
 
 #[test]
-fn what_is_asked_for_is_asked_until_the_sidecar_is_there() {
+fn requests_are_repeated_until_the_sidecar_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);

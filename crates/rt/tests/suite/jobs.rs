@@ -268,7 +268,7 @@ fn a_panic_reaches_who_opened_the_frame() {
 }
 
 #[test]
-fn what_waits_for_a_job_that_panics_is_dropped() {
+fn jobs_that_depend_on_a_panicked_job_are_dropped() {
     struct Angry;
     impl Drop for Angry {
         fn drop(&mut self) {
@@ -361,7 +361,7 @@ fn a_range_is_gone_through_once() {
 }
 
 #[test]
-fn what_may_last_holds_up_no_frame() {
+fn long_jobs_delay_no_frame() {
     let queues = settings(0).queues;
     let workers = vec![WorkerSettings::from_queues(&[URGENT, FRAME, LATER]), WorkerSettings::from_queues(&[LATER])];
     let mut jobs = Jobs::start(&JobSettings { queues, workers, ..JobSettings::default() }).unwrap();

@@ -163,7 +163,7 @@ fn a_bound_is_kept_and_what_is_over_comes_next() {
 }
 
 #[test]
-fn what_is_too_long_is_cut_off_and_told() {
+fn long_packets_are_cut_off_and_reported() {
     each_way(|backend, address| {
         let mut server = open(address, backend, |settings| UdpSettings { bytes_max: 100, ..settings }).unwrap();
         let mut client = open(address, backend, |settings| settings).unwrap();
@@ -235,7 +235,7 @@ fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
 }
 
 #[test]
-fn what_the_buffer_has_no_room_for_is_counted() {
+fn packets_beyond_the_buffer_are_counted() {
     each_way(|backend, address| {
         let mut server = open(address, backend, |settings| settings).unwrap();
         // Settings cannot request this, because nobody wants a smaller buffer.

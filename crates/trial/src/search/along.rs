@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_moves_is_no_change() {
+    fn changes_by_chance_are_not_shown() {
         let table: [Row; 6] = [
             ("half of it", &STEADY, &[5.0, 5.1, 4.9, 5.2, 5.0, 5.1, 4.8], Some(0.5), true),
             ("the same", &STEADY, &[10.1, 9.9, 10.0, 10.1, 10.0, 9.8, 10.2], Some(1.0), false),

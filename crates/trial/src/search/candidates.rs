@@ -289,7 +289,7 @@ end
     }
 
     #[test]
-    fn what_is_advised_or_worth_a_trial_is_offered() {
+    fn advised_and_promising_knobs_are_offered() {
         let offer = wanted_offer(&Wanted::All);
         let settings = settings(&offer);
         for expected in
@@ -310,7 +310,7 @@ end
     }
 
     #[test]
-    fn what_is_named_is_offered_and_nothing_else() {
+    fn only_named_knobs_are_offered() {
         let swappiness = Setting::parse("vm.swappiness=30").unwrap();
         let max_cstate = Setting::parse("cmdline.intel_idle.max_cstate=1").unwrap();
         let so_already = Setting::parse("net.core.busy_poll=0").unwrap();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_log_says_why() {
+    fn invalid_logs_are_refused_with_a_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let good = serde_json::to_string(&header()).unwrap();

@@ -140,7 +140,7 @@ fn of_two_that_stand_in_each_others_way_one_is_found() {
 }
 
 #[test]
-fn where_nothing_helps_nothing_is_said_to() {
+fn without_an_effect_no_set_is_claimed() {
     let truth = Truth { knobs: 30, mains: vec![(3, 0.2)], noise: 0.04, ..Truth::default() };
     let rate = rate(&truth, |answer| answer.verdict == Verdict::NothingHelped && answer.set.is_empty());
     assert!(rate.right * 20 >= seeds() * 19, "{}", rate.wrong);
@@ -213,7 +213,7 @@ fn the_log_of_another_search_is_no_log_of_this_one() {
 }
 
 #[test]
-fn whatever_ends_it_early_what_is_known_comes_back() {
+fn a_search_that_ends_early_returns_its_results() {
     let truth = Truth::three_of_thirty();
     let design = design_of(&truth, 5);
     let stopped_after = |windows: usize| {
@@ -305,7 +305,7 @@ fn a_better_value_on_the_ladder_is_taken() {
 }
 
 #[test]
-fn what_betters_the_median_at_the_price_of_the_tail_is_vetoed() {
+fn a_better_median_with_a_worse_tail_is_vetoed() {
     let of = |truth: &Truth, guards: Vec<Guard>| {
         let design = SearchDesign { guards, ..design_of(truth, 1) };
         run_on(&design, &mut Simulated::new(truth.clone(), 1), &mut Log::in_memory(Vec::new()))

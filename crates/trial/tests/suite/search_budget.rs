@@ -24,7 +24,7 @@ impl Subject for Fading {
 
 /// If a proof fails early, the remaining time decides more of the other knobs.
 #[test]
-fn what_a_failed_proof_leaves_of_the_budget_is_used() {
+fn the_budget_after_a_failed_proof_is_used() {
     let truth = Truth { knobs: 6, noise: 0.1, ..Truth::default() };
     let (mut failed, mut went_on, windows) = (0, 0, 500);
     for seed in 0..20 {

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_at_once_is_quoted() {
+    fn a_server_that_ends_at_once_is_quoted() {
         let said = message("echo no such option >&2; exit 3", Ready::Tcp);
         assert!(
             said.ends_with("it ended (exit status: 3) before it served; its last output: no such option"),

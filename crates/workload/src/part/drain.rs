@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_the_buffer_is_counted() {
+    fn packets_beyond_the_buffer_are_counted() {
         let settings = DrainSettings { period_ms: 30, ask_bytes: Some(1) };
         let mut server = DrainServer::start(settings).unwrap();
         let small = server.buffer_bytes;

@@ -225,7 +225,7 @@ fn nothing_is_written_outside_of_etc_and_boot() {
 }
 
 #[test]
-fn what_could_end_a_line_is_refused_again() {
+fn line_ends_in_values_are_refused_again() {
     let facts = host("debian-12");
     let knob = |id| knobs::find(id).unwrap();
     let bad = [

@@ -112,7 +112,7 @@ fn systemd_takes_the_units() {
 /// Do not use `sysctl --dry-run`: procps still opens the kernel's files for writing. The reader of the facts follows systemd's rules, so
 /// compare with that.
 #[test]
-fn what_reads_sysctl_files_reads_the_drop_in() {
+fn readers_of_sysctl_files_read_the_drop_in() {
     let plan = everything("debian-12");
     let Some(Content::Whole { text, .. }) = file(&plan, "/etc/sysctl.d/90-evenkeel.conf").map(|file| &file.content)
     else {

@@ -97,7 +97,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_gets_out_of_its_quotes(plan in plan()) {
+    fn hostile_values_stay_inside_their_quotes(plan in plan()) {
         let place = Place::new();
         let canary = place.path("canary");
         let json = serde_json::to_string(&plan).unwrap().replace("CANARY", canary.to_str().unwrap());
@@ -160,7 +160,7 @@ fn block_of(user_data: &str) -> String {
 }
 
 #[test]
-fn what_a_plan_may_not_change_is_refused() {
+fn forbidden_paths_of_a_plan_are_refused() {
     let refused = |change: &dyn Fn(&mut PlanFile)| {
         let mut plan = every_content();
         plan.steps = one_step("/proc/sys/vm/swappiness", Reading::Plain, "10").steps;

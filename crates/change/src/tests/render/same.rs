@@ -172,7 +172,7 @@ fn each_kind_of_content_is_what_the_executor_makes_of_it() {
 }
 
 #[test]
-fn what_somebody_else_changed_since_stays_theirs() {
+fn later_changes_of_others_stay() {
     let place = theirs();
     let plan = every_content();
     well(&place.run(&script(&plan).unwrap()));

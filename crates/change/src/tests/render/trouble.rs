@@ -70,7 +70,7 @@ fn a_signal_takes_all_with_it() {
 }
 
 #[test]
-fn what_is_not_here_changes_nothing() {
+fn missing_files_change_nothing() {
     let place = Place::new();
     let output = place.run(&script(&one_step(SWAPPINESS, Reading::Plain, "10")).unwrap());
     assert_eq!(output.status.code(), Some(4));
@@ -82,7 +82,7 @@ fn what_is_not_here_changes_nothing() {
 }
 
 #[test]
-fn what_was_there_first_is_what_comes_back() {
+fn the_original_value_is_restored() {
     let place = Place::new();
     place.write(SWAPPINESS, "60\n");
     let script = script(&one_step(SWAPPINESS, Reading::Plain, "10")).unwrap();

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_recording_is_refused_by_its_head() {
+    fn other_files_are_refused_by_their_first_bytes() {
         let refused = |file: &str| whole(Path::new(file), "read", input::check_head).err().map(|error| error.message());
         let table = [
             ("/dev/zero", "failed to read: it is neither a perf.data file nor the output of perf script"),

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_breaks_nobody() {
+    fn additions_are_compatible() {
         let old = object(json!({ "a": { "enum": ["x"], "type": "string" } }), &["a"]);
         let new = object(json!({ "a": { "enum": ["x", "y"], "type": "string" }, "b": { "type": "integer" } }), &["a"]);
         check(&old, &new, expect![""]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_changed_or_demanded_is_found() {
+    fn removals_changes_and_demands_are_found() {
         let old = object(
             json!({ "a": { "type": "integer" }, "b": { "type": "array", "items": { "enum": ["x", "y"] } } }),
             &["a"],

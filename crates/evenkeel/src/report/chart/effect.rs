@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unbounded_or_missing_is_drawn_all_the_same() {
+    fn unbounded_and_missing_intervals_are_drawn() {
         let rows = [
             Estimate { label: "nothing".into(), ..Estimate::default() },
             Estimate { label: "wild".into(), ratio: Some(1e300), rug: vec![1e-300, 1.0, 1e300], ..Estimate::default() },

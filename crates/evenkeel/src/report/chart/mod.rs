@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_drawn_at_the_edge() {
+    fn outside_values_are_drawn_at_the_edge() {
         let axis = Axis { from: 0.0, to: 10.0, at_from: 100.0, at_to: 0.0 };
         assert_eq!([-5.0, 0.0, 5.0, 99.0, f64::NAN].map(|value| axis.at(value)), [100.0, 100.0, 50.0, 0.0, 50.0]);
     }

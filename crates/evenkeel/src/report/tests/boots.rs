@@ -74,7 +74,7 @@ fn the_page_of_a_trial_over_boots() {
 }
 
 #[test]
-fn what_a_machine_says_is_no_markup() {
+fn text_of_a_machine_is_not_markup() {
     let page = page();
     for markup in ["<script", "<em>", "its <i>", "x\" "] {
         assert!(!page.contains(markup), "{markup}");

@@ -34,7 +34,7 @@ fn the_page_of_a_small_report() {
 }
 
 #[test]
-fn what_a_server_says_is_no_markup() {
+fn text_of_a_server_is_not_markup() {
     for page in [page(SMALL), side_by_side()] {
         assert!(!page.contains("<script") && !page.contains("<ohio>"), "a name became markup");
         assert!(page.contains("&lt;script&gt;alert("), "it is shown all the same");

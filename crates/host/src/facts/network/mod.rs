@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_interface_is_left_out() {
+    fn other_entries_than_interfaces_are_left_out() {
         let text = "evenkeel-capture 1\n/sys/class/net/ : bonding_masters eth0 lo veth1 x0\n\
                     /sys/class/net/bonding_masters ->! EINVAL\n/sys/class/net/lo -> ../../devices/virtual/net/lo\n\
                     /sys/class/net/veth1 -> ../../devices/virtual/net/veth1\n/sys/class/net/eth0 -> ../../devices/vif-0/net/eth0\n\

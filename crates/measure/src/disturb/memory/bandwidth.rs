@@ -24,7 +24,7 @@ pub struct Settings {
     pub working_set_bytes: u64,
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -32,7 +32,7 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
 }
 
-/// What was done on one CPU.
+/// The work on one CPU.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {

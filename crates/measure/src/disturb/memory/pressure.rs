@@ -40,7 +40,7 @@ pub struct Settings {
     pub reserve_bytes: u64,
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {

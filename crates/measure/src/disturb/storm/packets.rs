@@ -56,7 +56,7 @@ pub enum To {
     },
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -68,7 +68,7 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
 }
 
-/// What one sender did.
+/// The packets of one sender.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {

@@ -37,7 +37,7 @@ pub struct Settings {
     pub rate_per_s: u64,
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -45,7 +45,7 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
 }
 
-/// What was done to one CPU.
+/// The interruptions of one CPU.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
@@ -78,7 +78,7 @@ pub struct Running {
     workers: WorkerGroup<Half>,
 }
 
-/// What one thread of a pair did.
+/// The work of one thread of a pair.
 #[derive(Clone, Copy, Debug)]
 enum Half {
     Sleeper { woken: u64, taken_ns: u64, went_offline: bool },

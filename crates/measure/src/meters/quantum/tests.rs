@@ -24,7 +24,7 @@ fn invalid_settings_are_refused() {
 }
 
 #[test]
-fn one_that_is_stopped_says_so() {
+fn a_stopped_run_is_reported() {
     let settings = Settings { duration_ns: *DURATION_NS.end(), class: Class::Ordinary, ..Settings::default() };
     let begin_ns = clock::monotonic_ns();
     for order in [Order::InTurn, Order::Together] {

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_from_little() {
+    fn few_readings_give_no_quantiles() {
         let mut series = Series::new("major_faults_per_s", Unit::PerS, 1000);
         for (at, rate) in [0.0, 0.0, 0.2, 0.0, 7.0, -1e-9].into_iter().enumerate() {
             series.add(rate, second(at as u64));

@@ -147,7 +147,7 @@ impl Followed {
 /// The most slots to follow: twenty minutes at 500 per second.
 const SLOTS_MAX: u64 = 600_000;
 
-/// In a chain, a beat that comes earlier than this share of the period after a tick is not one.
+/// In a chain of ticks, a beat that follows a tick by less than this share of the period is not a tick.
 const EARLIEST_SHARE: f64 = 0.5;
 
 /// Follows a period through `beats`, which are in order of time. Beats lighter than `light` are not ticks.

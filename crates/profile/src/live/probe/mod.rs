@@ -297,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_and_read_again(text in "[a-z:%+0x/. _]{0,24}") {
+        fn a_parsed_place_can_be_written_and_parsed_again(text in "[a-z:%+0x/. _]{0,24}") {
             if let Ok(asked) = parse_place(&text) {
                 prop_assert_eq!(parse_place(&asked.to_string()), Ok(asked));
             }

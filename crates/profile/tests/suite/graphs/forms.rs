@@ -145,7 +145,7 @@ fn no_frame_is_torn_apart_by_a_name_that_sorts_into_it() {
 }
 
 #[test]
-fn nothing_is_a_graph_too() {
+fn an_empty_recording_gives_a_graph() {
     for svg in [
         graph::svg(&Folded::default(), &style()),
         graph::differential(&Folded::default(), &Folded::default(), &style()),
@@ -157,7 +157,7 @@ fn nothing_is_a_graph_too() {
 }
 
 #[test]
-fn what_can_not_be_seen_is_not_drawn_and_nothing_is_lost() {
+fn invisible_frames_are_left_out_and_still_counted() {
     let many: String = (0..200_000).map(|at| format!("main;f{};g{at} 1\n", at % 7)).collect();
     let folded = Folded::parse(&many).unwrap();
     let svg = graph::svg(&folded, &Style::default());

@@ -111,7 +111,7 @@ pub(crate) fn hostile_page() -> String {
 }
 
 #[test]
-fn what_a_page_has_no_room_for_is_merged_and_said() {
+fn pieces_beyond_the_page_are_merged_and_reported() {
     let (recording, names) = many(3, 100_000);
     let page = page_of(&recording, &names);
     assert!(page.len() < 24 << 20, "{} bytes", page.len());

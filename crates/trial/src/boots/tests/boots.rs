@@ -82,7 +82,7 @@ fn a_boot_that_was_cut_off_is_tried_again_in_the_next() {
 }
 
 #[test]
-fn what_came_up_otherwise_is_made_anew() {
+fn a_boot_with_other_values_is_prepared_again() {
     let mut state = abba();
     armed(&mut state, 0, "boot-0");
     next(&mut state, &status("a"));

@@ -94,7 +94,7 @@ fn of_several_settings_all_have_to_stand_still() {
 }
 
 #[test]
-fn what_has_no_counter_or_was_not_counted_is_unknown() {
+fn knobs_without_counts_are_unknown() {
     let both = [Some(idled(0.97, 9.0)), Some(idled(0.97, 9.0))];
     let report = seen(&["cmdline.clocksource=tsc"], [100.0, 100.0], both).report();
     assert_eq!((&report.mechanism[0].engaged, report.outcome), (&Engaged::Unknown, Some(Outcome::Same)));
@@ -122,7 +122,7 @@ fn a_whole_trial_keeps_what_each_boot_counted() {
 }
 
 #[test]
-fn what_can_not_be_meant_of_counters_is_refused() {
+fn invalid_counters_are_refused() {
     let mut state = seen(&[SETTING], [100.0, 100.0], [Some(idled(0.1, 9.0)), Some(idled(0.1, 1.0))]);
     let mut with = |change: &dyn Fn(&mut BootCounters)| {
         let BootOutcome::Measured { counted, .. } = &mut state.seen[0].outcome else { panic!("it is measured") };
@@ -177,7 +177,7 @@ fn the_counter_of_a_kernel_argument_is_read_in_both_arms() {
 proptest! {
     /// Any counts can be stored in a state and read again.
     #[test]
-    fn whatever_is_counted_is_read_again(
+    fn any_counts_are_read_again(
         numbers in prop::collection::vec((any::<f64>(), any::<f64>(), "\\PC{0,70}"), 0..6),
     ) {
         let window = |(share, count, name): &(f64, f64, String)| Conditions {

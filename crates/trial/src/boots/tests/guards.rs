@@ -36,7 +36,7 @@ fn better_with(better: Direction, guard: [f64; 4]) -> BootsReport {
 const BETTER: &str = "better (over 4 boots only: weaker than a trial)";
 
 #[test]
-fn what_is_harmed_in_every_boot_vetoes() {
+fn a_guard_that_is_harmed_in_every_boot_vetoes() {
     let report = better_with(Direction::Lower, [200.0, 280.0, 282.0, 201.0]);
     assert_eq!(report.verdict, format!("{BETTER}, but tail_us is 40 % higher in every boot of B: not to be kept"));
     assert_eq!(report.vetoed_by.as_deref(), Some("tail_us"));
@@ -59,7 +59,7 @@ fn what_is_harmed_in_every_boot_vetoes() {
 }
 
 #[test]
-fn what_is_not_harmed_does_not() {
+fn a_guard_without_harm_does_not_veto() {
     use Direction::{Higher, Lower};
     let overlap = "can't check the guard tail_us (limit 25 % worse): its median is 50 % higher in B, but boots of A and B overlap";
     let fall =
@@ -156,7 +156,7 @@ fn a_trial_whose_guard_is_harmed_goes_through_and_leaves_nothing() {
 
 /// A guard's value from only a few of the windows is not comparable. Windows without the deciding number don't count.
 #[test]
-fn what_few_windows_gave_is_no_number() {
+fn values_of_few_windows_are_left_out() {
     struct Odd(Vec<Sample>);
     impl Machine for Odd {
         fn status(&mut self) -> Result<BootStatus, BootsError> {

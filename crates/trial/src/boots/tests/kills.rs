@@ -126,7 +126,7 @@ fn a_trial_that_begins_is_not_taken_for_one_that_was_put_back() {
 
 /// The trial waits for another evenkeel that holds the journal, and reports it if it never ends. Nothing is half done by then.
 #[test]
-fn what_another_evenkeel_holds_is_waited_for() {
+fn a_trial_waits_for_another_evenkeel() {
     let sim = Sim::begun(1);
     let hold = || Some(State::open(sim.dir.path()).unwrap());
     let open = |sim: &Sim| (sim.open_transactions(), sim.is_there(GRUB), sim.is_there(UNIT));
@@ -238,7 +238,7 @@ fn a_machine_whose_boots_all_have_one_id_does_not_reboot_for_ever() {
 }
 
 #[test]
-fn what_other_people_keep_stays() {
+fn persistent_settings_of_others_stay() {
     let mut sim = Sim::begun(0);
     // Somebody persists another argument during the trial; both arguments are in one file.
     assert_eq!(sim.start().unwrap().unwrap(), Ending::Reboot);
@@ -284,7 +284,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn whatever_happens_the_host_is_as_before_at_the_end(
+    fn any_events_leave_the_host_as_before(
         seed in 0_u64..4,
         deaf in prop::bool::weighted(0.1),
         events in prop::collection::vec(

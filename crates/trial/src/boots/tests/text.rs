@@ -132,7 +132,7 @@ fn guards_that_can_not_be_meant_are_refused() {
 }
 
 #[test]
-fn what_can_not_be_meant_is_refused() {
+fn invalid_states_are_refused() {
     let good: Value = serde_json::from_str(&some().text().unwrap()[9..]).unwrap();
     let table: &[(&str, Value)] = &[
         ("/format", 2.into()),
@@ -205,7 +205,7 @@ proptest! {
 
     /// For every state that passes validation, the next action can be chosen and a report can be made.
     #[test]
-    fn what_is_let_through_can_be_gone_on_with(
+    fn valid_states_can_continue(
         at in 0_usize..60,
         value in prop_oneof![any::<i64>().prop_map(Value::from), "\\PC{0,8}".prop_map(Value::from), Just(Value::Null)],
         boot in "[a-c]1?",

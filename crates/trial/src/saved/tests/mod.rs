@@ -223,7 +223,7 @@ fn numbers_have_names_whatever_they_are() {
 
 /// A file is not refused because it has a value that only a later version knows: the value is shown as it is.
 #[test]
-fn what_a_later_version_adds_is_read() {
+fn values_of_later_versions_are_read() {
     let mut later = trial("k=1", 0.5, 0.1, 1);
     later["dropped"] = serde_json::json!([
         { "pair": 1, "arm": "A", "reason": { "thermal": { "degrees": 98.0 } } },

@@ -75,7 +75,7 @@ fn among_equal_arms_the_smaller_change_is_advised() {
 }
 
 #[test]
-fn where_nothing_helps_the_machine_is_left_as_it_is() {
+fn without_a_better_arm_the_unchanged_machine_is_advised() {
     let session =
         answers(run(7, |_, design| design.stop = Stop::Sequential { pairs_min: 5, pairs_max: 12, budget: None }));
     assert!(session.reports.iter().all(|report| report.verdict != Outcome::Better));
@@ -181,7 +181,7 @@ fn a_session_of_several_arms_is_stored_and_resumed() {
 }
 
 #[test]
-fn what_is_no_session_of_several_arms_is_refused() {
+fn invalid_sessions_of_several_arms_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
     run_kept(LogTo::In(&path), arms(&["50000"]), 41, |_, design| {

@@ -59,7 +59,7 @@ fn arms_go_round_within_a_pair_and_each_has_one_window() {
 }
 
 #[test]
-fn what_is_felt_for_long_is_measured_at_once() {
+fn slow_settling_is_measured_in_one_piece() {
     let interleaves = |change: &dyn Fn(&mut Mock, &mut Design)| {
         let mut log = Log::default();
         let run = trial(1, ab(), |mock, design| {

@@ -131,7 +131,7 @@ fn a_window_without_a_cpu_is_dropped_whichever_arm_was_on() {
 }
 
 #[test]
-fn what_starves_in_one_arm_alone_is_not_called_better_or_the_same_for_it() {
+fn an_arm_that_starves_is_not_called_better_or_the_same() {
     let (took, gave) = ("the settings may have taken its CPU time", "the settings may have given it CPU time");
     for (what, effect, starved, expected, counted, why) in [
         ("B alone, and is better in the rest", 0.8, (true, 3), Outcome::Undecided, (0, 3), took),

@@ -85,7 +85,7 @@ impl Mock {
         (0..12).map(|_| self.noise.random::<f64>()).sum::<f64>() - 6.0
     }
 
-    /// The share of a window after `settle` that is served as before the switch.
+    /// The share of a window, which begins `settle` after the switch, in which the server still behaves as before it.
     fn share_as_before(&mut self, settle: Duration, window: Duration) -> f64 {
         let polls = self.root.text(POLL).unwrap() == "200000\n";
         if polls != self.polled {

@@ -93,7 +93,7 @@ fn a_full_disk_is_a_doubt_and_not_the_end() {
 }
 
 #[test]
-fn whatever_was_cut_off_or_written_over_is_read_or_refused() {
+fn damaged_logs_are_read_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
     run(LogTo::In(&path), 41, |mock, _| mock.effect = 0.8);

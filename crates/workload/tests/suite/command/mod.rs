@@ -193,7 +193,7 @@ fn a_slow_start_is_awaited_and_a_server_that_is_never_ready_is_named() {
 }
 
 #[test]
-fn one_that_dies_in_the_middle_is_noticed_at_once() {
+fn a_server_that_dies_in_a_window_is_noticed_at_once() {
     let gate = Gate::new();
     let script = format!("echo so far so good; {}; kill -9 $$", gate.wait());
     let mut command = start("dies", &script, settings()).unwrap();
@@ -320,7 +320,7 @@ fn a_server_is_ready_when_it_has_its_port() {
 }
 
 #[test]
-fn one_that_drops_its_port_is_noticed() {
+fn a_server_that_drops_its_port_is_noticed() {
     let port = free_port();
     let gate = Gate::new();
     let Some(started) = port_server("drops", "tcp", port, &gate) else { return };
