@@ -15,8 +15,8 @@ if [ "$boot" != "$this_boot" ]; then
     accelerator=tcg
     if [ -w /dev/kvm ]; then
         unpacked=$("$LAB/kernel.sh" 6.1-cloud)
-        # There is no root to mount: the kernel comes up whole, panics, and QEMU ends. A guest that hangs, or cannot be entered,
-        # never says so.
+        # There is no root to mount: the kernel boots completely, panics, and QEMU ends. A guest that hangs, or cannot start,
+        # never ends by itself.
         log=$WORK/accelerator.log
         timeout 15 qemu-system-x86_64 -accel kvm -cpu host -m 256 -kernel "$unpacked"/boot/vmlinuz-* -append 'console=ttyS0 panic=-1' \
             -nodefaults -display none -no-reboot -serial "file:$log" >/dev/null 2>&1 </dev/null || true

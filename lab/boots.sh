@@ -44,25 +44,25 @@ complain() {
 }
 guest() { "$machine" run "$@"; }
 
-# status: what is known of the trial, on one line without blanks. Exit code 1 is a verdict: worse.
+# status: prints the state of the trial on one line. Exit code 1 means the verdict worse.
 status() {
     local code=0
     "$machine" -t 30 run "$program" prove boots status --json >"$work/status" 2>/dev/null || code=$?
     [ "$code" -le 1 ] && tr -d ' \n' <"$work/status"
 }
-# counted TEXT: how many boots count.
+# counted TEXT: prints how many boots count.
 counted() { grep -o '"outcome":"measured"' <<<"$1" | wc -l; }
 has_ended() { grep -q '"ended":' <<<"$1"; }
 unit_is_there() { guest test -e /etc/systemd/system/evenkeel-boots.service; }
 
-# is_put_back: whether it answers, without the unit and without the argument.
+# is_put_back: whether the guest answers, and has neither the unit nor the argument.
 is_put_back() {
     local seen
     seen=$("$machine" -t 30 run cat /proc/cmdline 2>/dev/null && "$machine" -t 30 run ls /etc/systemd/system 2>/dev/null) || return 1
     ! grep -qw -e "$argument" -e evenkeel-boots.service <<<"$seen"
 }
 
-# as_before WHAT: whether the guest is, after one more boot.
+# as_before WHAT: whether the guest is as before, after one more boot.
 as_before() {
     local difference
     guest /root/photograph >"$work/now"
@@ -72,13 +72,13 @@ as_before() {
     say "  as before: everything under /etc, /usr/local and /boot, and the kernel line ($1)"
 }
 
-# whole TEXT: whether the trial came to its end with four boots, each of the arm that its command line has.
+# whole TEXT: whether the trial ended with four boots, each with the arm that its command line shows.
 whole() {
     local arms
     grep -q '"ended":"whole"' <<<"$1" || complain "it did not come to its end: $1"
     [ "$(counted "$1")" -eq 4 ] || complain "$(counted "$1") boots count"
-    # Each boot that counts says its arm, and then its command line. One that only came in between, after a power cut say, has the kernel that
-    # the boot before it got ready.
+    # For each boot that counts, the text has its arm, then its command line. An additional boot, for example after a power cut, has the kernel
+    # that the boot before it prepared.
     arms=$(grep -o '"arm":"[AB]","tries":[0-9]*,"machine":{[^}]*},"outcome":"measured"' <<<"$1" | while read -r boot; do
         if grep -qF "$argument" <<<"$boot"; then echo -n "${boot:7:1}+ "; else echo -n "${boot:7:1}- "; fi
     done)
@@ -111,7 +111,7 @@ by_hand() {
     guest journalctl -u evenkeel-boots.service --no-pager >"$work/by-hand.journal" 2>&1 || true
     guest "$program" prove boots status >&2 || true
     whole "$now"
-    # It reports its end before it restores everything, and removes the unit last.
+    # The trial reports its end first, then restores everything, and removes the unit last.
     local end=$((SECONDS + 1200))
     while unit_is_there && [ "$SECONDS" -lt "$end" ]; do
         sleep 5
@@ -127,7 +127,7 @@ by_itself() {
     guest systemd-run --quiet --collect --on-active=1 "${prove[@]}" --reboot
     while ! has_ended "$now" && [ "$SECONDS" -lt "$end" ]; do
         sleep 2
-        # A machine that is just going down, or coming up, has no answer.
+        # A machine that is shutting down or booting does not answer.
         now=$(status) || now=''
         if [ "$(counted "$now")" -ge 1 ] && [ "$has_cut" = no ]; then
             say "  power cut, with $(counted "$now") boots measured"
@@ -138,7 +138,7 @@ by_itself() {
     done
     [ "$has_cut" = yes ] || complain "the power was never cut"
     whole "$now"
-    # The last boot may have been one of B's: then everything is put back, and it reboots once more.
+    # The last boot may have been one of B's. Then everything is restored, and the machine reboots once more.
     end=$((SECONDS + 1200))
     until is_put_back || [ "$SECONDS" -ge "$end" ]; do
         sleep 5

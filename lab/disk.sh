@@ -30,13 +30,13 @@ need sfdisk fdisk
 installer=''
 clean_up() {
     if [ -n "$installer" ] && kill -TERM -- "-$installer" 2>/dev/null; then
-        # It takes away what it had mounted.
+        # Unmounts everything that it had mounted.
         wait "$installer" || true
     fi
     release_root
 }
 release_root() {
-    # Lazily, since an installation that failed may have left something running in there.
+    # Unmounts lazily, because a failed installation may have left processes running inside.
     for place in sys proc; do
         if mountpoint -q "$root/$place"; then
             umount -l "$root/$place"
@@ -46,7 +46,7 @@ release_root() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 
-# in_root COMMAND…: runs it in the new system.
+# in_root COMMAND…: runs a command in the new system.
 in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
 
 install_system() {
@@ -54,7 +54,7 @@ install_system() {
     release_root
     rm -rf "$root" "$disk" "$folder"/{root,disk}.key
     mkdir -p "$folder/packages"
-    # In the background and in a group of its own, so that it ends when this ends.
+    # Runs in the background and in its own process group, so that it ends together with this script.
     setsid debootstrap --variant=minbase --cache-dir="$folder/packages" --include="$packages" bookworm "$root" \
         http://deb.debian.org/debian >"$folder/debootstrap.log" 2>&1 9>&- &
     installer=$!
@@ -63,14 +63,14 @@ install_system() {
         die "debootstrap failed; all it said is in $folder/debootstrap.log"
     }
     installer=''
-    # debootstrap may leave these mounted, and they must not be copied into the disk.
+    # debootstrap may leave these mounted, and they must not be copied to the disk.
     release_root
     rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
 }
 
 configure_system() {
     echo evenkeel-lab >"$root/etc/hostname"
-    # Written here rather than by the first boot, so that /etc stays as it is.
+    # These files are written here and not by the first boot, so that /etc stays unchanged.
     echo 00000000000040008000000000000001 >"$root/etc/machine-id"
     : >"$root/etc/resolv.conf"
     echo "UUID=$uuid / ext4 defaults,noatime 0 1" >"$root/etc/fstab"
@@ -85,7 +85,7 @@ GRUB_SERIAL_COMMAND="serial --speed=115200"
 GRUB_DISABLE_OS_PROBER=true
 GRUB
     mkdir -p "$root/etc/default/grub.d"
-    # Emulation reads and unpacks slowly: only what this disk needs.
+    # Emulation reads and unpacks slowly, so only the modules that this disk needs are included.
     sed -i 's/^MODULES=.*/MODULES=list/; s/^#* *COMPRESS=.*/COMPRESS=lz4/' "$root/etc/initramfs-tools/initramfs.conf"
     printf 'virtio_pci\nvirtio_blk\next4\n' >"$root/etc/initramfs-tools/modules"
     install -m 755 "$LAB/guest/agent" "$root/usr/local/sbin/lab-agent"
@@ -96,13 +96,13 @@ After=multi-user.target irqbalance.service memcached.service
 [Service]
 ExecStart=/usr/local/sbin/lab-agent
 Restart=always
-# What a command leaves running is not this unit's to end.
+# This unit does not end the processes that a command leaves running.
 KillMode=process
 [Install]
 WantedBy=multi-user.target
 UNIT
     in_root systemctl --quiet enable lab-agent.service
-    # What would only cost time here, or change files by itself.
+    # Disables units that only cost time here, or change files by themselves.
     in_root systemctl --quiet mask getty@tty1.service serial-getty@ttyS0.service apt-daily.timer apt-daily-upgrade.timer \
         dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer systemd-timesyncd.service
 }
@@ -125,12 +125,12 @@ make_disk() {
     echo "start=$((partition_start / 512)), type=83, bootable" | sfdisk -q "$disk"
     mkfs.ext4 -q -F -U "$uuid" -E "offset=$partition_start,lazy_itable_init=0" -d "$root" "$disk" \
         $(((disk_bytes - partition_start) / 1024))k
-    # boot.img is the first sector, less the table of partitions; it loads what begins in the next one.
+    # boot.img is the first sector, without the partition table; it loads the code that begins in the next sector.
     dd if="$root/usr/lib/grub/i386-pc/boot.img" of="$disk" bs=440 count=1 conv=notrunc status=none
     dd if="$root/boot/grub/core.img" of="$disk" bs=512 seek=1 conv=notrunc status=none
 }
 
-# fresh THING: whether it was made by this script as it is.
+# fresh THING: whether the current version of this script made it.
 fresh() { [ "$(cat "$folder/$1.key" 2>/dev/null)" = "$key" ]; }
 
 if ! fresh root; then

@@ -20,7 +20,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"/{bin,dev,modules,proc,sys,setup,tmp}
 cp "$busybox" "$root/bin/busybox"
-# libraries FILE: what it is linked with goes along. A static program has none, which ldd calls an error.
+# libraries FILE: also copies the libraries that FILE is linked with. A static program has none, which ldd reports as an error.
 libraries() {
     { ldd "$1" 2>/dev/null || true; } | grep -o '/[^ ]*' | while read -r library; do
         [ -e "$root$library" ] || { mkdir -p "$root${library%/*}" && cp -L "$library" "$root$library"; }
@@ -36,7 +36,7 @@ cp "$LAB/guest/init" "$root/init"
 cp "$LAB/guest/setup"/* "$root/setup/"
 chmod +x "$root/init"
 
-# order DRIVER…: the modules of these and of what they need, unpacked, and their names in the order in which they go in. A driver
+# order DRIVER…: unpacks the modules of these drivers and their dependencies, and prints their names in loading order. A driver
 # that is built in, or that this kernel does not have, needs no file.
 release=$(ls "$kernel/lib/modules")
 order() {
@@ -53,7 +53,7 @@ order() {
     done
 }
 order virtio_pci virtio_net virtio_blk virtio_console nvme e1000e acpi-cpufreq >"$root/modules/order"
-# What a setup alone wants: a guest without one must not look as if somebody used these.
+# Only setups need these files. A guest without a setup must not look as if they were in use.
 order bonding 8021q >"$root/modules/order.bond"
 order zram ext4 >"$root/modules/order.swap"
 need ldd libc-bin

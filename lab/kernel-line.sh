@@ -30,7 +30,7 @@ mapfile -t accelerator < <("$LAB/accelerator.sh")
 work=$WORK/kernel-line
 root=$work/root
 mkdir -p "$work"
-# tmpfs under the overlay, so that this is also at home where target/ lies on an overlay itself.
+# tmpfs under the overlay, so that this also works if target/ is on an overlay itself.
 clean_up() {
     for place in "$root" "$work/changes"; do
         if mountpoint -q "$place"; then
@@ -52,13 +52,13 @@ complain() {
     wrong=$((wrong + 1))
 }
 
-# line: the default arguments of grub's boot entry.
+# line: prints the default arguments of grub's boot entry.
 line() { sed -n 's/^[[:space:]]*linux[[:space:]]*[^ ]* //p' "$root/boot/grub/grub.cfg" | head -n 1; }
 
-# update: grub.cfg anew, as the machine itself would have it done.
+# update: generates grub.cfg anew, as the machine itself would.
 update() { "$LAB/update-grub.sh" "$root" "$(sed -n 's/^UUID=\([^ ]*\) .*/\1/p' "$root/etc/fstab")"; }
 
-# boot LINE: boots Debian's kernel by it; the capture is in $work/captured then.
+# boot LINE: boots Debian's kernel with these arguments; the capture is then in $work/captured.
 boot() {
     local status=0
     rm -f "$work/captured"
@@ -71,7 +71,7 @@ boot() {
     fi
 }
 
-# reads PATH TEXT: whether the guest's file did.
+# reads PATH TEXT: whether the guest's file has this text.
 reads() {
     local found
     found=$(sed -n "s|^$1 = ||p" "$work/captured")
@@ -82,7 +82,7 @@ cp "$root/boot/grub/grub.cfg" "$work/grub.cfg.before"
 before=$(line)
 "$LAB/initramfs.sh" "$debian" "$("$LAB/busybox.sh" x86_64)" "$evenkeel" "$work/initramfs"
 
-# left: what the image has that Debian had not, or had otherwise. The journal may stay, and grub.cfg is looked at on its own.
+# left: prints the image's differences from Debian. The journal may stay, and grub.cfg is checked separately.
 left() {
     local changes=$work/changes/upper file
     find "$changes" ! -type d | while read -r file; do
@@ -110,7 +110,7 @@ update
 difference=$(diff "$work/grub.cfg.before" "$root/boot/grub/grub.cfg") || complain "grub.cfg is not as before: $difference"
 [ "$(line)" = "$before" ] || complain "the kernel's line is '$(line)', and was '$before'"
 
-# refuses ROOT WHY ARGUMENT…: whether evenkeel says so, and leaves the image alone.
+# refuses ROOT WHY ARGUMENT…: whether evenkeel refuses for this reason, and leaves the image unchanged.
 refuses() {
     local image=$1 why=$2 status=0
     shift 2
@@ -119,7 +119,7 @@ refuses() {
     grep -qF -- "$why" "$work/refused.out" || complain "evenkeel image $* does not name $why: $(cat "$work/refused.out")"
 }
 
-# What stands in an image already. First what the kernel makes of it, then what evenkeel says.
+# Arguments that an image already has: first the kernel's interpretation, then evenkeel's.
 isolated=/sys/devices/system/cpu/isolated
 meltdown=/sys/devices/system/cpu/vulnerabilities/meltdown
 plain='console=ttyS0 loglevel=4'
@@ -131,7 +131,7 @@ boot "$plain mitigations=off mitigations=auto"
 entry=$work/entries/boot/loader/entries/lab.conf
 mkdir -p "${entry%/*}" "$work"/entries/{etc/default,usr/sbin,var/lib}
 touch "$work"/entries/{etc/default/grub,usr/sbin/grubby}
-# with OPTIONS: the image has one entry, with this line.
+# with OPTIONS: whether the image has one entry, with this line.
 with() { printf 'title lab\nlinux /vmlinuz\n%s\n' "$1" >"$entry"; }
 with "options $plain -- lab-word"
 cp "$entry" "$work/entry.before"
@@ -145,7 +145,7 @@ refuses "$work/entries" '`options` line' cmdline.isolcpus=3
 with "options $plain mitigations=auto"
 refuses "$work/entries" mitigations=auto cmdline.mitigations=off
 
-# lab.cfg is read before ours, and what it puts into the second variable comes after ours on the kernel's line.
+# lab.cfg is read before our file, and its arguments in the second variable come after ours on the kernel's line.
 # shellcheck disable=SC2016 # update-grub puts the variable in
 for line in 'GRUB_CMDLINE_LINUX_DEFAULT="isolcpus=2"' 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX isolcpus=2"'; do
     echo "$line" >"$root/etc/default/grub.d/50-lab.cfg"

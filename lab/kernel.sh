@@ -29,11 +29,11 @@ fi
 
 need depmod kmod
 "$LAB/fetch.sh" "$suite" "$architecture" "$package-$architecture" "$unpacked"
-# Newer packages keep modules under /usr, and the image among them; all that follows wants them where they have always been.
+# Newer packages keep modules, and the image among them, under /usr. All later steps expect them in the old place.
 [ -d "$unpacked/lib/modules" ] || { mkdir -p "$unpacked/lib" && mv "$unpacked/usr/lib/modules" "$unpacked/lib/modules"; }
 release=$(ls "$unpacked/lib/modules")
 [ -d "$unpacked/boot" ] || { mkdir "$unpacked/boot" && mv "$unpacked/lib/modules/$release/vmlinuz" "$unpacked/boot/vmlinuz-$release"; }
-# Backports move on: a capture's name must not tell of a kernel that it was not made with.
+# Backports change over time. A capture's name must not name a kernel that it was not made with.
 case $release in
 "${name%%-*}".*) ;;
 *) die "$suite has $release now, which is no $name" ;;

@@ -12,18 +12,18 @@
 #        lab/machine.sh restore NAME          goes back there, in about a second
 #        lab/machine.sh stop                  takes the power away, and forgets the disk
 #
-# EVENKEEL_LAB_MACHINE is which machine is meant, where there are several. Every wait has an end, and then prints what the console
-# said last. Exit code 125 is a failure of the machine, not of what ran in it.
+# EVENKEEL_LAB_MACHINE selects the machine if there are several. Every wait has a limit, after which the last lines of the console
+# are printed. Exit code 125 is a failure of the machine, not of the command in it.
 #
-# A power cut takes with it what the guest had not written to its disk. What it wrote without a flush is still in the host's cache,
-# and so survives: a real disk may lose that too.
+# A power cut loses what the guest had not written to its disk. Data that it wrote without a flush is still in the host's cache
+# and survives; a real disk may lose that too.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
 
 folder=$WORK/machines/${EVENKEEL_LAB_MACHINE:-machine}
 overlay=$folder/disk.qcow2 console=$folder/console.log
-# Emulated, and on a host that does other things: a boot takes 25 s, sometimes 150.
+# The machine is emulated, on a host that does other work: a boot takes 25 s, sometimes 150.
 boot_seconds=600
 
 fail() {
@@ -35,13 +35,13 @@ fail() {
     exit 125
 }
 
-# pid: of this machine's QEMU, if it runs; never of what has got its number since.
+# pid: prints the number of this machine's QEMU if it runs, and never that of another process that reused the number.
 pid() {
     local pid
     pid=$(cat "$folder/pid" 2>/dev/null) && tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF "file=$overlay" && echo "$pid"
 }
 
-# open_channels: 4 and 5 to and from the agent, 6 and 7 to and from QEMU's monitor. Open both ways, so that opening never waits.
+# open_channels: 4 and 5 to and from the agent, 6 and 7 to and from QEMU's monitor. Opened for both directions, so that opening never waits.
 open_channels() {
     pid >/dev/null || fail "the machine is not running: lab/machine.sh start"
     exec 8>"$folder/lock"
@@ -58,8 +58,8 @@ power_on() {
     done
     local machine turn
     mapfile -t machine < <("$LAB/accelerator.sh")
-    # One that was killed holds its locks, on the file of its number and on the disk, until its memory is given back, which takes
-    # longest with the most of it: its number is free before that.
+    # A killed QEMU holds its locks, on its pid file and on the disk, until its memory is freed. With much memory this takes long;
+    # its process number is free before that.
     for turn in {1..50}; do
         if try_power_on "$@" 2>"$folder/said"; then
             break
@@ -86,7 +86,7 @@ try_power_on() {
         -daemonize -pidfile "$folder/pid" "$@" 8>&-
 }
 
-# monitor COMMAND ARGUMENTS: one order to QEMU, and the line that it answers with.
+# monitor COMMAND ARGUMENTS: sends one command to QEMU, and prints its answer.
 monitor() {
     local line end=$((SECONDS + 120))
     echo "{\"execute\": \"$1\", \"arguments\": $2, \"id\": \"$$\"}" >&6
@@ -100,7 +100,7 @@ monitor() {
     fail "QEMU's monitor has not answered $1 for 120 s"
 }
 
-# await_answer TOKEN SECONDS: reads what the agent says until TOKEN's turn, and leaves its exit code and sizes in `answer`.
+# await_answer TOKEN SECONDS: reads from the agent until TOKEN's answer, and leaves its exit code and sizes in `answer`.
 await_answer() {
     local end=$((SECONDS + $2)) token rest
     while [ "$SECONDS" -lt "$end" ]; do
@@ -110,7 +110,7 @@ await_answer() {
                 return
             fi
             [ "$token" != hello ] || fail "the machine rebooted by itself"
-            # The late answer to somebody who has given up.
+            # A late answer to a caller that has given up.
             timeout 60 head -c $((answer[1] + answer[2])) <&5 >/dev/null || fail "half an answer came from the machine"
         fi
         pid >/dev/null || fail "the machine lost its power"
@@ -126,7 +126,7 @@ ask() {
     {
         echo "$token $seconds $(printf %s "$command" | wc -c) $(stat -L -c %s "$input")"
         printf %s "$command"
-        # Whoever reads the pipe may be gone, which writing would never tell.
+        # The reader of the pipe may be gone, and writing would not show that.
         timeout "$seconds" cat "$input"
     } >&4
     await_answer "$token" $((seconds + 30)) || fail "no answer for $seconds s to: $command"
@@ -135,11 +135,11 @@ ask() {
     return "${answer[0]}"
 }
 
-# await_boot: until the agent says hello and systemd has nothing left to start.
+# await_boot: waits until the agent answers and systemd has no jobs left.
 await_boot() {
     local answer=() began=$SECONDS state
     await_hello || fail "the machine has not booted within $boot_seconds s"
-    # A unit that failed is for the tests to judge; one that still starts would move under their hands.
+    # A failed unit is for the tests to judge. A unit that is still starting would change while they run.
     state=$(ask 300 /dev/null systemctl is-system-running --wait) || [ "$state" = degraded ] || fail "the machine came up $state"
     say "booted in $((SECONDS - began)) s"
 }

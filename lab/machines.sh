@@ -56,7 +56,7 @@ guest qemu-4cpu-6.12 -k 6.12-cloud -w 'Two cores of two threads, one NIC with on
 guest qemu-4cpu-7.3 -k 7.3-cloud -w 'Two cores of two threads, one NIC with one queue, kernel of Debian 13 backports' -- "${nic[@]}"
 guest qemu-preempt-none-7.3 -k 7.3-cloud -a preempt=none -w 'preempt=none, which this kernel does not take any more' -- "${nic[@]}"
 
-# Arm, which has no CPUID, no TSC and other files than x86.
+# Arm, which has no CPUID and no TSC, and has other files than x86.
 guest qemu-arm64-4cpu-6.1 -k 6.1-cloud-arm64 -w 'Four Arm cores (Neoverse N1), one NIC with one queue, Debian 12 kernel' -- "${nic[@]}"
 guest qemu-arm64-2-nodes-6.12 -k 6.12-cloud-arm64 -w 'Two sockets of four Arm cores, a memory node each, Debian 13 kernel' -- \
     -cpu max -smp '8,sockets=2,cores=4,threads=1' -m 1024 "${nic[@]}" \

@@ -12,7 +12,7 @@ need cargo rustup
 cargo +nightly miri --version >/dev/null 2>&1 || die "miri is missing: rustup component add --toolchain nightly miri rust-src"
 cd "$TOP"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$TOP/target}/miri
-# rustix by way of libc, whose calls miri knows; the clock and the number of CPUs are the machine's.
+# rustix uses libc, whose calls miri knows. The clock and the number of CPUs are the machine's.
 export MIRIFLAGS=-Zmiri-disable-isolation RUSTFLAGS='--cfg rustix_use_libc'
 cargo +nightly miri test --locked -p evenkeel-sys --lib -- \
     job:: lock::event lock::plain lock::read_write telemetry::sequence --skip clock::

@@ -76,7 +76,7 @@ removes() {
 }
 # shellcheck disable=SC2016 # the shell inside expands it
 completes() {
-    # What the shell offers after the words, as it computes it.
+    # The completions that the shell offers after these words.
     inside bash -c '. /usr/share/bash-completion/completions/evenkeel; COMP_WORDS=(evenkeel re); COMP_CWORD=1; _evenkeel evenkeel re evenkeel; echo "${COMPREPLY[@]}"' | grep -w revert
 }
 no_evenkeel() { [ -z "$(files)" ] || { files && false; }; }
@@ -90,7 +90,7 @@ man_pages() {
 
 life_of_a_package() {
     fresh_root
-    # In a folder of its own: what was released stays as it is.
+    # In a separate folder, so that the released files stay unchanged.
     mkdir "$work/older"
     ln -s "$(realpath "$dist/$arch")" "$work/older/$arch"
     DIST=$work/older REVISION=0 "$TOP/deploy/dist/packages.sh" "$arch"
@@ -131,7 +131,7 @@ same_line_tables() {
     readelf -S "$file" | grep -q debug_line
 }
 
-# The library: its program runs in the fresh system, compiled here with what the packages hold and nothing else.
+# The library: its program runs in the fresh system. It is compiled here with only the files of the packages.
 deb_of() { echo "$dist/$1_$version-1_$(debian_arch "$arch").deb"; }
 unpacks_library() {
     rm -rf "${work:?}/dev"

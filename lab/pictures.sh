@@ -32,9 +32,9 @@ if [ "$(id -u)" -eq 0 ]; then
     "$programs/evenkeel-bots" --connect "$address" --bots 40 <"$folder/bots" >/dev/null &
     bots=$!
     exec 4>"$folder/bots"
-    # Until the players have spread over the map.
+    # Wait until the players have spread over the map.
     sleep 5
-    # The picture names the command that recorded it, so that is run without folders.
+    # The picture shows the command that recorded it, so the command is run without folder names.
     (cd "$folder" && PATH=$programs:$PATH evenkeel profile record --pid "$server" --hz 199 --seconds 8 --output arena.data) >/dev/null
     "$evenkeel" profile view "$folder/arena.data" --by nothing --output docs/flame.svg --force >/dev/null
 else

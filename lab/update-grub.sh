@@ -21,7 +21,7 @@ trap put_back EXIT
 [ -e "$probe.real" ] || mv "$probe" "$probe.real"
 install -m 755 "$LAB/guest/grub-probe" "$probe"
 echo "$uuid" >"$root/etc/lab-uuid"
-# They believe in a UUID only if its name is there.
+# The scripts use a UUID only if its name exists.
 mkdir -p "$root/dev/disk/by-uuid"
 : >"$root/dev/disk/by-uuid/$uuid"
 

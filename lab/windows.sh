@@ -14,7 +14,7 @@ need x86_64-w64-mingw32-gcc gcc-mingw-w64-x86-64
 need wine "wine wine64"
 
 cd "$TOP"
-# A folder of its own for what Wine keeps, so that the user's settings are neither read nor changed.
+# A separate folder for Wine's files, so that the user's settings are neither read nor changed.
 WINEPREFIX=$(mktemp -d)
 export WINEPREFIX WINEDEBUG=-all
 trap 'wineserver -k 2>/dev/null || true; rm -rf "$WINEPREFIX"' EXIT

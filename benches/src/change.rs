@@ -19,7 +19,7 @@ const ROUNDS: usize = 40;
 /// A place where a journal needs no disk.
 const TMPFS: &str = "/dev/shm";
 
-/// Settings for which one more is harmless for a moment. Missing ones are left out.
+/// Settings that may be one higher for a moment without harm. Missing ones are left out.
 const KEYS: &[&str] = &[
     "net.core.busy_poll",
     "net.core.busy_read",
@@ -92,7 +92,7 @@ impl Scene {
         Contender::new("sysctl", &["-q", "-p", &self.dir.join(file).display().to_string()])
     }
 
-    /// Before each run of `apply`, everything is as before and the journal is empty.
+    /// Restores the old values and empties the journal, before each run of `apply`.
     fn reset(&self) -> Contender {
         let state = self.dir.join("state").display().to_string();
         let script = "\"$0\" revert --state \"$1\" && rm -r \"$1\"; exec sysctl -q -p \"$2\"";
@@ -146,7 +146,7 @@ pub(crate) fn measure_verify() -> anyhow::Result<Row> {
     } else {
         skipped.insert("sysctl -n".to_owned(), SYSCTL_MISSING.to_owned());
     }
-    // Without its daemon it reports that and checks nothing. With its daemon, TuneD has changed the machine itself.
+    // Without its daemon, `tuned-adm` reports that and checks nothing. With its daemon, TuneD would have changed the machine itself.
     skipped.insert("tuned-adm verify".to_owned(), "it asks a daemon that holds a profile in force".to_owned());
     measure("verify", all, skipped)
 }

@@ -13,9 +13,9 @@ use crate::row::{Measured, Measurements, Row};
 use crate::turns::{Contender, Rounds, wall_ms};
 
 const ROUNDS: usize = 10;
-/// The size of the file, at which perf ends.
+/// The size of the file at which perf stops.
 const RECORDING: &str = "20M";
-/// An own recording to use instead of a new one: its contents matter much.
+/// The user's own recording, to use instead of a new one, because its contents matter much.
 const OWN_RECORDING: &str = "EVENKEEL_FLAME_DATA";
 /// Debian's copy of the script, if it is not on the path.
 const FLAMEGRAPH: &str = "/usr/share/perl5/Devel/NYTProf/flamegraph.pl";
@@ -78,7 +78,7 @@ fn recording(ours: &str) -> anyhow::Result<PathBuf> {
     let mut perf = Command::new("timeout");
     perf.args(["--signal=INT", "100", "perf", "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", "4999"]);
     perf.arg(format!("--max-size={RECORDING}")).arg("-o").arg(&data).args(["timeout", "90", "sh", "-c", &audits]);
-    // It ends by size or by time, and perf reports neither as success.
+    // perf stops by size or by time, and reports neither as success.
     let _ended = perf.stdout(Stdio::null()).stderr(Stdio::null()).status().context("start perf")?;
     let length = std::fs::metadata(&data).with_context(|| format!("look at {}", data.display()))?.len();
     ensure!(length > 1_000_000, "perf recorded {length} bytes only");

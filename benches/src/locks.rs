@@ -1,5 +1,5 @@
 //! `locks`: CPU time per operation while four threads share one CPU and one lock. An operation is 50 us of work with the lock and 50 us
-//! without it, always the same number of steps. The cost of waiting comes on top.
+//! without it, always the same number of steps. The cost of waiting is added to that.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -91,7 +91,7 @@ pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>()).map_err(|errno| anyhow!("run on CPU {cpu}: {errno}"))
 }
 
-/// How many steps this much work has on this machine: the fastest of many, so that it contains no other thread's time.
+/// How many steps of this work fit into `work_ns` on this machine: the fastest of many runs, so that it contains no other thread's time.
 pub(crate) fn steps_of(work_ns: u64, cpu: usize) -> anyhow::Result<u64> {
     let body = move || -> anyhow::Result<u64> {
         pin(cpu)?;

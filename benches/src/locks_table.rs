@@ -1,5 +1,5 @@
-//! `locks-table`: the share of work in the CPU time that threads spend at a lock, and how long they wait for it, in a server's typical
-//! cases: on one CPU, under a limit, and while the hypervisor takes one of two CPUs away. It is informative and has no bar.
+//! `locks-table`: the share of work in the CPU time that threads spend at a lock, and how long they wait for it. It covers a server's
+//! typical cases: on one CPU, under a limit, and while the hypervisor takes one of two CPUs away. It only informs; no limit is checked.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! `telemetry`, `faults` and `rate`: the cost of observing a tick, in nanoseconds per tick, with a thousand ticks per number. Each does its
-//! usual work after a completed tick. Peers collect the same figures, but only their own process can read them.
+//! `telemetry`, `faults` and `rate`: the cost of observing a tick, in nanoseconds per tick, with a thousand ticks per number. Each
+//! contender does its usual work after a completed tick. Peers collect the same figures, but only their own process can read them.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -137,7 +137,7 @@ fn measure(row: &'static str, contenders: fn() -> anyhow::Result<Vec<Contender>>
         let mut number = 0;
         let rounds = in_turns(contenders.len(), Rounds { count: ROUNDS, seed }, |at| {
             let after = &mut contenders[at].2;
-            // CPU time: other threads' work is no cost of a tick.
+            // Use CPU time: other threads' work is not a cost of the tick.
             let start_ns = thread_cpu_ns();
             for _ in 0..TICKS * BATCHES {
                 number += 1;

@@ -1,6 +1,6 @@
-//! `pairs`: how many pairs a test needs to find a real effect at equal rates of false claims, on recorded and simulated noise. Peers are
-//! the field's tests, implemented here. Each gets the number of pairs that suits the exact effect, which a user does not know. evenkeel's
-//! test does not get it.
+//! `pairs`: how many pairs a test needs to find a real effect at equal rates of false claims, on recorded and simulated noise. The peers
+//! are common tests, implemented here. Each peer gets the number of pairs that suits the exact effect, which a user does not know.
+//! evenkeel's test does not get it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,23 +16,23 @@ use evenkeel_testkit::noise;
 
 use noise::Noise;
 
-/// Simulated trials of each noise and effect.
+/// The simulated trials for each noise and effect.
 const TRIALS: u64 = 100;
-/// Simulated trials of A against A, for each noise.
+/// The simulated A/A trials for each noise.
 const ALIKE: u64 = 100;
 /// The most pairs of a trial.
 const MOST: usize = 100;
-/// A peer plans the number of pairs that finds the effect in this share of the trials.
+/// A peer plans with the number of pairs that finds the effect in this share of the trials.
 const POWER: f64 = 0.9;
-/// The looks of the group-sequential peer, and the p-value that each of five equal looks needs for 5 % in all (S. J. Pocock, "Group
-/// sequential methods in the design and analysis of clinical trials", Biometrika 1977).
+/// How often the group-sequential peer tests, and the p-value that each of five equally spaced tests needs for 5 % in all (S. J. Pocock,
+/// "Group sequential methods in the design and analysis of clinical trials", Biometrika 1977).
 const LOOKS: usize = 5;
 const POCOCK: f64 = 0.0158;
 
 const OPTIONS: Options = Options { confidence: 0.95, smallest_effect_ratio: 0.0, better: Direction::Lower };
 const EFFECTS: [f64; 3] = [0.05, 0.10, 0.20];
 
-/// The end of one trial: the number of pairs, and whether B was found slower, faster, or neither.
+/// The end of one trial: the number of pairs, and the claim: B slower, B faster, or neither.
 #[derive(Clone, Copy)]
 struct End {
     pairs: usize,
@@ -50,7 +50,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
     for noise in noise::all() {
         for effect in EFFECTS {
             let trials: Vec<Vec<Pair>> = (0..TRIALS).map(|seed| noise.pairs(MOST, 1.0 + effect, seed)).collect();
-            // A peer that cannot find the effect in 100 pairs has no number, and no later one is tried.
+            // If a peer cannot find the effect in 100 pairs, it has no number, and smaller effects are not tried.
             let (Some(for_fixed), Some(for_groups)) = (planned(&trials, fixed)?, planned(&trials, groups)?) else {
                 continue;
             };
@@ -150,7 +150,7 @@ fn claims(noise: &Noise, way: Way, most: usize) -> anyhow::Result<f64> {
     Ok(f64::from(claimed) / ALIKE as f64)
 }
 
-/// The least number of pairs, in steps of five, with which a test finds [`POWER`] of the trials.
+/// The smallest number of pairs, in steps of five, with which a test finds the effect in [`POWER`] of the trials.
 fn planned(trials: &[Vec<Pair>], way: Way) -> anyhow::Result<Option<usize>> {
     let (mut short, mut enough) = (1, MOST / LOOKS + 1);
     while short < enough {
@@ -172,7 +172,7 @@ fn power(trials: &[Vec<Pair>], way: Way, most: usize) -> anyhow::Result<f64> {
     Ok(f64::from(found) / trials.len() as f64)
 }
 
-/// A trial that does not find the effect costs all pairs that it got.
+/// A trial that does not find the effect counts with all its pairs.
 fn mean_pairs(trials: &[Vec<Pair>], way: Way, most: usize) -> anyhow::Result<f64> {
     let mut pairs = 0;
     for trial in trials {
@@ -193,7 +193,7 @@ fn ours(pairs: &[Pair], most: usize) -> anyhow::Result<End> {
     Ok(End { pairs: most, found: None })
 }
 
-/// The sign test by betting, with Krichevsky and Trofimov's estimate, stopped at 20.
+/// The sign test by betting, with Krichevsky and Trofimov's estimate. It stops at 20.
 fn sign(pairs: &[Pair], most: usize) -> anyhow::Result<End> {
     let (mut wealth, mut above, mut below) = (1.0, 0.0, 0.0);
     for (pair, count) in pairs[..most].iter().zip(1..) {
@@ -244,7 +244,7 @@ fn peeking(pairs: &[Pair], most: usize) -> anyhow::Result<End> {
 /// 30 windows of A, then 30 of B, as command-line timers run them; Welch's test at 5 %.
 fn welch_claims(noise: &Noise) -> anyhow::Result<f64> {
     const EACH: usize = 30;
-    // The quantile of Student's t for 29 to 58 degrees of freedom is 2.045 to 2.002: the largest claims least.
+    // The quantile of Student's t for 29 to 58 degrees of freedom is 2.045 to 2.002. The largest value gives the fewest claims.
     const LIMIT: f64 = 2.045;
     let mut claimed = 0;
     for seed in 0..ALIKE {

@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_best_peer_is_the_one_with_the_lowest_median() {
-        // The machine slows down by half meanwhile: only ratios within rounds are 2.
+        // The machine slows down by half during the rounds, so only ratios within rounds are 2.
         let slowing: Vec<f64> = (0..20).map(|round| 10.0 + f64::from(round) / 4.0).collect();
         let ours: Vec<f64> = slowing.iter().map(|ms| ms * 2.0).collect();
         let all = vec![measured("ours", &ours), measured("slow", &[90.0; 20]), measured("fast", &slowing)];

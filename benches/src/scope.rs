@@ -50,7 +50,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
         let _tracing = tracing::subscriber::set_default(subscriber);
         let seed = realtime_ns();
         let rounds = in_turns(CONTENDERS.len(), Rounds { count: ROUNDS, seed }, |at| {
-            // CPU time: other threads' work is no cost of a scope.
+            // Use CPU time: other threads' work is not a cost of the scope.
             let start_ns = thread_cpu_ns();
             (0..BATCHES).for_each(|_| CONTENDERS[at].2());
             Ok((thread_cpu_ns() - start_ns) as f64 / f64::from(BATCH * BATCHES))

@@ -1,10 +1,10 @@
-//! `screening`: the windows until the right set of knobs is found and proved, on a simulated server of 30 knobs. Three of them help, one
-//! hurts, and two help only together. The peer tests one knob after another with the same test and certainty. `screening-regret`: the true
-//! distance of the chosen set from the best one, compared with random search and Optuna's TPE with the same windows. `screening-table`
-//! prints how often each of them finds the right set.
+//! `screening`: how many windows it takes to find and prove the right set of knobs, on a simulated server of 30 knobs. Three of them help,
+//! one hurts, and two help only together. The peer tests one knob after another with the same test and certainty. `screening-regret`: the
+//! true distance of the chosen set from the best one, compared with random search and Optuna's TPE with the same windows. `screening-table`
+//! prints how often each method finds the right set.
 //!
-//! The server is the one that the tests search on (`evenkeel_trial::search::simulated`). Optuna runs as a process that gets the same server
-//! line by line. It is expected in `target/optuna`; the hint says how to install it.
+//! The server is the one that the search's own tests use (`evenkeel_trial::search::simulated`). Optuna runs as a process that gets the same
+//! server line by line. It is expected in `target/optuna`; the hint says how to install it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -20,12 +20,12 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::row::{Measured, Measurements, Row};
 
-/// Searches of each; 100 for the figures.
+/// The number of searches per method. Use 100 for published figures.
 const SEEDS: u64 = 20;
 const SEEDS_CALIBRATED: u64 = 100;
 /// The budget of one search. A search that does not find the right set counts as having used all of it.
 const WINDOWS_MAX: usize = 10_000;
-/// The most pairs of one knob, for one at a time.
+/// The most pairs per knob, for the method that tests one knob after another.
 const PAIRS_MAX: usize = 300;
 /// The knobs that really help, in order.
 const RIGHT: [usize; 5] = [4, 7, 11, 23, 28];
@@ -34,7 +34,7 @@ const SCRIPT: &str = "lab/optuna-tpe.py";
 const OPTUNA: &str = "5.0.0";
 const INSTALL: &str = "it is not here: python3 -m venv target/optuna && target/optuna/bin/pip install optuna==5.0.0";
 
-/// The true server, on a machine with the noise in `EVENKEEL_NOISE`, by default 0.04: that of a median round trip over a second.
+/// The true server. Its noise comes from `EVENKEEL_NOISE`, by default 0.04: that of a median round trip over a second.
 fn truth() -> Truth {
     let noise = std::env::var("EVENKEEL_NOISE").ok().and_then(|text| text.parse().ok()).filter(|noise| *noise > 0.0);
     Truth { noise: noise.unwrap_or(0.04), ..Truth::three_of_thirty() }
@@ -182,7 +182,7 @@ pub(crate) fn measure_regret() -> anyhow::Result<Row> {
     Row::new(Measurements { row: "screening-regret", unit: "times the best set's", all, skipped, seed: 0 })
 }
 
-/// How often each finds the right set, and what else is in theirs.
+/// How often each method finds the right set, and which other knobs it chooses.
 ///
 /// # Errors
 /// If a search can't be run.

@@ -1,9 +1,9 @@
-//! `tick-idle`, `tick-neighbour`, `tick-quota`: how late ticks begin, compared with what a server loop would use instead: on a quiet CPU,
-//! on one that an ordinary busy thread shares, and under a limit of 4 ms in 10. The rows with `-cpu` give the CPU time of ticking in
+//! `tick-idle`, `tick-neighbour`, `tick-quota`: how late ticks begin, compared with alternatives for a server loop. They run on a quiet
+//! CPU, on a CPU shared with an ordinary busy thread, and under a limit of 4 ms in 10. The rows with `-cpu` give the CPU time of ticking in
 //! addition to the work. `tick-hog`: the time from due to done while a real-time thread takes 6 ms of every 10, as a hypervisor does.
 //!
-//! 100 ticks per second with a millisecond of work each. Every contender runs in a fresh thread on the same CPU, a second at a time, in
-//! random order each round.
+//! There are 100 ticks per second with a millisecond of work each. Every contender runs in a fresh thread on the same CPU, a second at a
+//! time, in random order each round.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,11 +24,11 @@ const ROUNDS: usize = 12;
 const HOG_ROUNDS: usize = 6;
 const PACE: Pace = Pace { period_ns: 10_000_000, work_ns: 1_000_000, before: 0, ticks: 100 };
 const HOG_PACE: Pace = Pace { period_ns: 20_000_000, work_ns: 3_500_000, before: 10, ticks: 100 };
-/// evenkeel looks for a hypervisor's slots in its first seconds, which are negligible in a server's hours of ticks. The findings give that
-/// cost. Here it gets this long before its ticks count. The others have nothing to learn.
+/// evenkeel looks for a hypervisor's slots in its first seconds. They are negligible in a server's hours of ticks, and the findings give
+/// their cost. Here it gets this long before its ticks count. The others have nothing to learn.
 const LEARNS_NS: u64 = 5_500_000_000;
-/// With other threads it then tries phases for its ticks, and checks once more the one that it has found. All of that is over by then, and
-/// the next check is 15 s away.
+/// With other threads on the CPU, evenkeel then tries phases for its ticks, and checks the chosen one again. All of that is over after this
+/// time, and the next check is 15 s later.
 const TRIES_NS: u64 = 20_000_000_000;
 
 /// The version of the peer that the manifest pins.
@@ -175,7 +175,7 @@ fn measure(
     Row::new(Measurements { row, unit, all: all.collect(), skipped: BTreeMap::new(), seed })
 }
 
-/// `ticks-table [CONDITION…]`: everything at 50 and 100 ticks per second, each contender five times for two seconds, interleaved.
+/// `ticks-table [CONDITION…]`: everything at 50 and 100 ticks per second. Each contender runs five times for two seconds, interleaved.
 pub(crate) fn print_table(asked: &[String]) -> anyhow::Result<()> {
     let cpu = the_cpu()?;
     let conditions = [
@@ -221,7 +221,7 @@ fn print_condition(name: &str, condition: Condition, cpu: usize) -> anyhow::Resu
     Ok(())
 }
 
-/// Two of a contender on the same CPU, each in its own thread.
+/// Runs two loops of a contender on the same CPU, each in its own thread.
 fn two(ticks: Loop, pace: Pace, cpu: usize) -> anyhow::Result<[Outcome; 2]> {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| one(ticks, pace, cpu, &Stage::Alone));
@@ -251,7 +251,7 @@ fn summary(outcomes: &[Outcome], period_ns: u64) -> String {
     )
 }
 
-/// A contender in a fresh thread.
+/// Runs a contender in a fresh thread.
 fn one(ticks: Loop, pace: Pace, cpu: usize, stage: &Stage) -> anyhow::Result<Outcome> {
     let group = if let Stage::Limited(group) = stage { Some(group.0.clone()) } else { None };
     let body = move || -> anyhow::Result<Outcome> {
@@ -300,7 +300,7 @@ fn ours(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deadlines for the peers without their own. Missed ones are skipped, as evenkeel does.
+/// Deadlines for peers that have none themselves. Missed ones are skipped, as evenkeel does.
 fn deadlines(pace: Pace, mut wait: impl FnMut(u64), begin: &mut dyn FnMut(u64)) {
     let mut due_ns = monotonic_ns() + pace.period_ns;
     for _ in 0..pace.all() {
@@ -434,7 +434,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // All of its threads have ended.
+        // All threads of the group have ended.
         let _ = std::fs::remove_dir(&self.0);
     }
 }

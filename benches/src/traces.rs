@@ -1,5 +1,5 @@
 //! `record-trace`: the effect of this machine on constant work, window after window, as the text files in
-//! `crates/testkit/src/noise/traces/`. The guarantees about false claims are tested on such noise, and on simulated noise.
+//! `crates/testkit/src/noise/traces/`. The guarantees about false claims are tested on such recorded noise, and on simulated noise.
 
 use std::fmt::Write as _;
 use std::net::UdpSocket;

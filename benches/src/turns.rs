@@ -1,4 +1,4 @@
-//! Runs programs interleaved: each once per round, in a new random order each round, so that changes of the machine affect all alike.
+//! Runs programs interleaved: each once per round, in a new random order. So changes of the machine affect all alike.
 
 use std::process::{Command, Stdio};
 

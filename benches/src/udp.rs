@@ -1,8 +1,8 @@
 //! `udp-tx`, `udp-rx` and related rows: CPU time per packet of 100 bytes in a tick of 64 peers, compared with a plain loop, quinn-udp and
-//! io_uring. One packet from or to each peer, or four. Also an echo, which receives and sends.
+//! io_uring. Each peer sends or gets one packet, or four. There is also an echo, which receives and sends.
 //!
-//! On loopback, IPv4, one thread on one CPU. Only the contender's calls are timed, without feeding it or draining its peers. Sending on
-//! loopback includes the receiver's side of the kernel. Each contender has its own socket; their order is random.
+//! It runs on loopback with IPv4, in one thread on one CPU. Only the contender's calls are timed, without feeding it or draining its peers.
+//! Sending on loopback includes the receiver's side of the kernel. Each contender has its own socket, and their order is random.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -24,7 +24,7 @@ use peers::{Plain, Quinn, Uring};
 
 const PEERS: usize = 64;
 const BYTES: usize = 100;
-/// The requested receive buffer: 256 packets fit.
+/// The requested receive buffer. 256 packets fit.
 const BUFFER_BYTES: u32 = 1 << 20;
 /// Ticks of one turn.
 const TICKS: usize = 60;
@@ -105,7 +105,7 @@ impl Contender for Ours {
     }
 }
 
-/// A server's handling of a packet would come on top: nothing here.
+/// A server would also handle the packet. This does nothing.
 fn seen(from: SocketAddr, bytes: &[u8]) {
     std::hint::black_box((from, bytes.len(), bytes.first()));
 }
@@ -167,7 +167,7 @@ pub(crate) fn measure_echo() -> anyhow::Result<Row> {
 fn measure(row: &'static str, shape: Shape) -> anyhow::Result<Row> {
     let cpu = thread::affinity().map_err(|errno| anyhow!("read the affinity: {errno}"))?.iter().last();
     let cpu = cpu.context("no CPU may be used")?;
-    // A separate thread: its settings end with it, and a ring belongs to the thread that first uses it.
+    // Use a separate thread: its settings end with it, and a ring belongs to the thread that first uses it.
     let body = move || -> anyhow::Result<Row> {
         thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>())
             .map_err(|errno| anyhow!("run on CPU {cpu}: {errno}"))?;

@@ -21,7 +21,7 @@ fail() {
     exit 1
 }
 
-# check WHAT COMMAND…: says whether it passed, shows the end of its output if not, and goes on. Sets `wrong`.
+# check WHAT COMMAND…: prints whether the command succeeded, and if not, the end of its output. It always continues. Sets `wrong`.
 wrong=0
 check() {
     local what=$1 output status=0
@@ -40,7 +40,7 @@ check() {
     rm -f "$output"
 }
 
-# The same bytes wherever and whenever it is packed: names in order, one owner, one time.
+# The same bytes wherever and whenever it is packed: sorted names, one owner, one time.
 pack() { # FILE.tar.xz FOLDER
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=gnu -C "$(dirname "$2")" -c "$(basename "$2")" |
         xz -6 -T1 >"$1"

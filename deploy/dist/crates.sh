@@ -18,7 +18,7 @@ grep -q '^publish = true$' Cargo.toml || fail "Cargo.toml has no line 'publish =
 
 package() { CARGO_TARGET_DIR=$work/built CARGO_INCREMENTAL=0 "${CARGO:-cargo}" package --locked --allow-dirty "$@" "${libraries[@]}"; }
 package --offline || package
-# Every feature that the documentation is built with has to compile too.
+# Every feature that the documentation is built with must compile too.
 package --offline --all-features || package --all-features
 mkdir -p "$dist/crates"
 cp "$work"/built/package/*.crate "$dist/crates/"

@@ -83,7 +83,7 @@ godot() {
     put_binding "$1/evenkeel"
     put_documents "$1"
     for system in "${systems[@]}"; do
-        # One folder can hold one library of a name: the example is for the usual processors.
+        # One folder can hold one library of a name, so the example is for the usual processors.
         case $system in
         linux-x64 | win-x64 | osx-x64) put_native "$system" "$1/evenkeel/native" ;;
         esac
@@ -111,7 +111,7 @@ unity() {
     done
 }
 
-# What Unity keeps about a file. Its identity must stay from release to release, so it follows from the name.
+# Unity's metadata for a file. The file's identity must stay from release to release, so it follows from the name.
 meta() { # FOLDER PATH
     printf 'fileFormatVersion: 2\nguid: %s\n' "$(printf 'com.evenkeel.rt/%s' "$2" | md5sum | cut -c1-32)"
     if [ -d "$1/$2" ]; then
@@ -201,7 +201,7 @@ done
 mkdir -p "$to"
 dotnet "$to/evenkeel-rt-$version-csharp"
 godot "$to/evenkeel-rt-$version-godot"
-# Unity and npm call the folder of a package so.
+# Unity and npm use this name for the folder of a package.
 unity "$to/package"
 [ -z "$stage" ] || exit 0
 command -v zip >/dev/null || fail "zip is missing: it packs the C# project" "apt-get install zip"

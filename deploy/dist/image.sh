@@ -16,7 +16,7 @@ mkdir -p "$blobs" "$work/layer/usr/bin" "$work/layer/tmp"
 install -m 755 "$dist/$arch"/bin/* "$work/layer/usr/bin/"
 chmod 1777 "$work/layer/tmp"
 
-# Puts a file among the blobs; answers "digest size".
+# Puts a file among the blobs; prints "digest size".
 blob() {
     local digest
     digest=$(sha256sum "$1" | cut -d' ' -f1)

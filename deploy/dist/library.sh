@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT
 build() {
     # As in programs.sh: nothing names the folders of this machine, so that two builds are the same.
     local registry=${CARGO_HOME:-$HOME/.cargo}
-    # Both tables of names: distributions check for the old one too.
+    # Both hash tables of symbols, because some distributions check for the old one.
     RUSTFLAGS="-C link-arg=-Wl,--build-id=sha1 -C link-arg=-Wl,--hash-style=both --remap-path-prefix=$repository=/usr/src/evenkeel --remap-path-prefix=$registry=/usr/src/cargo"
     RUSTFLAGS+=" --remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/usr/src/rust"
     export RUSTFLAGS CARGO_INCREMENTAL=0
@@ -36,7 +36,7 @@ install_to() {
     strip --strip-debug --enable-deterministic-archives "$1$2/$3/libevenkeel_rt.a"
 }
 
-# The oldest glibc that has all that the library uses.
+# The oldest glibc that has every function of the library.
 glibc_min() {
     objdump -T "$1" | sed -n 's/.*(\?GLIBC_\([0-9.]*\))\?.*/\1/p' | sort -uV | tail -1
 }
@@ -44,7 +44,7 @@ glibc_min() {
 tarball() {
     local name=evenkeel-rt-$version-$arch-linux
     install_to "$work" "/$name" lib
-    # Unpacked anywhere, pkg-config finds its place from that of the file.
+    # Wherever it is unpacked, pkg-config finds its folder from the place of the file.
     # shellcheck disable=SC2016 # pkg-config expands it
     sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$work/$name/lib/pkgconfig/evenkeel-rt.pc"
     install -m 644 "$repository/docs/rt-c.md" "$repository/LICENSE-MIT" "$repository/LICENSE-APACHE" "$work/$name/"

@@ -55,7 +55,7 @@ rpm() {
     local top=$work/rpm
     mkdir -p "$top/SPECS"
     cp -a "$root" "$top/tree"
-    # Where the RPM distributions have it.
+    # The folder that RPM distributions use.
     mkdir -p "$top/tree/usr/share/zsh/site-functions"
     mv "$top/tree/usr/share/zsh/vendor-completions/_evenkeel" "$top/tree/usr/share/zsh/site-functions/"
     rmdir "$top/tree/usr/share/zsh/vendor-completions"

@@ -27,7 +27,7 @@ if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
     rustup target add "$target"
 fi
 
-# Panic messages and line tables name source files. Without these they would name the folders of whoever built.
+# Panic messages and line tables name source files. Without these options they would name the folders of the build machine.
 registry=${CARGO_HOME:-$HOME/.cargo}
 RUSTFLAGS="$linker $id --remap-path-prefix=$repository=/usr/src/evenkeel --remap-path-prefix=$registry=/usr/src/cargo"
 RUSTFLAGS+=" --remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/usr/src/rust"
@@ -40,7 +40,7 @@ mkdir -p "$dist/$arch/bin" "$dist/$arch/debug"
 # Copies and splits object files of any processor; the system's objcopy may know its own only.
 objcopy=(objcopy)
 if [ "$arch" != "$(uname -m)" ]; then
-    # The toolchain brings one, which finds its library only in the toolchain's folder.
+    # The toolchain has one, which finds its library only in the toolchain's folder.
     sysroot=$(rustc --print sysroot)
     of_rust=$(find "$sysroot" -name rust-objcopy | head -1)
     [ -n "$of_rust" ] || fail "no objcopy for $arch" "rustup component add llvm-tools"

@@ -22,13 +22,13 @@ mkdir "$work/copy"
 tar -C "$repository" --exclude=./target --exclude=./fuzz/target --exclude=./.git -cf - . | tar -C "$work/copy" -xf -
 cd "$work/copy"
 
-# The crates that are linked into PACKAGE, as a list of NAME@VERSION in JSON. What runs only in the compiler is not among them.
+# The crates that are linked into PACKAGE, as a list of NAME@VERSION in JSON. Crates that run only in the compiler are left out.
 linked() { # PACKAGE TARGET
     "${CARGO:-cargo}" tree --locked -p "$1" --target "$2" -e normal,no-proc-macro --prefix none --no-dedupe --format '{p}' |
         sed 's/^\([^ ]*\) v\([^ ]*\).*/\1@\2/' | sort -u | jq -R . | jq -s .
 }
 
-# Names of this machine's folders, links to nowhere and what is not linked go; the order is by name.
+# Removes names of this machine's folders, dead links, and unlinked crates; sorts by name.
 # shellcheck disable=SC2016 # jq's own variables
 select='
     walk(if type == "string" then gsub("path\\+file://" + $folder + "/"; "path+file:///usr/src/evenkeel/") | sub("\\?download_url=[^#]*"; "") else . end)

@@ -23,7 +23,7 @@ mkdir -p "$root/usr/bin" "$share/man/man1" "$share/bash-completion/completions" 
 
 install -m 755 "$dist/$arch"/bin/* "$root/usr/bin/"
 
-# Every command below $@, a page each.
+# Every command below $@, one page each.
 pages() {
     local page
     page=$(IFS=-; echo "evenkeel${*:+-$*}").1

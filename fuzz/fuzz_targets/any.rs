@@ -1,4 +1,4 @@
-//! Every target is built from this file, and knows itself by the name of its program.
+//! Every target is built from this file, and gets its name from its program.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -12,7 +12,7 @@ judge() {
     3 | 4 | 5) is_as_before || fail "$what: exit code $status says that nothing is changed, but it is: $(tail -n 3 "$T/said")
 $(diff <(echo "$VALUES_BEFORE") <(values))" ;;
     6) tr -s '\n ' ' ' <"$T/said" | grep -Eq 'not restored|the change is made all the same' || fail "$what: exit code 6, but not what is left: $(tail -n 3 "$T/said")" ;;
-    # The dynamic loader's own, before our first line.
+    # These calls are the dynamic loader's, before our first line.
     127) is_as_before || fail "$what: exit code 127, but something is changed" ;;
     *) fail "$what: exit code $status: $(tail -n 3 "$T/said")" ;;
     esac
@@ -67,13 +67,13 @@ errors() {
 judge_image() {
     case $2 in
     0 | 6) ;;
-    # Its root is an argument: one that can't be opened is wrong use.
+    # Its root is an argument, so a root that can't be opened is wrong use.
     2) is_as_before || fail "$1: exit code 2, but something is changed" ;;
     *) judge "$@" ;;
     esac
 }
 
-# SIGTERM and SIGHUP where something is being changed. (What a shell starts in the background ignores SIGINT.)
+# SIGTERM and SIGHUP while a change is made. (A command that a shell starts in the background ignores SIGINT.)
 signals() {
     local signal started=$SECONDS call number side tried back
     for signal in TERM HUP; do
@@ -103,7 +103,7 @@ expect() {
 
 full_journal() {
     local room status tried=0 back=0 started=$SECONDS
-    # The kernel counts in pages of 4 kB: each room lets the journal come a page further.
+    # The kernel counts in pages of 4 kB: with each further page, the journal gets one page further.
     for room in 4 8 12 16 20 24 32; do
         fresh
         mkdir -p "$STATE" && mount -t tmpfs -o "mode=700,size=${room}k" none "$STATE"
@@ -111,12 +111,12 @@ full_journal() {
         status=$?
         judge "apply with ${room} kB for the journal" $status
         [ $status -eq 0 ] || expect "apply with ${room} kB for the journal" $status '4 5' 'ENOSPC'
-        # Nobody has made room meanwhile: what undoes the rest is on disk already.
+        # No room was made meanwhile: the data for the rest of the undo is on disk already.
         undo_all_full "apply with ${room} kB for the journal" && back=$((back + 1))
         tried=$((tried + 1))
         umount "$STATE"
     done
-    # Space for the change, but not for the record that it is undone.
+    # Space for the change, but not for the record of its undo.
     fresh
     mkdir -p "$STATE" && mount -t tmpfs -o mode=700,size=256k none "$STATE"
     "$EVENKEEL" apply "${WANTED[@]}" >"$T/said" 2>&1
@@ -148,7 +148,7 @@ full_etc() {
         tried=$((tried + 1))
         undo_all "apply --persist with $left pages left in /etc" && back=$((back + 1))
     done
-    # To put a file back needs room for its draft.
+    # Restoring a file needs room for its draft.
     fresh
     applied_to_last
     cat /dev/zero >/etc/filler 2>/dev/null
@@ -160,7 +160,7 @@ full_etc() {
     report '/etc on a full disk' $((tried + 1)) "$back" '0 to 6 pages left' $((SECONDS - started))
 }
 
-# read_only NAME PREPARE PATH…: what PREPARE applies, and its revert, while PATHs are read only, and after.
+# read_only NAME PREPARE PATH…: tests the changes of PREPARE and their revert while PATHs are read-only, and afterwards.
 read_only() {
     local name=$1 prepare=$2 path status command=("$EVENKEEL" apply "${WANTED[@]}")
     shift 2
@@ -185,7 +185,7 @@ read_only() {
     report "$name read only" 2 2 'apply, revert' 0
 }
 
-# Journal's folder and /etc are file systems of their own here; of /proc and /sys only our view becomes read only.
+# The journal's folder and /etc are separate file systems here. Of /proc and /sys only our view becomes read-only.
 ro() { mountpoint -q "$1" || mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; }
 rw() { mount -o remount,bind,rw "$1"; }
 
@@ -210,7 +210,7 @@ journals() {
     free_host
 }
 
-# A crash in the middle of a write leaves a part of the last record, and no other.
+# A crash in the middle of a write leaves a part of the last record, and damages no other record.
 torn_journals() {
     local last length cut tried=0 back=0 started=$SECONDS
     fresh
@@ -248,7 +248,7 @@ damaged_journals() {
         cp "$STATE/journal" "$T/damaged"
         "$EVENKEEL" revert >"$T/said" 2>&1
         expect "revert with byte $at of the journal damaged" $? 6 'Not everything is as it was'
-        # What a person does who has only the journal and a shell: it does no harm after the revert.
+        # The steps of a person who has only the journal and a shell. They do no harm after the revert.
         tac "$T/damaged" | LC_ALL=C sed -nE 's/.*"undo":"((\\.|[^"\])*)".*/\1/p' | while read -r line; do printf '%b\n' "$line"; done >"$T/undo.sh"
         sh "$T/undo.sh" >"$T/said" 2>&1
         # The damaged line may be the one with that information.
@@ -259,7 +259,7 @@ damaged_journals() {
     report 'journal damaged' "$tried" "$back" 'by revert and its undo lines; the damaged line is lost' $((SECONDS - started))
 }
 
-# A second evenkeel while the first is at work: longer than three of them wait for the lock.
+# A second evenkeel while the first one is working. The first one works longer than three waits for the lock.
 two_at_once() {
     local first command
     fresh

@@ -23,7 +23,7 @@ calls() {
         }' "$T/calls.log"
 }
 
-# kill_at NAME NUMBER SIDE COMMAND…: 0 if it was killed there, 1 if it never came there.
+# kill_at NAME NUMBER SIDE COMMAND…: 0 if the command was killed there, 1 if it never got there.
 kill_at() {
     local name=$1 number=$2 side=$3 status line tracee tracer
     shift 3
@@ -36,7 +36,7 @@ kill_at() {
         while read -r -t 20 -u 3 line; do
             case $line in
             *DELAYED*)
-                # strace too, which would sit the delay out.
+                # Kill strace too, which would wait for the whole delay.
                 tracer=$(sed -n 's/^TracerPid:[[:space:]]*//p' "/proc/$tracee/status")
                 kill -KILL "$tracee" "$tracer"
                 break
@@ -54,8 +54,8 @@ kill_at() {
     [ "$status" -gt 128 ]
 }
 
-# sample LIST MANY: with --quick every call that changes something, each second of them on both sides at most, and of those that only
-# read MANY, spread over all; else all. Of these each Nth, with --shard=K/N.
+# sample LIST MANY: with --quick, every call that changes something (every second of them on both sides at most), and MANY of the calls
+# that only read, spread over all. Otherwise all calls. With --shard=K/N, every Nth of these.
 sample() {
     awk -v quick="${QUICK:-}" -v many="$2" -v shard="${SHARD%/*}" -v shards="${SHARD#*/}" '
         { all[NR] = $0; if (/ reads$/) reads++; else changes++ }
@@ -70,7 +70,7 @@ sample() {
         }' "$1"
 }
 
-# undo_all WHAT: `revert` after a crash: it says that all is well, all is as before, and a second one finds nothing to do.
+# undo_all WHAT: `revert` after a crash. It must report success, everything must be as before, and a second one must find nothing to do.
 undo_all() {
     local what=$1 status
     "${REVERT[@]}" >"$T/revert" 2>&1
@@ -86,7 +86,7 @@ undo_all() {
     as_before "$what, reverted twice"
 }
 
-# scenario NAME PREPARE COMMAND…: killed everywhere, put back every time. PREPARE is a function that runs before each, undisturbed.
+# scenario NAME PREPARE COMMAND…: kills the command everywhere and restores every time. PREPARE is a function that runs before each, undisturbed.
 scenario() {
     local name=$1 prepare=$2 tried=0 back=0 missed=0 call number side started=$SECONDS
     shift 2
@@ -147,7 +147,7 @@ kills() {
     REVERT=("$EVENKEEL" revert)
 }
 
-# The boot loader's program is killed at each of its system calls: once, so that undoing it works, and for good, so that it does not.
+# The boot loader's program is killed at each of its system calls: once, so that the undo succeeds, and always, so that it fails.
 child_kills() {
     if ! [ -x /usr/sbin/update-grub ] || [[ ${LASTING[*]} != *cmdline* ]]; then
         say 'skipped update-grub killed: nothing here makes apply --persist run it'

@@ -38,7 +38,7 @@ VALUES=(
     /sys/class/net/eth0/queues/rx-0/rps_cpus
 )
 
-# values: all of them in one line of text each.
+# values: prints all of them, each as one line of text.
 values() {
     local path lines
     for path in "${VALUES[@]}"; do
@@ -81,7 +81,7 @@ build_stage() {
     cp "$LAB/crash/update-grub" "$T/over/update-grub"
     mount -t overlay -o "lowerdir=/usr/sbin,upperdir=$T/over,workdir=$T/over-work" none /usr/sbin 2>/dev/null ||
         say "skipped the boot loader's part: no overlay file system here"
-    # Nothing runs under this name in here; what it would do to the running system is not what is tested.
+    # No program of the host has this name here. Its effect on the running system is not tested.
     printf '#!/bin/sh\nexit 0\n' >/usr/local/sbin/systemctl
     chmod 755 /usr/local/sbin/systemctl "$T/over/update-grub"
     if [ -x /usr/sbin/update-grub ]; then update-grub; fi
@@ -90,7 +90,7 @@ build_stage() {
     tar -cf "$T/image.tar" -C "$IMAGE" .
 }
 
-# A root file system as a cloud's image has it before its first boot.
+# A root file system in the state of a cloud image before its first boot.
 build_image() {
     mkdir -p "$IMAGE"/{etc/default/grub.d,etc/sysctl.d,etc/systemd/system,boot/grub,usr/sbin,usr/bin,usr/lib/systemd,var/lib,run,proc,sys}
     cp "$T/etc/default/grub" "$IMAGE/etc/default/grub"
@@ -98,7 +98,7 @@ build_image() {
     cp -L /etc/os-release "$IMAGE/etc/os-release" 2>/dev/null || true
 }
 
-# What lies below /etc and /boot, and in the image without its journal: content, mode, owner, links, folders. Not when it was written.
+# The content, mode, owner, links and folders below /etc and /boot, and in the image without its journal. Times are left out.
 tree_sum() {
     tar --sort=name --mtime=@0 --numeric-owner -cf - -C / etc boot -C "$IMAGE" --exclude=./var/lib/evenkeel . | cksum
 }
@@ -108,7 +108,7 @@ remember() {
     TREE_BEFORE=$(tree_sum)
 }
 
-# as_before WHAT: whether everything is; if not, says what is other, and puts it back by hand for the tests that follow.
+# as_before WHAT: whether everything is as before. If not, it prints the differences, and restores them for the following tests.
 as_before() {
     local values tree ok=0
     values=$(values)
@@ -135,19 +135,19 @@ tree_back() {
     rm -rf "$IMAGE" && mkdir "$IMAGE" && tar -xf "$T/image.tar" -C "$IMAGE"
 }
 
-# is_as_before: the same question without a word.
+# is_as_before: the same check without output.
 is_as_before() {
     [ "$(values)" = "$VALUES_BEFORE" ] && [ "$(tree_sum)" = "$TREE_BEFORE" ]
 }
 
-# fresh: no journal, and nobody who watches an earlier one.
+# fresh: removes the journal, and ends the watchdogs of an earlier one.
 fresh() {
     local pid
     for pid in $(watchdogs); do kill -KILL "$pid" 2>/dev/null; done
     rm -rf "$STATE" "$IMAGE$STATE"
 }
 
-# breathe NUMBER: lets tests of other checkouts have the host between two points, now and then.
+# breathe NUMBER: from time to time, lets tests of other checkouts use the host between two points.
 breathe() {
     if (($1 % 50 == 49)); then
         free_host
@@ -162,7 +162,7 @@ fail() {
     [ "$FAILED" -lt "${EVENKEEL_LAB_MAX_FAILED:-20}" ] || { say "too many failed: the rest is not tried"; exit 1; }
 }
 
-# choose ARRAY ARGUMENT…: leaves in ARRAY the settings that this machine can be planned with.
+# choose ARRAY ARGUMENT…: leaves in ARRAY the settings that can be planned on this machine.
 choose() {
     local -n array=$1
     shift

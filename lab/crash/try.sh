@@ -15,7 +15,7 @@ heals() {
     as_before "$1"
 }
 
-# watchdogs: the process of each that is at work here. The process namespace holds none but ours.
+# watchdogs: prints the process numbers of the watchdogs. The process namespace contains only ours.
 watchdogs() {
     local words folder
     for folder in /proc/[0-9]*; do
@@ -47,7 +47,7 @@ parent_killed() {
     fresh
     calls "$EVENKEEL" apply --try 600 "${WANTED[@]}" >"$T/all"
     undo_all 'apply --try, not killed'
-    # From the fork on; a few of the calls before there is nobody who watches.
+    # A watchdog exists from the fork on; during a few of the calls before there is none.
     first=$(grep -nE '^(clone3?|fork|vfork) 1 after' "$T/all" | cut -d: -f1)
     [ -n "$first" ] || { fail 'apply --try starts no watchdog'; return; }
     tail -n "+$first" "$T/all" >"$T/list"
@@ -55,7 +55,7 @@ parent_killed() {
     while read -r call number side <&4; do
         fresh
         kill_at "$call" "$number" "$side" "$EVENKEEL" apply --try 1 "${WANTED[@]}" && tried=$((tried + 1))
-        # Killed before the watchdog said a word, there may be none; but then nothing was changed either.
+        # If the command was killed before the watchdog's first sign, there may be no watchdog, but then nothing was changed either.
         heals "apply --try killed $side $call $number" && back=$((back + 1))
         undo_all "apply --try killed $side $call $number, and reverted"
         breathe "$tried"
@@ -63,7 +63,7 @@ parent_killed() {
     report 'apply --try, parent killed' "$tried" "$back" "of $(wc -l <"$T/list"), back by itself" $((SECONDS - started))
 }
 
-# A line that dies: the terminal goes, and all that it serves gets SIGHUP.
+# A line that dies: the terminal disappears, and all its processes get SIGHUP.
 line_cut() {
     local shell started=$SECONDS turn
     command -v script >/dev/null || { say 'skipped the terminal that goes: script is missing: apt-get install --no-install-recommends bsdutils'; return; }
@@ -76,7 +76,7 @@ line_cut() {
     done
     [ "$(values)" != "$VALUES_BEFORE" ] || fail "apply --try in a terminal changed nothing: $(tail -n 3 "$T/said")"
     [ -n "$(watchdogs)" ] || fail 'apply --try in a terminal left no watchdog'
-    # Its terminal's other end closes with it, and the kernel hangs up on all that it serves.
+    # The terminal's other end closes with it, and the kernel hangs up on all processes of the terminal.
     { kill -KILL "$shell" && wait "$shell"; } 2>/dev/null
     heals 'apply --try, the terminal gone' && undo_all 'apply --try, the terminal gone' &&
         report 'apply --try, terminal gone' 1 1 'back by itself' $((SECONDS - started))
@@ -93,7 +93,7 @@ watchdog_killed() {
     undo_all 'the watchdog killed' && report 'watchdog killed' 1 1 'verify reports it, revert restores' $((SECONDS - started))
 }
 
-# No signal that can be withstood ends it.
+# No signal that can be ignored ends it.
 watchdog_signalled() {
     local started=$SECONDS pid signal tried=0
     fresh
@@ -110,7 +110,7 @@ watchdog_signalled() {
     undo_all 'the watchdog signalled' && report 'watchdog signalled' "$tried" "$tried" 'signals withstood' $((SECONDS - started))
 }
 
-# Nobody is left when the time is over: the next command sees it, and undoes the change.
+# No watchdog is left when the time is over: the next command detects it, and undoes the change.
 watchdog_killed_for_good() {
     local started=$SECONDS pid command tried=0 back=0
     for command in verify history "apply ${WANTED[0]}"; do
@@ -130,8 +130,8 @@ watchdog_killed_for_good() {
     report 'watchdog killed, time over' "$tried" "$back" 'by the next command' $((SECONDS - started))
 }
 
-# Killed in the middle of its own work: at each system call with which a watchdog whose time is over puts all back. Whatever it left, the next
-# command of any kind finishes it.
+# The watchdog is killed in the middle of its own work: at each system call while it restores the values. The next command of any kind
+# finishes the rest.
 watchdog_killed_anywhere() {
     local started=$SECONDS pid call number side tried=0 back=0 missed=0 applied registers=/run/evenkeel
     local watchdog=("$EVENKEEL" watchdog 1 --late --state "$STATE")

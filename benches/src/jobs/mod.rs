@@ -1,7 +1,7 @@
 //! `jobs` and related rows: the cost of a job with a thousand of them per frame, compared with the pools that a server would use instead.
 //!
-//! Either frames run one after another and the time per job counts. Or there are 50 frames per second, and the CPU time of the whole
-//! process counts, or the time of the slowest of a hundred frames. Every contender gets fresh threads on the same CPUs.
+//! Some rows run frames one after another and measure the time per job. Other rows run 50 frames per second, and measure the CPU time of
+//! the whole process, or the time of the slowest of a hundred frames. Every contender gets fresh threads on the same CPUs.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ struct Case {
     measure: Measure,
     work: Work,
     cpus: usize,
-    /// Including the thread that opens frames.
+    /// The number of threads, including the thread that opens frames.
     threads: usize,
 }
 
@@ -137,7 +137,7 @@ fn measure(case: Case) -> anyhow::Result<Row> {
 fn here(contender: Contender, case: Case, cpus: &CpuSet) -> anyhow::Result<f64> {
     let cpus = cpus.clone();
     let body = move || {
-        // Threads that the pool starts inherit it.
+        // Threads that the pool starts inherit this affinity.
         thread::set_affinity(&cpus).map_err(|errno| anyhow!("run on the row's CPUs: {errno}"))?;
         let mut number = 0.0;
         contender(case, &mut |frame| number = take(case.measure, frame))?;
@@ -211,7 +211,7 @@ impl Work {
     }
 }
 
-/// This many steps. Never inlined: the time of a step depends on the surrounding code, and a job must take the measured time.
+/// Runs this many steps. It is never inlined: the time of a step depends on the surrounding code, and a job must take the measured time.
 #[inline(never)]
 fn spin(steps: u64) {
     (0..steps).for_each(|step| _ = std::hint::black_box(step));

@@ -16,7 +16,7 @@ pub(super) const ALL: &[(&str, &str, Contender)] = &[
     ("bevy_tasks scope", "0.20.1", bevy),
 ];
 
-/// As a server would use it: two queues for frames, the more urgent first, and one for long work.
+/// evenkeel's pool as a server would use it: two queues for frames, the more urgent first, and one for long work.
 fn ours(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
     const NOW: Queue = Queue(1);
     let queues = vec![QueueSettings::frame(1024), QueueSettings::frame(1024), QueueSettings::asynchronous(64)];
@@ -35,7 +35,7 @@ fn ours(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
 }
 
 fn rayon_scope(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
-    // The calling thread belongs to the pool: otherwise there would be one thread more.
+    // The calling thread belongs to the pool. Otherwise there would be one thread more.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(case.threads).use_current_thread().build()?;
     let steps = case.work.steps();
     take(&mut || {
@@ -48,7 +48,7 @@ fn rayon_scope(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()
 }
 
 fn bevy(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
-    // The thread that opens a scope also runs its tasks. Without a thread of its own the pool does not start.
+    // The thread that opens a scope also runs its tasks. The pool does not start without a thread of its own.
     let threads = (case.threads - 1).max(1);
     let pool = bevy_tasks::TaskPoolBuilder::new().num_threads(threads).build();
     let steps = case.work.steps();

@@ -1,5 +1,5 @@
-//! UDP by io_uring as its best users write it, for comparison in `make bench`: one multishot request that fills a ring of buffers, and one
-//! submission per batch of messages; a single issuer with deferred task work, and a registered socket.
+//! UDP by io_uring in its fastest form, for comparison in `make bench`. It has one multishot request that fills a ring of buffers, and one
+//! submission per batch of messages. It uses a single issuer with deferred task work, and a registered socket.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -37,7 +37,7 @@ struct Pages {
 impl Pages {
     fn new(bytes: usize) -> anyhow::Result<Pages> {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: the kernel chooses an address where nothing is mapped.
+        // SAFETY: the kernel chooses an unused address.
         let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             bail!("map {bytes} bytes");
@@ -48,7 +48,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and what wrote to it is gone.
+        // SAFETY: the range is ours, and nothing writes to it any more.
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }
@@ -65,21 +65,21 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// With buffers for packets of this many bytes.
+    /// A receiver with buffers for packets of this many bytes.
     ///
     /// # Errors
     /// If the kernel does not support this.
     pub fn new(socket: &UdpSocket, bytes: usize) -> anyhow::Result<Receiver> {
         let ring = ring(8, socket)?;
-        // SAFETY: a message header of nothing is one.
+        // SAFETY: a message header may consist of zeros.
         let mut template: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
         template.msg_namelen = size_of::<libc::sockaddr_in>() as _;
         template.msg_controllen = CONTROL_BYTES as _;
-        // One cache line more, so that buffers do not compete for the same places of a cache.
+        // Add one cache line, so that buffers do not compete for the same places of a cache.
         let bytes_each = (16 + 16 + CONTROL_BYTES + bytes).next_multiple_of(128) + 64;
         let entries = Pages::new(usize::from(BUFFERS) * size_of::<BufRingEntry>())?;
         let buffers = Pages::new(usize::from(BUFFERS) * bytes_each)?;
-        // SAFETY: the entries are mapped for as long as the ring lives.
+        // SAFETY: the entries are mapped while the ring lives.
         unsafe { ring.submitter().register_buf_ring_with_flags(entries.start as u64, BUFFERS, GROUP, 0) }?;
         let mut receiver = Receiver { ring, template, entries, buffers, bytes_each, tail: 0, is_asked: false };
         (0..BUFFERS).for_each(|buffer| receiver.give(buffer));
@@ -89,7 +89,7 @@ impl Receiver {
 
     fn give(&mut self, buffer: u16) {
         let entries = self.entries.start.cast::<BufRingEntry>();
-        // SAFETY: within the entries, behind the tail.
+        // SAFETY: the entry is within the mapping, and not visible to the kernel before the tail moves.
         let entry = unsafe { &mut *entries.add(usize::from(self.tail & (BUFFERS - 1))) };
         entry.set_addr(self.buffers.start as u64 + (usize::from(buffer) * self.bytes_each) as u64);
         entry.set_len(self.bytes_each as u32);
@@ -104,7 +104,7 @@ impl Receiver {
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// Passes on all queued packets: the sender, the bytes, and the size of each if several were merged.
+    /// Passes on all queued packets: the sender, the bytes, and the size of each packet if several were merged.
     ///
     /// # Errors
     /// The kernel's error.
@@ -175,7 +175,7 @@ impl Sender {
     /// # Errors
     /// If the kernel does not support this.
     pub fn new(socket: &UdpSocket) -> anyhow::Result<Sender> {
-        // SAFETY: zeros are a value of each.
+        // SAFETY: each of them may consist of zeros.
         let (name, header) = unsafe { (std::mem::zeroed::<libc::sockaddr_in>(), std::mem::zeroed::<libc::msghdr>()) };
         Ok(Sender {
             ring: ring(MESSAGES as u32, socket)?,
@@ -211,7 +211,7 @@ impl Sender {
                 header.msg_controllen = 24;
             }
             let request = opcode::SendMsg::new(Fixed(0), &raw const *header).build().flags(squeue::Flags::empty());
-            // SAFETY: all that it leads to stays until the kernel has answered, which is waited for below.
+            // SAFETY: everything that the request points to stays until the kernel has answered. The wait is below.
             unsafe { self.ring.submission().push(&request) }?;
         }
         let count = messages.len().min(MESSAGES);

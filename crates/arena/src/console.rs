@@ -1,5 +1,5 @@
-//! Carries commands from a stream of lines to the thread that can answer them, and answers back. The answering thread
-//! never touches the streams, so a reader that does not read cannot hold up a tick.
+//! Carries commands from a stream of lines to the thread that can answer them, and answers back. The answering thread never touches the
+//! streams, so a reader that does not read cannot delay a tick.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,33 +10,34 @@ use serde::Serialize;
 
 use crate::control::{Answer, Command, MAX_LINE_BYTES, Quantiles};
 
-/// Ticks and inputs come far more often than this; past it something is stuck, and the line says so.
+/// The time limit of an answer. Ticks and inputs happen far more often, so after this time something hangs, and the answer says so.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A command on its way to the thread that answers it.
 #[derive(Debug)]
 pub struct Request {
-    /// What is asked.
+    /// The command.
     pub command: Command,
-    /// Takes the one answer without blocking.
+    /// Receives the one answer without blocking.
     pub answer: SyncSender<Answer>,
 }
 
-/// A channel for requests: one at a time, as lines come.
+/// A channel for requests. It holds one at a time, because lines arrive one by one.
 pub fn channel() -> (SyncSender<Request>, Receiver<Request>) {
     sync_channel(1)
 }
 
-/// Answers a request if one waits; for the thread that owns the numbers. One a call: a busy asker must not keep it here.
+/// Answers a request if one waits. Only the thread that owns the numbers calls this. It answers one per call, so that many requests cannot
+/// keep the thread here.
 pub fn answer_waiting(requests: &Receiver<Request>, answer: impl FnOnce(Command) -> Answer) {
     if let Ok(request) = requests.try_recv() {
         let answer_text = answer(request.command);
-        // The asker may have given up waiting.
+        // The requesting thread may have given up.
         let _ = request.answer.try_send(answer_text);
     }
 }
 
-/// Writes one line and makes sure it leaves.
+/// Writes one line and flushes it.
 pub fn write_line(output: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
@@ -44,7 +45,7 @@ pub fn write_line(output: &mut impl Write, line: &impl Serialize) -> io::Result<
     output.flush()
 }
 
-/// Answers every line of `input` by one line on `output`, until `stop` is commanded or the input ends.
+/// Answers every line of `input` with one line on `output`, until a `stop` command or the end of the input.
 pub fn serve(input: impl Read, mut output: impl Write, requests: &SyncSender<Request>) -> io::Result<()> {
     let mut input = BufReader::new(input);
     while let Some(line) = read_line(&mut input)? {
@@ -61,7 +62,7 @@ pub fn serve(input: impl Read, mut output: impl Write, requests: &SyncSender<Req
     Ok(())
 }
 
-/// Writes one line for people a second, until `stop` is set.
+/// Writes one line per second for people, until `stop` is set.
 pub fn narrate(mut output: impl Write, requests: &SyncSender<Request>, stop: &AtomicBool) -> io::Result<()> {
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_secs(1));
@@ -82,8 +83,8 @@ fn error(error: String) -> Answer {
     Answer::Error { error }
 }
 
-/// The next line; `Some(None)` for one that is too long, which is read to its end but not kept. Bytes that are not UTF-8
-/// become replacement characters, which no command has.
+/// The next line. `Some(None)` stands for a line that is too long: it is read to its end but not kept. Bytes that are not UTF-8 become
+/// replacement characters, which no command contains.
 fn read_line(input: &mut impl BufRead) -> io::Result<Option<Option<String>>> {
     let mut line = Vec::new();
     let mut too_long = false;
@@ -149,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes out for `input` if every request is answered by a delay.
+    /// The output for `input` if every request is answered by a delay.
     fn answers(input: &[u8]) -> String {
         let (sender, requests) = channel();
         let answering = std::thread::spawn(move || {
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_said() {
+    fn an_empty_console_is_reported() {
         let (sender, requests) = channel();
         drop(requests);
         let mut output = Vec::new();

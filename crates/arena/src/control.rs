@@ -1,31 +1,31 @@
-//! The lines of JSON that drive the server and the bots: one command a line in, one answer a line out. Both programs and
-//! whoever starts them share these types.
+//! The lines of JSON that control the server and the bots: each command line gets one answer line. Both programs and the programs that
+//! start them share these types.
 //!
-//! The first line out is an event (`ready`, or from the bots `failed`); after it every line in gets exactly one line out.
-//! Quantities are in microseconds unless their name says otherwise. Fields may be added; none changes its meaning without
-//! a new [`FORMAT`].
+//! The first output line is an event (`ready`, or `failed` from the bots). After it, every input line gets exactly one output line.
+//! Quantities are in microseconds unless their name has another unit. Fields may be added. If the meaning of a field changes, [`FORMAT`]
+//! changes too.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Number of the format of these lines.
+/// The number of the format of these lines.
 pub const FORMAT: u32 = 1;
-/// Longest command line taken, in bytes.
+/// The longest command line, in bytes.
 pub const MAX_LINE_BYTES: usize = 4_096;
-/// Largest timer slack that may be asked for: one second.
+/// The largest timer slack that a command can set: one second.
 pub const MAX_TIMER_SLACK_NS: u64 = 1_000_000_000;
-/// Largest extra work a tick may be given: one second.
+/// The largest extra work of a tick: one second.
 pub const MAX_DELAY_US: u32 = 1_000_000;
 
-/// What may be asked.
+/// A command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cmd", rename_all = "snake_case")]
 pub enum Command {
-    /// Ends the measuring window, answers with its numbers and starts the next.
+    /// Ends the measuring window, answers with its numbers and starts the next one.
     Window,
-    /// Sets the tick thread's timer slack, and answers with what the kernel then says it is. Server only.
+    /// Sets the tick thread's timer slack, and answers with the value that the kernel then reports. Server only.
     TimerSlackNs {
-        /// 1 to [`MAX_TIMER_SLACK_NS`]; none only reads.
+        /// 1 to [`MAX_TIMER_SLACK_NS`]. Without a value it only reads.
         #[serde(default)]
         value: Option<u64>,
     },
@@ -39,7 +39,7 @@ pub enum Command {
         /// 0 to [`MAX_DELAY_US`].
         value: u32,
     },
-    /// Adds this much busy work to one tick in fifty from now on, which is felt in the tail alone; 0 ends it. Server only.
+    /// Adds this much busy work to one tick in fifty from now on, which affects only the tail. 0 ends it. Server only.
     TailUs {
         /// 0 to [`MAX_DELAY_US`].
         value: u32,
@@ -48,28 +48,28 @@ pub enum Command {
     Stop,
 }
 
-/// Why a line is no command.
+/// Why a line is not a command.
 #[derive(Debug, Error)]
 pub enum CommandError {
-    /// Not the JSON of a command.
+    /// It is not the JSON of a command.
     #[error("not a command: {0}")]
     Json(#[from] serde_json::Error),
-    /// Too much or too little.
+    /// The value is out of range.
     #[error("{name} {value} is not in {low}..={high}")]
     Range {
         /// The command.
         name: &'static str,
-        /// What was asked.
+        /// The value.
         value: u64,
-        /// The least allowed.
+        /// The smallest valid value.
         low: u64,
-        /// The most allowed.
+        /// The largest valid value.
         high: u64,
     },
 }
 
 impl Command {
-    /// Reads one line. Total: any text gives a command whose values are in range, or an error.
+    /// Parses one line. Any text gives a command with valid values, or an error.
     pub fn parse(line: &str) -> Result<Self, CommandError> {
         let command: Self = serde_json::from_str(line)?;
         let (name, value, low, high) = match command {
@@ -87,20 +87,20 @@ impl Command {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ServerEvent {
-    /// It listens, and ticks from now on.
+    /// The server listens, and ticks from now on.
     Ready {
-        /// Where, as `ADDRESS:PORT`.
+        /// The address, as `ADDRESS:PORT`.
         addr: std::net::SocketAddr,
         /// Process id.
         pid: u32,
         /// Thread id of the tick thread.
         tick_tid: i32,
-        /// Ticks a second.
+        /// Ticks per second.
         tick_hz: u16,
         /// Extra threads that share the work of the tick thread.
         #[serde(default)]
         workers: usize,
-        /// Units of work that fit a microsecond, as calibrated at start.
+        /// Units of work per microsecond, as calibrated at the start.
         work_units_per_us: f64,
         /// [`FORMAT`].
         format: u32,
@@ -111,7 +111,7 @@ pub enum ServerEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum BotsEvent {
-    /// All have joined, the probe too.
+    /// All have joined, including the probe.
     Ready {
         /// Process id.
         pid: u32,
@@ -122,60 +122,60 @@ pub enum BotsEvent {
         /// [`FORMAT`].
         format: u32,
     },
-    /// Not all could join in time; the program ends.
+    /// Not all joined in time, so the program ends.
     Failed {
         /// Players that had joined.
         joined: usize,
-        /// Players that should have: the bots and the probe.
+        /// Players that should have joined: the bots and the probe.
         wanted: usize,
-        /// Why the next one could not.
+        /// Why the next one could not join.
         error: String,
         /// [`FORMAT`].
         format: u32,
     },
 }
 
-/// One line in answer to one command.
+/// The answer to one command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Answer {
-    /// To `window`, from the server.
+    /// The answer to `window`, from the server.
     ServerWindow(Box<ServerWindow>),
-    /// To `window`, from the bots.
+    /// The answer to `window`, from the bots.
     BotsWindow(Box<BotsWindow>),
-    /// To `timer_slack_ns`.
+    /// The answer to `timer_slack_ns`.
     TimerSlack {
-        /// As read back.
+        /// The value read back.
         timer_slack_ns: u64,
     },
-    /// To `delay_us`.
+    /// The answer to `delay_us`.
     Delay {
-        /// As set.
+        /// The value that was set.
         delay_us: u32,
     },
-    /// To `work_us`.
+    /// The answer to `work_us`.
     Work {
-        /// As set.
+        /// The value that was set.
         work_us: u32,
     },
-    /// To `tail_us`.
+    /// The answer to `tail_us`.
     Tail {
-        /// As set.
+        /// The value that was set.
         tail_us: u32,
     },
-    /// To `stop`.
+    /// The answer to `stop`.
     Stopping {
         /// Always true.
         stopping: bool,
     },
-    /// To what is no command, or could not be done.
+    /// The answer to a line that is not a command, or that failed.
     Error {
-        /// What was wrong.
+        /// The error.
         error: String,
     },
 }
 
-/// Quantiles of durations, in microseconds; without samples the numbers are left out, not zero.
+/// Quantiles of durations, in microseconds. Without samples the numbers are left out, not zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Samples.
@@ -183,10 +183,10 @@ pub struct Quantiles {
     /// Median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50: Option<f64>,
-    /// Nine of ten are at most this.
+    /// The 90th percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p90: Option<f64>,
-    /// 99 of 100 are at most this.
+    /// The 99th percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
     /// The largest.
@@ -197,15 +197,15 @@ pub struct Quantiles {
 /// What the server measured in one window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerWindow {
-    /// Ticks run.
+    /// Ticks that ran.
     pub ticks: u64,
-    /// Ticks skipped, because their deadline had passed when the tick before was done.
+    /// Ticks that were skipped, because their deadline had passed when the previous tick was done.
     pub missed_ticks: u64,
-    /// Start of the tick after its deadline.
+    /// From the deadline to the start of the tick.
     pub tick_lateness_us: Quantiles,
-    /// End of the tick after its deadline: lateness and work together.
+    /// From the deadline to the end of the tick: lateness plus work.
     pub due_to_done_us: Quantiles,
-    /// From start to end of the tick.
+    /// From the start to the end of the tick.
     pub work_us: Quantiles,
     /// Players at the end of the window.
     pub players: u64,
@@ -213,87 +213,87 @@ pub struct ServerWindow {
     pub packets_in: u64,
     /// Datagrams sent.
     pub packets_out: u64,
-    /// Bytes in them, without headers of UDP and IP.
+    /// Sent bytes, without UDP and IP headers.
     #[serde(default)]
     pub bytes_out: u64,
-    /// Datagrams received and refused, for whatever reason.
+    /// Datagrams received and refused, for any reason.
     pub dropped_in: u64,
-    /// The same by reason.
+    /// The refused datagrams by reason.
     pub drops: Drops,
-    /// Datagrams the kernel would not take for sending.
+    /// Datagrams that the kernel did not accept for sending.
     pub dropped_out: u64,
-    /// Datagrams that the socket had no room for; missing if the kernel does not report them.
+    /// Datagrams that did not fit into the socket's buffer. Missing if the kernel does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflowed_in: Option<u64>,
-    /// Jobs that the ticks were cut into.
+    /// Jobs of all ticks.
     #[serde(default)]
     pub jobs: u64,
     /// CPU time of the whole process.
     pub cpu_us: f64,
     /// Length of the window.
     pub span_us: f64,
-    /// Most by which a tick began later than one period after the one before it: time missing in one piece.
+    /// The most time between two tick starts, minus one period: the longest time missing in one piece.
     pub longest_gap_us: f64,
-    /// Snapshots sent in full, for want of one that the client is known to have.
+    /// Snapshots sent in full, because the client had no known base for changes.
     #[serde(default)]
     pub snapshots_full: u64,
     /// Shots fired.
     #[serde(default)]
     pub shots: u64,
-    /// Shots that hit somebody.
+    /// Shots that hit a player.
     #[serde(default)]
     pub shots_hit: u64,
-    /// Shots that were to be rewound by more than the 250 ms that are remembered.
+    /// Shots whose rewind would exceed the remembered 250 ms.
     #[serde(default)]
     pub shots_too_old: u64,
     /// How far the match was rewound for each shot.
     #[serde(default)]
     pub rewound_us: Quantiles,
-    /// Memory of the process that is in RAM, in KiB; missing if the kernel does not report it.
+    /// Resident memory of the process, in KiB. Missing if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_kib: Option<u64>,
-    /// The same figures of the tick since the server started.
+    /// The tick's figures since the server started.
     #[serde(default)]
     pub since_start: SinceStart,
-    /// What the kernel gave the tick thread, in words.
+    /// The settings that the kernel granted the tick thread, in words.
     #[serde(default)]
     pub thread: String,
 }
 
-/// What the tick's clock has seen since it started.
+/// The figures of the tick's clock since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SinceStart {
-    /// Ticks run.
+    /// Ticks that ran.
     pub ticks: u64,
-    /// Ticks skipped.
+    /// Ticks that were skipped.
     pub missed_ticks: u64,
-    /// Start of the tick after its deadline.
+    /// From the deadline to the start of the tick.
     pub tick_lateness_us: Quantiles,
-    /// End of the tick after its deadline.
+    /// From the deadline to the end of the tick.
     pub due_to_done_us: Quantiles,
-    /// From start to end of the tick.
+    /// From the start to the end of the tick.
     pub work_us: Quantiles,
-    /// How long before a deadline the clock wakes; 0 where it does not wait awake.
+    /// How long before a deadline the clock wakes. 0 if it does not wait awake.
     pub margin_us: f64,
 }
 
 /// Datagrams refused, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops {
-    /// No datagram of a client.
+    /// Not a datagram of a client.
     pub malformed: u64,
-    /// Sender not joined, or without its secret, or with a bad cookie.
+    /// The sender has not joined, or the secret or the cookie is wrong.
     pub unproven: u64,
     /// Sent too fast.
     pub rate_limited: u64,
-    /// Received before, or too old to be checked.
+    /// Received before, or too old to check.
     pub replayed: u64,
     /// The tick thread was behind.
     pub queue_full: u64,
 }
 
 impl Drops {
-    /// All of them.
+    /// The number of all refused datagrams.
     pub fn total(&self) -> u64 {
         self.malformed + self.unproven + self.rate_limited + self.replayed + self.queue_full
     }
@@ -306,41 +306,41 @@ pub struct BotsWindow {
     pub round_trip_us: Quantiles,
     /// Between snapshots, over all bots.
     pub snapshot_interval_us: Quantiles,
-    /// How far such an interval is from the tick period.
+    /// How far such an interval differs from the tick period.
     pub snapshot_jitter_us: Quantiles,
-    /// Snapshots the bots received.
+    /// Snapshots that the bots received.
     pub snapshots: u64,
-    /// Snapshots whose tick came to a bot never, or after a later one.
+    /// Snapshots that never reached a bot, or arrived after a later one.
     pub snapshots_lost: u64,
     /// Bots that received no snapshot at all.
     pub silent_bots: u64,
-    /// Pings without pong after one second.
+    /// Pings without a pong within one second.
     pub pings_lost: u64,
     /// Inputs sent.
     pub inputs_sent: u64,
-    /// From when a tick was due to when its snapshot arrived: how old the match is that a player sees. The server's clock is known
-    /// from the probe's round trips.
+    /// From the due time of a tick to the arrival of its snapshot: how old the match is that a player sees. The probe's round trips give
+    /// the server's clock.
     #[serde(default)]
     pub snapshot_age_us: Quantiles,
-    /// From sending an input to the first snapshot that has it.
+    /// From sending an input to the first snapshot that contains it.
     #[serde(default)]
     pub input_to_snapshot_us: Quantiles,
-    /// Bytes received in snapshots, without headers of UDP and IP.
+    /// Bytes received in snapshots, without UDP and IP headers.
     #[serde(default)]
     pub snapshot_bytes: u64,
-    /// Snapshots with changes from one that the bot did not have, or that were broken.
+    /// Snapshots with changes from one that the bot did not have, or with errors.
     #[serde(default)]
     pub snapshots_unreadable: u64,
     /// Shots that the bots fired.
     #[serde(default)]
     pub shots: u64,
-    /// Those that hit somebody.
+    /// Shots of the bots that hit a player.
     #[serde(default)]
     pub shots_hit: u64,
-    /// Those that were to be rewound further than the server remembers.
+    /// Shots of the bots whose rewind would exceed what the server remembers.
     #[serde(default)]
     pub shots_too_old: u64,
-    /// How far the server rewound the match for each.
+    /// How far the server rewound the match for each shot.
     #[serde(default)]
     pub rewound_us: Quantiles,
     /// CPU time of the whole process.

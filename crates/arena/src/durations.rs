@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 
 use crate::control::Quantiles;
 
-/// Longer is counted as this long: nothing here waits for a minute.
+/// The largest value: nothing here waits for a minute.
 const MAX_NS: u64 = 60 * crate::time::SECOND_NS;
 
 /// A histogram of durations that keeps three digits of each.
@@ -21,7 +21,7 @@ impl DurationHistogram {
         self.0.saturating_record(ns);
     }
 
-    /// What was recorded since the last call.
+    /// Returns the quantiles since the last call.
     pub(crate) fn take(&mut self) -> Quantiles {
         let us = |ns: u64| (!self.0.is_empty()).then_some(ns as f64 / 1_000.0);
         let quantiles = Quantiles {
@@ -36,7 +36,7 @@ impl DurationHistogram {
     }
 }
 
-/// A summary in nanoseconds, in microseconds.
+/// Converts a summary from nanoseconds to microseconds.
 pub(crate) fn quantiles(summary: Option<&evenkeel_rt::Summary>) -> Quantiles {
     let us = |ns: u64| ns as f64 / 1_000.0;
     summary.map_or_else(Quantiles::default, |summary| Quantiles {

@@ -1,12 +1,12 @@
-//! Keeps a whole process on one CPU. Left alone, the scheduler tends to put two programs that talk over loopback on one CPU, where
-//! a round trip never wakes an idle one, and most knobs of a host have nothing to act on.
+//! Keeps a whole process on one CPU. Otherwise the scheduler tends to put two programs that talk over loopback on one CPU. A round trip
+//! there never wakes an idle CPU, so most knobs of a host have no effect.
 
 use evenkeel_rt::{ApplyStatus, CpuSet, ThreadConfig, TickThread};
 
-/// Puts the calling thread on `cpu`, and with it every thread it starts from now on.
+/// Pins the calling thread to `cpu`, and so every thread that it starts later.
 ///
 /// # Errors
-/// What was refused, in words: there is no such CPU, or this process may not run on it.
+/// The refusal in words: the CPU does not exist, or this process may not run on it.
 pub fn stay_on(cpu: usize) -> Result<(), String> {
     let cpus: CpuSet = [cpu].into_iter().collect();
     if !cpus.contains(cpu) {
@@ -34,7 +34,7 @@ mod tests {
     fn only_cpus_there_are_taken() {
         let before = sched_getaffinity(None).unwrap();
         let cpu = (0..1_024).find(|&cpu| before.is_set(cpu)).unwrap();
-        // In a thread of its own, which takes its affinity with it when it ends.
+        // Run it in a separate thread, so that the affinity ends with that thread.
         let body = move || {
             stay_on(cpu).unwrap();
             let now = sched_getaffinity(None).unwrap();

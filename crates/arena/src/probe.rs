@@ -1,5 +1,5 @@
-//! The probing player: sends a ping, waits for its pong, sleeps, again. Its thread blocks as a real client's or proxy's
-//! would, so the round trip holds two wake-ups from idle, which is what most knobs of a host act on.
+//! The probe: sends a ping, waits for its pong, sleeps, and repeats. Its thread blocks like that of a real client or proxy. So a round trip
+//! contains two wake-ups from idle, which most knobs of a host affect.
 
 use std::io;
 use std::net::UdpSocket;
@@ -18,7 +18,7 @@ use crate::time::{SECOND_NS, now_ns};
 /// A pong later than this counts as lost.
 const LOST_NS: u64 = SECOND_NS;
 
-/// The probe's thread and what it has measured in this window.
+/// The probe's thread, and its measurements in this window.
 #[derive(Debug)]
 pub(crate) struct Probe {
     thread: JoinHandle<()>,
@@ -29,11 +29,11 @@ pub(crate) struct Probe {
 struct ProbeState {
     round_trip: DurationHistogram,
     lost: u64,
-    /// The shortest round trip since this one was measured, and the server's clock by it.
+    /// The server's clock by the shortest round trip so far.
     clock: Option<ClockSeen>,
 }
 
-/// How far ahead the server's clock is, by one round trip: known to within half of it.
+/// How far ahead the server's clock is, by one round trip. The error is at most half of that round trip.
 #[derive(Debug, Clone, Copy)]
 struct ClockSeen {
     round_trip_ns: u64,
@@ -58,7 +58,7 @@ struct Pong {
 }
 
 impl Probe {
-    /// Starts probing with `gap` of sleep after every pong, until `stop` is set.
+    /// Starts probing, with `gap` of sleep after every pong, until `stop` is set.
     pub(crate) fn start(joined: Joined, gap: Duration, stop: Arc<AtomicBool>) -> io::Result<Self> {
         let state = Arc::new(Mutex::new(ProbeState { round_trip: DurationHistogram::new(), lost: 0, clock: None }));
         let pinger = Pinger { socket: joined.socket, session: joined.session, state: Arc::clone(&state), stop };
@@ -72,13 +72,13 @@ impl Probe {
         (state.round_trip.take(), std::mem::take(&mut state.lost))
     }
 
-    /// By how much the server's clock is ahead of ours; none before the first answer.
+    /// How far the server's clock is ahead of ours. None before the first answer.
     pub(crate) fn server_ahead_ns(&self) -> Option<i64> {
-        // Held for no longer than it takes to note a number.
+        // The lock is held only for a moment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clock.map(|clock| clock.ahead_ns)
     }
 
-    /// Waits for the thread, once `stop` is set: at most a read timeout and a gap.
+    /// Waits for the thread after `stop` is set: at most a read timeout and a gap.
     pub(crate) fn join(self) {
         // A panic there has already been printed on stderr.
         let _ = self.thread.join();
@@ -101,7 +101,7 @@ impl Pinger {
             }
             let sent_ns = now_ns();
             FromClient::Ping { session: self.session, sequence, sent_ns }.encode(&mut bytes);
-            // A ping that could not be sent is a ping without pong.
+            // A ping that could not be sent is a ping without a pong.
             let _ = self.socket.send(&bytes);
             let pong = self.await_pong(sequence, sent_ns);
             if !self.stop.load(Ordering::Relaxed) {
@@ -113,7 +113,7 @@ impl Pinger {
         }
     }
 
-    /// The pong to `sequence`, unless it does not come in time.
+    /// The pong for `sequence`. None if it does not arrive in time.
     fn await_pong(&self, sequence: u32, sent_ns: u64) -> Option<Pong> {
         let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
         while !self.stop.load(Ordering::Relaxed) {
@@ -127,11 +127,11 @@ impl Pinger {
                     Ok(FromServer::Pong { sequence: s, server_ns, .. }) if s == sequence => {
                         return Some(Pong { sent_ns, arrived_ns: now_ns, server_ns });
                     }
-                    // Snapshots, and pongs given up.
+                    // Ignore snapshots and late pongs.
                     _ => {}
                 },
                 Err(error) if is_quiet(error.kind()) => {}
-                // Refused, because the server is gone: comes back at once.
+                // If the server is gone, the receive is refused at once.
                 Err(_) => thread::sleep(Duration::from_millis(10)),
             }
         }
@@ -146,7 +146,7 @@ impl Pinger {
         };
         let round_trip_ns = arrived_ns - sent_ns;
         state.round_trip.record_ns(round_trip_ns);
-        // It was there half-way, or at most half a round trip from it.
+        // The server read its clock half-way, with an error of at most half a round trip.
         let ahead_ns = server_ns.wrapping_sub(sent_ns + round_trip_ns / 2) as i64;
         state.clock = Some(ClockSeen::better(state.clock, ClockSeen { round_trip_ns, ahead_ns }));
     }

@@ -1,9 +1,8 @@
-//! A match as a file: what came in at each tick, and a number that stands for all that came out. Played again, it must give the
-//! same file.
+//! A match as a file: the inputs of each tick, and a hash of all output. A replay must give the same file.
 //!
-//! `EKMATCH` and the format (1); seed u64, ticks a second u16, slots u8; then for each tick: acts u16, each act, when the tick was due
-//! u32, hash u64. An act is its kind u8 (1 join, 2 leave, 3 input) and slot u8; an input also sequence u32, ack u32 and 14 bytes as
-//! in a datagram. Numbers are little-endian.
+//! `EKMATCH` and the format (1); seed u64, ticks per second u16, slots u8. Then for each tick: the number of acts u16, each act, the due
+//! time u32, the hash u64. An act has its kind u8 (1 join, 2 leave, 3 input) and slot u8. An input also has sequence u32, ack u32 and 14
+//! bytes as in a datagram. Numbers are little-endian.
 
 use thiserror::Error;
 
@@ -14,23 +13,23 @@ use crate::worker_group::WorkerGroup;
 
 const MAGIC: &[u8; 8] = b"EKMATCH\x01";
 
-/// Why a file is no match.
+/// Why a file is not a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RecordError {
-    /// Not our magic number and format.
+    /// The magic number or the format is wrong.
     #[error("read the record: it does not begin like one of format 1")]
     Magic,
     /// It ends in the middle, or a number is out of range.
     #[error("read the record at tick {tick}: {source}")]
     Broken {
-        /// Ticks read before.
+        /// The ticks before the error.
         tick: u32,
-        /// What is wrong.
+        /// The error.
         source: WireError,
     },
 }
 
-/// Writes a match down. The bytes are taken from it now and then.
+/// Records a match. The caller takes the bytes from time to time.
 #[derive(Debug)]
 pub struct Recorder {
     bytes: Vec<u8>,
@@ -39,7 +38,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Of a match made from this.
+    /// Records a match with these parameters.
     pub fn new(config: SimConfig) -> Self {
         let mut bytes = Vec::from(*MAGIC);
         bytes.extend(config.seed.to_le_bytes());
@@ -48,7 +47,7 @@ impl Recorder {
         Self { bytes, acts: Vec::with_capacity(4_096), count: 0 }
     }
 
-    /// Something happened before the next tick. False if so much did that it is not written down, and must not be applied.
+    /// Records an act before the next tick. Returns false if there are too many acts; then it is not recorded, and must not be applied.
     pub fn act(&mut self, act: &Act) -> bool {
         if self.count == u16::MAX {
             return false;
@@ -67,7 +66,7 @@ impl Recorder {
         true
     }
 
-    /// The tick is done.
+    /// Ends the tick.
     pub fn tick(&mut self, room: &Room, due_us: u32) {
         self.bytes.extend(self.count.to_le_bytes());
         self.bytes.append(&mut self.acts);
@@ -76,31 +75,31 @@ impl Recorder {
         self.count = 0;
     }
 
-    /// Swaps what was written so far for an empty list.
+    /// Swaps the recorded bytes with an empty list.
     pub fn take(&mut self, into: &mut Vec<u8>) {
         into.clear();
         std::mem::swap(&mut self.bytes, into);
     }
 
-    /// Bytes written and not taken.
+    /// The number of recorded bytes that were not taken yet.
     pub fn held(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// What a match played again came to.
+/// The result of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replayed {
-    /// Ticks played.
+    /// Ticks that were played.
     pub ticks: u32,
-    /// The first tick whose state or datagrams were not those of the record.
+    /// The first tick whose state or datagrams differ from the record.
     pub first_difference: Option<u32>,
 }
 
-/// Plays a recorded match again.
+/// Replays a recorded match.
 ///
 /// # Errors
-/// If the bytes are no record. Any bytes give an answer or an error.
+/// If the bytes are not a record. Any bytes give a result or an error.
 pub fn replay(bytes: &[u8], group: &mut WorkerGroup) -> Result<Replayed, RecordError> {
     let mut body = Body(bytes.strip_prefix(MAGIC).ok_or(RecordError::Magic)?);
     let broken = |tick| move |source| RecordError::Broken { tick, source };

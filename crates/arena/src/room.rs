@@ -1,5 +1,5 @@
-//! The match with its clients, but without sockets and clocks: acts go in, a datagram for each client comes out. All of it is
-//! a function of the acts, so that a recorded match can be played again, byte for byte.
+//! The match with its clients, but without sockets and clocks. Acts go in, and a datagram for each client comes out. Everything follows
+//! from the acts, so a recorded match can be replayed byte for byte.
 
 use crate::game::sim::{Fnv, PlayerInput, Sim, SimConfig, Slot};
 use crate::net::snapshot::{MAX_BASE_TICKS, MAX_SEEN, Snapshot};
@@ -8,41 +8,41 @@ use crate::worker_group::WorkerGroup;
 
 const KEPT: usize = MAX_BASE_TICKS as usize + 1;
 
-/// What changes a match from outside.
+/// An outside event that changes a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// A player came.
+    /// A player joined.
     Join(Slot),
-    /// A player is gone.
+    /// A player has left.
     Leave(Slot),
-    /// A player acted.
+    /// A player sent an input.
     Input(Slot, ClientInput),
 }
 
 /// An input of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientInput {
-    /// As the client numbered it.
+    /// The client's number of the input.
     pub sequence: u32,
-    /// Tick of the newest snapshot that the client has; 0 for none.
+    /// The tick of the newest snapshot that the client has. 0 for none.
     pub ack: u32,
-    /// What it does.
+    /// The actions.
     pub input: PlayerInput,
 }
 
-/// The match and who watches it.
+/// The match and its clients.
 #[derive(Debug)]
 pub struct Room {
     sim: Sim,
     clients: Vec<ClientState>,
 }
 
-/// What the server keeps of one client.
+/// The server's state of one client.
 #[derive(Debug)]
 struct ClientState {
     taken: bool,
     ack: u32,
-    /// What the client was sent, in a ring by tick.
+    /// The snapshots that were sent to the client, in a ring by tick.
     sent: Vec<Snapshot>,
     datagram: Vec<u8>,
     is_full: bool,
@@ -60,11 +60,11 @@ impl ClientState {
         }
     }
 
-    /// Makes this client's snapshot of the tick, as changes from what it last said it has.
+    /// Makes this client's snapshot of the tick, as changes from the newest one that it acknowledged.
     fn write(&mut self, sim: &Sim, slot: Slot, due_us: u32) {
         let mut now = std::mem::take(&mut self.sent[sim.tick() as usize % KEPT]);
         now.take(sim, slot, due_us);
-        // A client can only ask for what it was sent: anything else is in full.
+        // A client can only acknowledge a snapshot that it was sent. Otherwise it gets a complete one.
         let base = &self.sent[self.ack as usize % KEPT];
         let base = (self.ack != 0 && base.head.tick == self.ack).then_some(base);
         let is_recent = |base: &Snapshot| sim.tick().wrapping_sub(base.head.tick) <= MAX_BASE_TICKS;
@@ -83,7 +83,7 @@ impl ClientState {
 }
 
 impl Room {
-    /// An empty match. All memory is taken here.
+    /// An empty match. This allocates all memory.
     pub fn new(config: SimConfig) -> Self {
         let sim = Sim::new(config);
         let slots = config.slots.min(usize::from(u8::MAX));
@@ -95,7 +95,7 @@ impl Room {
         &self.sim
     }
 
-    /// Takes in what happened since the last tick. Of slots that there are not nothing happens.
+    /// Applies an event since the last tick. Invalid slots are ignored.
     pub fn apply(&mut self, act: Act) {
         match act {
             Act::Join(slot) => {
@@ -120,7 +120,7 @@ impl Room {
         }
     }
 
-    /// One tick of the match, and the snapshots of it.
+    /// Runs one tick of the match, and makes its snapshots.
     pub fn tick(&mut self, group: &mut WorkerGroup, due_us: u32) {
         self.sim.step(group);
         let sim = &self.sim;
@@ -131,13 +131,13 @@ impl Room {
         });
     }
 
-    /// The datagram for each client, and whether it is in full.
+    /// The datagram for each client, and whether it is complete.
     pub fn datagrams(&self) -> impl Iterator<Item = (Slot, &[u8], bool)> {
         let clients = self.clients.iter().enumerate().filter(|(_, client)| client.taken);
         clients.map(|(slot, client)| (Slot(slot), &client.datagram[..], client.is_full))
     }
 
-    /// A number that differs when the state or any byte of a datagram does, up to chance.
+    /// A hash of the state and of every datagram.
     pub fn hash(&self) -> u64 {
         let mut hash = Fnv(self.sim.state_hash());
         self.datagrams().for_each(|(_, bytes, _)| hash.write(bytes));

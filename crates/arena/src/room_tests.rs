@@ -1,4 +1,4 @@
-//! A match of 64 bots over a network that loses and delays, and the same match again: byte for byte, whoever does the work.
+//! Plays a match of 64 bots over a network that loses and delays datagrams. A replay is equal byte for byte, with any number of workers.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ use crate::record::{RecordError, Recorder, Replayed, replay};
 
 const PLAYERS: usize = 64;
 
-/// What a match came to.
+/// The result of a match.
 struct Played {
     record: Vec<u8>,
     shots: u32,
@@ -27,7 +27,7 @@ struct Client {
     mirror: Mirror,
 }
 
-/// Plays this many ticks; one datagram in sixteen is lost, and inputs arrive a tick late.
+/// Plays this many ticks. One datagram in sixteen is lost, and inputs arrive a tick late.
 fn played(seed: u64, ticks: u32, group: &mut WorkerGroup) -> Played {
     let config = SimConfig { seed, tick_hz: 50, slots: PLAYERS };
     let (mut room, mut recorder, mut paths) = (Room::new(config), Recorder::new(config), Paths::default());
@@ -72,7 +72,7 @@ fn played(seed: u64, ticks: u32, group: &mut WorkerGroup) -> Played {
         }
         acts = inputs;
         if tick == ticks / 2 {
-            // Somebody leaves, and somebody else takes the place.
+            // One player leaves, and another takes the slot.
             acts.extend([Act::Leave(Slot(5)), Act::Join(Slot(5))]);
             clients[5] = client(99);
         }
@@ -103,7 +103,7 @@ fn a_match_of_64_bots_with_shots_is_replayed_byte_for_byte() {
     );
     assert!(played(8, 100, &mut WorkerGroup::default()).record != played(7, 100, &mut WorkerGroup::default()).record);
 
-    // One bit of one input, and it is another match from there on.
+    // If one bit of one input changes, the match differs from there on.
     let mut changed = outcome.record.clone();
     let at = changed.len() / 2;
     changed[at] ^= 1;
@@ -112,7 +112,7 @@ fn a_match_of_64_bots_with_shots_is_replayed_byte_for_byte() {
     assert_eq!(replay(b"EKMATCH\x02", &mut WorkerGroup::default()), Err(RecordError::Magic));
 }
 
-/// Pinned, so that another machine or compiler cannot quietly play another match.
+/// The result is pinned, so that a difference on another machine or compiler is noticed.
 #[test]
 fn the_match_of_a_seed_is_known() {
     let record = played(7, 50, &mut WorkerGroup::default()).record;

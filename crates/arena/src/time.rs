@@ -1,16 +1,16 @@
-//! Time as the kernel's timers see it: nanoseconds of the clock that ticks are due by.
+//! Time as the kernel's timers measure it, in nanoseconds of the clock by which ticks are due.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Nanoseconds in a second.
 pub const SECOND_NS: u64 = 1_000_000_000;
 
-/// Now on `CLOCK_MONOTONIC`, in nanoseconds.
+/// The current time on `CLOCK_MONOTONIC`, in nanoseconds.
 pub fn now_ns() -> u64 {
     to_ns(clock_gettime(ClockId::Monotonic))
 }
 
-/// CPU time this process has used so far, all its threads together, in nanoseconds.
+/// CPU time of all threads of this process so far, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     to_ns(clock_gettime(ClockId::ProcessCPUTime))
 }

@@ -1,5 +1,5 @@
-//! Extra work of each tick, in a chosen amount: shots judged against rewound hit boxes, which is the cost of lag compensation on a
-//! server with many players. It is cut into a thousand jobs. The number of steps is fixed rather than the time, so stolen time shows.
+//! Extra work of each tick, in a chosen amount: shots judged against rewound hit boxes. This is the cost of lag compensation on a server
+//! with many players. It is split into a thousand jobs. The number of steps is fixed rather than the time, so stolen time shows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,9 +10,10 @@ use crate::game::skeleton::Pose;
 use crate::time::now_ns;
 use crate::worker_group::WorkerGroup;
 
-/// Jobs a tick, unless there are fewer units.
+/// Jobs per tick, unless there are fewer units.
 pub const JOBS: u64 = 1_024;
-/// 832 bodies, as 64 players have in 13 ticks: 300 KiB, so that it feels a neighbour in the cache as a history does.
+/// The number of bodies, as 64 players have in 13 ticks. They take 300 KiB, so a neighbour in the cache affects this work as it affects a
+/// history.
 const FIGURES: usize = 832;
 const CALIBRATION_ROUNDS: u32 = 40;
 const CALIBRATION_UNITS: u64 = 1_500;
@@ -28,7 +29,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Fills the history and times it on one thread: the fastest of 40 rounds, since anything slower was disturbed. Takes some
+    /// Fills the history and times it on one thread. The fastest of 40 rounds counts, since slower ones were disturbed. This takes some
     /// milliseconds.
     pub fn calibrated() -> Self {
         let mut work = Self { figures: figures(), turn: 0, hits: AtomicU64::new(0), units_per_us: 1.0 };
@@ -44,22 +45,22 @@ impl Work {
         work
     }
 
-    /// The units that take `us` microseconds on one thread when nothing disturbs.
+    /// The units that take `us` microseconds on one thread without disturbance.
     pub fn units(&self, us: u32) -> u64 {
         (f64::from(us) * self.units_per_us).round() as u64
     }
 
-    /// Units done in a microsecond, as found at the start.
+    /// Units per microsecond, as measured at the start.
     pub fn units_per_us(&self) -> f64 {
         self.units_per_us
     }
 
-    /// Shots that met somebody so far: the same after the same units, whoever did them.
+    /// Shots that hit so far. The number is the same after the same units, with any number of workers.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Does `units` of work: each judges one shot against one body of the past, all eleven hit boxes of it.
+    /// Does `units` of work. Each judges one shot against all eleven hit boxes of one past body.
     pub fn run(&mut self, units: u64, group: &mut WorkerGroup) {
         let jobs = units.min(JOBS);
         if jobs == 0 {
@@ -75,11 +76,11 @@ impl Work {
     }
 
     fn is_hit(&self, unit: u64) -> bool {
-        // A stride that is prime to the length visits all bodies.
+        // A stride that is coprime to the length visits all bodies.
         let figure = &self.figures[(unit.wrapping_mul(331) % FIGURES as u64) as usize];
         let look = Look { yaw: (unit.wrapping_mul(40_503) >> 3) as u16, pitch: (unit % 512) as i16 - 256 };
         let way = look.direction();
-        // From 8 m away, past the body or into it.
+        // The shot comes from 8 m away, and passes the body or hits it.
         let off = (unit % 97) as i32 * 12 - 576;
         let from = Vector::new(figure.middle.x - way.x / 2 + off, figure.middle.y - way.y / 2, figure.middle.z);
         let ray = Ray { from, toward: way };
@@ -87,7 +88,7 @@ impl Work {
     }
 }
 
-/// Bodies in all the poses of walking, turning and ducking.
+/// Bodies in various poses of walking, turning and ducking.
 fn figures() -> Vec<Figure> {
     let pose = |n: i32| Pose {
         x_mm: n.wrapping_mul(7_919) % 64_000,
@@ -120,7 +121,7 @@ mod tests {
             (0..20).map(|_| once(work)).min().unwrap()
         };
         let (little, much) = (work.units(50), work.units(500));
-        // Ten times the work in one run: a ratio far from ten means that the units are not what takes the time.
+        // One run has ten times the work of the other. If the ratio is far from ten, the units do not determine the time.
         let ratio = fastest_ns(&mut work, much) as f64 / fastest_ns(&mut work, little) as f64;
         assert!((4.0..25.0).contains(&ratio), "{ratio}");
     }

@@ -1,19 +1,19 @@
-//! The work of a tick as jobs over ranges: on the tick thread alone, or shared with workers. The number of workers never changes the
-//! result: each job writes only its own part, and sums do not depend on the order.
+//! The work of a tick as jobs over ranges, on the tick thread alone or shared with workers. The number of workers never changes the result:
+//! each job writes only its own part, and sums do not depend on the order.
 
 use std::sync::{Mutex, PoisonError};
 
 use evenkeel_rt::jobs::{JobSettings, Jobs, JobsError, Queue, WorkerSettings};
 
-/// Parts that a list is cut into for jobs that change its items; a bound, so that nothing is allocated for it.
+/// The most parts of a list for jobs that change its items. The bound avoids an allocation.
 const PARTS: usize = 16;
-/// What a tick waits for.
+/// The queue that a tick waits for.
 const FRAME: Queue = Queue(0);
 
-/// Who does the work.
+/// The threads that do the work.
 #[derive(Debug, Default)]
 pub struct WorkerGroup {
-    /// None for the calling thread alone, without any queue.
+    /// None if only the calling thread works, without any queue.
     jobs: Option<Jobs>,
     done: u64,
 }
@@ -22,7 +22,7 @@ impl WorkerGroup {
     /// The calling thread and this many workers.
     ///
     /// # Errors
-    /// If the system gives no more threads, or more than 63 are asked for.
+    /// If the system cannot start more threads, or `workers` exceeds 63.
     pub fn new(workers: usize) -> Result<Self, JobsError> {
         let workers = vec![WorkerSettings::from_queues(&[FRAME]); workers];
         let jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() })?;
@@ -34,40 +34,40 @@ impl WorkerGroup {
         self.jobs.as_ref().map_or(0, |jobs| jobs.workers().len())
     }
 
-    /// Jobs done so far.
+    /// Jobs that were run so far.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// Does `job` for every number below `count`, `chunk` of them at a time, and comes back when all are done.
+    /// Runs `job` for every number below `count`, `chunk` numbers at a time, and returns when all are done.
     pub fn each(&mut self, count: usize, chunk: usize, job: impl Fn(usize) + Sync) {
         self.done += count as u64;
         let Some(jobs) = &mut self.jobs else {
             return (0..count).for_each(job);
         };
         if jobs.frame(|frame| frame.for_each(FRAME, 0..count, chunk, &job)).is_err() {
-            // Only a queue that is not there is refused, before anything is done.
+            // Only a missing queue is refused, before anything is done.
             (0..count).for_each(job);
         }
     }
 
-    /// Does `job` for every number below `count`, each as a job of its own: for work of which the jobs are the point.
+    /// Runs `job` for every number below `count`, each as a separate job, for work that is about the jobs themselves.
     pub fn each_apart(&mut self, count: usize, job: impl Fn(usize) + Sync) {
         self.done += count as u64;
         let Some(jobs) = &mut self.jobs else {
             return (0..count).for_each(job);
         };
         let job = &job;
-        // What finds no room in the queue is done at once, by whoever pushes it: nothing is refused.
+        // If the queue is full, the thread that pushes a job runs it at once, so nothing is refused.
         let pushed = jobs.frame(|frame| frame.push_batch(FRAME, (0..count).map(|at| move || job(at))));
         debug_assert!(pushed.is_ok());
     }
 
-    /// Does `job` for every item, which it may change.
+    /// Runs `job` for every item, which it may change.
     pub fn each_mut<T: Send>(&mut self, items: &mut [T], job: impl Fn(usize, &mut T) + Sync) {
         let size = items.len().div_ceil(PARTS).max(1);
         let mut cut = items.chunks_mut(size);
-        // A lock that is taken once: it only hands each part to the job that gets its number.
+        // Each lock is taken once. It only hands a part to the job with its number.
         let parts: [_; PARTS] = std::array::from_fn(|_| Mutex::new(cut.next()));
         self.each(PARTS, 1, |part| {
             let items = parts[part].lock().unwrap_or_else(PoisonError::into_inner).take();

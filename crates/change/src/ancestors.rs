@@ -1,6 +1,6 @@
-//! Checks who could replace the state directory. Anyone who may write to a folder above it can rename it and put
-//! another directory in its place. The owner of such a folder may do so too, and is trusted: root works in the folders
-//! of its users, with `sudo` and in containers that mount them, and root itself named the folder.
+//! Checks who could replace the state directory. Anyone who may write to a folder above it can rename it and put another directory in its
+//! place. The owner of such a folder can do so too, but is trusted. Root named the folder itself, and works in its users' folders with
+//! `sudo` and in containers that mount them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags, Stat};
 
 use crate::state_error::StateError;
 
-/// A path has 4,096 bytes: no folder is deeper by its path.
+/// A path has at most 4,096 bytes, so a folder cannot be deeper by its path.
 const LEVELS_MAX: usize = 2048;
 
 /// Refuses a state directory that another user could replace. It checks the folders that are really above the

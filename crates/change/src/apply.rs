@@ -59,9 +59,8 @@ impl HalfWay {
 
 /// Applies the steps of `plan` in order. `title` is shown to people later.
 ///
-/// The data that undoes a write is on disk before the write. A step counts only when its value reads back in force. If
-/// one step fails, the earlier ones are restored. Steps that no write to the host can apply are skipped, and report
-/// what to do.
+/// The undo data is on disk before the write. A step counts only when its value reads back in force. If one step fails, the earlier ones
+/// are restored. Steps that no write to the host can apply are skipped, and the report shows what to do.
 ///
 /// # Errors
 /// If the journal can't be written, or a step fails. The error says whether everything was restored.

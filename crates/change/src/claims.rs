@@ -1,5 +1,5 @@
-//! `Claims` are locks on what one evenkeel changes on the running machine, across all journals. Without them, two
-//! processes that changed one file in turn would each take the other's value for the original and restore that.
+//! `Claims` are locks on what one evenkeel changes on the running machine, across all journals. Without them, two processes could change
+//! one file in turn. Each would take the other's value for the original and restore that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ const MAX_REGISTER_NAME_BYTES: usize = 200;
 pub(crate) struct Claims {
     /// By lock name; `None` if the lock could not be made.
     held: BTreeMap<String, Option<Lock>>,
-    /// Locks that others held a while ago; we do not wait for them again.
+    /// Locks that others held a while ago. We do not wait for them again.
     busy: BTreeSet<String>,
 }
 
 impl Claims {
-    /// Locks `path` for the journal in `journal`. If no lock can be made, as in a container without a writable `/run`,
-    /// it succeeds without one: that must not prevent a machine from being restored.
+    /// Locks `path` for the journal in `journal`. If no lock can be made, as in a container without a writable `/run`, it succeeds without
+    /// one. A missing lock must not prevent a restore of the machine.
     ///
     /// # Errors
     /// If another evenkeel holds it.
@@ -71,8 +71,8 @@ pub(crate) fn register_name(path: &str) -> String {
     format!("{}.{hash:016x}.holders", &name[cut.unwrap_or(0)..])
 }
 
-/// The lock of a path. All interrupts share one, and so do all CPUs, queues and devices of a kind: a machine may have
-/// thousands, and a process may open only so many files. Sharing is harmless: it only excludes more.
+/// The lock of a path. All interrupts share one lock, and so do all CPUs, queues and devices of a kind. A machine may have thousands, and a
+/// process may open only so many files. Sharing is harmless: it only excludes more.
 fn name_of(path: &str) -> String {
     let mut name = String::new();
     for shown in path.trim_start_matches('/').chars() {
@@ -83,7 +83,7 @@ fn name_of(path: &str) -> String {
             other => name.push(other),
         }
     }
-    // Names differ most at their ends. A character may have four bytes.
+    // Names differ most at their ends, so cut the start. A character may have four bytes.
     let cut = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= MAX_NAME_BYTES);
     name[cut.unwrap_or(0)..].to_owned()
 }
@@ -127,7 +127,7 @@ mod tests {
     fn without_a_place_for_locks_nobody_is_kept_out() {
         let mut claims = Claims::default();
         claims.take(Path::new("/nowhere/at/all"), "/proc/a", Path::new("/x")).unwrap();
-        // A file in the folder's place, and a folder in the lock's.
+        // A file is in the folder's place, and a folder is in the lock's place.
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
         std::fs::create_dir_all(dir.path().join("claims/proc-a")).unwrap();

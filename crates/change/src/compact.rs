@@ -1,4 +1,4 @@
-//! Shortens a journal that has grown too long: it drops the oldest transactions that need no restore any more.
+//! Shortens a journal that has grown too long: it drops the oldest transactions that no longer need a restore.
 
 use std::io::BufRead;
 
@@ -19,9 +19,9 @@ pub(crate) struct Limits {
     pub(crate) journal: u64,
     /// From this size on, it is shortened before the next record.
     pub(crate) long: u64,
-    /// How much of closed transactions stays after that; `history` lists them.
+    /// How many bytes of closed transactions stay after that; `history` lists them.
     pub(crate) kept: u64,
-    /// It is rewritten only if it becomes this much shorter.
+    /// It is rewritten only if this many bytes can be dropped.
     pub(crate) worth: u64,
 }
 

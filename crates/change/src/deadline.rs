@@ -14,7 +14,7 @@ pub fn unconfirmed(root: &Root, log: &Log) -> Vec<(u64, Until)> {
     of_boot.filter_map(|logged| Some((logged.id, logged.until?))).collect()
 }
 
-/// Those whose time limit has passed and that are still in force. Only on the running machine, since its clock measures
+/// Unconfirmed transactions whose time limit has passed and that are still in force. Only for the running machine, since its clock measures
 /// the time.
 pub fn overdue(root: &Root, log: &Log) -> Vec<u64> {
     match root.kind() {

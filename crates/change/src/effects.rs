@@ -22,8 +22,7 @@ impl Effects<'_> {
         self.state.outside.write(self.writer, path, value)
     }
 
-    /// Locks what a write to `target` changes, before its value is read: otherwise the value might belong to another
-    /// trial.
+    /// Locks the files that a write to `target` changes, before its value is read. Otherwise the value might belong to another trial.
     pub(crate) fn claim(&mut self, target: Target<'_>) -> Result<(), StateError> {
         self.state.claim(self.root, target.path)?;
         target.side_effects.iter().try_for_each(|path| self.state.claim(self.root, path))

@@ -1,5 +1,5 @@
-//! Exclusive pairs of sysctls: one limit as a share and as a number of bytes. A write to one sets the other to 0. The kernel refuses
-//! 0 for the bytes, so a write to the share restores that 0.
+//! Exclusive pairs of sysctls: one limit as a share and as a number of bytes. A write to one sets the other to 0. The kernel refuses to
+//! write 0 to the bytes, so a write to the share restores that 0.
 
 /// The share and the bytes of each limit (`mm/page-writeback.c`).
 const EXCLUSIVE_PAIRS: [(&str, &str); 2] = [
@@ -23,7 +23,7 @@ fn partner_of(path: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether `own` is put back only after `sides`, because one of them is the other file of its pair.
+/// Whether `own` is restored after `sides`, because one of them is the other file of its pair.
 pub(crate) fn goes_last<'a>(own: Old<'_>, mut sides: impl Iterator<Item = &'a str>) -> bool {
     own.text == "0" && sides.any(|side| partner_of(own.path) == Some(side))
 }
@@ -42,7 +42,7 @@ pub(crate) fn writes<'a>(own: Old<'a>, sides: Vec<Old<'a>>) -> Vec<Old<'a>> {
     for old in &olds {
         let in_use = |other: &&Old<'_>| partner_of(old.path) == Some(other.path) && other.text != "0";
         if old.text == "0" && olds.iter().any(|other| in_use(&other)) {
-            // A write to the file in use sets this one to 0; a write of 0 here would set that one to 0.
+            // A write to the file in use sets this file to 0. Writing 0 here would set that file to 0.
             continue;
         }
         match zeroed_by(*old) {

@@ -73,7 +73,7 @@ pub struct StepFailure {
 }
 
 impl StepFailure {
-    /// `wanted` is the value that was to be written: a trial writes other values than its step names.
+    /// `wanted` is the value to write. A trial writes other values than its step names.
     pub(crate) fn new(index: usize, step: &Step, wanted: &str, error: StepError) -> Box<StepFailure> {
         Box::new(StepFailure {
             step: index,

@@ -1,8 +1,8 @@
 //! Reads and writes the registers, which list the journals that hold a file of the host. The caller holds the lock of
 //! the file.
 //!
-//! The register lists a holder from before its journal has the intent until after its journal has the undoing. If
-//! evenkeel is killed in between, the register lists a journal with nothing to undo, which the next process drops.
+//! The register lists a holder before its journal has the intent, and until its journal has recorded the undo. If evenkeel is killed in
+//! between, the register lists a journal with nothing to undo. The next process drops it.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl Effects<'_> {
         Ok(all)
     }
 
-    /// Records that the kernel did not change this file along with the step's own file.
+    /// Records that the kernel did not change this file together with the step's own file.
     pub(crate) fn hold_idly(&mut self, (txn, step): (u64, usize), path: &str) -> Result<(), StateError> {
         let Some(mut held) = self.held(path)? else { return Ok(()) };
         let journal = self.journal_dir();
@@ -78,8 +78,8 @@ impl Effects<'_> {
         self.save(held)
     }
 
-    /// Decides what happens to a file when a change of it is undone. On return, the register contains what is passed on
-    /// to another journal.
+    /// Decides what happens to a file when a change to it is undone. On return, the register contains the value that is passed on to
+    /// another journal.
     pub(crate) fn leave(&mut self, leaver: &Leaver<'_>) -> Result<Share, StateError> {
         let Leaver { intent, path, before, ours, found } = *leaver;
         let back = || Share::Back(before.to_owned());
@@ -127,8 +127,8 @@ impl Effects<'_> {
         Ok(self.held(path)?.is_some_and(|held| held.register.has_follower(ours)))
     }
 
-    /// The register of a file, with only those that still hold it. `None` if there can be no register, or if the file
-    /// is not claimed.
+    /// The register of a file, with only the journals that still hold it. `None` if there can be no register, or if the file is not
+    /// claimed.
     fn held(&self, path: &str) -> Result<Option<Held>, StateError> {
         let Some(dir) = self.state.outside.claims_dir(self.root).filter(|_| self.state.claims.has(path)) else {
             return Ok(None);
@@ -175,7 +175,7 @@ impl Effects<'_> {
 }
 
 impl Intent {
-    /// A trial sets several values and does not record which was the last.
+    /// A trial sets several values and does not record which one was last.
     fn ignores_register(&self) -> bool {
         self.wanted.is_none()
     }

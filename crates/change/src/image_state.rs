@@ -15,8 +15,8 @@ use crate::state_error::StateError;
 pub const IMAGE_DIR: &str = "var/lib/evenkeel";
 
 impl State {
-    /// Opens the state directory of an image, [`IMAGE_DIR`], creating it if needed, and takes the lock. It opens and
-    /// creates nothing outside of the image, whatever links it contains.
+    /// Opens the state directory of an image, [`IMAGE_DIR`], and takes the lock. It creates the directory if needed. It opens and creates
+    /// nothing outside of the image, whatever links the image contains.
     ///
     /// # Errors
     /// As [`State::open`]; also if a link in the path points out of the image.
@@ -24,7 +24,7 @@ impl State {
         State::open_dir(StateDir::make_in(image, &mut |_| ())?, Box::new(Real))
     }
 
-    /// The same for restoring only, as [`State::open_to_revert`].
+    /// As [`open_in`](State::open_in), for restoring only, like [`State::open_to_revert`].
     ///
     /// # Errors
     /// As [`State::open_to_revert`]; also if a link in the path points out of the image.

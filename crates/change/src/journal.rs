@@ -1,9 +1,8 @@
 //! The journal's file. Records are appended and synced, never changed. A torn record after a crash is moved to another
 //! file, not deleted.
 //!
-//! The file is created together with its first record, so a file without a complete record was truncated. A note next to
-//! it has the number of the last record and is written after the record is synced. So a journal whose records end
-//! earlier was truncated too.
+//! The file is created together with its first record. So a file without a complete record was truncated. A note next to it has the number
+//! of the last record, and is written after the record is synced. If the journal's records end earlier, it was truncated too.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -30,7 +29,7 @@ const DRAFT: &str = "journal.draft";
 /// The number of the last record.
 const NOTE: &str = "journal.last-record";
 
-/// The length of the note in bytes, the same for any number: it is overwritten, never truncated.
+/// The length of the note in bytes. It is the same for any number, so the note is overwritten and never truncated.
 const NOTE_BYTES: usize = 21;
 
 const CHUNK_BYTES: u64 = 1 << 16;
@@ -81,7 +80,7 @@ pub(crate) fn noted(dir: &StateDir) -> Option<u64> {
 
 impl Journal {
     pub(crate) fn new(dir: StateDir, file: JournalFile, path: PathBuf, scan: &Scan) -> Journal {
-        // An empty file is replaced: older programs created one before they had a record.
+        // Replace an empty file: older programs created one before they had a record.
         let file = match file {
             JournalFile::Open(_) if scan.end == 0 && scan.torn == 0 && scan.last == 0 => JournalFile::None,
             file => file,
@@ -116,7 +115,7 @@ impl Journal {
         if line.len() > MAX_RECORD_BYTES {
             return Err(StateError::TooLong { len_bytes: line.len() });
         }
-        // A restore must never lack its record because the journal is full.
+        // Never refuse the record of a restore because the journal is full.
         if self.end + length > most_bytes && !event.is_of_undoing() {
             return Err(StateError::Full { path: self.path.display().to_string() });
         }
@@ -125,8 +124,7 @@ impl Journal {
             JournalFile::ReadOnly(_, errno) => return Err(StateError::add(&self.path, *errno)),
             JournalFile::Open(file) => {
                 if let Err(errno) = out.append(file, &line).and_then(|()| out.sync(file)) {
-                    // Half a record would be a torn end. A complete one that was reported as failed would be taken for
-                    // valid later.
+                    // Half a record would be a torn end. A complete record that was reported as failed would later count as valid.
                     self.dirty = out.truncate(file, self.end).is_err();
                     return Err(StateError::add(&self.path, errno));
                 }
@@ -151,7 +149,7 @@ impl Journal {
     /// Replaces the journal with a finished draft.
     pub(crate) fn replace(&mut self, out: &mut dyn Outside, draft: Draft) -> Result<(), StateError> {
         if self.file.file().is_none() {
-            // The note of a journal that somebody moved away says nothing about a new one.
+            // If somebody moved the old journal away, its note does not apply to the new one.
             self.note = None;
             let _ = rustix::fs::unlinkat(&self.dir.dir, NOTE, AtFlags::empty());
         }
@@ -164,7 +162,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Its records from the start; none if there is no file yet.
+    /// The records from the start. None if there is no file yet.
     pub(crate) fn reader(&self) -> Result<Option<impl BufRead + use<>>, StateError> {
         let again = |file: &File| -> std::io::Result<_> {
             let mut file = file.try_clone()?;
@@ -183,7 +181,7 @@ impl Journal {
         self.take_note();
     }
 
-    /// If this write fails, a lost end is only less likely to be noticed.
+    /// If this write fails, a lost end of the journal is less likely to be noticed. Nothing else is affected.
     fn take_note(&mut self) {
         if self.note.is_none() {
             self.note = self.dir.file(NOTE, OFlags::WRONLY | OFlags::CREATE).ok();
@@ -194,7 +192,7 @@ impl Journal {
         }
     }
 
-    /// Moves what a crash left after the last record to its own file, and truncates the journal.
+    /// Moves the bytes that a crash left after the last record to another file, and truncates the journal.
     pub(crate) fn clear_the_end(&mut self, out: &mut dyn Outside) -> Result<(), StateError> {
         let JournalFile::Open(file) = &self.file else { return Ok(()) };
         if self.torn > 0 {

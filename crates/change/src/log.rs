@@ -127,7 +127,7 @@ impl Log {
         self.transactions.get(&id)
     }
 
-    /// A transaction that this log is known to hold.
+    /// A transaction that this log certainly holds.
     pub(crate) fn begun(&self, id: u64) -> &Logged {
         &self.transactions[&id]
     }
@@ -164,7 +164,7 @@ impl Log {
         })
     }
 
-    /// Whether a change of `path` must still be restored: that of this step or a later one.
+    /// Whether a change of `path` by this step or a later one must still be restored.
     pub(crate) fn has_pending(&self, path: &str, txn: u64, step: usize) -> bool {
         self.transactions.range(txn..).any(|(id, logged)| {
             let changes = |at: &usize| (*id, *at) >= (txn, step) && !logged.undone.contains(at);
@@ -215,7 +215,7 @@ impl Log {
         self.left_out.is_unwritten = false;
     }
 
-    /// A transaction that other records mention.
+    /// Adds a transaction that other records mention.
     pub(crate) fn begin_without_its_record(&mut self, id: u64) {
         self.transactions.insert(id, Logged { is_headless: true, ..Logged::new(id) });
     }
@@ -226,7 +226,7 @@ impl Log {
         open.flat_map(|logged| logged.lost_steps().into_iter().map(|step| logged.lost_before(step))).collect()
     }
 
-    /// The log of a missing journal for which a note counts this many records.
+    /// The log of a missing journal whose note counts this many records.
     pub(crate) fn missing(noted: Option<u64>) -> Log {
         let losses = noted.filter(|last| *last > 0).map(|last| Loss::Records { first: 1, last });
         Log { losses: losses.into_iter().collect(), ..Log::default() }
@@ -248,7 +248,7 @@ impl Log {
         self.torn_bytes = 0;
     }
 
-    /// Adds a record of this many bytes; returns the reason if it cannot follow the earlier records.
+    /// Adds a record of this many bytes. Returns the reason if it cannot follow the earlier records.
     pub(crate) fn absorb(&mut self, at_ns: u64, event: Event, bytes: u64) -> Result<(), String> {
         let id = event.txn();
         match event {
@@ -338,7 +338,7 @@ impl Logged {
         }
     }
 
-    /// The applied steps without a record of the original value. Files and commands count on.
+    /// The applied steps without a record of the original value. The numbers of files and commands follow those of the steps.
     pub(crate) fn lost_steps(&self) -> BTreeSet<usize> {
         let has_intent = |step: &usize| {
             self.intents.contains_key(step) || self.files.contains_key(step) || self.commands.contains_key(step)
@@ -382,12 +382,12 @@ impl Logged {
         lasting.persist.carried.iter().find(|carried| is_its(&carried.setting)).map(|carried| carried.by.as_str())
     }
 
-    /// Whether it was made in an image before that was ever booted.
+    /// Whether it was made in an image that had never been booted.
     pub(crate) fn is_of_image(&self) -> bool {
         self.boot_id.as_deref() == Some(IMAGE)
     }
 
-    /// Whether nothing of it needs a restore, by the records.
+    /// Whether nothing of it needs a restore, according to the records.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.end, Some(End::RolledBack { .. } | End::Reverted | End::EndedByReboot))
     }
@@ -401,7 +401,7 @@ impl Logged {
     }
 
     pub(crate) fn is_of_boot(&self, boot_id: Option<&str>) -> bool {
-        // A captured machine may not know its boot: then assume no reboot.
+        // A captured machine may not record its boot. Then assume that there was no reboot.
         self.boot_id.as_deref().zip(boot_id).is_none_or(|(then, now)| then == now)
     }
 

@@ -57,7 +57,7 @@ pub(crate) trait Outside: Send {
         command::run(argv)
     }
 
-    /// The same on a captured machine, which has no programs.
+    /// Pretends to run a command on a captured machine, which has no programs.
     fn rehearse(&mut self, _: &[String]) -> Result<(), String> {
         Ok(())
     }

@@ -29,8 +29,7 @@ pub enum BootsPart {
 }
 
 impl Owner {
-    /// The owner of a transaction whose record has none: before this field existed, evenkeel 0.1 put the trial's id
-    /// into the title.
+    /// The owner of a transaction whose record has none. Evenkeel 0.1 did not have this field, and put the trial's id into the title.
     pub(crate) fn from_title(title: &str) -> Option<Owner> {
         let (id, rest) = title.strip_prefix("prove over boots [")?.split_once("]: ")?;
         let is_id = id.len() == 8 && id.bytes().all(|byte| byte.is_ascii_hexdigit());

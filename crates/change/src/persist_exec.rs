@@ -11,8 +11,7 @@ use crate::put_back::{PersistedOutcome, PersistedUndo, PutBack};
 use crate::record::{CommandIntent, Event, FileIntent};
 use crate::shell;
 
-/// Returns the indices of the files and commands that were already in place. They count on from `first`, after the
-/// steps.
+/// Returns the indices of the files and commands that were already in place. The indices begin at `first`, after those of the steps.
 pub(crate) fn persist(
     effects: &mut Effects<'_>,
     txn: u64,
@@ -36,7 +35,7 @@ pub(crate) fn persist(
             already_so.push(index);
         }
     }
-    // A process that was killed between a file and its command left that command pending.
+    // If a process was killed between a file and its command, that command is still pending.
     let is_pending = |command: &PersistedCommand| effects.state.log().has_pending_command(txn, &command.argv);
     let runs: Vec<bool> = plan
         .commands
@@ -153,7 +152,7 @@ impl Effects<'_> {
         self.record(Event::Done { txn, step, found: String::new(), side_effects: Vec::new() })
     }
 
-    /// A captured machine has no programs: there it is a rehearsal.
+    /// On a captured machine, which has no programs, this only pretends to run the command.
     fn run(&mut self, argv: &[String]) -> Result<(), String> {
         match self.root.kind() {
             RootKind::Live => self.state.outside.run(argv),
@@ -207,7 +206,7 @@ pub(crate) fn restore_persisted(effects: &mut Effects<'_>, txn: u64, back: &mut 
     }
 }
 
-/// What undoes the commands that nobody could run in an image, but somebody may have run in it since.
+/// The undo of commands that could not run in an image. Somebody may have run them in it since.
 fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<PersistedUndo> {
     let lasting = effects.state.log().begun(txn).lasting.iter();
     let commands = lasting.flat_map(|lasting| &lasting.persist.commands).filter(|command| !command.only_booted);
@@ -215,7 +214,7 @@ fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<PersistedUndo> {
 }
 
 impl PutBack {
-    /// Returns whether the journal has it now.
+    /// Records the outcome. Returns whether the journal has it now.
     fn settle(&mut self, effects: &mut Effects<'_>, txn: u64, step: usize, undo: PersistedUndo) -> bool {
         let recorded = undo.is_undone().then(|| effects.record_undone(Event::Undone { txn, step }));
         self.all_undone &= undo.is_undone();
@@ -231,14 +230,14 @@ fn restore(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Persist
         return PersistedOutcome::Failed { why };
     }
     restore_file(effects, tree, file).unwrap_or_else(|error| match error.errno {
-        // Somebody removed the folder, and our file with it.
+        // Somebody removed the folder together with our file.
         errno if errno.is_absence() && file.before == Entry::Absent => PersistedOutcome::AsBefore,
         _ => PersistedOutcome::Failed { why: error.to_string() },
     })
 }
 
-/// If another journal has rewritten a file of ours since, it owns the file: restoring our original would remove its
-/// content. Lines and arguments in the files of other owners are removed one by one.
+/// If another journal has rewritten our file since, it owns the file: restoring our original would remove its content. Lines and arguments
+/// in the files of other owners are removed one by one.
 fn refuse_if_covered(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Result<(), String> {
     effects.state.claim(effects.root, &file.path).map_err(|busy| busy.to_string())?;
     if matches!(file.content, Content::KernelArguments { .. })
@@ -267,8 +266,7 @@ fn restore_file(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Re
         effects.state.outside.put(tree, path, before)?;
         if is_ours { PersistedOutcome::Restored } else { PersistedOutcome::Foreign }
     } else {
-        // A file of another owner: their content stays, ours is removed. An earlier version may have put ours elsewhere
-        // in it.
+        // In a file of another owner, their content stays and ours is removed. An earlier version may have put ours at another place in it.
         let without = edit::without(&now, content);
         effects.state.outside.put(tree, path, &without)?;
         if without == *before { PersistedOutcome::Restored } else { PersistedOutcome::Foreign }

@@ -11,7 +11,7 @@ use crate::outcome::{SideEffect, StepError};
 /// or sysfs file.
 const MAX_TEXT_BYTES: usize = 8192;
 
-/// An interrupt moves to its new CPU when it next fires, so the value in force follows a write after a while.
+/// How often to check again. An interrupt moves to its new CPU when it next fires, so the value in force follows a write after a while.
 const SETTLE_LOOKS: u32 = 20;
 const SETTLE_STEP_NS: u64 = 5_000_000;
 
@@ -76,7 +76,7 @@ impl<'a> Target<'a> {
                     restorable(path, &before, &before).map_err(unreadable)?;
                     side_effects.push(SideEffect { path: path.clone(), before, after: None });
                 }
-                // The kernel does not change a file that it does not have.
+                // If the kernel does not have the file, it cannot change it.
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(unreadable(error.why())),
             }
@@ -95,7 +95,7 @@ impl<'a> Target<'a> {
         };
         let effective = match look(root, in_force, self.reading) {
             Ok(effective) => effective,
-            // Kernels before 4.13 do not show it; the requested value is then the best information.
+            // Kernels before 4.13 do not show the effective CPUs. The requested value is then the best information.
             Err(error) if error.is_gone() => return Ok(EffectiveValue::Holds),
             Err(error) => return Err(error),
         };
@@ -135,13 +135,13 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The value in a file.
+/// Reads the value in a file.
 pub(crate) fn look(root: &Root, path: &str, reading: Reading) -> Result<String, ReadError> {
     let text = root.text(path).map_err(ReadError::Refused)?;
     reading.value(&text).ok_or_else(|| ReadError::Odd { why: odd(path, &text), text: text.trim().to_owned() })
 }
 
-/// Whether two values are equal: the kernel separates the numbers of a list by tabs, people by spaces.
+/// Whether two values are equal. The kernel separates the numbers of a list by tabs, people by spaces.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }

@@ -119,8 +119,8 @@ impl PlanFileError {
 }
 
 impl PlanFile {
-    /// The plan for `settings` on the machine of `facts` and `root`; with `context`, also for later boots. `lasting`
-    /// are settings of earlier transactions in the same files, which our version must still contain.
+    /// The plan for `settings` on the machine of `facts` and `root`. With `context`, also for later boots. `lasting` are settings of
+    /// earlier transactions in the same files, which our version must still contain.
     ///
     /// # Errors
     /// If a setting has no place on this machine.
@@ -147,7 +147,7 @@ impl PlanFile {
         })
     }
 
-    /// The same for a root without a running kernel: only steps that need no device, which all wait for the first boot.
+    /// The plan for a root without a running kernel. It has only steps that need no device, and all of them wait for the first boot.
     pub fn of_image(
         root: &Root,
         facts: &Facts,
@@ -306,7 +306,7 @@ impl PlannedStep {
     }
 }
 
-/// The reason of the advice for the step's place, if the place is in `state`.
+/// The reason of the advice for the step's place, if the advice has `state` there.
 fn reason_of(state: State, advice: &[Advice], step: &Step) -> Option<String> {
     let at_place = |advice: &&Advice| advice.knob == step.knob && advice.place == step.place;
     advice.iter().find(at_place).filter(|found| found.state == state).map(|found| found.reason.clone())

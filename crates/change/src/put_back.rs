@@ -21,7 +21,7 @@ pub struct PutBack {
     pub persisted: Vec<PersistedUndo>,
     /// Whether everything is restored.
     pub all_undone: bool,
-    /// Why the journal could not record it, if so. The values are restored all the same; another `revert` checks again.
+    /// Why the journal could not record it, if it could not. The values are restored all the same. Another `revert` checks again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<String>,
 }
@@ -60,7 +60,7 @@ pub enum Undo {
         /// Their value, which is lost now.
         found: String,
     },
-    /// Another journal has changed it since. It stays, and the next journal now has `before` to restore.
+    /// Another journal has changed it since. The value stays, and that journal now has `before` to restore.
     PassedOn {
         /// The value in force.
         found: String,
@@ -136,7 +136,7 @@ pub enum PersistedOutcome {
     Foreign,
     /// The command that undoes it ran.
     Ran,
-    /// The root is not a running machine: run the command there once it is.
+    /// The root is not a running machine. Run the command there once it runs.
     ToRun,
     /// It was not restored.
     Failed {

@@ -12,7 +12,7 @@ use crate::owner::Owner;
 use crate::persist_plan::{Content, Lasting};
 use crate::undo_text::undo_commands;
 
-/// The number in a record's `format`. Programs that wrote 1 and 2 did not number their records.
+/// The number in a record's `format`. Programs that wrote formats 1 and 2 did not number their records.
 const FORMAT: u64 = 3;
 const FORMATS: std::ops::RangeInclusive<u64> = 1..=FORMAT;
 
@@ -34,7 +34,7 @@ pub(crate) struct Record {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub(crate) enum Event {
-    /// A transaction starts; nothing is written yet.
+    /// A transaction starts, and nothing is written yet.
     Begin {
         txn: u64,
         kind: Kind,
@@ -55,11 +55,11 @@ pub(crate) enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Owner>,
     },
-    /// A kernel file is about to be written. Contains what undoes that.
+    /// A kernel file is about to be written. The record contains the undo.
     Intent(Intent),
-    /// A configuration file is about to be changed. Contains what undoes that.
+    /// A configuration file is about to be changed. The record contains the undo.
     File(FileIntent),
-    /// A command is about to run. Contains what undoes it.
+    /// A command is about to run. The record contains its undo.
     Command(CommandIntent),
     /// The write took effect.
     Done {
@@ -96,8 +96,7 @@ pub(crate) enum Event {
     Reverted { txn: u64 },
     /// The machine has rebooted since, so the kernel has lost all of it.
     EndedByReboot { txn: u64 },
-    /// Closed transactions were dropped: this many, and `txn` is the newest of them or of those before. This record
-    /// comes first.
+    /// This many closed transactions were dropped. `txn` is the newest of them, or of those dropped before. This record comes first.
     Compacted { txn: u64, transactions: u64 },
 }
 
@@ -134,7 +133,7 @@ pub struct Until {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FileIntent {
     pub(crate) txn: u64,
-    /// Its index: files count on after the steps.
+    /// Its index. Files have the indices after the steps.
     pub(crate) step: usize,
     pub(crate) path: String,
     /// The new content.
@@ -153,7 +152,7 @@ pub(crate) struct FileIntent {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct CommandIntent {
     pub(crate) txn: u64,
-    /// Its index: commands count on after the files.
+    /// Its index. Commands have the indices after the files.
     pub(crate) step: usize,
     pub(crate) argv: Vec<String>,
     pub(crate) undo_argv: Vec<String>,
@@ -236,7 +235,7 @@ pub(crate) fn encode(seq: u64, at_ns: u64, event: &Event) -> Result<Vec<u8>, ser
     Ok(sealed(&serde_json::to_string(&RecordRef { format: FORMAT, seq, at_ns, event })?))
 }
 
-/// The same line with another number, whatever kind of record it is.
+/// The same record with another number, whatever its kind.
 pub(crate) fn renumbered(line: &[u8], seq: u64) -> Option<Vec<u8>> {
     let mut value: serde_json::Value = serde_json::from_slice(checked(line)?).ok()?;
     let fields = value.as_object_mut()?;
@@ -270,7 +269,7 @@ pub(crate) fn decode(line: &[u8]) -> Result<Line, Bad> {
     Ok(Line::Known(Box::new(record)))
 }
 
-/// The `record` of each [`Event`]; a test holds the two together.
+/// The `record` of each [`Event`]. A test checks that the list is complete.
 const KINDS: &[&str] = &[
     "begin",
     "intent",
@@ -405,7 +404,7 @@ mod tests {
         line
     }
 
-    /// Lines of older programs, without numbers.
+    /// Lines of older programs, which have no numbers.
     fn read_of(lines: &str) -> Vec<Event> {
         let read = |line: &str| match decode(line.as_bytes()) {
             Ok(Line::Known(record)) if (record.seq, record.at_ns) == (None, 7) => record.event,
@@ -430,7 +429,7 @@ e5727261 {"format":1,"at_ns":7,"record":"rolled-back","txn":1,"why":"w","failed"
         assert_eq!(read_of(lines), events);
     }
 
-    /// The same in format 2, with files and confirmations.
+    /// Lines in format 2, with files and confirmations.
     #[test]
     fn format_2_is_read() {
         let lines = r#"e5d589fc {"format":2,"at_ns":7,"record":"begin","txn":1,"kind":"apply","title":"t","boot_id":"b","steps":[],"until":{"boottime_ns":5,"seconds":60}}
@@ -441,7 +440,7 @@ cc3e5837 {"format":2,"at_ns":7,"record":"commit","txn":1,"already_so":[],"missed
         assert_eq!(read_of(lines), lasting_events());
     }
 
-    /// What this version writes. It is released, so a change here would break existing journals.
+    /// The lines that this version writes. It is released, so a change here would break existing journals.
     #[test]
     fn format_3_stays() {
         let events = [every_event(), lasting_events()].concat();
@@ -493,7 +492,7 @@ cc3e5837 {"format":2,"at_ns":7,"record":"commit","txn":1,"already_so":[],"missed
     }
 
     #[test]
-    fn what_is_no_record_says_why() {
+    fn invalid_records_are_refused_with_a_reason() {
         let bad = |line: &[u8]| decode(line).unwrap_err();
         assert_eq!(bad(b""), Bad::Checksum);
         assert_eq!(bad(b"00000000 {}"), Bad::Checksum);

@@ -1,6 +1,6 @@
-//! `Register`: the journals that hold one file of the host, the oldest change first. Each one found the value that the
-//! previous one had set. So a journal that leaves in between passes its original value to the next, and the last one
-//! restores what the first one found.
+//! `Register`: the journals that hold one file of the host, the oldest change first. Each journal found the value that the previous one had
+//! set. So a journal that leaves in between passes its original value to the next one. The last one restores the value that the first one
+//! found.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -37,7 +37,7 @@ pub(crate) struct Holder {
     pub(crate) step: usize,
     /// The value to restore when the first of them is undone; `None` for a configuration file, whose journal has it.
     pub(crate) before: String,
-    /// The kernel might have changed the file together with another one, but did not.
+    /// The kernel could have changed the file together with another one, but did not.
     #[serde(default, skip_serializing_if = "is_false")]
     is_idle: bool,
     /// The journal that received its value to restore; that journal may not have recorded it yet.
@@ -90,7 +90,7 @@ pub(crate) struct Change<'a> {
 pub(crate) enum Leaving {
     /// Nobody changed the file since: restore this value.
     Last { before: String },
-    /// The value in force belongs to this journal, which received the value to restore.
+    /// Another journal owns the value in force, and has received the value to restore.
     PassedOn { to: JournalDir, before: String },
     /// The register does not have the change.
     Unknown,
@@ -101,8 +101,8 @@ impl Register {
         Register { format: FORMAT, boot_id, path: path.to_owned(), holders: Vec::new() }
     }
 
-    /// Parses a register; returns the reason if it is invalid. One of an earlier boot counts as empty, because the
-    /// kernel has lost those values.
+    /// Parses a register. Returns the reason if it is invalid. A register of an earlier boot counts as empty, because the kernel has lost
+    /// those values.
     pub(crate) fn from_bytes(bytes: &[u8], boot_id: Option<String>, path: &str) -> Result<Register, String> {
         if bytes.len() > MAX_REGISTER_BYTES {
             return Err(format!("it has more than {MAX_REGISTER_BYTES} bytes"));
@@ -132,8 +132,8 @@ impl Register {
         self.holders.is_empty()
     }
 
-    /// Removes journals that have nothing left to restore. The value that one of them had to restore goes to the next,
-    /// unless the next has it.
+    /// Removes journals that have nothing left to restore. The value that such a journal had to restore goes to the next one, unless the
+    /// next one has it already.
     pub(crate) fn drop_gone(&mut self, mut is_held: impl FnMut(&Holder) -> bool) {
         let mut at = 0;
         while at < self.holders.len() {
@@ -151,7 +151,7 @@ impl Register {
     /// Adds a change that is about to happen; `before` is the file's current value.
     pub(crate) fn add(&mut self, change: Change<'_>, before: &str) {
         let last = self.holders.iter().rev().find(|holder| holder.left_to.is_none());
-        // The journal itself knows how to undo its later changes, which come first.
+        // The journal itself knows how to undo its later changes, and does so first.
         if last.is_some_and(|last| last.journal.0 == change.journal && !last.is_idle) {
             return;
         }
@@ -165,7 +165,7 @@ impl Register {
         });
     }
 
-    /// Records that the file did not change with the other one.
+    /// Records that the file did not change with the other file.
     pub(crate) fn set_idle(&mut self, change: Change<'_>) {
         if let Some(at) = self.position(change)
             && self.is_first(at, change)
@@ -174,8 +174,8 @@ impl Register {
         }
     }
 
-    /// Undoes a change: returns what to restore, unless another journal changed the file since. `own` is what its
-    /// journal found.
+    /// Undoes a change. Returns the value to restore, unless another journal changed the file since. `own` is the value that this journal
+    /// found.
     pub(crate) fn leave(&mut self, change: Change<'_>, own: &str) -> Leaving {
         let Some(at) = self.position(change) else { return Leaving::Unknown };
         let is_first = self.is_first(at, change);
@@ -195,7 +195,7 @@ impl Register {
         }
     }
 
-    /// The same for a change that the register does not have: the journal that found its value comes right after it.
+    /// As [`leave`](Register::leave), for a change that the register does not have. The journal that found its value comes right after it.
     pub(crate) fn leave_by_value(&mut self, ours: &str, before: &str) -> Option<JournalDir> {
         let at = self.follower(ours)?;
         self.hand_down(at, before);
@@ -226,7 +226,7 @@ impl Register {
     fn hand_down(&mut self, from: usize, before: &str) {
         for holder in self.holders[from..].iter_mut().filter(|holder| holder.left_to.is_none()) {
             before.clone_into(&mut holder.before);
-            // A journal that changed nothing found what the next one found too.
+            // If a journal changed nothing, the next one found the same value.
             if !holder.is_idle {
                 break;
             }

@@ -30,7 +30,7 @@ impl Remains {
         Ok(Remains { dir, file })
     }
 
-    /// Opens it for restoring. Nothing can be appended, as for a journal on a read-only disk.
+    /// Opens the journal for restoring. As with a journal on a read-only disk, nothing can be appended.
     ///
     /// # Errors
     /// If it can't be read.

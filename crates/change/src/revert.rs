@@ -56,8 +56,8 @@ pub enum RevertError {
     },
 }
 
-/// Reverts `which`, the newest change first. Doing it twice does no harm. A file that cannot be restored does not stop
-/// the others; the report lists what is left.
+/// Reverts `which`, the newest change first. Repeating it does no harm. If a file cannot be restored, the others still are, and the report
+/// lists it.
 ///
 /// For a transaction from before the last boot nothing is written, since the kernel has lost its values. If the
 /// transaction persists over boots, its files are removed, and values that they set again are restored.

@@ -15,7 +15,7 @@ use crate::state_error::StateError;
 /// dropped.
 const MAX_HELD_BYTES: u64 = 64 << 20;
 
-/// How much of closed transactions stays after that; `history` lists them.
+/// How many bytes of closed transactions stay after that; `history` lists them.
 pub(crate) const KEPT_BYTES: u64 = 16 << 20;
 
 /// How many losses are listed; the rest are counted.
@@ -60,7 +60,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// JSON takes many times its length in memory, so such a line is not even kept.
+    /// Whether the line is too long to hold: JSON takes many times its length in memory.
     fn is_overlong(self) -> bool {
         self.bytes > MAX_LINE_BYTES
     }
@@ -117,7 +117,7 @@ impl Scanner {
         }
         if !piece.is_line {
             if piece.is_overlong() {
-                // A crash never leaves so much of a record.
+                // A crash never leaves so many bytes of a record.
                 self.unreadable(start, piece.bytes, format!("the line is longer than {MAX_LINE_BYTES} bytes"));
             }
             return Ok(());
@@ -165,8 +165,8 @@ impl Scanner {
         }
     }
 
-    /// Checks by its number whether the record is the next one; a gap before it is a loss. Records of older programs
-    /// have no numbers and count by their position.
+    /// Checks by its number whether the record is the next one. A gap before it is a loss. Records of older programs have no numbers and
+    /// count by their position.
     fn count(&mut self, start: u64, bytes: u64, seq: Option<u64>, begins_anew: bool) -> bool {
         // The largest number has no successor. Only a foreign record has it, and that is no reason to stop.
         let expected = self.last.saturating_add(1);
@@ -187,7 +187,7 @@ impl Scanner {
     fn unreadable(&mut self, start: u64, length: u64, because: String) {
         self.has_gap = true;
         match self.losses.last_mut() {
-            // Adjacent losses become one; otherwise a file that is not a journal would have one per line.
+            // Merge adjacent losses. Otherwise a file that is not a journal would have one loss per line.
             Some(Loss::Unreadable { offset, bytes, .. }) if *offset + *bytes == start => *bytes += length,
             _ => self.lose(Loss::Unreadable { offset: start, bytes: length, why: because }),
         }

@@ -17,8 +17,8 @@ use crate::state::State;
 use crate::state_error::StateError;
 use crate::undo::{put_back, restore};
 
-/// Knobs under trial. It ends with [`Session::end`]. Dropping it restores what it can; after SIGKILL,
-/// [`revert`](crate::revert) does, from the same records.
+/// Knobs under trial. It ends with [`Session::end`]. Dropping it restores what it can. After SIGKILL, [`revert`](crate::revert) restores
+/// the rest from the same records.
 pub struct Session<'a> {
     effects: Effects<'a>,
     txn: u64,
@@ -84,11 +84,11 @@ impl<'a> Session<'a> {
         logged.intents.get(&index).map(|intent| intent.before.as_str())
     }
 
-    /// Sets the target at `index` to `value`, and reads it back. Setting it to the original value restores its side
-    /// effects too, because the arm with the host's own state must include them.
+    /// Sets the target at `index` to `value`, and reads it back. Setting it to the original value restores its side effects too, because
+    /// the arm with the host's own state must include them.
     ///
-    /// No record is written for it. The intent, on disk since the session began, already undoes any value, and a sync
-    /// between two arms would disturb the measurement.
+    /// This writes no record. The intent is on disk since the session began, and already undoes any value. A sync between two arms would
+    /// disturb the measurement.
     ///
     /// # Errors
     /// If the value was not set; the session continues.

@@ -41,7 +41,7 @@ impl State {
         State::open_on(dir, Box::new(Real))
     }
 
-    /// The same for restoring only. It also opens a damaged journal ([`Log::losses`]), and a read-only one, to which
+    /// As [`open`](State::open), for restoring only. It also opens a damaged journal ([`Log::losses`]), and a read-only one, to which
     /// nothing can be appended.
     ///
     /// # Errors
@@ -111,8 +111,8 @@ impl State {
         &self.log
     }
 
-    /// Whether another evenkeel held a place that was to be changed or restored since the journal was opened. Reports
-    /// and errors mention it only in words.
+    /// Whether another evenkeel held a place that was to be changed or restored since the journal was opened. Reports and errors mention it
+    /// only in words.
     pub fn met_another(&self) -> bool {
         self.claims.met_another()
     }
@@ -175,7 +175,7 @@ impl Log {
         undamaged(Log::read_damaged(dir)?, dir)
     }
 
-    /// The same for a journal that may be damaged: [`Log::losses`] lists what is missing.
+    /// As [`read`](Log::read), for a journal that may be damaged: [`Log::losses`] lists the missing parts.
     ///
     /// # Errors
     /// If others may write to the directory, or the journal can't be read.
@@ -183,7 +183,7 @@ impl Log {
         Log::read_or_empty(StateDir::open(dir))
     }
 
-    /// The same as [`Log::read`] for those who report what is in force: one that is not there has to have left no note of its records.
+    /// As [`Log::read`], for reports of the values in force: if the journal is missing although its note counts records, this is an error.
     ///
     /// # Errors
     /// As [`Log::read`], or if the journal is gone.
@@ -203,7 +203,7 @@ impl Log {
             Err(error) if is_missing(&error) => return Ok((None, None)),
             dir => dir?,
         };
-        // Before the journal, to which another process may add meanwhile.
+        // Read the note before the journal, because another process may add records meanwhile.
         let noted = noted(&dir);
         match dir.file(JOURNAL, OFlags::RDONLY) {
             Ok(file) => Ok((Some(scan(&dir.path.join(JOURNAL), BufReader::new(file), noted)?.log), noted)),
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// The first record, with which the journal is made.
+    /// Adds the first record. It creates the journal.
     fn begin(state: &mut State) {
         let (txn, kind, title) = (1, crate::Kind::Apply, String::new());
         let (boot_id, steps, settings, lasting, until) = (None, Vec::new(), Vec::new(), None, None);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_write_to_is_refused() {
+    fn folders_that_others_can_write_are_refused() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
         begin(&mut State::open(&dir).unwrap());

@@ -13,7 +13,7 @@ use crate::state_error::StateError;
 /// The maximum size of a lock holder's description, in bytes: a path may have 4,096.
 const MAX_HOLDER_BYTES: u64 = 5000;
 
-/// Half a second in total.
+/// How often to try to lock: half a second in total.
 const LOCK_TRIES: u32 = 25;
 
 const LOCK_PAUSE_NS: u64 = 20_000_000;
@@ -32,13 +32,13 @@ impl StateDir {
             Err(errno) => return Err(StateError::io("make the state directory", path, errno)),
         }
         StateDir::open(path).inspect_err(|_| {
-            // A refused directory must not be left behind.
+            // Do not leave a refused directory behind.
             let _ = rustix::fs::rmdir(path);
         })
     }
 
     pub(crate) fn open(path: &Path) -> Result<StateDir, StateError> {
-        // A slash at the end would make the kernel follow a link all the same; `components` drops it.
+        // A slash at the end would make the kernel follow a link, so `components` drops it.
         let path: PathBuf = path.components().collect();
         let not_ours = |why: String| StateError::Unsafe { path: path.display().to_string(), why };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -57,7 +57,7 @@ impl StateDir {
     /// Opens a regular file in it, never through a link.
     pub(crate) fn file(&self, name: &str, flags: OFlags) -> Result<File, StateError> {
         let path = self.path.join(name);
-        // NONBLOCK: a FIFO with this name must not block us before the check below refuses it.
+        // Use NONBLOCK: a FIFO with this name must not block us before the check below refuses it.
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| StateError::io("open", &path, errno))?;
@@ -74,10 +74,10 @@ impl StateDir {
         }
     }
 
-    /// Takes the lock `name` for the journal in `journal`; if patient, it waits up to half a second.
+    /// Takes the lock `name` for the journal in `journal`. If patient, it waits up to half a second.
     pub(crate) fn lock(&self, name: &str, journal: &Path, is_patient: bool) -> Result<Lock, StateError> {
         let mut lock = self.locked(name, self.file(name, OFlags::RDWR | OFlags::CREATE)?, is_patient)?;
-        // The holder's name only helps the next process: on a full disk the lock itself still works.
+        // The holder's name only helps the next process. On a full disk the lock itself still works.
         let _ = lock.0.set_len(0).and_then(|()| writeln!(lock.0, "{}", holder(journal)));
         Ok(lock)
     }
@@ -104,8 +104,8 @@ fn holder(journal: &Path) -> String {
     format!("process {}, journal in {shown}", std::process::id())
 }
 
-/// If evenkeel is killed while it starts a command, the child holds the lock until it calls exec, or ends. That is not
-/// another evenkeel, and is over soon.
+/// If evenkeel is killed while it starts a command, the child holds the lock until it calls exec or ends. That takes only a moment, so try
+/// again.
 fn lock_within(lock: &File, tries: u32) -> Result<(), rustix::io::Errno> {
     for _ in 0..tries {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
@@ -125,8 +125,7 @@ impl Drop for Lock {
     }
 }
 
-/// If another user could write here, that user could make us write anything to the host, or lose what undoes our
-/// changes.
+/// Another user who can write here could make us write anything to the host, or destroy the data that undoes our changes.
 pub(crate) fn refuse_if_shared(file: &File, path: &Path) -> Result<(), StateError> {
     let stat = rustix::fs::fstat(file).map_err(|errno| StateError::io("look at", path, errno))?;
     let mode = Mode::from_raw_mode(stat.st_mode);
@@ -148,7 +147,7 @@ fn is_file_or_dir(raw_mode: u32) -> bool {
     kind.is_file() || kind.is_dir()
 }
 
-/// A new directory's name is on disk only once its parent is.
+/// The name of a new directory is on disk only after its parent is synced.
 fn sync_parent(path: &Path) -> Result<(), StateError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let sync = || -> rustix::io::Result<()> {

@@ -65,7 +65,7 @@ pub enum StateError {
         /// The error.
         why: String,
     },
-    /// A setting has not the value that we set, and the register no longer has our change of it.
+    /// A setting does not have the value that we set, and the register no longer has our change.
     #[error(
         "restore {before:?} in {path}: it is {found:?}, which this journal did not set, and no register in \
             /run/evenkeel still has the change. Nothing was written. If {before:?} is right, write it yourself, then \

@@ -14,11 +14,11 @@ use crate::record::{Event, Intent};
 use crate::renumber::renumbered;
 use crate::state_error::StateError;
 
-/// Restores what transaction `txn` changed, the last change first, and records `ending` if all of it is restored. A
-/// file that cannot be restored does not stop the others.
+/// Restores what transaction `txn` changed, the last change first. Records `ending` if all of it is restored. If a file cannot be restored,
+/// the others still are.
 ///
-/// Nothing is recorded before these writes: the intents on disk already describe them, and an interrupted restore is
-/// repeated from the same intents.
+/// These writes need no new records. The intents on disk already describe them, and an interrupted restore is repeated from the same
+/// intents.
 pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> PutBack {
     let logged = effects.state.log().begun(txn);
     let (title, pending) = (logged.title.clone(), logged.pending());
@@ -52,8 +52,7 @@ fn is_this_boot(effects: &Effects<'_>, txn: u64) -> bool {
     effects.state.log().begun(txn).is_of_boot(boot_id(effects.root).as_deref())
 }
 
-/// What must be restored from an earlier boot: a value that the persistent part has set again. Interrupts are found by
-/// name.
+/// The part of an earlier boot that must be restored: a value that the persistent part has set again. Interrupts are found by name.
 fn still_ours(effects: &mut Effects<'_>, txn: u64, mut pending: PendingUndo) -> Option<PendingUndo> {
     if pending.intent.path.starts_with("/proc/irq/") {
         let step = effects.state.log().begun(txn).steps.get(pending.intent.step)?;
@@ -61,23 +60,23 @@ fn still_ours(effects: &mut Effects<'_>, txn: u64, mut pending: PendingUndo) -> 
         pending.intent.path = Target::from_step(&step)?.path.to_owned();
         pending.intent.place = step.place;
     }
-    // If another evenkeel holds it, the value may be one of its trials: `restore` reports that it is busy.
+    // If another evenkeel holds the file, its value may belong to a trial. `restore` reports that it is busy.
     if effects.state.claim(effects.root, &pending.intent.path).is_err() {
         return Some(pending);
     }
     let is_ours = match look(effects.root, &pending.intent.path, pending.intent.reading) {
-        // Another journal that found this value must restore the one before ours.
+        // If another journal found this value, it must restore the value before ours.
         Ok(now) => pending.done.as_ref().is_some_and(|done| {
             same(&now, &done.found) || effects.has_follower(&pending.intent.path, &done.found).unwrap_or(true)
         }),
-        // Skipping an unreadable file would report it as restored.
+        // If an unreadable file were skipped, it would be reported as restored.
         Err(error) => matches!(error, ReadError::Refused(_)) && !error.is_gone(),
     };
     is_ours.then_some(pending)
 }
 
-/// Restores one step's file, then what the kernel changes along with it, because writing the file changes those again.
-/// Of an exclusive pair, the file that was in use comes first: writing it sets the other to 0.
+/// Restores one step's file, then the files that the kernel changes along with it, because writing the file changes those again. In an
+/// exclusive pair, the file that was in use comes first: writing it sets the other to 0.
 pub(crate) fn restore(effects: &mut Effects<'_>, pending: &PendingUndo) -> Vec<FileUndo> {
     let sheets = Sheet::all_of(pending);
     if let Err(busy) = claim(effects, &sheets) {
@@ -87,8 +86,8 @@ pub(crate) fn restore(effects: &mut Effects<'_>, pending: &PendingUndo) -> Vec<F
     put_sheets_back(effects, &pending.intent, sheets, found)
 }
 
-/// The same for a change that is undone permanently. A file that another journal has changed since stays, and that
-/// journal receives the value to restore.
+/// As [`restore`], for a change that is undone permanently. If another journal has changed a file since, the file stays, and that journal
+/// receives the value to restore.
 pub(crate) fn restore_for_good(effects: &mut Effects<'_>, pending: &PendingUndo) -> Vec<FileUndo> {
     let PendingUndo { intent, done } = pending;
     let mut sheets = Sheet::all_of(pending);
@@ -128,7 +127,7 @@ fn failed(intent: &Intent, sheets: &[Sheet<'_>], error: &StateError) -> Vec<File
     sheets.iter().map(|sheet| sheet.report(intent, undo.clone())).collect()
 }
 
-/// `found` is what the side effects read before our own write changed them.
+/// `found` has the values of the side effects, read before our own write changed them.
 fn put_sheets_back(
     effects: &mut Effects<'_>,
     intent: &Intent,
@@ -186,7 +185,7 @@ impl<'a> Sheet<'a> {
         sheets
     }
 
-    /// What the register says. A file of another journal keeps its value, though our own write may change it too.
+    /// Takes the register's decision. A file of another journal keeps its value, even if our own write may change it too.
     fn take(&mut self, share: Share, found: &Result<String, ReadError>) {
         match share {
             Share::Back(before) => self.before = before,
@@ -218,7 +217,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// `found` is what the file read before anything was restored.
+    /// `found` is the file's value before anything was restored.
     fn put_back(&self, effects: &mut Effects<'_>, found: Result<String, ReadError>) -> Undo {
         let found = match found {
             Ok(found) | Err(ReadError::Odd { text: found, .. }) => found,
@@ -248,7 +247,7 @@ impl<'a> Sheet<'a> {
     fn write(&self, effects: &mut Effects<'_>) -> Result<(), WriteError> {
         match exclusive_pair::zeroed_by(Old { path: self.path, text: &self.before }) {
             None => effects.write(self.path, &self.reading.text(&self.before)),
-            // The share was 0 as well; otherwise restoring it would have set these bytes to 0.
+            // The share was 0 as well. Otherwise restoring it would have set these bytes to 0.
             Some(share) => ["1", "0"].into_iter().try_for_each(|text| effects.write(share, text)),
         }
     }
@@ -259,9 +258,8 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// Whether a file has its original value, given that it reads `now`. A file that is unreadable at this moment must not
-/// be written: it may be restored already by a write to the other file of its pair, and writing it would set that one
-/// to 0 again.
+/// Whether a file has its original value, given that it reads `now`. A file that cannot be read at this moment must not be written. A write
+/// to the other file of its pair may have restored it already, and writing it would set that other file to 0 again.
 fn is_back(now: Result<String, ReadError>, before: &str) -> Result<bool, String> {
     match now {
         Ok(now) => Ok(same(&now, before)),
@@ -277,10 +275,10 @@ mod tests {
 
     use super::*;
 
-    /// Regression: `revert` met an I/O error on reading `vm.dirty_background_bytes` after it had restored the share. It
-    /// wrote the share again to make the bytes 0, which left the share at 0, and reported success.
+    /// Regression: after restoring the share, `revert` met an I/O error on reading `vm.dirty_background_bytes`. It wrote the share again to
+    /// make the bytes 0, which left the share at 0, and reported success.
     #[test]
-    fn what_can_not_be_read_is_not_written() {
+    fn unreadable_files_are_not_written() {
         let refused = |errno| ReadError::Refused(Refusal { path: "/proc/x".to_owned(), why: Why::Errno(errno) });
         let odd = ReadError::Odd { text: "?".to_owned(), why: "odd".to_owned() };
         let table = [

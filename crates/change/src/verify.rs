@@ -88,8 +88,8 @@ pub enum WaitsFor {
     Hand,
 }
 
-/// Reads every value that should be in force according to the journal, and lists those that are not. Of several
-/// transactions that set one file, the newest counts. `facts` show who else changes the host.
+/// Reads every value that should be in force according to the journal, and lists those that are not. If several transactions set one file,
+/// the newest counts. `facts` show who else changes the host.
 pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     let boot_id = boot_id(root);
     let overdue = overdue(root, log);
@@ -114,7 +114,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
         let kept = logged.lasting.iter().flat_map(|lasting| &lasting.persist.files);
         files.extend(kept.map(|file| (file.path.as_str(), (logged.id, file))));
     }
-    // In the order of application, not of their paths.
+    // Sort by the order of application, not by path.
     let mut steps: Vec<(u64, usize)> = in_force.into_values().collect();
     steps.sort_unstable();
     let advice = if steps.is_empty() { Vec::new() } else { advise(facts, &AdviceContext::default()) };
@@ -141,7 +141,7 @@ fn is_interrupted(logged: &Logged) -> bool {
     logged.is_unfinished() || !matches!(logged.end, Some(End::Committed))
 }
 
-/// The key by which two steps concern the same thing; `None` for steps that leave nothing on the host.
+/// The key by which two steps concern the same thing. `None` for steps that leave nothing on the host.
 fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
     let lasts = || logged.lasting.is_some();
     match &step.action {
@@ -229,7 +229,7 @@ impl Judge<'_> {
         }
         let carrier = self.logged.carrier(step);
         match carrier {
-            // The boot has happened and did not set it.
+            // The machine has rebooted, and the boot did not set the value.
             Some(by) if !self.is_this_boot => {
                 let line = self.root.text("/proc/cmdline").unwrap_or_default();
                 let why = format!(
@@ -269,7 +269,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The settings in a file of another owner's program: judged by the current facts.
+    /// Finds settings in a file of another owner's program, judged by the current facts.
     fn found_in_facts(&self, step: &Step) -> Found {
         let at_place = |advice: &&Advice| advice.knob == step.knob && advice.place == step.place;
         let current = self.advice.iter().find(at_place).and_then(|advice| advice.current.clone());
@@ -301,7 +301,7 @@ impl Judge<'_> {
     fn drift(&self, step: &Step, found: Fact<String>, why: String) -> Drift {
         let Step { knob, place, wanted, .. } = step.clone();
         let persist = if self.logged.lasting.is_some() { "--persist " } else { "" };
-        // The place of a kernel argument is its own name, so it would only make the command longer.
+        // The place of a kernel argument is its own name, so leave it out to keep the command short.
         let setting = match step.action {
             Action::Write { .. } => format!("{knob}@{place}={wanted}"),
             _ => format!("{knob}={wanted}"),
@@ -310,7 +310,7 @@ impl Judge<'_> {
     }
 }
 
-/// The process that has what a step sets.
+/// The process whose property a step sets.
 fn owner(step: &Step) -> Option<Owner> {
     Some(knobs::find(&step.knob).ok()?.extras.process?.of)
 }
@@ -326,7 +326,7 @@ fn pending(step: &Step, waits_for: WaitsFor, todo: String) -> Pending {
     Pending { knob, place, wanted, waits_for, todo }
 }
 
-/// A file is judged by its text: its settings are in force only from the next boot on.
+/// Judges a file by its text: its settings are in force only from the next boot on.
 fn judge_file(verification: &mut Verification, root: &Root, logged: &Logged, file: &PersistedFile) {
     let looked = root.tree().map_err(|error| error.to_string());
     let looked = looked.and_then(|tree| tree.look(&file.path).map_err(|error| error.to_string()));

@@ -60,7 +60,7 @@ pub(crate) struct GoalArgs {
 }
 
 impl GoalArgs {
-    /// What the advice is for.
+    /// The goal and the server that advice is for.
     pub(crate) fn context(&self) -> AdviceContext {
         AdviceContext { goal: self.goal, server: self.server }
     }
@@ -70,7 +70,7 @@ fn goals() -> impl TypedValueParser<Value = Goal> {
     PossibleValuesParser::new(["latency", "throughput", "density"]).try_map(|name| name.parse::<Goal>())
 }
 
-/// Any text, which shells complete to these values. What is wrong with it is said where it is read, with the nearest value.
+/// Any text, for which shells complete these values. The command that reads it reports invalid texts, with the nearest value.
 #[derive(Clone, Debug)]
 pub(crate) struct Completed(pub(crate) fn() -> Vec<PossibleValue>);
 
@@ -112,7 +112,7 @@ pub(crate) struct StateArgs {
 }
 
 impl OutputOptions {
-    /// The options that a line names which as a whole cannot be parsed, so that its error is printed as it asks.
+    /// Finds the output options on a line that cannot be parsed as a whole, so that its error is printed in the requested form.
     pub(crate) fn from_arguments(arguments: impl Iterator<Item = OsString>) -> OutputOptions {
         let mut output = OutputOptions::default();
         let mut wants_color = false;

@@ -1,4 +1,4 @@
-//! The arms of a session as they are asked for: `KNOB=VALUE …` for one, `--arm 'KNOB=VALUE …'` for each of several.
+//! The arms of a session as the user requests them: `KNOB=VALUE …` for one, `--arm 'KNOB=VALUE …'` for each of several.
 
 use std::collections::BTreeSet;
 
@@ -11,22 +11,22 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::workload_settings;
 
-/// What is compared with the machine as it was.
+/// The arms that are compared with the unchanged machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Arms {
-    /// Each knob at each place once, with the value that the first arm to name it asks for.
+    /// Each knob at each place once, with the value in the first arm that names it.
     pub(crate) settings: Vec<Setting>,
-    /// What each arm asks for, B first.
+    /// The settings of each arm, B first.
     pub(crate) asked: Vec<Vec<Setting>>,
 }
 
 impl Arms {
-    /// What is compared, by the ids of the knobs.
+    /// The ids of the knobs in all arms.
     pub(crate) fn knobs(&self) -> Vec<&'static str> {
         self.settings.iter().map(|setting| setting.knob.id).collect()
     }
 
-    /// One arm.
+    /// A single arm with these settings.
     pub(crate) fn one(settings: Vec<Setting>) -> Arms {
         Arms { asked: vec![settings.clone()], settings }
     }
@@ -36,7 +36,7 @@ impl Arms {
         Arms::one(Vec::new())
     }
 
-    /// What was asked for: settings that stand by themselves are an arm, and so is each text of several.
+    /// The arms of a command line: settings outside --arm are one arm, and so is each --arm.
     pub(crate) fn parse(settings: &[String], arms: &[String]) -> Result<Arms, Failure> {
         let apart = (!settings.is_empty()).then(|| settings.to_vec());
         let asked: Vec<Vec<String>> = apart.into_iter().chain(arms.iter().map(|text| words(text))).collect();
@@ -44,7 +44,7 @@ impl Arms {
         Arms::from_settings(asked).map_err(|cause| Failure::text(exit::WRONG_USE, "read the arms", cause))
     }
 
-    /// Those of a session that was kept.
+    /// The arms of a stored session.
     pub(crate) fn of_head(head: &Head) -> Result<Arms, Failure> {
         let texts = match head.settings_by_arm.is_empty() {
             true if head.settings.is_empty() => return Ok(Arms::nothing()),
@@ -103,12 +103,12 @@ impl Arms {
         Ok(Arms { settings, asked })
     }
 
-    /// How many arms there are, the machine as it was among them.
+    /// The number of arms, including the unchanged machine.
     pub(crate) fn count(&self) -> usize {
         self.asked.len() + 1
     }
 
-    /// What each does, the machine as it was first; a control does nothing in any.
+    /// The levels of each arm, the unchanged machine first. In a control, no arm changes anything.
     pub(crate) fn levels(&self, control: bool) -> Vec<Arm> {
         let slots = self.settings.len();
         let [as_it_was, planned] = [Arm::as_it_was(slots), Arm::planned(slots)];
@@ -131,7 +131,7 @@ impl Arms {
         if self.asked.len() < 2 { Vec::new() } else { self.asked.iter().map(texts).collect() }
     }
 
-    /// How far each arm is from the machine as it is, A first; nothing of one arm alone.
+    /// How far each arm is from the current machine, A first; empty for one arm alone.
     pub(crate) fn away(&self, root: &Root, facts: &Facts) -> Vec<Away> {
         if self.asked.len() < 2 {
             return Vec::new();
@@ -142,7 +142,7 @@ impl Arms {
             let step = |(value, now): (&str, Option<&str>)| {
                 let number =
                     |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
-                // One more, so that nothing at all has a distance to something.
+                // Both numbers are increased by one, so that 0 has a finite distance from others.
                 Some(((number(value)? + 1.0) / (number(now?)? + 1.0)).ln().abs())
             };
             Away {
@@ -173,7 +173,7 @@ fn as_it_is(root: &Root, facts: &Facts, setting: &Setting) -> Option<String> {
     reading.value(&root.text(path).ok()?)
 }
 
-/// The settings of an arm: each begins with a word that has a `=`; words without one belong to the value before.
+/// The settings in the text of an arm. Each begins with a word that contains a `=`; words without one continue the value before.
 fn words(text: &str) -> Vec<String> {
     let mut settings: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

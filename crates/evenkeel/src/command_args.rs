@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_can_be_typed_again() {
+    fn typed_options_can_be_typed_again() {
         assert!(CommandArgs::default().is_empty());
         for line in [
             "--ready-port udp:7777 --end-signal QUIT",
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_said() {
+    fn unreadable_options_are_reported() {
         for (line, expected) in [
             ("--ready-port http", "failed to read --ready-port http: expected PORT, tcp:PORT or udp:PORT"),
             (

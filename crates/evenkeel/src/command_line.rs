@@ -1,5 +1,5 @@
-//! Reads the command line. A spelling of an older version is answered with today's, and does nothing: what it asked for may have changed its
-//! meaning with its name.
+//! Reads the command line. A spelling of an older version is not executed, because its meaning may have changed with its name: the answer
+//! shows today's spelling.
 
 use std::ffi::OsString;
 
@@ -15,7 +15,7 @@ use crate::help_text;
 use crate::shell::word;
 use crate::wrong_use;
 
-/// What `--version` prints. A release names its commit and the commit's date.
+/// The text of `--version`. A release names its commit and the commit's date.
 const VERSION: &str = match option_env!("EVENKEEL_VERSION") {
     Some(version) => version,
     None => concat!(env!("CARGO_PKG_VERSION"), " (not a release)"),
@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 /// Why there is nothing to run.
 pub(crate) enum Refused {
-    /// The help or version that was asked for, or the help that answers a command line without a command.
+    /// The requested help or version, or the help for a command line without a command.
     Help(clap::Error),
     /// The line is no command line of today.
     WrongUse(Failure),
@@ -49,7 +49,7 @@ struct Mode {
     now: &'static [&'static str],
 }
 
-/// The first of them that is there counts: `--boots-status` came with nothing that `--boots` is.
+/// The first one that the line has counts. `--boots-status` could not be combined with any option that `--boots` allows.
 const MODES: [Mode; 8] = [
     Mode { command: "prove", option: "list-workloads", now: &["workloads"] },
     Mode { command: "prove", option: "compare", now: &["compare"] },
@@ -61,7 +61,7 @@ const MODES: [Mode; 8] = [
     Mode { command: "tune", option: "resume", now: &["resume"] },
 ];
 
-/// Options that only came with `--boots`, by the name of what they are today.
+/// Options that existed only with `--boots`, each with today's name.
 const OF_BOOTS: [(&str, &str); 5] = [
     ("boots-settle", "boots_settle"),
     ("boots-windows", "boots_windows"),
@@ -102,7 +102,7 @@ fn of_old_unit(mut line: Vec<OsString>) -> Vec<OsString> {
     line
 }
 
-/// Today's spelling, if the line has an option that was a mode.
+/// Today's spelling, if the line has an option that used to be a mode.
 fn old_spelling(line: &[OsString]) -> Option<Failure> {
     let old = with_old_options(Args::command());
     let matches = old.try_get_matches_from(line).ok()?;
@@ -132,7 +132,7 @@ fn old_spelling(line: &[OsString]) -> Option<Failure> {
     Some(respelled(&format!("`{command} --{typed}` is now `{command} {now}`"), command, mode.now, &words))
 }
 
-/// Options of `prove` and `tune` that stand before their subcommand: nobody would read them.
+/// Options of `prove` and `tune` before their subcommand, where they would have no effect.
 fn options_before_subcommand(matches: &ArgMatches) -> Option<Failure> {
     let (command, own) = matches.subcommand().filter(|(command, _)| ["prove", "tune"].contains(command))?;
     let whole = built();
@@ -210,7 +210,7 @@ impl Words {
     }
 }
 
-/// What was typed for `command`, as far as `target` takes it.
+/// The words that were typed for `command`, as far as `target` has the same arguments.
 fn words_of(command: &Command, typed: &ArgMatches, target: &Command) -> Words {
     let mut words = Words::default();
     for arg in command.get_arguments().filter(|arg| is_typed(typed, arg.get_id().as_str())) {
@@ -234,7 +234,7 @@ fn option_words(arg: &Arg, values: &[String]) -> Vec<String> {
     }
 }
 
-/// What stood behind an option, and nothing behind a flag.
+/// The values of an option; none for a flag.
 fn values(typed: &ArgMatches, name: &str) -> Vec<String> {
     match typed.try_get_one::<bool>(name) {
         Ok(Some(_)) => Vec::new(),

@@ -1,43 +1,43 @@
-//! Exit codes: one an outcome, the same for every command, so that scripts need not read our text.
+//! The exit codes: one for each outcome, the same for every command, so that scripts need not read our text.
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exit {
-    /// What the shell sees.
+    /// The code that the shell sees.
     pub(crate) code: u8,
-    /// What it means, for `--help`, the manual and docs/formats.md.
+    /// The meaning of the code, for `--help`, the manual and docs/formats.md.
     pub(crate) meaning: &'static str,
 }
 
-/// Nothing to object to.
+/// Success.
 pub(crate) const WELL: Exit = Exit { code: 0, meaning: "success" };
 
 /// A question was asked and the answer is no.
 pub(crate) const NO: Exit =
     Exit { code: 1, meaning: "the answer is no: drift, findings at the --fail-on level, or a verdict of worse" };
 
-/// The arguments, or a file that they name, can't be meant.
+/// The arguments, or a file that they name, are invalid.
 pub(crate) const WRONG_USE: Exit =
     Exit { code: 2, meaning: "wrong use: an unknown option or knob, a value out of range, a file that cannot be read" };
 
-/// The kernel says that this user may not.
+/// The kernel refuses it to this user.
 pub(crate) const NOT_ALLOWED: Exit = Exit { code: 3, meaning: "permission denied: most often it needs root" };
 
-/// Rights would not help: this machine does not let it be done.
+/// More privileges would not help: this machine cannot do it.
 pub(crate) const NOT_POSSIBLE: Exit = Exit { code: 4, meaning: "this machine cannot do it, with or without root" };
 
-/// The machine is as it was before.
+/// A change failed, and the machine is as it was before.
 pub(crate) const UNDONE: Exit = Exit { code: 5, meaning: "a change failed half-way, and all of it was undone" };
 
-/// The machine is neither as it was nor as it was wanted.
+/// A change failed, and the machine is neither as it was before nor as requested.
 pub(crate) const NOT_UNDONE: Exit =
     Exit { code: 6, meaning: "a change failed, and part of it could not be undone: the output lists what" };
 
-/// Nothing is wrong, and nothing more can be done before that.
+/// Nothing failed, but the rest has to wait for a reboot or a restart.
 pub(crate) const PENDING: Exit =
     Exit { code: 7, meaning: "active as far as it can be now; the rest needs a reboot or a restart of the server" };
 
-/// The user ended it; everything is as it was, and what was measured until then is reported.
+/// The user stopped it. Everything is restored, and the measurements until then are reported.
 pub(crate) const STOPPED: Exit =
     Exit { code: 8, meaning: "stopped by a signal before the end; what was measured until then is reported" };
 

@@ -1,4 +1,4 @@
-//! What `prove` and `demo` share: one trial from its settings to its report, with progress and signals.
+//! The part that `prove` and `demo` share: one trial from its settings to its report, with progress and signals.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -106,7 +106,7 @@ fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
 /// Creates the file of a session from its head.
 pub(crate) type KeepIn<'a> = &'a dyn Fn(&Head) -> Result<SessionWriter, Failure>;
 
-/// One trial of some settings, or of several arms.
+/// A trial of one or of several arms.
 pub(crate) struct Experiment<'a> {
     pub(crate) root: &'a Root,
     pub(crate) facts: &'a Facts,
@@ -209,7 +209,7 @@ impl Experiment<'_> {
             let report = &mut entry.report;
             report.verdict = Outcome::NotEngaged;
             report.caveats.splice(0..0, self.inert.iter().map(why));
-            // It belongs to no pair, so no report of pairs has it.
+            // The window belongs to no pair, so no report of pairs contains it.
             report.windows.extend(window.clone());
             report.arms.iter_mut().take(1).for_each(|arm| arm.median = value);
             entry.sentence = words::inert(&entry.knob, &self.inert, value, &report.metric.unit);
@@ -244,7 +244,7 @@ fn longer_than(planned: Duration, now: &evenkeel_trial::Progress) -> Option<Stri
         .then(|| format!("the server settles slowly after a switch: now {} in total", times::words(all)))
 }
 
-/// What to do if the budget is shorter than the design needs.
+/// The advice for a budget that is shorter than the design needs.
 pub(crate) fn more_time(design: &Design, least: Duration) -> String {
     let settle = match design.settle {
         Settle::Found { .. } => "set --settle, ",
@@ -330,7 +330,7 @@ pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Fa
     settings.iter().map(plan).collect()
 }
 
-/// Refuses one knob with two values: the last one written would be what was measured, under the name of both.
+/// Refuses one knob with two values. Otherwise only the last value would be measured, under the name of both.
 pub(crate) fn refuse_twice(plan: &Plan) -> Result<(), Failure> {
     let steps = &plan.steps;
     let is_twice = |(at, step): &(usize, &evenkeel_host::Step)| {
@@ -345,7 +345,7 @@ pub(crate) fn refuse_twice(plan: &Plan) -> Result<(), Failure> {
     }
 }
 
-/// Says of the settings that are in force before anything is switched that both arms have them.
+/// Reports the settings that are already in force, so that both arms have them.
 pub(crate) fn same_already(root: &Root, plans: &[Plan]) -> Vec<String> {
     let is_so = |step: &evenkeel_host::Step| match &step.action {
         Action::Write { path, reading, .. } => {
@@ -361,7 +361,7 @@ pub(crate) fn same_already(root: &Root, plans: &[Plan]) -> Vec<String> {
     same.filter_map(words).collect()
 }
 
-/// What an interrupted run left on the host would pass for the host as it was.
+/// Refuses to begin a trial after an interrupted run, because its values would be mistaken for those of the unchanged host.
 pub(crate) fn refuse_if_interrupted(root: &Root, state: &State, args: &StateArgs) -> Result<(), Failure> {
     let interrupted = evenkeel_change::interrupted(root, state.log());
     let Some(first) = interrupted.first() else { return Ok(()) };
@@ -378,7 +378,7 @@ pub(crate) fn refuse_early_if_interrupted(root: &Root, args: &StateArgs) -> Resu
     }
 }
 
-/// Why nothing can be switched, with what helps where the journal can't be added to.
+/// Why nothing can be switched, with advice if the journal can't be written.
 fn no_switch(error: TrialError) -> Failure {
     let has_no_room = matches!(error, TrialError::Journal(StateError::Add { .. }));
     let failure = not_possible(error);
@@ -398,8 +398,7 @@ pub(crate) fn metric(workload: &dyn Workload, name: &str) -> Result<Metric, Fail
     })
 }
 
-/// The metric that the knobs which are compared, by their ids, act on most directly, where the workload measures it; else the
-/// workload's usual one.
+/// The metric on which the compared knobs act most directly, if the workload measures it; else the workload's default.
 pub(crate) fn usual_metric(workload: &dyn Workload, knobs: &[&str]) -> Result<Metric, Failure> {
     usual_among(workload.metrics(), knobs).cloned().ok_or_else(|| {
         Failure::text(exit::NOT_POSSIBLE, "choose a metric", "the workload measures nothing")
@@ -408,7 +407,7 @@ pub(crate) fn usual_metric(workload: &dyn Workload, knobs: &[&str]) -> Result<Me
 }
 
 fn usual_among<'m>(metrics: &'m [Metric], knobs: &[&str]) -> Option<&'m Metric> {
-    // Of no knob at all it is not true that it acts on ticks alone.
+    // Without any knob, `all` would be true.
     let ends_sleeps = |knob: &&str| knobs::find(knob).is_ok_and(|knob| knob.extras.shortens == Some(Wait::LateTimer));
     let of_ticks = !knobs.is_empty() && knobs.iter().all(ends_sleeps);
     let by_knob = metrics.iter().find(|metric| of_ticks && metric.name == "tick_lateness_us_p50");
@@ -424,14 +423,14 @@ pub(crate) fn window_with_ticks(workload: &dyn Workload, usual: Duration) -> Dur
     usual.max(Duration::from_millis((ms / 50.0).ceil() as u64 * 50))
 }
 
-/// What guards a metric unasked: the tail of the same thing. What betters a median at its tail's expense is no gain.
+/// The default guards of a metric: the tail of the same measurement. A better median with a worse tail is no gain.
 pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric) -> Vec<Guard> {
     let tail = tail_of(&metric.name);
     let found = tail.and_then(|tail| workload.metrics().iter().find(|metric| metric.name == tail));
     found.map(|metric| Guard { metric: metric.clone(), harm_ratio: TAIL_HARM_RATIO }).into_iter().collect()
 }
 
-/// The name of the tail of the same thing, where there can be one.
+/// The name of the tail of the same measurement, if there is one.
 pub(crate) fn tail_of(metric: &str) -> Option<String> {
     let stem = ["_p50", "_p90"].iter().find_map(|tail| metric.strip_suffix(tail));
     stem.map(|stem| format!("{stem}_p99"))
@@ -442,7 +441,7 @@ pub(crate) fn fresh_seed() -> u64 {
     evenkeel_sys::clock::realtime_ns() % 1_000_000_000
 }
 
-/// Whether one CPU is all there is, so that server and load share it.
+/// Whether there is only one CPU, so that server and load share it.
 pub(crate) fn is_cramped(facts: &Facts) -> bool {
     facts.cpus.online.known().is_some_and(|online: &CpuSet| online.len() < 2)
 }
@@ -453,7 +452,7 @@ mod tests {
 
     use super::*;
 
-    /// The hint was given for whatever error had the words of one in its text: the path of a knob, say.
+    /// Regression: the hint appeared for any error whose text contained certain words, such as those in a knob's path.
     #[test]
     fn only_a_journal_without_room_has_the_hint_to_make_some() {
         let hint = |error| no_switch(error).hint;
@@ -466,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_follows_from_the_knobs_alone() {
+    fn the_knobs_alone_choose_the_metric() {
         const ARENA: &[Metric] = &[Metric::us("round_trip_us_p50", "a"), Metric::us("tick_lateness_us_p50", "b")];
         const ECHO: &[Metric] = &[Metric::us("round_trip_us_p50", "a")];
         const SLACK: &str = "process.timer_slack_ns";

@@ -1,4 +1,4 @@
-//! `Failure`: why a command has no answer, with the exit code that says so and, where there is one, what to do about it.
+//! `Failure`: why a command has no answer, with its exit code and, if possible, advice.
 
 use std::fmt::Display;
 use std::io;
@@ -19,17 +19,17 @@ pub(crate) type Outcome = Result<Exit, Failure>;
 pub(crate) struct Failure {
     /// The outcome that the shell sees.
     pub(crate) exit: Exit,
-    /// What failed, with where and why; reads well after `begins`.
+    /// The failed action, with the place and the reason; reads well after `begins`.
     pub(crate) error: anyhow::Error,
-    /// What the message begins with: "failed to ", or nothing where the error is a sentence.
+    /// The beginning of the message: "failed to ", or nothing if the error is a sentence.
     pub(crate) begins: &'static str,
-    /// What to do about it.
+    /// Advice on what to do.
     pub(crate) hint: Option<String>,
-    /// What became of the machine until then, where something did.
+    /// The changes of the machine until then, if there were any.
     pub(crate) aftermath: Option<Box<Aftermath>>,
 }
 
-/// What a change did before it failed; in JSON its fields are next to `error`.
+/// The changes before the failure; in JSON the fields are next to `error`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Aftermath {
     pub(crate) transaction: Transaction,
@@ -51,13 +51,13 @@ impl Failure {
         Failure { begins: "", ..Failure::new(exit::WRONG_USE, anyhow!(sentence)) }
     }
 
-    /// What the kernel said to something done to a file: a denial asks for more rights, anything else is `otherwise`.
+    /// A failed operation on a file. If access was denied, the exit code says so; for other errors it is `otherwise`.
     pub(crate) fn io(otherwise: Exit, tried: impl Display, error: &io::Error) -> Failure {
         let errno = Errno::from(error);
         Failure::text(exit_of(errno, otherwise), tried, errno)
     }
 
-    /// Of a file that the user named and that can't be read.
+    /// A file that the user named can't be read.
     pub(crate) fn user_file(tried: impl Display, error: &UserFileError) -> Failure {
         Failure::text(if error.is_denial() { exit::NOT_ALLOWED } else { exit::WRONG_USE }, tried, error)
     }
@@ -67,7 +67,7 @@ impl Failure {
         self
     }
 
-    /// Of an answer that could not be printed after the machine was changed: the exit code must not say that nothing was.
+    /// The answer could not be printed after the machine was changed. So the exit code must not say that nothing was changed.
     pub(crate) fn after_a_change(self, undo: impl Display) -> Failure {
         Failure { exit: exit::NOT_UNDONE, ..self }.hint(format!("the change is made all the same; undo it: {undo}"))
     }

@@ -1,5 +1,5 @@
-//! The text below the options of `--help`, in the width of the terminal. The parser would break an example between an option and its value;
-//! here a command goes on behind a backslash, so that it can still be copied.
+//! Fits the text below the options of `--help` to the width of the terminal. The parser would break an example between an option and its
+//! value. Here a command continues after a backslash, so that it can still be copied.
 
 use clap::Command;
 
@@ -8,7 +8,7 @@ pub(crate) const WIDTH_MAX: usize = 100;
 /// The indentation of a continued command or row.
 const HANGING: usize = 6;
 
-/// The width that the parser takes for help: that of the terminal, else what `COLUMNS` says, else the most.
+/// The parser's width for help: the terminal's width, else `COLUMNS`, else the maximum.
 pub(crate) fn width() -> usize {
     let terminal = || terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0));
     let named = || std::env::var("COLUMNS").ok()?.parse().ok();
@@ -54,7 +54,7 @@ fn example(line: &str, width: usize) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for word in command.split(' ') {
         let is_quoted = parts.last().is_some_and(|part| part.matches('\'').count() % 2 == 1);
-        // A part begins with an option, or where the user's own command line begins.
+        // A part begins at an option, or at the user's own command line.
         match parts.last_mut() {
             Some(part) if is_quoted || !(word.starts_with('-') || word == "|") => *part += &format!(" {word}"),
             _ => parts.push(word.to_owned()),
@@ -68,7 +68,7 @@ fn example(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The parts of a command, each whole, in as few lines as hold them with a backslash.
+/// Joins the parts of a command to as few lines as possible, each ending in a backslash. No part is split.
 fn filled_parts(parts: &[String], width: usize) -> Vec<String> {
     let mut lines = vec![format!("  {}", parts[0])];
     for part in &parts[1..] {
@@ -95,7 +95,7 @@ fn row(line: &str, width: usize) -> Vec<String> {
     filled(says.trim_start(), &first, &indent, width)
 }
 
-/// Words in lines; a word that is longer than a line stays whole.
+/// Fills lines with words. A word that is longer than a line is not split.
 fn filled(text: &str, first: &str, rest: &str, width: usize) -> Vec<String> {
     let mut lines = vec![first.to_owned()];
     let mut is_empty = true;

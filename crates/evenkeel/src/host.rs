@@ -12,7 +12,7 @@ impl HostArgs {
         self.host.is_none() && self.root.is_none()
     }
 
-    /// The machine that the arguments name; this one, if they name none.
+    /// The machine that the arguments name, or this machine.
     pub(crate) fn open(&self) -> Result<Root, Failure> {
         if let Some(file) = &self.host {
             let hint = "`evenkeel capture --output FILE` takes a capture on the machine itself";
@@ -32,7 +32,7 @@ impl HostArgs {
 }
 
 impl MetadataArgs {
-    /// The machine that `host` names, which asks its cloud about itself if it may.
+    /// The machine that `host` names. It asks its cloud for its type if that is allowed.
     pub(crate) fn open(self, host: &HostArgs) -> Result<Root, Failure> {
         if self.metadata { Ok(Root::live_with_metadata()) } else { host.open() }
     }

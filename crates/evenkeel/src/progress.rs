@@ -1,5 +1,5 @@
-//! Shows how far a trial is and what is known of it so far, on standard error: drawn in place where there is a terminal, else as a
-//! line now and then, which a log can hold.
+//! Shows the progress and the results of a trial on standard error. On a terminal it is redrawn in place; elsewhere it is a line from time
+//! to time, so that it fits a log.
 
 use std::io::Write;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::show::page;
 
 /// The interval in a log, on the trial's own clock.
 const LINE_EVERY: Duration = Duration::from_secs(15);
-/// Pictures a second at the most: a slow line to a far machine shall not be filled by them.
+/// The most redraws per second, so that a slow connection is not filled by them.
 const PICTURES_HZ: u8 = 4;
 
 /// How progress is shown.
@@ -64,7 +64,7 @@ impl Progress {
                 name: arm.arm.to_string(),
                 ratio: effect.map(|effect| effect.ratio),
                 interval: effect.and_then(|effect| effect.low.zip(effect.high)),
-                // Each of several arms has its part of the error, and so a bar that is higher.
+                // With several arms, each gets a part of the allowed error, so it needs a higher e-value.
                 evidence: effect.and_then(|effect| Some((effect.e_value?, 1.0 / (1.0 - effect.confidence)))),
                 verdict: arm.verdict,
                 left: arm.left.as_ref().map(choice::left),
@@ -100,7 +100,7 @@ impl Progress {
     /// Prints a line above the progress, whether progress is shown or not.
     pub(crate) fn say(&self, words: &str) {
         self.drawn.suspend(|| {
-            // Whoever read it may be gone, as above; what matters is in the report too.
+            // A failed write is ignored: the reader may be gone, and the report has all that matters.
             let _ = writeln!(std::io::stderr(), "{}", escape::page(words));
         });
     }

@@ -16,14 +16,14 @@ const SHOWN_CHARS_MAX: usize = 200;
 pub(crate) struct Reading {
     /// The counter and its file.
     pub(crate) name: String,
-    /// As the kernel has it; counts of CPUs are added up.
+    /// The value as the kernel reports it. Counts of several CPUs are added up.
     pub(crate) value: Fact<String>,
 }
 
 const SOFTNET: &str = "/proc/net/softnet_stat";
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// What a knob shows in, as far as it can be read here.
+/// The counters that show a knob's effect, as far as they can be read here.
 pub(crate) fn knob_readings(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Reading> {
     let read = |place: &CounterPlace| match *place {
         CounterPlace::Table { file, names } => from_table(root, file, |text| {
@@ -42,7 +42,7 @@ pub(crate) fn knob_readings(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Read
     knob.extras.read_in.iter().flat_map(read).collect()
 }
 
-/// What a table has under a name.
+/// The value of a name in a table.
 fn counter(file: &str, text: &str, name: &str) -> Option<String> {
     match file {
         "/proc/net/snmp" => of_udp(text, name),
@@ -62,7 +62,7 @@ fn from_table(root: &Root, file: &str, find: impl FnOnce(&str) -> Vec<(String, S
     }
 }
 
-/// A capture holds counters of the network under the process that took it, to which /proc/net is a link.
+/// A capture has the network counters under the process that took it, because /proc/net is a link to its folder.
 fn text_of(root: &Root, file: &str) -> Result<String, Refusal> {
     let own = |refusal: Refusal| match (refusal.why, file.strip_prefix("/proc/net/")) {
         (Why::NotCaptured, Some(name)) => root.text(&format!("/proc/self/net/{name}")).map_err(|_| refusal),
@@ -99,7 +99,7 @@ fn under_header<'a>(lines: impl Iterator<Item = &'a str>, name: &str) -> Option<
     })
 }
 
-/// `NMI: 1 2  Non-maskable interrupts`: the sum. Interrupts that go by a number are not asked for by name.
+/// `NMI: 1 2  Non-maskable interrupts`: the sum over all CPUs. Only interrupts with a name are looked up here.
 fn over_cpus(text: &str, name: &str) -> Option<String> {
     if name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -138,7 +138,7 @@ fn idle(facts: &Facts, root: &Root) -> Vec<Reading> {
     states.iter().map(reading).collect()
 }
 
-/// What a file says.
+/// The whole content of a file.
 fn whole(root: &Root, path: String) -> Reading {
     match root.text(&path) {
         Ok(text) => {

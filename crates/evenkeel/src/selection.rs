@@ -50,7 +50,7 @@ pub(crate) enum Term {
 }
 
 impl Selection {
-    /// That of these settings, for this server.
+    /// The selection of these settings, for this server.
     pub(crate) fn of_settings(what: Vec<String>, unit: Option<ServiceName>) -> Selection {
         Selection { what, unit, ..Selection::default() }
     }
@@ -97,7 +97,7 @@ impl Selection {
         Ok(Selected { plan, stale: None, given: None })
     }
 
-    /// The plan's file, where one was named.
+    /// The plan's file, if one was named.
     fn file(&self) -> Option<&Path> {
         match self.what.as_slice() {
             [one] if is_file(one) => Some(Path::new(one)),
@@ -120,7 +120,7 @@ impl Selection {
         settings.map_err(wrong_setting)
     }
 
-    /// What the audit says of this machine, for the goal of this selection.
+    /// The audit's advice for this machine and the goal of this selection.
     pub(crate) fn advice(&self, facts: &Facts) -> Vec<Advice> {
         advise(facts, &self.goal.context())
     }
@@ -212,8 +212,8 @@ fn refuse_twice(plan: &PlanFile) -> Result<(), Failure> {
 }
 
 impl Selection {
-    /// Refuses what no change to this machine brings about. Among advised settings it is passed over; but who asks for one by name
-    /// should not get the exit code of success.
+    /// Refuses settings that no change to this machine can bring about. Among all advised settings they are skipped, but a user who
+    /// requests one by name must not get the exit code of success.
     pub(crate) fn refuse_what_can_not_be(&self, plan: &PlanFile) -> Result<(), Failure> {
         if self.advised { Ok(()) } else { refuse_what_can_not_be(plan) }
     }

@@ -22,7 +22,7 @@ pub(crate) const LAST: &str = "last";
 /// Held while a trial runs. Its directory is removed if the lock created it and it is otherwise empty.
 #[derive(Debug)]
 pub(crate) struct TrialLock {
-    /// None where no place can be had for a lock: then nothing is known of other trials either.
+    /// None if no folder can hold a lock. Then other trials are not detected.
     _file: Option<File>,
     /// The state directory that was made for it.
     made: Option<PathBuf>,
@@ -62,7 +62,7 @@ impl TrialLock {
             let cause = "another trial on this host is just ending";
             return Err(Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("run it again"));
         }
-        // Who it is helps people only; a full disk is no reason not to measure.
+        // The process number is only for people, so a full disk does not prevent the trial.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         let made = path.parent().filter(|_| !was_there).map(Path::to_owned);
         Ok(TrialLock { _file: Some(file), made })
@@ -70,7 +70,7 @@ impl TrialLock {
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    // Not truncated: until the lock is taken it names another process.
+    // The file is not truncated, because it names another process until the lock is taken.
     OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
 }
 
@@ -134,7 +134,7 @@ fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {
 /// The folder of sessions, made if it is not there.
 fn folder(state: &StateArgs) -> Result<PathBuf, Failure> {
     let folder = state.path()?.join(FOLDER);
-    // As the journal wants it: nobody else's to write.
+    // The folder is private, as the journal requires.
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
         Failure::io(exit::NOT_POSSIBLE, format_args!("make the folder {}", folder.display()), &error)
     })?;
@@ -166,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// What is left of a directory after a trial's lock was taken and let go, with `does` in between.
+    /// The entries that remain in a directory after a trial's lock was taken and released, with `does` in between.
     fn left(directory: &Path, does: impl FnOnce()) -> Vec<String> {
         let state = StateArgs { state: Some(directory.to_owned()) };
         let lock = TrialLock::take(&state).unwrap();

@@ -7,7 +7,7 @@ pub(crate) fn quoted(words: &[String]) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
-/// One word: as it is where it stands for itself in every shell, such as `vm.swappiness=10`.
+/// A word for a shell. It is not quoted if every shell takes it literally, such as `vm.swappiness=10`.
 pub(crate) fn word(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"=,._-+/:@%".contains(&byte);
     match !text.is_empty() && text.bytes().all(is_plain) {

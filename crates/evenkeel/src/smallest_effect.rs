@@ -11,12 +11,12 @@ pub(crate) struct SmallestEffect {
 }
 
 impl SmallestEffect {
-    /// The one that a kept result was judged by, where the user has said nothing else.
+    /// The smallest effect of a stored result, unless the user gives another one.
     pub(crate) fn or_ratio(self, ratio: f64) -> SmallestEffect {
         SmallestEffect { percent: self.percent.or(Some(ratio * 100.0)) }
     }
 
-    /// As a share of `metric`.
+    /// The smallest effect as a share of `metric`.
     pub(crate) fn ratio(self, metric: &Metric) -> f64 {
         self.percent.map_or_else(|| metric.smallest_effect_ratio(), |percent| percent / 100.0)
     }

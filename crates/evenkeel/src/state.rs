@@ -10,7 +10,7 @@ use crate::args::StateArgs;
 use crate::exit;
 use crate::failure::Failure;
 
-/// Where root's journal is, by the file system hierarchy standard.
+/// The folder of root's journal, by the file system hierarchy standard.
 const SYSTEM_DIR: &str = "/var/lib/evenkeel";
 
 impl StateArgs {
@@ -19,7 +19,7 @@ impl StateArgs {
         State::open(&self.made()?).map_err(failure)
     }
 
-    /// Opens the journal to put things back: a damaged one too, and one that can only be read.
+    /// Opens the journal to restore values, even if it is damaged or read-only.
     pub(crate) fn open_to_revert(&self) -> Result<State, Failure> {
         State::open_to_revert(&self.made()?).map_err(failure)
     }
@@ -30,7 +30,7 @@ impl StateArgs {
         if self.state.is_none()
             && let Some(parent) = dir.parent()
         {
-            // A new user has no ~/.local/state yet; a directory that was named should be there.
+            // A new user has no ~/.local/state yet. A directory that the user named must exist.
             std::fs::create_dir_all(parent).map_err(|error| {
                 Failure::io(exit::NOT_POSSIBLE, format_args!("make the directory {}", parent.display()), &error)
             })?;
@@ -43,18 +43,18 @@ impl StateArgs {
         Log::read(&self.dir()?).map_err(failure)
     }
 
-    /// The same to report what is in force: that a journal is gone is no answer.
+    /// Reads the journal to report active values. A journal that is missing although it should exist is an error.
     pub(crate) fn read_noted(&self) -> Result<Log, Failure> {
         Log::read_noted(&self.dir()?).map_err(failure)
     }
 
-    /// Where the journal is, from the root on: another process may have another current directory.
+    /// The journal's absolute path, because another process may have another current directory.
     pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
         let dir = self.dir()?;
         std::path::absolute(&dir).map_err(|error| Failure::io(exit::WRONG_USE, "find the journal", &error))
     }
 
-    /// The same from whichever folder.
+    /// The same arguments, valid from any current directory.
     pub(crate) fn absolute(&self) -> Result<StateArgs, Failure> {
         Ok(StateArgs { state: self.state.as_ref().map(|_| self.path()).transpose()? })
     }
@@ -69,13 +69,13 @@ impl StateArgs {
         format!("`evenkeel revert{}`", self.again())
     }
 
-    /// Root's journal, if there is one and this user's own was used because the command named none.
+    /// Root's journal, if it exists and the command used the user's own because none was named.
     pub(crate) fn of_root(&self) -> Option<&'static Path> {
         let system = Path::new(SYSTEM_DIR);
         (self.state.is_none() && !process::is_root() && system.exists()).then_some(system)
     }
 
-    /// The directory that was named, else the one that goes with the user.
+    /// The named directory, else the user's default.
     fn dir(&self) -> Result<PathBuf, Failure> {
         match &self.state {
             Some(dir) => Ok(dir.clone()),
@@ -100,7 +100,7 @@ pub(crate) fn failure(error: StateError) -> Failure {
     }
 }
 
-/// By the XDG base directory specification, which wants relative paths ignored.
+/// By the XDG base directory specification, relative paths are ignored.
 fn user_dir(xdg_state_home: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     let absolute = |dir: &PathBuf| dir.is_absolute();
     let state_home = xdg_state_home.filter(absolute).or_else(|| Some(home.filter(absolute)?.join(".local/state")))?;

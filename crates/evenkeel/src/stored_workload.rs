@@ -35,7 +35,7 @@ impl Stored<'_> {
     fn restored(&self, then: &str) -> Result<WorkloadArgs, Failure> {
         let workload = workload_of(then)?;
         if workload.runs_command() && !self.is_ours {
-            // A file can come from anywhere. Who names the same command has seen it.
+            // A file can come from anywhere, so its command runs only if the user gives the same command.
             let cause = "its workload is a command, and evenkeel runs no command that only a file names";
             return Err(Failure::text(exit::WRONG_USE, "resume", cause)
                 .hint(format!("check the command, then run: {} {then}", self.again)));

@@ -1,4 +1,4 @@
-//! `--tick-function`: the function that a server enters once a tick, found among the symbols of its programs.
+//! `--tick-function`: the function that a server enters once per tick, found among the symbols of its programs.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ pub(crate) fn parse(text: &str) -> Result<TickFunction, String> {
     Ok(TickFunction { name: text.to_owned(), find: Arc::new(move |_, pids| find(&asked, pids)) })
 }
 
-/// The function's first byte in the programs of these processes.
+/// The first byte of the function in the programs of these processes.
 fn find(asked: &PlaceSpec, pids: &[u32]) -> Result<Probe, MeterError> {
-    // Only the entry is watched: the return is of no use here, and not safe in every program.
+    // Only the function's entry is probed, because a probe on the return is not needed here, and not safe in every program.
     let of = |pids: &[u32]| probe::beginning_and_end(asked, &Until::Wait, pids);
     let found = match of(pids) {
         // A server that a script starts is two programs.
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_function_is_refused_where_it_is_typed() {
+    fn an_invalid_function_is_refused_on_the_command_line() {
         assert_eq!(parse("game::World::tick").unwrap().name, "game::World::tick");
         assert!(parse("").is_err() && parse("a\nb").is_err());
     }

@@ -67,7 +67,7 @@ impl WindowArgs {
         self.window.or(self.window_ms)
     }
 
-    /// The same with a length where none was asked for.
+    /// The same arguments, with a default length.
     pub(crate) fn or(self, window: Duration) -> WindowArgs {
         WindowArgs { window: self.asked().or(Some(window)), window_ms: None }
     }

@@ -13,10 +13,10 @@ use toml::Spanned;
 use crate::exit;
 use crate::failure::Failure;
 
-/// Read where no other file is named, if it is there.
+/// The default file, which need not exist.
 pub(crate) const DEFAULT_FILE: &str = "/etc/evenkeel/waivers.toml";
 
-/// Far over what anybody writes by hand.
+/// Far more than a person writes by hand.
 const BYTES_MAX: u64 = 1 << 20;
 
 const HINT: &str = "a waiver is a [[waiver]] with id = \"…\" as `evenkeel audit --json` prints it (or knob = \"…\" for all of a \
@@ -29,12 +29,12 @@ pub(crate) struct Waivers {
     waivers: Vec<Waiver>,
 }
 
-/// What is waived, why, and until when.
+/// A waiver with its reason and its last day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Waiver {
     #[serde(skip)]
     of: Of,
-    /// Why somebody can live with it.
+    /// Why the finding is acceptable.
     pub(crate) reason: String,
     /// The last day on which it holds, in UTC.
     #[serde(serialize_with = "as_text")]
@@ -46,13 +46,13 @@ pub(crate) struct Waiver {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Of {
-    /// One finding.
+    /// One finding, by its id.
     Id(String),
     /// Every finding of a knob.
     Knob(String),
 }
 
-/// What was wrong on which line of a file.
+/// A mistake in a line of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Mistake {
     line: usize,
@@ -94,7 +94,7 @@ impl Waivers {
         &self.file
     }
 
-    /// The waiver that holds today for each finding, in their order, and what the user should know of the file.
+    /// For each finding, in order, the waiver that is valid today, and a note for the user about the file.
     pub(crate) fn judge(&self, advice: &[Advice], today: Date) -> (Vec<Option<&Waiver>>, Vec<String>) {
         let waived = advice.iter().map(|advice| {
             let mut of_finding = self.waivers.iter().filter(|waiver| waiver.waives(advice));
@@ -116,7 +116,7 @@ impl Waiver {
         }
     }
 
-    /// Only what asks for action can be waived.
+    /// A waiver applies only to findings that ask for action.
     fn waives(&self, advice: &Advice) -> bool {
         advice.state <= State::Unknown && self.is_of(advice)
     }
@@ -174,7 +174,7 @@ fn date(value: &toml::Value) -> Option<Date> {
         toml::Value::String(text) => text.clone(),
         _ => return None,
     };
-    // jiff takes much that has a date in it; a time of day would be passed over in silence.
+    // jiff accepts many texts that contain a date, and would silently ignore a time of day.
     let is_day = text.len() == "2027-03-31".len();
     is_day.then(|| text.parse().ok()).flatten()
 }

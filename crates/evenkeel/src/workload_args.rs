@@ -1,4 +1,4 @@
-//! The command line of a workload: which server with which load, for every command that measures one.
+//! The command line of a workload: the server and its load, for every command that measures one.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -143,7 +143,7 @@ impl WorkloadArgs {
         })
     }
 
-    /// Where server and load run. The user's own server without a load of evenkeel has all CPUs, as in production.
+    /// The placement of server and load. The user's own server without a load of evenkeel has all CPUs, as in production.
     fn place(&self) -> Result<Where, Failure> {
         let is_alone = self.entry()?.name == COMMAND && !self.of_command.has_load();
         Ok(self.placement.unwrap_or(if is_alone { Where::Free } else { Where::Apart }))
@@ -194,7 +194,7 @@ impl WorkloadArgs {
     }
 }
 
-/// The workload that these arguments name, as a shell reads them.
+/// The workload that these arguments name, parsed as a shell does.
 pub(crate) fn workload_of(arguments: &str) -> Result<WorkloadArgs, Failure> {
     #[derive(Debug, clap::Parser)]
     #[command(no_binary_name = true)]

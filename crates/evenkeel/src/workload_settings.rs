@@ -1,5 +1,6 @@
-//! Settings of the workload itself that can be compared as a knob of the host is: `evenkeel prove workload.placement=together`, and
-//! whatever `--set` takes: `evenkeel prove workload.work-us=306`. They are no knobs: no advice names them, and nothing applies them.
+//! Settings of the workload itself that can be compared like knobs of the host: `evenkeel prove workload.placement=together`, and
+//! everything that `--set` accepts: `evenkeel prove workload.work-us=306`. They are not knobs: no advice names them, and `apply` refuses
+//! them.
 
 use std::sync::LazyLock;
 
@@ -14,7 +15,7 @@ use crate::failure::Failure;
 /// The longest value of a setting, in bytes.
 const VALUE_BYTES_MAX: usize = 200;
 
-/// Where server and load run.
+/// The knob for the placement of server and load.
 static WHERE: Knob = Knob {
     id: PLACEMENT,
     title: "where server and load run",
@@ -33,7 +34,7 @@ static WHERE: Knob = Knob {
     advise,
 };
 
-/// What `--set` takes of any workload, by name; which of them one workload has, it says itself.
+/// The settings that `--set` accepts for any workload, by name. Each workload says which of them it has.
 static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
     let mut names: Vec<(&str, &'static str)> = Vec::new();
     for (text, title) in evenkeel_workload::ALL.iter().flat_map(|entry| entry.settings) {
@@ -63,7 +64,7 @@ fn advise(_: &Facts, _: &AdviceContext) -> Vec<Finding> {
 /// A setting of the workload or of the host.
 ///
 /// # Errors
-/// If there is neither, or it does not take the value.
+/// If there is no such setting, or it does not accept the value.
 pub(crate) fn parse(text: &str) -> Result<Setting, SettingError> {
     let Some((name, value)) = text.split_once('=').filter(|(name, _)| name.trim().starts_with(SETTING_PREFIX)) else {
         return Setting::parse(text);
@@ -83,7 +84,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Knob, SettingError> {
     all.into_iter().find(|knob| knob.id == name).map_or_else(|| knobs::find(name), Ok)
 }
 
-/// A value whose meaning the workload alone knows: a word that can stand on a command line and in a report.
+/// A value whose meaning only the workload knows: a word that fits a command line and a report.
 fn plain(knob: &'static Knob, value: &str) -> Result<String, SettingError> {
     let value = value.trim();
     let is_plain = value.bytes().all(|byte| byte.is_ascii_graphic()) && (1..=VALUE_BYTES_MAX).contains(&value.len());
@@ -100,7 +101,7 @@ fn plain(knob: &'static Knob, value: &str) -> Result<String, SettingError> {
 /// Tries whether the workload takes what is asked of it, before anything is measured.
 ///
 /// # Errors
-/// If it has no such setting, or does not take the value.
+/// If the workload has no such setting, or does not accept the value.
 pub(crate) fn rehearse(workload: &mut dyn Workload, settings: &[Setting]) -> Result<(), Failure> {
     let named = settings.iter().filter(|setting| setting.knob.id != PLACEMENT);
     let asked: Vec<(&str, &str)> = named

@@ -1,4 +1,4 @@
-//! What is wrong with a command line, in plain words. The parser's own texts name its types, and suggest commands that no help lists.
+//! Explains an invalid command line in plain words. The parser's own texts name its types, and suggest commands that no help lists.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use clap::{Arg, Command};
 
 use crate::failure::Failure;
 
-/// The failure that the parser's `error` about `line` is. `whole` has all commands.
+/// Converts the parser's `error` about `line` to a failure. `whole` has all commands.
 pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -> Failure {
     let (command, name) = command_of(whole, line);
     let help = format!("`{name} --help` lists");
@@ -70,7 +70,7 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
     Failure::wrong_use(what).hint(hint)
 }
 
-/// The command that the line names, as far as it names one, and how that is typed.
+/// The command that the line names, as far as it names one, and its words on the command line.
 fn command_of<'c>(whole: &'c Command, line: &[OsString]) -> (&'c Command, String) {
     let (mut command, mut name) = (whole, "evenkeel".to_owned());
     for word in line.iter().skip(1).map(|word| word.to_string_lossy()) {
@@ -106,7 +106,7 @@ fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     }
 }
 
-/// `--goal <GOAL>` without its value; `[TRANSACTION]...` without what says how many.
+/// `--goal <GOAL>` without its value; `[TRANSACTION]...` without its brackets and dots.
 fn short(argument: &str) -> String {
     let end = if argument.starts_with('-') { argument.find([' ', '[', '=']) } else { None };
     let argument = end.map_or(argument, |end| &argument[..end]);

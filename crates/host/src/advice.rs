@@ -14,8 +14,8 @@ use crate::rank::{Effect, When};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Advice {
-    /// A name for the finding that stays the same over reboots: the knob's id, with `@PLACE` if it has several places.
-    /// An interrupt is named instead of numbered, because its number changes.
+    /// A name for the finding that stays the same over reboots: the knob's id, with `@PLACE` if it has several places. An interrupt is
+    /// identified by its name, because its number changes.
     pub id: String,
     /// The knob's id.
     pub knob: &'static str,
@@ -46,8 +46,8 @@ pub struct Advice {
     pub is_inert: bool,
 }
 
-/// Advice on every knob, the most useful first: those that need action, then the larger effect, then the easier change.
-/// The others follow in the order of [`knobs::ALL`].
+/// Advice on every knob, the most useful first. Knobs that need action come first, then larger effects, then easier changes. The others
+/// follow in the order of [`knobs::ALL`].
 pub fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Advice> {
     let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, context)).collect();
     advice.sort_by_key(|advice| {
@@ -91,7 +91,7 @@ fn stable_id(knob: &Knob, facts: &Facts, place: &str) -> String {
     }
 }
 
-/// The name of the interrupt with this number; the second one of the same name gets `#2`, and so on.
+/// The name of the interrupt with this number. A second interrupt of the same name gets `#2`, and so on.
 fn interrupt_name(facts: &Facts, number: &str) -> Option<String> {
     let number: u32 = number.parse().ok()?;
     let irqs = || facts.network.hardware().flat_map(|nic| &nic.irqs);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tuned_sets_is_changed_in_tuned() {
+    fn settings_of_tuned_are_changed_in_tuned() {
         let profile =
             |name: &'static str| move |facts: &mut Facts| facts.owners.tuned_profile = Fact::Known(name.into());
         check(
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_else_may_set_it_is_named() {
+    fn other_owners_are_named() {
         let owned = |alter: fn(&mut Facts)| move |facts: &mut Facts| alter(facts);
         let names = |list: &[&str]| Fact::Known(list.iter().map(|name| (*name).to_owned()).collect());
         check(
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_kernel_argument_last_depends_on_the_loader() {
+    fn the_loader_decides_how_a_kernel_argument_persists() {
         let loader = |loader: BootLoader| {
             let deep = with_idle("intel_idle", &[("C6", 133)]);
             move |facts: &mut Facts| {

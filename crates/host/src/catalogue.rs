@@ -1,5 +1,5 @@
-//! What the documentation says about an instance type, each figure with its source and date. A machine cannot see its
-//! share of the network or its baseline of CPU time, so a document is the only source for those.
+//! The documented figures of each instance type, with source and date. A machine cannot see its share of the network or its baseline of CPU
+//! time, so a document is the only source for those.
 
 use serde::{Serialize, Serializer};
 
@@ -24,7 +24,7 @@ pub struct Instance {
     pub name: String,
     /// At least one.
     pub figures: Vec<Figure>,
-    /// The figures that every type has and no source here gives.
+    /// Figures that every type has but that no source here gives.
     pub not_given: Vec<Kind>,
 }
 
@@ -76,7 +76,7 @@ macro_rules! kinds {
                 match self { $(Kind::$kind => $name),* }
             }
 
-            /// What it is, and the unit of its value.
+            /// Its description, and the unit of its value.
             pub fn words(self) -> (&'static str, &'static str) {
                 match self { $(Kind::$kind => ($what, $unit)),* }
             }
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// A source without figures, or listed twice, is a mistake; memory is not a source.
+    /// A source without figures, or one listed twice, is a mistake. Memory is not a source.
     #[test]
     fn sources_are_documents_and_each_is_used() {
         let listed = lines().filter(|line| line.starts_with("source "));
@@ -294,8 +294,8 @@ mod tests {
         }
     }
 
-    /// A credit is one minute of one CPU, and up to a day's worth accumulates. Amazon's burstable types have names with
-    /// T; Google's shared-core types have a baseline without credits.
+    /// A credit is one minute of one CPU, and up to a day's worth accumulates. Amazon's burstable types have names with T. Google's
+    /// shared-core types have a baseline without credits.
     #[test]
     fn burstable_types_and_no_others_have_a_baseline_and_credits() {
         for (name, figures) in all() {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_catalogue_is_unknown() {
+    fn types_outside_the_catalogue_are_unknown() {
         for name in ["source paper", "z9.huge", "", "# Figures of Azure sizes", "source"] {
             assert!(instance(name).is_absent(), "{name}");
         }

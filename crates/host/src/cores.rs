@@ -1,5 +1,5 @@
-//! Cores as sets of running CPUs, and which cores could be reserved for a server. CPU numbers differ between machines;
-//! the kernel's list of siblings is reliable.
+//! Cores as sets of running CPUs, and the cores that could be reserved for a server. CPU numbers differ between machines. The kernel's list
+//! of siblings is reliable.
 
 use evenkeel_sys::CpuSet;
 
@@ -28,7 +28,7 @@ impl Cores {
         self.0.len()
     }
 
-    /// The largest number of CPUs that share one.
+    /// The largest number of CPUs that share one core.
     pub(crate) fn threads(&self) -> usize {
         self.0.iter().map(CpuSet::len).max().unwrap_or(1)
     }
@@ -38,8 +38,8 @@ impl Cores {
         self.0.iter().filter_map(CpuSet::first).collect()
     }
 
-    /// Whole cores with at least this many CPUs, the last ones first, without the core of CPU 0 and without cores with
-    /// `busy` CPUs; `None` if too few remain.
+    /// Whole cores with at least this many CPUs in all, the last cores first. The core of CPU 0 and cores with `busy` CPUs are left out.
+    /// `None` if too few remain.
     pub(crate) fn apart(&self, cpus: usize, busy: &CpuSet) -> Option<CpuSet> {
         let mut chosen = CpuSet::default();
         let is_free = |core: &&CpuSet| !core.contains(0) && core.and(busy).is_empty();

@@ -1,33 +1,31 @@
-//! `Extras`: what only some knobs have. A knob's file sets what it has and takes the rest from [`Extras::NONE`]. Other
-//! crates interpret these types, never a knob's id.
+//! `Extras`: properties that only some knobs have. A knob's file sets its own and takes the rest from [`Extras::NONE`]. Other crates
+//! interpret these types, never a knob's id.
 
 use crate::facts::Facts;
 use crate::rank::Effect;
 
-/// What only some knobs have.
+/// Properties that only some knobs have.
 #[derive(Clone, Copy, Debug)]
 pub struct Extras {
     /// The current values of these counters from `shows_in` are read for `explain`.
     pub read_in: &'static [CounterPlace],
     /// The counter that shows a trial whether the knob was engaged.
     pub counter: Option<Counter>,
-    /// Files that the kernel changes along with it: whole paths, or for a device's knob, names in the device's folder.
+    /// Files that the kernel changes along with the knob's own: whole paths or, for a device's knob, names in the device's folder.
     pub side_effects: &'static [&'static str],
-    /// Why this machine must not have a value that is within the knob's range; `None` if it may, or if no fact shows
-    /// it.
+    /// Why this machine must not have a value that is within the knob's range. `None` if it may, or if no fact shows it.
     pub too_much: Option<fn(&Facts, &str) -> Option<String>>,
-    /// The longest wait that it can spare a tick, if it differs from the usual one of its area.
+    /// The longest wait that the knob can spare a tick, if it differs from the usual one of its area.
     pub effect: Option<Effect>,
-    /// Values that `tune` tries although the advice is to keep the present one; it takes the first that is not in
-    /// force.
+    /// Values that `tune` tries although the advice is to keep the present one. It takes the first value that is not in force.
     pub worth_a_trial: &'static [&'static str],
     /// Other programs that set it too.
     pub set_by: &'static [Program],
     /// TuneD's own profiles that set it.
     pub tuned: &'static [TunedProfile],
-    /// The wait of a server's tick that it shortens immediately, without a restart.
+    /// The wait of a server's tick that the knob shortens at once, without a restart.
     pub shortens: Option<Wait>,
-    /// How a running process has it, for properties of a process.
+    /// How a running process has it. Only for properties of a process.
     pub process: Option<Process>,
     /// How it persists over a boot, if its place alone does not determine that.
     pub lasts: Option<Lasts>,
@@ -87,7 +85,7 @@ impl TunedProfile {
     }
 }
 
-/// A wait of a tick, the longest first.
+/// A reason why a tick waits, the longest wait first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
     /// The hypervisor must first run a halted virtual CPU.
@@ -171,7 +169,7 @@ pub struct UnitLimit {
 pub enum CounterPlace {
     /// A file of /proc with many counters.
     Table {
-        /// The file.
+        /// x
         file: &'static str,
         /// The relevant counters; none if the reader compares them over time.
         names: &'static [&'static str],
@@ -191,7 +189,7 @@ pub enum CounterPlace {
 pub enum Counter {
     /// How often each idle state was entered: never by CPUs that are never idle.
     IdleStates,
-    /// Packets through a network device; traffic on loopback does not count.
+    /// How often each idle state was entered. CPUs that are never idle enter none.
     DevicePackets,
     /// Packets that a waiting thread polled from the device: BusyPollRxPackets in /proc/net/netstat.
     BusyPolling,

@@ -19,9 +19,8 @@ pub enum Fact<T> {
         /// In words, with the path.
         why: String,
     },
-    /// The capture does not contain it, usually because evenkeel did not read it yet when the capture was taken. That
-    /// says nothing about the machine, so no knob may be reported as not applicable for it. In JSON it is `absent` with
-    /// its reason.
+    /// The capture does not contain it, usually because this evenkeel did not read it when the capture was taken. The machine may have it,
+    /// so no knob may be reported as not applicable because of it. In JSON it is `absent` with its reason.
     Unseen {
         /// In words, with the path.
         why: String,

@@ -38,7 +38,7 @@ pub struct Finding {
     pub state: State,
     /// The value in force, if known.
     pub current: Option<String>,
-    /// The recommended value; `None` unless `state` is [`State::Set`] or a value would be recommended elsewhere.
+    /// The recommended value. `None` unless `state` is [`State::Set`] or the value would be recommended elsewhere.
     pub wanted: Option<String>,
     /// Why, for this machine.
     pub reason: String,
@@ -69,7 +69,7 @@ impl Finding {
         Finding { is_inert: true, ..Finding::not_here(place, reason) }
     }
 
-    /// A fact that the decision needs is missing; `what` names the fact.
+    /// The decision needs a fact that is missing. `what` names the fact.
     pub(crate) fn unknown<T>(place: impl ToString, what: &str, fact: &Fact<T>) -> Finding {
         let why = fact.unknown_why().unwrap_or("it is not in the expected form");
         let unseen = match fact {
@@ -89,7 +89,7 @@ impl Finding {
     }
 }
 
-/// The content of a knob's own file; else the finding for a missing or unreadable file.
+/// The content of a knob's own file. Otherwise the finding for a missing or unreadable file.
 pub(crate) fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
     match fact {
         Fact::Known(value) => Ok(value.clone()),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-/// What the advice favors where one property costs another.
+/// The property that the advice favors if it costs another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -47,7 +47,7 @@ pub struct Server {
 impl FromStr for Server {
     type Err = String;
 
-    /// Reads `pps=3840,cpus=2,players=64`, each at most once, none needed.
+    /// Parses `pps=3840,cpus=2,players=64`. Each is optional and may appear once.
     fn from_str(text: &str) -> Result<Server, String> {
         let mut server = Server::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {

@@ -1,5 +1,5 @@
-//! `Knob`: one setting of a host as const data and pure functions, above all `advise`. Everything else derives from
-//! that data: range check, plan, apply, verify, revert, `explain`, documentation, completion.
+//! `Knob`: one setting of a host as const data and pure functions, above all `advise`. Everything else derives from that data: range check,
+//! plan, apply, verify, revert, `explain`, documentation, completion.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::reading::Reading;
 
 /// One setting of a host.
 pub struct Knob {
-    /// Its stable name: for a sysctl its own name, else area and name, such as `thp.enabled`.
+    /// Its stable name. For a sysctl, the sysctl's own name, otherwise area and name, such as `thp.enabled`.
     pub id: &'static str,
     /// What it sets, in under ten words.
     pub title: &'static str,
@@ -38,7 +38,7 @@ pub struct Knob {
     pub kernels: &'static str,
     /// Its sources.
     pub sources: &'static [Source],
-    /// What only some knobs have.
+    /// Properties that only some knobs have.
     pub extras: Extras,
     /// The advice for a machine, one finding per place; never empty.
     pub advise: fn(&Facts, &AdviceContext) -> Vec<Finding>,
@@ -51,7 +51,7 @@ impl fmt::Debug for Knob {
 }
 
 impl Knob {
-    /// The longest wait that it can spare a tick: its own value, else the usual one of its area.
+    /// The longest wait that the knob can spare a tick: its own value, otherwise the usual one of its area.
     pub fn effect(&self) -> Effect {
         self.extras.effect.unwrap_or(self.area.usual_effect())
     }
@@ -61,8 +61,7 @@ impl Knob {
         match (self.place, self.takes_effect) {
             (Place::ByHand { .. } | Place::ByHandEach { .. }, _) => When::ByHand,
             (_, TakesEffect::AtOnce) => When::AtOnce,
-            // Restarting an interface interrupts the network: later than new sockets, and not later than a restart of
-            // the server.
+            // Restarting an interface interrupts the network. It comes after new sockets, but not after a restart of the server.
             (_, TakesEffect::NewSockets | TakesEffect::NewInterfaces) => When::NewSockets,
             (_, TakesEffect::ProcessStart) => When::ServerRestart,
             (_, TakesEffect::Reboot) => When::Reboot,

@@ -1,8 +1,7 @@
 //! The size of the packets that arrive while a server is stalled; buffers are sized from it.
 //!
-//! A buffer must hold the packets that arrive during the longest stall: packets per second x stall x the memory of a
-//! packet, as the kernel counts it. There is no safety factor. The stall is an assumption, which every reason that uses
-//! this result names.
+//! A buffer must hold the packets that arrive during the longest stall: packets per second x stall x the memory of a packet, as the kernel
+//! counts it. There is no safety factor. The stall is an assumption, and every reason that uses this result names it.
 
 use crate::goal::Server;
 
@@ -10,8 +9,8 @@ use crate::goal::Server;
 /// 6.18 over loopback. It is 1283 for 200 to 600 bytes, and 2315 for 1000 to 1400 bytes.
 pub(crate) const PACKET_BYTES: u64 = 832;
 
-/// The longest stall that a buffer is sized for: the default period of `cpu.max`, the longest stop of a server that has
-/// used its quota.
+/// The longest stall that a buffer is sized for. It is the default period of `cpu.max`, so it is the longest stop of a server that has used
+/// its quota.
 pub(crate) const STALL_MS: u64 = 100;
 
 /// The packet rate of a player if the user gives only players: one packet per frame at 60 Hz.
@@ -27,7 +26,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// `None` if the user gave neither packets nor players; they are not guessed.
+    /// `None` if the user gave neither packets nor players. They are not guessed.
     pub(crate) fn from_server(server: &Server) -> Option<Load> {
         match (server.pps, server.players) {
             (Some(pps), _) => Some(Load { pps, label: format!("{pps} packets/s") }),
@@ -78,7 +77,7 @@ mod tests {
         }
     }
 
-    /// The default buffer and 64 players: 256 packets, as counted.
+    /// The default buffer and 64 players. The expected number of packets, 256, was counted.
     #[test]
     fn a_buffer_lasts_as_long_as_packets_fit() {
         assert_eq!(lasts_ms(212_992, 3840), 66);

@@ -1,5 +1,5 @@
-//! Who else affects a setting: a container that prevents it, a file that undoes it at boot, a program that also sets
-//! it, and the boot loader that would have to persist it. These rules apply to all knobs.
+//! Who else affects a setting: a container that prevents it, a file that sets another value at boot, a program that also sets it, and the
+//! boot loader that would have to persist it. These rules apply to all knobs.
 
 use crate::extras::{Program, TunedProfile};
 use crate::fact::Fact;
@@ -49,7 +49,7 @@ pub(crate) fn others(facts: &Facts, knob: &Knob, finding: &Finding) -> Vec<Strin
     notes
 }
 
-/// Why evenkeel cannot persist a kernel argument here, and who can; `None` if it can.
+/// Why evenkeel cannot persist a kernel argument here, and who can. `None` if evenkeel can.
 pub(crate) fn lasts(facts: &Facts, place: Place) -> Option<String> {
     if !matches!(place, Place::KernelArgument { .. }) {
         return None;
@@ -96,7 +96,7 @@ pub(crate) fn undone_at_boot(facts: &Facts, finding: &Finding) -> Option<String>
     Some(format!("{path} (line {line}) sets {value} at boot, which would undo the change: change that line too"))
 }
 
-/// Why a container may not change this place; it may change the server's own process.
+/// Why a container may not change this place. A container may change the server's own process.
 pub(crate) fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
     let container = match facts.machine.container.known()? {
         Container::None => return None,

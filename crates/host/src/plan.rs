@@ -46,19 +46,19 @@ pub enum Action {
         /// The file with the value in force, if the written file only shows the requested value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         in_force: Option<String>,
-        /// The interrupt's name, which stays the same over a boot; its number, and so the path, may change.
+        /// The interrupt's name, which stays the same over a boot. Its number, and so the path, may change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interrupt: Option<String>,
         /// Files that the kernel changes along with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         side_effects: Vec<String>,
     },
-    /// Add an argument to the kernel command line: takes effect after a reboot.
+    /// Add an argument to the kernel command line. It takes effect after a reboot.
     KernelArgument {
         /// The whole argument.
         argument: String,
     },
-    /// Keep a device open: lasts while a process does.
+    /// Keep a device open. The setting lasts while a process does this.
     Hold {
         /// The device.
         path: String,
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_step() {
+    fn no_settings_give_no_steps() {
         check(&[], expect![[r#""#]]);
     }
 
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_can_not_bear_is_no_plan() {
+    fn values_beyond_the_machine_are_refused() {
         check(
             &["vm.swappiness=10", "vm.nr_hugepages=2147483647"],
             expect![[r#"
@@ -424,7 +424,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(cpus in prop::collection::btree_set(0_usize..256, 0..20)) {
+        fn written_cpu_lists_read_back(cpus in prop::collection::btree_set(0_usize..256, 0..20)) {
             let value = cpus.into_iter().collect::<CpuSet>().to_string();
             for reading in [Reading::Plain, Reading::CpuList, Reading::CpuMask] {
                 prop_assert_eq!(reading.value(&reading.text(&value)), Some(value.clone()));

@@ -10,7 +10,7 @@ use crate::fact::Fact;
 pub(crate) struct Probe<'a>(pub(crate) &'a Root);
 
 impl Probe<'_> {
-    /// Parses the text at `path`; `what` names the expected form ("a list of CPUs").
+    /// Parses the text at `path`. `what` names the expected form ("a list of CPUs").
     pub(crate) fn parse<T>(&self, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
         match self.0.text(path) {
             Ok(text) => match parse(text.trim()) {
@@ -62,7 +62,7 @@ impl Probe<'_> {
         }
     }
 
-    /// Whether the machine says that nothing exists at `path`; a capture without the path says nothing.
+    /// Whether the machine reports that nothing exists at `path`. A capture without the path does not show this.
     pub(crate) fn says_absent(&self, path: &str) -> bool {
         self.0.text(path).is_err_and(|refusal| is_absence(&refusal))
     }
@@ -78,8 +78,8 @@ impl Probe<'_> {
         }
     }
 
-    /// The process that represents this root: our own, or the first one of a mounted root, where our process is
-    /// unknown. A capture contains the one that was read.
+    /// The process that represents this root: our own. For a mounted root, where our process is unknown, it is the first process. A capture
+    /// contains the one that was read.
     pub(crate) fn process(&self) -> &'static str {
         let is_not_captured = |refusal: Refusal| refusal.why == Why::NotCaptured;
         let is_stranger = match self.0.kind() {
@@ -109,13 +109,13 @@ impl Probe<'_> {
     }
 }
 
-/// Whether the machine says that it does not exist.
+/// Whether the machine reports that the path does not exist.
 pub(crate) fn is_absence(refusal: &Refusal) -> bool {
     matches!(refusal.why, Why::Errno(errno) if errno.is_absence())
 }
 
-/// `first`, or `second` if that is absent. If both are absent, the first reason stays, unless the second was never
-/// read: it might exist.
+/// `first`, or `second` if the first is absent. If both are absent, the first reason stays, unless the second was never read, because it
+/// might exist.
 pub(crate) fn or_else<T>(first: Fact<T>, second: impl FnOnce() -> Fact<T>) -> Fact<T> {
     if !first.is_absent() {
         return first;
@@ -127,7 +127,7 @@ pub(crate) fn or_else<T>(first: Fact<T>, second: impl FnOnce() -> Fact<T>) -> Fa
     }
 }
 
-/// Applies `next` to a known value; an unknown keeps its own reason.
+/// Applies `next` to a known value. An unknown fact keeps its own reason.
 pub(crate) fn and_then<T, U>(fact: Fact<T>, next: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
     match fact {
         Fact::Known(value) => next(value),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_understood_is_odd_with_its_text() {
+    fn unknown_texts_are_odd_facts_with_their_text() {
         let text = "evenkeel-capture 1\n/n = 12\n/x = 0-4294967295\n/w = a [b] c\n/e =\nend\n";
         let root = Root::captured(Capture::parse(text).unwrap());
         let probe = Probe(&root);

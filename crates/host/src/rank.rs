@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// The longest wait that a knob can spare a tick, from the mechanism by which threads or packets wait. It is an
-/// expectation for ordering advice, not a promise: a trial measures the effect for one server.
+/// The longest wait that a knob can spare a tick, from the mechanism by which threads or packets wait. This expectation orders advice. It
+/// is not a promise: a trial measures the effect for one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_by_hand_is_said_to_be() {
+    fn manual_steps_are_marked() {
         let knob = knobs::find("vm.swappiness").unwrap();
         let by_hand = Knob { place: Place::ByHand { how: "do {}" }, takes_effect: TakesEffect::Reboot, ..*knob };
         assert_eq!((knob.when(), by_hand.when()), (When::AtOnce, When::ByHand));

@@ -12,13 +12,13 @@ use crate::probe::chosen_word;
 pub enum Reading {
     /// The text without surrounding white space.
     Plain,
-    /// Words with single spaces between them, however the kernel separates them.
+    /// Words with single spaces between them, whatever separator the kernel uses.
     Words,
     /// The word in brackets.
     ChosenWord,
     /// A list of CPUs.
     CpuList,
-    /// A mask of CPUs; values are lists all the same.
+    /// A mask of CPUs. The values of settings are still lists.
     CpuMask,
 }
 
@@ -37,7 +37,7 @@ impl Reading {
     /// The text to write for this value.
     pub fn text(self, value: &str) -> String {
         match self {
-            // A mask without leading zeros: every kernel accepts it, whatever the width of its masks.
+            // A mask without leading zeros. Every kernel accepts it, whatever the width of its masks.
             Reading::CpuMask => CpuSet::parse_list(value).map_or_else(|| value.to_owned(), |cpus| cpus.to_mask(1)),
             _ => value.to_owned(),
         }

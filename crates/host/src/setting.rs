@@ -12,7 +12,7 @@ use crate::value::SettingError;
 pub struct Setting {
     /// The knob.
     pub knob: &'static Knob,
-    /// Only at this place (`eth0/rx-0`, an interrupt's number); at all its places if `None`.
+    /// Only at this place (`eth0/rx-0`, an interrupt's number). `None` means all places.
     pub place: Option<String>,
     /// The value, within the knob's range and in the kernel's form.
     pub value: String,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_before_it_is_shown() {
+    fn long_texts_are_cut_before_they_are_shown() {
         let long = "7,".repeat(1 << 19);
         for text in [
             format!("net.rps_cpus={long}"),

@@ -1,13 +1,12 @@
-//! Decisions that several knobs share: the scheduler's times, the two forms of one limit, frequencies by policy, memory
-//! nodes.
+//! Decisions that several knobs share: the scheduler's times, the two forms of one limit, frequencies by policy, memory nodes.
 
 use crate::fact::Fact;
 use crate::facts::{Cloud, Facts, FrequencyPolicy, Lockdown, Nic, Node, reads};
 use crate::finding::{Finding, State, own, own_number};
 use crate::knob::{Knob, Place, file_in};
 
-/// The number in a scheduler file, which moved from /proc/sys to debugfs. The kernel's lockdown disables debugfs even
-/// for root, so `candidate`, the value to try, is then blocked. Also returns the place.
+/// The number in a scheduler file, which moved from /proc/sys to debugfs. The kernel's lockdown disables debugfs even for root. The value
+/// to try, `candidate`, is then blocked. Also returns the place.
 pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Result<(&'static str, i64), Finding> {
     let Place::FileSince { files, .. } = knob.place else {
         return Err(Finding::new(State::Unknown, knob.id, "it has no places"));
@@ -45,14 +44,14 @@ fn shut(path: &str, candidate: i64, why: &str) -> Finding {
     Finding { wanted: Some(candidate.to_string()), ..finding }
 }
 
-/// The kernel's factor for its scheduler times: 1 for one CPU, 2 for two, 3 from four on, 4 from eight on
-/// (`get_update_sysctl_factor` in `kernel/sched/fair.c`).
+/// The kernel's factor for its scheduler times (`get_update_sysctl_factor` in `kernel/sched/fair.c`): 1 for one CPU, 2 for two, 3 from four
+/// on, 4 from eight on.
 pub(crate) fn scheduler_scale(facts: &Facts) -> Option<i64> {
     let online = facts.cpus.online.known()?.len().clamp(1, 8);
     Some(i64::from(online.ilog2()) + 1)
 }
 
-/// The kernel's default for one of its scheduler times, in nanoseconds; `unscaled_ns` is the value for one CPU.
+/// The kernel's default for one of its scheduler times, in nanoseconds. `unscaled_ns` is the value for one CPU.
 pub(crate) fn times_by_cpus(facts: &Facts, knob: &Knob, unscaled_ns: i64) -> Result<i64, Finding> {
     match scheduler_scale(facts) {
         Some(scale) => Ok(scale * unscaled_ns),
@@ -60,7 +59,7 @@ pub(crate) fn times_by_cpus(facts: &Facts, knob: &Knob, unscaled_ns: i64) -> Res
     }
 }
 
-/// A limit of dirty memory in bytes, whose partner is a share of memory: which of the two is in use.
+/// The finding for a limit of dirty memory in bytes. Its partner is a share of memory, and one of the two is in use.
 pub(crate) fn spelled_in_bytes(facts: &Facts, path: &str, share: &str) -> Result<Finding, Finding> {
     let current = own_number(facts, path)?;
     let reason = match u64::try_from(current) {
@@ -83,7 +82,7 @@ pub(crate) fn boosted(path: &str, switch: &Fact<bool>, fast: bool) -> Result<Fin
     Ok(finding.at(u8::from(on)))
 }
 
-/// The memory nodes, if there are several; else the finding with the reason.
+/// The memory nodes, if there are several. Otherwise the finding with the reason.
 pub(crate) fn several_nodes<'a>(facts: &'a Facts, place: &str) -> Result<&'a [Node], Finding> {
     match &facts.numa.nodes {
         Fact::Known(nodes) if nodes.len() > 1 => Ok(nodes),
@@ -97,7 +96,7 @@ pub(crate) fn cpus_of_a_node(nodes: &[Node]) -> Option<u64> {
     nodes.iter().filter_map(|node| node.cpus.known()).map(|cpus| cpus.len() as u64).filter(|count| *count > 0).min()
 }
 
-/// One finding per group of CPUs that share a frequency; one for the machine if there are none.
+/// One finding per group of CPUs that share a frequency. If there are none, one for the machine.
 pub(crate) fn each_policy(
     facts: &Facts,
     knob: &Knob,
@@ -160,7 +159,7 @@ pub(crate) fn full_buffers(facts: &Facts) -> String {
     )
 }
 
-/// How many CPUs a server may use here: those that run and that the control group allows.
+/// How many CPUs a server may use here: running CPUs that the control group allows.
 pub(crate) fn usable_cpus(facts: &Facts) -> Option<usize> {
     let online = facts.cpus.online.known()?;
     Some(facts.limits.cpus_allowed.known().map_or(online.len(), |allowed| online.and(allowed).len()))

@@ -152,7 +152,7 @@ fn kernel() -> Kernel {
     }
 }
 
-/// A capture that somebody wrote without any counter.
+/// A hand-written capture without any counter.
 fn uncounted() -> Counters {
     fn none<T>() -> Fact<T> {
         Fact::absent("nobody counted")
@@ -206,8 +206,7 @@ pub(crate) fn node(node: u32, list: &str) -> Node {
     Node { node, cpus: Known(set(list)), distances: Known(vec![10]), memory_bytes: Known(8 << 30) }
 }
 
-/// A hardware interface with this many queue pairs. Its interrupts are numbered from `irq` on and served by CPU 0, 1,
-/// ….
+/// A hardware interface with this many queue pairs. Its interrupts begin at number `irq`, and CPUs 0, 1, … serve them.
 pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
     let queue = |index| Queue { index, steering_cpus: Known(CpuSet::default()), flows: None };
     let rx_queue = |index| Queue { flows: Some(Known(0)), ..queue(index) };
@@ -329,7 +328,7 @@ pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
 /// The server (`pps=3840`) and a change of the base machine.
 pub(crate) type ServerRow<'a> = (&'a str, &'a dyn Fn(&mut Facts));
 
-/// As [`check`], for latency and a server with known properties.
+/// As [`check`], for the goal latency and a server with known properties.
 #[track_caller]
 pub(crate) fn check_server(knob: &'static Knob, rows: &[ServerRow<'_>], expected: Expect) {
     let context = |as_text: &str| AdviceContext { goal: Goal::Latency, server: as_text.parse::<Server>().unwrap() };
@@ -387,7 +386,7 @@ pub(crate) fn with_idle(driver: &'static str, states: &'static [(&str, u64)]) ->
     }
 }
 
-/// Two policies of this driver, under this governor and this preference.
+/// Two policies of this driver, with this governor and this preference.
 pub(crate) fn with_policies(
     driver: &'static str,
     governor: &'static str,

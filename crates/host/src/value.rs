@@ -7,7 +7,7 @@ use evenkeel_sys::CpuSet;
 use crate::finding::shown;
 use crate::knob::{Knob, Values};
 
-/// The longest value of any knob, in bytes: a mask of 8,192 CPUs has 2,303.
+/// The longest value of any knob, in bytes. A mask of 8,192 CPUs has 2,303.
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// An invalid setting.

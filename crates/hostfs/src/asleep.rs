@@ -1,8 +1,8 @@
-//! `Sleeper`: reads until when a thread of any process asked the kernel to sleep, from the arguments of its system call
-//! (proc_pid_syscall(5)) and the time in memory that they point to. It stops no thread; a running thread shows nothing.
+//! `Sleeper`: reads until when a thread of any process asked the kernel to sleep. It reads the arguments of the thread's system call
+//! (proc_pid_syscall(5)) and the time in memory that they point to. It stops no thread, and a running thread shows nothing.
 //!
-//! A server's tick is due when the server asked to be woken. From outside, only this shows that time: the wake-up
-//! itself is later, by timer slack and by the machine.
+//! A server's tick is due when the server asked to be woken. From outside, only this shows that time. The wake-up itself is later, because
+//! of timer slack and the machine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,9 +23,9 @@ const FUTEX_CLOCK_REALTIME: u64 = 256;
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It sleeps until the monotonic clock reads this, at the latest.
+    /// It sleeps until the monotonic clock reaches this, at the latest.
     Until(u64),
-    /// It sleeps this many nanoseconds from when it fell asleep, at the longest.
+    /// It sleeps for at most this many nanoseconds from the moment when it fell asleep.
     For(u64),
     /// It sleeps without a limit.
     Open,
@@ -56,7 +56,7 @@ pub struct Asleep {
 }
 
 impl Asleep {
-    /// The same for a call that this timer ends: only the time decides.
+    /// The limit of a call that this timer also ends. Only the time decides.
     fn with_timer(self, due_ns: u64, now_ns: u64) -> Asleep {
         let is_sooner = match self.wait {
             Wait::Until(ns) => due_ns < ns,
@@ -68,7 +68,7 @@ impl Asleep {
     }
 }
 
-/// The start of a time.
+/// The clock or the moment from which a time counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
     FromTheCall,
@@ -93,8 +93,7 @@ enum TimeArgument {
     Nothing,
 }
 
-/// The number and the arguments of the call that a thread is in: `230 0x1 0x1 0x7ffe… … SP PC`; `None` for `running`
-/// and for other text.
+/// The number and the arguments of a thread's current call: `230 0x1 0x1 0x7ffe… … SP PC`. `None` for `running` and for other text.
 pub fn parse_syscall(text: &str) -> Option<(i64, [u64; 6])> {
     let mut words = text.split_ascii_whitespace();
     let number: i64 = words.next()?.parse().ok().filter(|number| *number >= 0)?;
@@ -116,7 +115,7 @@ fn time_argument(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> TimeArgument
         libc::SYS_ppoll => spec(a2, Counts::FromTheCall),
         libc::SYS_pselect6 => spec(a4, Counts::FromTheCall),
         libc::SYS_epoll_pwait => TimeArgument::Ms(a3),
-        // epoll_pwait2, with the same number everywhere.
+        // epoll_pwait2 has the same number on every architecture.
         441 => spec(a3, Counts::FromTheCall),
         libc::SYS_futex => match (a1 & FUTEX_COMMAND, a1 & FUTEX_CLOCK_REALTIME) {
             (FUTEX_WAIT, _) => spec(a3, Counts::FromTheCall),
@@ -134,7 +133,7 @@ fn time_argument(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> TimeArgument
     }
 }
 
-/// The file on whose readiness a call waits: a set of files, or a file that is read. It may contain a timer.
+/// The file for whose readiness a call waits: a set of files, or a file that is read. It may contain a timer.
 fn file(number: i64, [a0, ..]: [u64; 6]) -> Option<u32> {
     match number as libc::c_long {
         libc::SYS_epoll_pwait | 441 | libc::SYS_read => u32::try_from(a0).ok(),
@@ -191,8 +190,8 @@ impl Sleeper {
         self.asleep_by(|_| None)
     }
 
-    /// The same, where `timer_due_ns` returns when the timer of a file is due, if the file is a timer or a set with
-    /// one. A thread that waits for such a file sleeps until then, unless its own limit is earlier.
+    /// As [`asleep`](Sleeper::asleep), with timers of files. `timer_due_ns` returns when the timer of a file is due, if the file is a timer
+    /// or a set with one. A thread that waits for such a file sleeps until then, unless its own limit is earlier.
     ///
     /// # Errors
     /// As [`asleep`](Sleeper::asleep).
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_time_says_so() {
+    fn sleeps_without_a_time_are_reported() {
         let no_end = [0, u64::MAX, 0, 0, 0, 0];
         assert_eq!(time_argument(libc::SYS_read, no_end), TimeArgument::Nothing);
         assert_eq!(
@@ -313,7 +312,7 @@ mod tests {
     fn a_sleeping_thread_shows_when_it_is_due() {
         const MINUTE_NS: u64 = 60_000_000_000;
         let (say, hear) = std::sync::mpsc::channel();
-        // Nobody waits for it: its sleep ends with the process.
+        // The test does not wait for this thread, which ends with the process.
         std::thread::spawn(move || {
             let due_ns = evenkeel_sys::clock::monotonic_ns() + 10 * MINUTE_NS;
             say.send((evenkeel_sys::thread::id(), due_ns)).unwrap();

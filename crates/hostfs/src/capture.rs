@@ -1,4 +1,4 @@
-//! A captured machine: what was seen under each path, and its one text form, which people read, edit and send.
+//! A captured machine: the result of reading each path, and its one text form, which people read, edit and send.
 //!
 //! ```text
 //! evenkeel-capture 1
@@ -15,10 +15,10 @@
 //! end
 //! ```
 //!
-//! A path that begins with `@` is no file. `@ethtool/eth0/features` has a line an offload, `rx-gro=on`, with `,fixed` behind
-//! it where the driver does not let it be changed, by the kernel's names and in its order; `@ethtool/eth0/rss` how packets
-//! are spread over queues (`table=`, `queues=`, `key_bytes=`, `function=`, `udp4=sdfn`); `@ethtool/eth0/stats` those counters of
-//! the driver that count losses, `rx_overruns=0`.
+//! A path that begins with `@` is not a file. `@ethtool/eth0/features` has one line per offload, such as `rx-gro=on`, by the kernel's names
+//! and in its order. A line ends with `,fixed` if the driver does not allow a change. `@ethtool/eth0/rss` shows how packets are spread over
+//! queues (`table=`, `queues=`, `key_bytes=`, `function=`, `udp4=sdfn`). `@ethtool/eth0/stats` has the driver's counters of losses, such as
+//! `rx_overruns=0`.
 //!
 //! A directory without a `:` line has the names that the other paths imply, so that a hand-written machine stays short.
 //! The last line shows that the capture is complete.
@@ -46,7 +46,7 @@ pub struct Capture {
     pub(crate) texts: BTreeMap<String, Result<String, Errno>>,
     pub(crate) lists: BTreeMap<String, Result<Vec<String>, Errno>>,
     pub(crate) links: BTreeMap<String, Result<String, Errno>>,
-    /// Paths whose writes the kernel refused; only the writer of a captured root looks at them.
+    /// Paths whose writes the kernel refused. Only the writer of a captured root uses them.
     pub(crate) write_refusals: BTreeMap<String, Errno>,
 }
 
@@ -156,7 +156,7 @@ impl Capture {
     }
 }
 
-/// A panic in another thread leaves the map complete: every change to it is one insertion.
+/// After a panic in another thread the map is still complete, because every change to it is one insertion.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -228,8 +228,8 @@ fn write_text(f: &mut fmt::Formatter<'_>, path: &str, text: &str) -> fmt::Result
     }
 }
 
-/// Escapes control characters, those that set the direction of text, and the backslash as `\xNN` or `\u{NNNN}`. Also
-/// spaces that would end a path or that an editor would trim.
+/// Escapes control characters, characters that set the direction of text, and the backslash, as `\xNN` or `\u{NNNN}`. Also spaces that
+/// would end a path or that an editor would trim.
 fn escape(text: &str, spaces: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     let last = text.len().saturating_sub(1);
@@ -276,7 +276,7 @@ fn unescape(text: &str) -> Option<String> {
 #[derive(Default)]
 struct Parser {
     capture: Capture,
-    /// The path of a text without a value on its own line, its lines so far, and whether it ends in a newline.
+    /// An open text: its path, its lines so far, and whether it ends in a newline.
     open: Option<(String, Vec<String>, bool)>,
 }
 
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_name_their_line() {
         let table = [
             ("", "line 1: not a capture"),
             ("hello\n", "line 1: not a capture"),
@@ -472,7 +472,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(
+        fn a_printed_capture_is_read_back(
             texts in proptest::collection::btree_map("[/@][a-z0-9_. \\\\\t-]{0,12}", outcome(".{0,3}\n?[ -~\n\t\0\u{85}\u{2028}é\\\\]{0,24}"), 0..8),
             links in proptest::collection::btree_map("/[a-z/]{0,12}", outcome("[ -~é]{0,16}"), 0..4),
             lists in proptest::collection::btree_map("/[a-z/]{0,8}[a-z]", outcome(proptest::collection::vec("[ -.0-~]{1,8}", 0..4)), 0..4),

@@ -8,10 +8,10 @@ use std::time::Duration;
 use evenkeel_sys::{Errno, clock};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// The name prefix of the groups that evenkeel creates; it removes only such groups.
+/// The name prefix of the groups that evenkeel creates. It removes only groups with this prefix.
 pub const PREFIX: &str = "evenkeel-";
 
-/// Limits on the depth and number of groups that a command may have created inside: more are ignored.
+/// Limits on the depth and number of groups that a command may have created inside. Groups beyond them are ignored.
 const DEPTH_MAX: usize = 8;
 const GROUPS_MAX: usize = 1000;
 
@@ -51,7 +51,7 @@ pub fn remove(path: &Path, limit: Duration) -> Result<(), Errno> {
     }
 }
 
-/// The innermost first: the kernel does not remove a group that contains groups.
+/// Removes the innermost groups first, because the kernel does not remove a group that contains groups.
 fn remove_all(path: &Path) -> Result<(), Errno> {
     for group in with_inner(path).iter().rev() {
         match std::fs::remove_dir(group).map_err(|error| Errno::from(&error)) {
@@ -78,7 +78,7 @@ fn with_inner(path: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(group, _)| group).collect()
 }
 
-/// Kills the processes in one group. One that cannot be killed keeps the group busy, so the caller notices.
+/// Kills the processes in one group. If one cannot be killed, the group stays busy, so the caller notices.
 fn kill_all(group: &Path) {
     let at_once = std::fs::OpenOptions::new().write(true).open(group.join("cgroup.kill"));
     if at_once.and_then(|mut file| file.write_all(b"1")).is_ok() {
@@ -87,14 +87,14 @@ fn kill_all(group: &Path) {
     for pid in members(group) {
         let Some(named) = Pid::from_raw(pid) else { continue };
         let Ok(held) = rustix::process::pidfd_open(named, PidfdFlags::empty()) else { continue };
-        // The number may have passed to another process before we opened it; the opened one keeps it.
+        // The number may have passed to another process before we opened it. The opened process keeps it.
         if members(group).contains(&pid) {
             let _ = rustix::process::pidfd_send_signal(&held, Signal::KILL);
         }
     }
 }
 
-/// The processes in a group; none if it can't be read.
+/// The processes in a group. Empty if it cannot be read.
 pub fn members(group: &Path) -> Vec<i32> {
     let mut text = String::new();
     let read = std::fs::File::open(group.join("cgroup.procs"))
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(remove(Path::new("/sys/fs/cgroup/evenkeel-is-not-there"), LIMIT), Ok(()));
     }
 
-    /// In each hierarchy of this machine: the older ones have no file that kills a group at once.
+    /// Tests each hierarchy of this machine. Version 1 has no file that kills a group at once.
     #[test]
     fn a_group_goes_with_all_that_is_in_it() {
         let mut made = 0;

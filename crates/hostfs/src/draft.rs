@@ -1,7 +1,7 @@
 //! Replaces a configuration file: it writes a draft next to the file, and renames it.
 //!
-//! A file or link with a draft's name is what a killed evenkeel left, and is removed. A folder, a device, or a file
-//! that cannot be removed belongs to another owner: then the draft takes the next name.
+//! If a file or link has a draft's name, a killed evenkeel left it, and it is removed. A folder, a device, or a file that cannot be removed
+//! belongs to another owner. Then the draft takes the next name.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,7 +20,7 @@ const NAMES_MAX: u32 = 8;
 /// Puts `entry` under `name` in the folder `dir`. It is on disk when this returns.
 ///
 /// # Errors
-/// The kernel's error; `EEXIST` if every name of the draft is taken. The old content is then unchanged.
+/// The kernel's error. `EEXIST` if every name of the draft is taken. The old content is then unchanged.
 pub(crate) fn put(dir: &OwnedFd, name: &str, entry: &Entry) -> Result<(), Errno> {
     sweep(dir, name)?;
     match entry {
@@ -71,7 +71,7 @@ fn replace(dir: &OwnedFd, name: &str, make: impl Fn(&str) -> Result<(), Errno>) 
             made => {
                 return made
                     .and_then(|()| Ok(rustix::fs::renameat(dir, &draft, dir, name)?))
-                    // A failure must not leave the partial file; if removing it fails too, nothing changes.
+                    // After a failure, remove the partial file. If that fails too, nothing more can be done.
                     .inspect_err(|_| {
                         let _ = unlink(dir, &draft);
                     });
@@ -84,7 +84,7 @@ fn replace(dir: &OwnedFd, name: &str, make: impl Fn(&str) -> Result<(), Errno>) 
 /// The draft of a file.
 struct Draft(File);
 
-/// An existing entry with this name is neither opened nor followed.
+/// If there is an entry with this name, it is neither opened nor followed.
 fn make(dir: &OwnedFd, draft: &str) -> Result<Draft, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(Draft(rustix::fs::openat(dir, draft, flags, Mode::RUSR | Mode::WUSR)?.into()))
@@ -98,7 +98,7 @@ impl Draft {
             rustix::fs::fchown(&file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid)))?;
         }
         file.write_all(text.as_bytes()).map_err(|error| Errno::from(&error))?;
-        // After the owner, because a change of the owner clears bits; the umask does not matter.
+        // Set the mode after the owner, because a change of the owner clears bits. The umask does not matter.
         rustix::fs::fchmod(&file, Mode::from_bits_truncate(mode))?;
         Ok(rustix::fs::fsync(&file)?)
     }
@@ -117,7 +117,7 @@ mod tests {
 
     const PATH: &str = "/etc/sysctl.d/90-x.conf";
 
-    /// Each kind of entry is put, swept and seen, and `theirs` stays.
+    /// Puts, sweeps and reads each kind of entry. `theirs` stays.
     fn works(dir: &Path, theirs: &str) {
         let tree = Root::mounted(dir).unwrap().tree().unwrap();
         let file = Entry::File { text: "a\n".to_owned(), mode: 0o644 };
@@ -129,9 +129,9 @@ mod tests {
         assert!(dir.join("etc/sysctl.d").join(theirs).exists(), "{theirs}");
     }
 
-    /// Regression: with a folder of the draft's name, every `put` and `sweep` failed, so changes could not be restored.
+    /// Regression: if a folder had the draft's name, every `put` and `sweep` failed, so changes could not be restored.
     #[test]
-    fn what_somebody_else_gave_the_name_of_a_draft_is_not_in_the_way() {
+    fn a_foreign_file_with_the_name_of_a_draft_does_no_harm() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("etc/sysctl.d");
         std::fs::create_dir_all(&folder).unwrap();
@@ -144,7 +144,7 @@ mod tests {
         let fifo = folder.join(".90-x.conf.evenkeel-draft-2");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
         works(dir.path(), ".90-x.conf.evenkeel-draft-2");
-        // Files that a killed process left behind them are removed all the same, and a link is never followed.
+        // Later drafts that a killed process left are also removed, and a link is never followed.
         let (left, link) = (folder.join(".90-x.conf.evenkeel-draft-3"), folder.join(".90-x.conf.evenkeel-draft-5"));
         std::fs::write(&left, "half").unwrap();
         symlink("../../victim", &link).unwrap();

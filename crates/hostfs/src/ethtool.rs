@@ -1,6 +1,6 @@
-//! Reads the driver of a network interface with the `SIOCETHTOOL` ioctl. It needs no privileges, and shows the version
-//! of built-in drivers, which sysfs does not. Also queues, rings and interrupt coalescing; answers without a fixed
-//! length (offloads, hashing, counters) are in `sets`.
+//! Reads the driver of a network interface with the `SIOCETHTOOL` ioctl. It needs no privileges, and shows the version of built-in drivers,
+//! which sysfs does not. Also reads queues, rings and interrupt coalescing. Answers without a fixed length (offloads, hashing, counters)
+//! are in `sets`.
 
 use evenkeel_sys::Errno;
 use evenkeel_sys::ethtool::{Question, Room};
@@ -52,7 +52,7 @@ pub(crate) fn coalesce(interface: &str) -> Result<String, Errno> {
     ))
 }
 
-/// The first words of the answer to a request whose structure consists of words, the first of which is the command.
+/// The first words of an answer whose structure consists of words. The first of them is the command.
 fn words<const COUNT: usize>(interface: &str, question: Question) -> Result<[u32; COUNT], Errno> {
     let mut room = Room::new()?;
     room.ask(interface, question, &[])?;
@@ -78,9 +78,9 @@ mod tests {
         }
     }
 
-    /// The loopback interface has neither queues to set nor rings nor interrupts nor counters.
+    /// The loopback interface has no queues to set, no rings, no interrupts and no counters.
     #[test]
-    fn what_a_driver_does_not_have_is_not_supported() {
+    fn missing_features_of_a_driver_are_not_supported() {
         for ask in [channels, rings, coalesce, rss, stats] {
             assert_eq!(ask("lo"), Err(Errno::OPNOTSUPP));
         }

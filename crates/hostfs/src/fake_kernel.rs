@@ -1,8 +1,8 @@
-//! The kernel of a captured host. It answers a write as a real kernel does: it changes the file and what depends on it, or
-//! refuses. So apply, verify, half-way failure and revert are tested without root, and for machines that we do not have.
+//! Simulates the kernel of a captured host. It answers a write as a real kernel does: it changes the file and everything that depends on
+//! it, or refuses. So apply, verify, half-way failure and revert are tested without root, and for machines that we do not have.
 //!
-//! Each rule follows the kernel function named beside it. A file without a rule refuses writes with `EACCES`. If it accepted
-//! them, a test would not notice a wrong path.
+//! Each rule follows the kernel function named next to it. A file without a rule refuses writes with `EACCES`. If it accepted them, a test
+//! would not notice a wrong path.
 
 use evenkeel_sys::{CpuSet, Errno};
 
@@ -15,7 +15,7 @@ const CPU: &str = "/sys/devices/system/cpu/";
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 
-/// The lowest `rmem_max` that the kernel takes: `SOCK_MIN_RCVBUF` on 64-bit machines (`net/core/sock.h`).
+/// The lowest `rmem_max` that the kernel accepts: `SOCK_MIN_RCVBUF` on 64-bit machines (`net/core/sock.h`).
 const MIN_RCVBUF: i64 = 2304;
 
 pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<(), Errno> {
@@ -43,7 +43,7 @@ pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<()
     } else if let Some(file) = path.strip_prefix(CPU) {
         cpu(capture, file, &before, value)?
     } else if path == "/sys/devices/virtual/workqueue/cpumask" {
-        // workqueue_set_unbound_cpumask (kernel/workqueue.c): no CPU at all is EINVAL.
+        // workqueue_set_unbound_cpumask (kernel/workqueue.c): an empty set is EINVAL.
         if CpuSet::parse_mask(value).is_none_or(|cpus| cpus.is_empty()) {
             return Err(Errno::INVAL);
         }
@@ -105,16 +105,16 @@ fn meminfo_kb(capture: &Capture, key: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
-/// As many as fit, without an error if that is fewer than requested: only reading back shows it (`set_max_huge_pages`
-/// in `mm/hugetlb.c`). A huge page is 2 MiB here.
+/// The kernel reserves as many pages as fit, without an error if that is fewer than requested. Only reading back shows it
+/// (`set_max_huge_pages` in `mm/hugetlb.c`). A huge page is 2 MiB here.
 fn huge_pages(capture: &Capture, value: &str) -> Result<String, Errno> {
     let asked: u64 = value.parse().map_err(|_| Errno::INVAL)?;
     let room = meminfo_kb(capture, "MemFree:").map_or(u64::MAX, |free_kb| free_kb / 2048);
     Ok(format!("{}\n", asked.min(room)))
 }
 
-/// Files of a disk's queue. Another scheduler brings its own number of requests (`elevator_switch` in
-/// `block/elevator.c`): twice the device's own number up to 256; with none, the device's own number, assumed to be 128.
+/// Files of a disk's queue. Another scheduler has its own number of requests (`elevator_switch` in `block/elevator.c`): twice the device's
+/// own number, up to 256. Without a scheduler it is the device's own number, assumed to be 128.
 fn disk(capture: &mut Capture, path: &str, before: &str, value: &str) -> Result<(), Errno> {
     let (queue, file) = path.rsplit_once('/').ok_or(Errno::ACCESS)?;
     let after = match file {
@@ -133,8 +133,8 @@ fn disk(capture: &mut Capture, path: &str, before: &str, value: &str) -> Result<
     Ok(())
 }
 
-/// An unknown name is accepted without an error and changes nothing (`current_clocksource_store` in
-/// `kernel/time/clocksource.c`): only reading back shows it.
+/// An unknown name is accepted without an error and changes nothing (`current_clocksource_store` in `kernel/time/clocksource.c`). Only
+/// reading back shows it.
 fn clocksource(capture: &Capture, path: &str, before: &str, value: &str) -> Result<String, Errno> {
     if !path.ends_with("/current_clocksource") {
         return Err(Errno::ACCESS);
@@ -144,7 +144,7 @@ fn clocksource(capture: &Capture, path: &str, before: &str, value: &str) -> Resu
     Ok(if offered { format!("{value}\n") } else { before.to_owned() })
 }
 
-/// Both forms and the effective list change together; an empty or offline set is EINVAL (`kernel/irq/proc.c`).
+/// Both forms and the effective list change together. An empty or offline set is EINVAL (`kernel/irq/proc.c`).
 fn irq_affinity(capture: &mut Capture, path: &str, value: &str) -> Result<(), Errno> {
     let (irq_dir, file) = path.rsplit_once('/').ok_or(Errno::ACCESS)?;
     let cpus = match file {
@@ -165,7 +165,7 @@ fn irq_affinity(capture: &mut Capture, path: &str, value: &str) -> Result<(), Er
     let width = mask_width(&capture.text(&format!("{irq_dir}/smp_affinity")).unwrap_or_default());
     set(capture, "smp_affinity", cpus.to_mask(width));
     set(capture, "smp_affinity_list", cpus.to_string());
-    // One CPU serves an MSI-X interrupt, whatever the mask allows: the lowest one here.
+    // One CPU serves an MSI-X interrupt, whatever the mask allows. Here it is the lowest one.
     set(capture, "effective_affinity_list", first.to_string());
     set(capture, "effective_affinity", CpuSet::from_iter([first]).to_mask(width));
     Ok(())
@@ -176,7 +176,7 @@ fn irq_affinity(capture: &mut Capture, path: &str, value: &str) -> Result<(), Er
 fn cpu(capture: &Capture, file: &str, before: &str, value: &str) -> Result<String, Errno> {
     let (dir, name) = file.rsplit_once('/').ok_or(Errno::ACCESS)?;
     let is_on_offer = |list: &str| {
-        // A policy's own list, else that of CPU 0.
+        // The list of the policy itself, otherwise that of CPU 0.
         let own = capture.text(&format!("{CPU}{dir}/{list}"));
         let words = own.or_else(|_| capture.text(&format!("{CPU}cpu0/cpufreq/{list}"))).unwrap_or_default();
         words.split_whitespace().any(|word| word == value)
@@ -195,8 +195,8 @@ fn cpu(capture: &Capture, file: &str, before: &str, value: &str) -> Result<Strin
     if is_taken { Ok(format!("{value}\n")) } else { Err(Errno::INVAL) }
 }
 
-/// ENODEV if there are no threads to switch; forceoff is permanent (`__store_smt_control` in `kernel/cpu.c`). The set
-/// of running CPUs stays as captured.
+/// ENODEV if there are no threads to switch. forceoff is permanent (`__store_smt_control` in `kernel/cpu.c`). The set of running CPUs stays
+/// as captured.
 fn smt_control(before: &str, value: &str) -> Result<String, Errno> {
     match (before.trim(), value) {
         ("forceoff", "on" | "off" | "forceoff") => Err(Errno::PERM),
@@ -217,8 +217,8 @@ fn mask_width(mask: &str) -> usize {
     mask.trim().chars().filter(|digit| *digit != ',').count() * 4
 }
 
-/// The exclusive pairs of limits on dirty pages: a write to one sets the other to 0 (`dirty_ratio_handler` and its like
-/// in `mm/page-writeback.c`). The two limits for writers do so only when their own value changes.
+/// The exclusive pairs of limits on dirty pages: a write to one sets the other to 0 (`dirty_ratio_handler` and similar functions in
+/// `mm/page-writeback.c`). The two limits for writers do so only when their own value changes.
 fn zero_partner(capture: &mut Capture, path: &str, before: &str, after: &str) {
     let Some(name) = path.strip_prefix("/proc/sys/vm/") else { return };
     let partner = match name {
@@ -257,12 +257,12 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         "vm/dirty_ratio" | "vm/dirty_background_ratio" | "vm/compaction_proactiveness" => 0..=100,
         "vm/watermark_scale_factor" => 1..=3000,
         "vm/watermark_boost_factor" | "vm/zone_reclaim_mode" => 0..=i64::from(i32::MAX),
-        // On or off before it became a set of bits.
+        // This was on or off before it became a set of bits.
         "kernel/numa_balancing" if is_older_than(capture, 6, 1) => 0..=1,
         "kernel/numa_balancing" => 0..=4,
         "kernel/timer_migration" | "kernel/sched_autogroup_enabled" => 0..=1,
         "kernel/nmi_watchdog" | "kernel/watchdog" => 0..=1,
-        // Between 0.1 ms and 1 s, and up to 1 s (kernel/sysctl.c up to Linux 5.12).
+        // From 0.1 ms to 1 s (kernel/sysctl.c up to Linux 5.12).
         "kernel/sched_min_granularity_ns" => 100_000..=1_000_000_000,
         "kernel/sched_wakeup_granularity_ns" => 0..=1_000_000_000,
         // Up to the period (`sched_rt_global_validate` in kernel/sched/rt.c).
@@ -271,7 +271,7 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         }
         "net/core/rmem_max" | "net/core/rmem_default" => MIN_RCVBUF..=i64::from(i32::MAX),
         "net/core/busy_poll" | "net/core/busy_read" | "vm/min_free_kbytes" => 0..=i64::from(i32::MAX),
-        // proc_dou8vec_minmax without bounds of its own (`net/ipv4/sysctl_net_ipv4.c`).
+        // proc_dou8vec_minmax without further limits (`net/ipv4/sysctl_net_ipv4.c`).
         "net/ipv4/udp_early_demux" => 0..=255,
         "net/ipv4/udp_rmem_min" => 1..=i64::from(i32::MAX),
         _ => i64::from(i32::MIN)..=i64::from(i32::MAX),
@@ -283,7 +283,7 @@ fn number_in(capture: &Capture, path: &str) -> Option<i64> {
     capture.text(path).ok()?.trim().parse().ok()
 }
 
-/// `proc_doulongvec_minmax` (`kernel/sysctl.c`): numbers from the first on; those not given stay. Printed with tabs.
+/// `proc_doulongvec_minmax` (`kernel/sysctl.c`) sets numbers from the first one on. Missing ones stay. They are printed with tabs.
 fn long_numbers(before: &str, value: &str) -> Result<String, Errno> {
     let mut numbers: Vec<u64> = before.split_whitespace().filter_map(|number| number.parse().ok()).collect();
     let given: Vec<u64> =
@@ -295,14 +295,14 @@ fn long_numbers(before: &str, value: &str) -> Result<String, Errno> {
     Ok(numbers.iter().map(u64::to_string).collect::<Vec<_>>().join("\t") + "\n")
 }
 
-/// ENOENT unless the discipline is built in, loaded or a module that can be (`set_default_qdisc` in
-/// `net/core/sysctl_net_core.c`, `qdisc_set_default` in `net/sched/sch_api.c`).
+/// ENOENT unless the discipline is built in, loaded, or available as a module (`set_default_qdisc` in `net/core/sysctl_net_core.c`,
+/// `qdisc_set_default` in `net/sched/sch_api.c`).
 fn default_qdisc(before: &str, value: &str) -> Result<String, Errno> {
     let known = ["pfifo_fast", "pfifo", "bfifo", "fq_codel", "fq"].contains(&value) || before.trim() == value;
     if known { Ok(format!("{value}\n")) } else { Err(Errno::NOENT) }
 }
 
-/// Rounded up to a power of two, 0 for off (`rps_sock_flow_sysctl` in `net/core/sysctl_net_core.c`,
+/// The value is rounded up to a power of two, and 0 means off (`rps_sock_flow_sysctl` in `net/core/sysctl_net_core.c`,
 /// `store_rps_dev_flow_table_cnt` in `net/core/net-sysfs.c`).
 fn flow_entries(value: &str) -> Result<String, Errno> {
     let entries: u32 = value.parse().map_err(|_| Errno::INVAL)?;
@@ -313,8 +313,8 @@ fn flow_entries(value: &str) -> Result<String, Errno> {
     }
 }
 
-/// `netdev_store` (`net/core/net-sysfs.c`): a number; `threaded` is a switch (`modify_napi_threaded`), and the
-/// count may not pass an `int` (`change_napi_defer_hard_irqs`).
+/// `netdev_store` (`net/core/net-sysfs.c`) accepts a number. `threaded` is a switch (`modify_napi_threaded`), and the count may not exceed
+/// an `int` (`change_napi_defer_hard_irqs`).
 fn interface(path: &str, value: &str) -> Result<String, Errno> {
     let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
     let most = match path.rsplit('/').next() {
@@ -491,7 +491,7 @@ end
     }
 
     #[test]
-    fn what_changes_along_with_it_changes() {
+    fn side_effects_of_a_write_happen() {
         let root = Root::captured(Capture::parse(HOST).unwrap());
         let writer = root.writer().unwrap();
         let text = |path| root.text(path).unwrap();
@@ -505,7 +505,7 @@ end
         assert_eq!(text("/proc/irq/25/effective_affinity_list"), "2\n");
     }
 
-    /// As a 6.18 guest answers, row by row.
+    /// Each row as a 6.18 guest answers.
     #[test]
     fn one_spelling_of_a_limit_zeroes_the_other() {
         let table: &[(&str, &str, &str)] = &[

@@ -1,5 +1,5 @@
-//! `Image`: folders of a root that does not run, such as the one of its journal. Nothing outside of the root is opened or made,
-//! whoever changes the root meanwhile.
+//! `Image`: folders of a root that does not run, such as the folder of its journal. Nothing outside of the root is opened or created, even
+//! if another program changes the root meanwhile.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -11,11 +11,11 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::inside::{self, Links};
 
-/// The folders of a mounted root; [`Root::image`](crate::Root::image) gives it.
+/// The folders of a mounted root. [`Root::image`](crate::Root::image) returns it.
 ///
-/// A link on the way that stays below the root by itself is followed. One that leads out is refused with `EXDEV`, and so is every
-/// absolute one. `/var -> /mnt/var` means the image's own folder to the machine that boots from it, and the folder of this machine to
-/// every program here; what we write has to be where both look.
+/// A link in the path is followed if it stays below the root by itself. A link that leads out is refused with `EXDEV`, and so is every
+/// absolute link. To the machine that boots from the image, `/var -> /mnt/var` means the image's own folder. To every program here it means
+/// a folder of this machine. Our files must be where both look.
 #[derive(Clone, Debug)]
 pub struct Image {
     dir: Arc<OwnedFd>,
@@ -27,25 +27,25 @@ impl Image {
         Image { dir, path: path.to_owned() }
     }
 
-    /// Where a folder is, for messages alone: by then something else may be there.
+    /// The path of a folder, only for messages: by then something else may be there.
     pub fn shown(&self, folder: &str) -> PathBuf {
         self.path.join(folder)
     }
 
-    /// Opens a folder, such as `var/lib`; a link at its end is refused with `ENOTDIR`.
+    /// Opens a folder, such as `var/lib`. A link at its end is refused with `ENOTDIR`.
     ///
     /// # Errors
-    /// What the kernel said; `EXDEV` where a link leads out.
+    /// The kernel's error; `EXDEV` if a link leads out.
     pub fn open_folder(&self, folder: &str) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         Ok(File::from(inside::open(&self.dir, folder, flags, Links::Beneath)?))
     }
 
-    /// Makes a folder, with these permission bits less the mask of this process, and puts its name on disk. Gives whether it was not
-    /// there before.
+    /// Creates a folder with these permission bits, minus the umask of this process, and syncs its name to disk. Returns whether it was
+    /// missing before.
     ///
     /// # Errors
-    /// As [`Image::open_folder`], of the folder that it lies in.
+    /// As [`Image::open_folder`], for the parent folder.
     pub fn make_folder(&self, folder: &str, mode: u32) -> Result<bool, Errno> {
         let (parent, name) = folder.rsplit_once('/').unwrap_or((".", folder));
         let parent = inside::open(&self.dir, parent, OFlags::RDONLY | OFlags::DIRECTORY, Links::Beneath)?;

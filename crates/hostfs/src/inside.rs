@@ -1,9 +1,7 @@
-//! Opens paths below an open folder without ever leaving that folder, whatever links it contains and whoever changes
-//! them meanwhile.
+//! Opens paths below an open folder without ever leaving that folder, whatever links it contains, and even if they change meanwhile.
 //!
-//! Since Linux 5.6 the kernel does it in one call, `openat2(2)`. Without that call, or if a system call filter refuses
-//! it, we open one part of the path after the other and follow no link through the kernel. We resolve each link from
-//! the folders that we hold open.
+//! Since Linux 5.6 the kernel does this in one call, `openat2(2)`. If that call is missing or a system call filter refuses it, we open one
+//! part of the path after the other, and let the kernel follow no link. We resolve each link from the folders that we hold open.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,18 +12,17 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 /// How to treat links in the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// A link leads where it would if the folder were the root: `/usr` is below it, and `..` stops at it. For reading
-    /// an image.
+    /// A link leads where it would if the folder were the root: `/usr` is below the folder, and `..` stops at it. Used to read an image.
     InRoot,
-    /// Only links that stay below the folder. An absolute one is refused, because its target depends on who follows it.
-    /// For writing.
+    /// Only links that stay below the folder are followed. An absolute link is refused, because its target depends on the program that
+    /// follows it. Used to write.
     Beneath,
 }
 
-/// The kernel's own limit.
+/// The most links to follow. This is the kernel's own limit.
 const LINKS_MAX: u32 = 40;
 
-/// The kernel gives up if something was renamed while it processed `..`.
+/// How often to try. The kernel gives up if something was renamed while it processed `..`.
 const TRIES: u32 = 32;
 
 /// Opens a path below `dir`. A link at its end is followed unless `flags` say otherwise.
@@ -47,8 +44,7 @@ pub(crate) fn open(dir: impl AsFd, path: &str, flags: OFlags, links: Links) -> R
     }
 }
 
-/// The same without `openat2`. It holds every folder of the path open, so that `..` is the folder through which we
-/// came.
+/// Opens the path without `openat2`. It holds every folder of the path open, so that `..` is the folder through which we came.
 fn walk(root: BorrowedFd<'_>, path: &str, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
     let mut above: Vec<OwnedFd> = Vec::new();
     let mut left: VecDeque<String> = parts(path).collect();
@@ -94,7 +90,7 @@ fn walk(root: BorrowedFd<'_>, path: &str, flags: OFlags, links: Links) -> Result
     reopen(above.last().map_or(root, AsFd::as_fd), ".", flags)
 }
 
-/// No link has replaced the folder that we checked.
+/// Checks that no link has replaced the folder.
 fn reopen(here: BorrowedFd<'_>, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     Ok(rustix::fs::openat(here, name, flags | OFlags::NOFOLLOW, Mode::empty())?)
 }
@@ -114,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with links of all kinds, and a file beside it that none may reach.
+    /// A folder with links of all kinds. None of them may reach the file next to it.
     fn scene() -> tempfile::TempDir {
         let top = tempfile::tempdir().unwrap();
         let root = top.path().join("root");
@@ -206,8 +202,7 @@ mod tests {
         assert_eq!(as_text(open(&root, "near/lib/file", OFlags::RDONLY, Links::Beneath)), "var");
     }
 
-    /// Another process keeps replacing a folder with a link that points out. Whatever is opened is inside, or nothing
-    /// is.
+    /// Another process keeps replacing a folder with a link that points out. Any opened file is inside, or the open fails.
     #[test]
     fn a_link_that_appears_leads_nowhere() {
         let top = scene();

@@ -6,14 +6,14 @@ use std::io::Read;
 
 use evenkeel_sys::Errno;
 
-/// The maximum size of a configuration, in bytes; those of distributions have 300 KB.
+/// The maximum size of a configuration, in bytes. Those of distributions have 300 KB.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
 /// The stored options: `CONFIG_` and one of these, or a prefix if `*` follows.
 const KEPT: [&str; 5] = ["HZ", "NO_HZ*", "PREEMPT*", "IRQ_TIME_ACCOUNTING", "CPU_ISOLATION"];
 
-/// The stored lines, after `source=` and their origin. They come from the kernel itself, else from the file that the
-/// distribution installs with it, which may belong to another build with the same name.
+/// The stored lines, after `source=` and their origin. They come from the kernel itself, otherwise from the file that the distribution
+/// installs with it. That file may belong to another build with the same name.
 pub(crate) fn text(open: impl Fn(&str) -> Result<File, Errno>) -> Result<String, Errno> {
     const OWN: &str = "/proc/config.gz";
     match open(OWN) {
@@ -21,7 +21,7 @@ pub(crate) fn text(open: impl Fn(&str) -> Result<File, Errno>) -> Result<String,
         Err(_) => {
             let release = read(open("/proc/sys/kernel/osrelease")?)?;
             let path = format!("/boot/config-{}", release.trim());
-            // The release goes into a path, so that it must be one part of it.
+            // The release becomes part of a path, so it must not contain a slash.
             if release.contains('/') {
                 return Err(Errno::INVAL);
             }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_harm_is_refused() {
+    fn hostile_files_are_refused() {
         let bomb = packed(&vec![b'\n'; CONFIG_BYTES_MAX as usize + 2]);
         assert_eq!(text(|_| file(&bomb)), Err(Errno::FBIG));
         assert!(text(|_| file(b"no archive")).is_err());

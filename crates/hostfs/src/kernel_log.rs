@@ -1,12 +1,11 @@
-//! Reads the kernel's log: nothing else shows why the kernel stopped using a clock.
+//! Reads the kernel's log. Nothing else shows why the kernel stopped using a clock.
 
 use evenkeel_sys::Errno;
 use rustix::fs::{Mode, OFlags};
 
-/// The maximum size of a record, in bytes: the kernel refuses a buffer that is shorter than the record
-/// (`devkmsg_read`).
+/// The maximum size of a record, in bytes. The kernel refuses a buffer that is shorter than the record (`devkmsg_read`).
 const RECORD_BYTES_MAX: usize = 8 << 10;
-/// The maximum number of records that are read: a log of a megabyte has about ten thousand.
+/// The maximum number of records to read. A log of a megabyte has about ten thousand.
 const RECORDS_MAX: usize = 1 << 14;
 /// The maximum number of lines that are stored.
 const LINES_MAX: usize = 16;

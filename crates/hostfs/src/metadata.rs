@@ -1,5 +1,5 @@
-//! Reads instance metadata from the link-local address of the cloud. Only a root that was opened with metadata does so,
-//! so that nothing uses the network by default. No proxy, no other host, one short answer.
+//! Reads instance metadata from the link-local address of the cloud. Only a root that was opened with metadata does this, so nothing uses
+//! the network by default. It uses no proxy and no other host, and accepts one short answer.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use evenkeel_sys::http::{self, BadAnswer, HttpError};
 /// All supported clouds use this address.
 const LINK_LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 80);
 
-/// The answer comes from the machine's own hypervisor, within a few milliseconds.
+/// How long to wait. The machine's own hypervisor answers within a few milliseconds.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The maximum size of an answer that is read, without its headers.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// The longest name of an instance type, and the longest token; real ones have about 30 and 56 characters.
+/// The longest name of an instance type, and the longest token. Real ones have about 30 and 56 characters.
 const VALUE_BYTES_MAX: usize = 128;
 
 /// A metadata service.
@@ -123,7 +123,7 @@ mod tests {
 
     /// A service on a loopback port that sends each of `answers` to one connection, and records the requests.
     ///
-    /// The time limit is short only for tests that wait in vain: a busy machine may take long for a good answer.
+    /// The time limit is short only for tests without an answer, because a busy machine may take long for a good answer.
     fn with_service(path: &str, answers: Vec<Vec<u8>>) -> (Result<String, Errno>, Vec<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let hangs = answers.iter().any(Vec::is_empty);
@@ -150,7 +150,7 @@ mod tests {
             asked
         });
         let answer = metadata.text(path);
-        // A client that timed out before its request left the service waiting.
+        // If the client timed out before its request, the service still waits.
         while !service.is_finished() {
             drop(TcpStream::connect(address));
             thread::sleep(Duration::from_millis(1));

@@ -9,17 +9,16 @@ use evenkeel_sys::Errno;
 /// The package list of dpkg: Debian, Ubuntu.
 const STATUS: &str = "/var/lib/dpkg/status";
 
-/// The maximum size of it that is read, in bytes; a large installation has a few megabytes.
+/// The maximum size that is read, in bytes. The list of a large installation has a few megabytes.
 const STATUS_BYTES_MAX: u64 = 32 << 20;
 
-/// The version of an installed package; `ENOENT` if dpkg does not have it or there is no dpkg (rpm's database is not
-/// text).
+/// The version of an installed package. `ENOENT` if dpkg does not have it, or if there is no dpkg (rpm's database is not text).
 pub(crate) fn version(name: &str, open: impl Fn(&str) -> Result<File, Errno>) -> Result<String, Errno> {
     let status = BufReader::new(open(STATUS)?.take(STATUS_BYTES_MAX));
     find(name, status).map(|version| format!("{version}\n"))
 }
 
-/// Paragraphs with `Package:`, `Status:` and `Version:`, an empty line between them.
+/// Finds a package in paragraphs with `Package:`, `Status:` and `Version:`, separated by empty lines.
 fn find(name: &str, mut status: impl BufRead) -> Result<String, Errno> {
     let (mut is_meant, mut is_installed) = (false, false);
     let mut line = Vec::new();
@@ -50,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_installed_has_a_version() {
+    fn installed_packages_have_a_version() {
         let status = "Package: irqbalance\nStatus: install ok installed\nDescription: x\n Package: no\nVersion: 1.9.4-1\n\n\
                       Package: gone\nStatus: deinstall ok config-files\nVersion: 2\n\nPackage: bare\nStatus: a installed\n";
         let of = |name: &str| find(name, status.as_bytes());

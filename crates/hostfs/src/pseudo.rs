@@ -4,11 +4,10 @@ use evenkeel_sys::{Errno, clock, dma_latency};
 
 use crate::{ethtool, kernel_config, kernel_log, package};
 
-/// Answers these paths. `@uname`. `@cpuid/LEAF` (hexadecimal). `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`,
-/// `rings`, `coalesce`, `features`, `rss` or `stats` for WHAT. `@tick_ns`: the resolution of the kernel's coarse
-/// clocks, one tick of its timer, in nanoseconds. `@cpu_dma_latency_us`: the lowest of all requests that processes hold
-/// at that device. `@kernel-config`. `@kernel-log/tsc`: what the kernel log says about the time-stamp counter.
-/// `@package/NAME`: the version of an installed package.
+/// Answers these paths. `@uname`. `@cpuid/LEAF` (hexadecimal). `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings`, `coalesce`,
+/// `features`, `rss` or `stats` for WHAT. `@tick_ns`: the resolution of the kernel's coarse clocks in nanoseconds, which is one tick of its
+/// timer. `@cpu_dma_latency_us`: the lowest of all requests that processes hold at that device. `@kernel-config`. `@kernel-log/tsc`: the
+/// kernel log's messages about the time-stamp counter. `@package/NAME`: the version of an installed package.
 pub(crate) fn text(path: &str) -> Result<String, Errno> {
     let mut parts = path.strip_prefix('@').ok_or(Errno::INVAL)?.split('/');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -56,8 +55,8 @@ fn uname() -> String {
 #[cfg(target_arch = "x86_64")]
 fn cpuid(leaf: u32) -> Result<String, Errno> {
     use std::arch::x86_64::__cpuid;
-    // The first leaf of a range contains its highest leaf. Hypervisors have ranges of 256 leaves each: KVM moves to the
-    // second one when it also presents Hyper-V.
+    // The first leaf of a range contains the number of its highest leaf. Hypervisors have ranges of 256 leaves each. KVM moves to the
+    // second range when it also presents Hyper-V.
     let range = if leaf >> 16 == 0x4000 { leaf & 0xffff_ff00 } else { leaf & 0xffff_0000 };
     if leaf > range && leaf > __cpuid(range).eax {
         return Err(Errno::NOENT);

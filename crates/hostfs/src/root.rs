@@ -171,7 +171,7 @@ impl Root {
         }
     }
 
-    /// The folders of a mounted root; `None` for others, whose folders have a path.
+    /// The folders of a mounted root. `None` for other roots, whose folders have a path.
     pub fn image(&self) -> Option<Image> {
         match &*self.source {
             Source::Mounted(mounted) => Some(Image::new(mounted.handle(), mounted.path())),
@@ -195,7 +195,7 @@ impl Root {
 }
 
 fn live_text(path: &str) -> Result<String, Errno> {
-    // Opening a directory succeeds too; the read then returns EISDIR, which is the right error.
+    // Opening a directory succeeds too. The read then returns EISDIR, which is the right error.
     let file = rustix::fs::open(
         absolute(path)?,
         rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK,

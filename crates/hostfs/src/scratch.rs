@@ -1,4 +1,4 @@
-//! A temporary file without a name. It disappears when its process ends, however that ends.
+//! A temporary file without a name. It disappears when its process ends, even by a crash.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,13 +1,12 @@
-//! `TimerFiles`: reads when the timers of a process are due that it reads as files (timerfd_create(2)). A server on
-//! Asio, libevent or sd-event passes no time limit to its calls. Such a timer wakes it, and only /proc/PID/fdinfo shows
-//! when.
+//! `TimerFiles`: reads when the timer files of a process are due (timerfd_create(2)). A server on Asio, libevent or sd-event passes no time
+//! limit to its calls. Such a timer wakes it, and only /proc/PID/fdinfo shows when.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use evenkeel_sys::clock;
 
-/// The maximum of one file's description that is read: a set of sockets has one line for each.
+/// The maximum size of one file's description. A set of sockets has one line for each.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 /// The maximum number of files of one set that are read, and of sets that are remembered.
 const FILES_MAX: usize = 256;
@@ -31,14 +30,13 @@ struct TimerSet {
 }
 
 impl TimerFiles {
-    /// Of process `pid`. Nothing is read yet.
+    /// For process `pid`. Nothing is read yet.
     pub fn new(pid: u32) -> TimerFiles {
         TimerFiles { pid, sets: Vec::new() }
     }
 
-    /// When the first timer is due that ends a wait for this file, a timer or a set of files (epoll), on the monotonic
-    /// clock in nanoseconds. `None` if none is set, or if it cannot be read: that needs the privileges of a debugger
-    /// (CAP_SYS_PTRACE).
+    /// When the first timer is due that ends a wait for this file, on the monotonic clock in nanoseconds. The file is a timer or a set of
+    /// files (epoll). `None` if no timer is set, or if it cannot be read: that needs the privileges of a debugger (CAP_SYS_PTRACE).
     pub fn due_ns(&mut self, file: u32) -> Option<u64> {
         let at = self.sets.iter().position(|set| set.file == file && set.questions < QUESTIONS_MAX);
         let at = at.unwrap_or_else(|| {
@@ -60,7 +58,7 @@ impl TimerFiles {
     }
 }
 
-/// The timers that a wait for this file ends with.
+/// The timers that end a wait for this file.
 fn timers_in(pid: u32, file: u32) -> Vec<File> {
     let open = |file: u32| File::open(format!("/proc/{pid}/fdinfo/{file}")).ok();
     let Some(itself) = open(file) else { return Vec::new() };
@@ -79,8 +77,8 @@ fn text_of(file: &File) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The remaining time of a timer, in nanoseconds, 0 if it is not set: `it_value: (SECONDS, NANOSECONDS)`; `None` if the
-/// file is not a timer.
+/// The remaining time of a timer in nanoseconds, from `it_value: (SECONDS, NANOSECONDS)`. 0 if it is not set. `None` if the file is not a
+/// timer.
 pub fn parse_timer(text: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix("it_value:"))?;
     let (seconds, ns) = value.trim().strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;

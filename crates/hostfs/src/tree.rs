@@ -1,5 +1,5 @@
-//! `Tree`: the only way to write configuration files of a host, and only below `/etc` and `/boot`. Each change is
-//! complete or not made at all, and is on disk when the call returns. An image's links cannot point out of it.
+//! `Tree`: the only way to write configuration files of a host, and only below `/etc` and `/boot`. Each change is complete or not made at
+//! all, and is on disk when the call returns. Links in an image cannot lead out of it.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,7 +17,7 @@ use crate::inside::{self, Links};
 /// The longest file that is read or written, in bytes: `grub.cfg` of a host with many kernels has some 50,000.
 pub const MAX_FILE_BYTES: usize = 256 << 10;
 
-/// Nothing outside these is changed, whatever a plan says.
+/// Nothing outside of these folders is changed, whatever a plan says.
 const WRITABLE: [&str; 2] = ["/etc/", "/boot/"];
 
 /// A configuration file that could not be read or changed. Reads well after "failed to".
@@ -53,7 +53,7 @@ impl Tree {
         Ok(Tree { source: Source::Disk { dir, links: Links::InRoot } })
     }
 
-    /// Refuses every link that points out of `dir`, absolute ones included: they mean the running host's files.
+    /// Refuses every link that points out of `dir`. This includes absolute links, because they mean the running host's files.
     pub(crate) fn image(dir: Arc<OwnedFd>) -> Tree {
         Tree { source: Source::Disk { dir, links: Links::Beneath } }
     }
@@ -62,7 +62,7 @@ impl Tree {
         Tree { source: Source::Captured(capture) }
     }
 
-    /// The entry at `path`; a link at its end is not followed.
+    /// The entry at `path`. A link at its end is not followed.
     ///
     /// # Errors
     /// The kernel's error; `EFBIG` for more than [`MAX_FILE_BYTES`], `EILSEQ` for text that is not UTF-8, `EINVAL` for
@@ -131,7 +131,7 @@ impl Tree {
         Ok(missing)
     }
 
-    /// Creates one folder; an existing folder is not an error.
+    /// Creates one folder. An existing folder is not an error.
     ///
     /// # Errors
     /// The kernel's error.
@@ -151,7 +151,7 @@ impl Tree {
         }
     }
 
-    /// Removes one folder if it is empty; one that is not empty or missing is not an error.
+    /// Removes one folder if it is empty. A missing folder, or one that is not empty, is not an error.
     ///
     /// # Errors
     /// The kernel's error.
@@ -172,7 +172,7 @@ impl Tree {
         }
     }
 
-    /// The names in a folder, sorted; none if it does not exist.
+    /// The names in a folder, sorted. Empty if it does not exist.
     ///
     /// # Errors
     /// The kernel's error.
@@ -297,7 +297,7 @@ fn put_captured(capture: &mut Capture, path: &str, entry: &Entry) {
         Entry::Link { target } => capture.saw_link(path, Ok(target.clone())),
     }
     let Some((folder, name)) = path.rsplit_once('/') else { return };
-    // A folder whose names were listed has this one from now on, or no more.
+    // If the parent's names were listed, update the list.
     if let Some(Ok(names)) = capture.lists.get_mut(folder) {
         names.retain(|other| other != name);
         if *entry != Entry::Absent {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_seen() {
+    fn written_files_are_visible() {
         let (dir, tree) = image();
         let path = "/etc/sysctl.d/90-x.conf";
         assert_eq!(tree.look(path), Ok(Entry::Absent));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_left_alone() {
+    fn binary_files_are_left_alone() {
         let (dir, tree) = image();
         std::fs::write(dir.path().join("etc/bytes"), [0xff, 0xfe]).unwrap();
         std::fs::write(dir.path().join("etc/long"), vec![b'x'; MAX_FILE_BYTES + 1]).unwrap();

@@ -1,7 +1,7 @@
 //! `UserFile`: a file that the user names. Opening it never waits, and reading it never takes more memory than the caller allows.
 //!
-//! A FIFO without a writer, a device, a sparse file: each of them is a valid path, and each can hang a plain `open` and `read`, or fill the
-//! memory. All commands that read a file of the user read it through here.
+//! A FIFO without a writer, a device and a sparse file are valid paths. Each can make a plain `open` and `read` hang, or fill the memory.
+//! All commands that read a file of the user use this module.
 
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -13,44 +13,44 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::time::Timespec;
 
-/// How long a FIFO may be without a writer: in `program > fifo & evenkeel … fifo` the writer may come second.
+/// How long a FIFO may be without a writer. In `program > fifo & evenkeel … fifo` the writer may open it second.
 const WRITER_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-/// Smaller files may be all holes: reading them costs little.
+/// Files smaller than this may consist of holes, because reading them costs little.
 const HOLES_CHECKED_FROM_BYTES: u64 = 16 << 20;
-/// A file whose extents are more is not followed to its end.
+/// The most extents of a file to examine.
 const EXTENTS_MAX: usize = 65_536;
-/// The minimum share of data in a file is one part in this many.
+/// At least one part in this many of a file must be data.
 const DATA_PART: u64 = 4;
 /// How much one `read` asks for.
 const PIECE_BYTES: usize = 64 << 10;
-/// The major number of `/dev/null` and its like.
+/// The major number of `/dev/null` and similar devices.
 const MEMORY_MAJOR: u32 = 1;
-/// `null`, `zero`, `full`, `random` and `urandom`: to open them does nothing.
+/// `null`, `zero`, `full`, `random` and `urandom`. Opening them has no effect.
 const HARMLESS_MINORS: [u32; 5] = [3, 5, 7, 8, 9];
 /// `tty`, `ttyS` and the terminals of `devpts`.
 const TERMINAL_MAJORS: [u32; 10] = [4, 5, 136, 137, 138, 139, 140, 141, 142, 143];
-/// `ptmx`, which makes a new terminal each time that it is opened: nobody will ever type there.
+/// `ptmx` creates a new terminal each time it is opened, and nobody will ever type there.
 const NEW_TERMINAL: (u32, u32) = (5, 2);
 
-/// Why a file of the user can't be read. Each reads well at the end of a sentence.
+/// Why a file of the user cannot be read. Each text fits at the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserFileError {
     /// The kernel refused.
     #[error("{0}")]
     Kernel(Errno),
-    /// To open it may do something to hardware.
+    /// Opening it may have an effect on hardware.
     #[error("it is a device; evenkeel reads only files and pipes")]
     Device,
-    /// It is a pipe with a name, and nobody writes to it.
+    /// It is a named pipe without a writer.
     #[error("it is a pipe that no program has open for writing; start the program that writes to it first")]
     NoWriter,
-    /// The kernel adds to it as things happen, and what one program reads no other gets: `/proc/kmsg`, `trace_pipe`.
+    /// The kernel adds data to it, and each reader takes data away from others: `/proc/kmsg`, `trace_pipe`.
     #[error("the kernel adds to it while this machine runs; evenkeel reads only files with an end")]
     Endless,
     /// It is longer than the caller allows.
     #[error("longer than {limit_bytes} bytes")]
     TooLong {
-        /// The longest that is read.
+        /// The limit, in bytes.
         limit_bytes: u64,
     },
     /// Most of it was never written.
@@ -58,12 +58,12 @@ pub enum UserFileError {
         "only {data_bytes} of its {length_bytes} bytes are on disk: it is a sparse file, or its copy is not finished"
     )]
     Sparse {
-        /// What is on disk.
+        /// The number of bytes on disk.
         data_bytes: u64,
-        /// What it says that it has.
+        /// The file's length.
         length_bytes: u64,
     },
-    /// It can't be written in place, as a file can that is gone on with.
+    /// It is not a regular file, so nothing can be appended to it.
     #[error("it is not a regular file")]
     NoFile,
     /// It is not UTF-8.
@@ -87,13 +87,13 @@ impl From<UserFileError> for std::io::Error {
 }
 
 impl UserFileError {
-    /// Whether this user may not read it, as against that nobody could.
+    /// Whether the file is only denied to this user, and could be read by another.
     pub fn is_denial(&self) -> bool {
         matches!(self, UserFileError::Kernel(errno) if errno.is_denial())
     }
 }
 
-/// A file that is open, and was read as far as its head.
+/// An open file that was read as far as its head.
 #[derive(Debug)]
 pub struct UserFile {
     file: File,
@@ -112,12 +112,12 @@ enum Kind {
 }
 
 impl UserFile {
-    /// Opens a file of which no more than `limit_bytes` may be read.
+    /// Opens a file. At most `limit_bytes` of it may be read.
     ///
     /// # Errors
-    /// If it is not there or may not be read; if it is a device or a socket, longer than the limit, or mostly holes.
+    /// If it does not exist or may not be read; if it is a device or a socket, longer than the limit, or mostly holes.
     pub fn open(path: &Path, limit_bytes: u64) -> Result<UserFile, UserFileError> {
-        // Before it is opened: to open a device may do something.
+        // Check before it is opened, because opening a device may have an effect.
         let known = std::fs::metadata(path).map_err(|error| Errno::from(&error))?;
         kind(&known)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -125,9 +125,9 @@ impl UserFile {
         UserFile::from_file(file, limit_bytes)
     }
 
-    /// The same of a file that is open already, and does not block.
+    /// Checks an open file, which does not block.
     fn from_file(file: File, limit_bytes: u64) -> Result<UserFile, UserFileError> {
-        // The path may lead to another one by now.
+        // By now, the path may lead to another file.
         let known = file.metadata().map_err(|error| Errno::from(&error))?;
         let kind = kind(&known)?;
         if kind == Kind::Regular {
@@ -149,7 +149,7 @@ impl UserFile {
         Ok(opened)
     }
 
-    /// Lowers the limit for what is no ordinary file: nobody knows how much will come.
+    /// Lowers the limit for a file that is not a regular one, because its length is unknown.
     #[must_use]
     pub fn limit_stream(mut self, limit_bytes: u64) -> UserFile {
         if self.kind != Kind::Regular {
@@ -158,12 +158,12 @@ impl UserFile {
         self
     }
 
-    /// When it was written last.
+    /// When it was last written.
     pub fn modified(&self) -> Option<SystemTime> {
         self.modified
     }
 
-    /// Its first bytes, fewer if it has no more: whether the rest is worth its memory.
+    /// Its first bytes, or fewer if it has no more. They show whether the rest is worth its memory.
     ///
     /// # Errors
     /// As for [`UserFile::into_bytes`].
@@ -174,10 +174,10 @@ impl UserFile {
         Ok(self.read.get(..length).unwrap_or(&self.read))
     }
 
-    /// All of it.
+    /// The whole content.
     ///
     /// # Errors
-    /// If the kernel refuses, it is longer than the limit, or it is a named pipe that nobody writes to.
+    /// If the kernel refuses, the file is longer than the limit, or it is a named pipe without a writer.
     pub fn into_bytes(mut self) -> Result<Vec<u8>, UserFileError> {
         if self.kind == Kind::Regular {
             let length = self.file.metadata().map_or(0, |known| known.len()).min(self.limit_bytes);
@@ -190,20 +190,20 @@ impl UserFile {
         Ok(self.read)
     }
 
-    /// Finds out whether anybody writes to a pipe: one that nobody has open for writing looks like one that is at its end.
+    /// Finds out whether a pipe has a writer. A pipe that nobody has open for writing looks as if it were at its end.
     fn await_writer(&mut self) -> Result<(), UserFileError> {
         if self.try_byte()? != Some(0) {
             return Ok(());
         }
         if let Some(events) = poll(&self.file, Some(WRITER_WAIT))? {
-            // Whoever wrote is gone again: the next read returns what is left.
+            // If the writer has gone again, the next read returns the rest.
             self.is_at_end = events.contains(PollFlags::HUP) && !events.contains(PollFlags::IN);
             return Ok(());
         }
         if self.try_byte()? == Some(0) { Err(UserFileError::NoWriter) } else { Ok(()) }
     }
 
-    /// Reads one byte if it can be had at once; zero at the end, none where it would have to be waited for.
+    /// Reads one byte if there is one. Zero at the end; None if the read would have to wait.
     fn try_byte(&mut self) -> Result<Option<usize>, UserFileError> {
         let mut byte = [0; 1];
         match rustix::io::read(&self.file, &mut byte) {
@@ -228,7 +228,7 @@ impl UserFile {
     }
 }
 
-/// All of a file that the user names.
+/// The whole content of a file that the user names.
 ///
 /// # Errors
 /// [`UserFileError`].
@@ -236,7 +236,7 @@ pub fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, UserFileError> {
     UserFile::open(path, limit_bytes)?.into_bytes()
 }
 
-/// All of a text that the user names.
+/// The whole text of a file that the user names.
 ///
 /// # Errors
 /// [`UserFileError`].
@@ -244,10 +244,10 @@ pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, UserFileError>
     String::from_utf8(read(path, limit_bytes)?).map_err(|_| UserFileError::NoText)
 }
 
-/// Opens an ordinary file of the user to write at its end, without waiting for anybody.
+/// Opens a regular file of the user to append to it. This never waits.
 ///
 /// # Errors
-/// If it is not there, is no ordinary file, or may not be written to.
+/// If it does not exist, is not a regular file, or may not be written.
 pub fn open_to_append(path: &Path) -> Result<File, UserFileError> {
     let known = std::fs::metadata(path).map_err(|error| Errno::from(&error))?;
     if !known.is_file() {
@@ -259,7 +259,7 @@ pub fn open_to_append(path: &Path) -> Result<File, UserFileError> {
     if known.is_file() { Ok(file) } else { Err(UserFileError::NoFile) }
 }
 
-/// What it is, if it can be read without harm.
+/// The kind of the file, if reading it does no harm.
 fn kind(known: &std::fs::Metadata) -> Result<Kind, UserFileError> {
     let file_type = known.file_type();
     if file_type.is_file() {
@@ -280,11 +280,11 @@ fn kind(known: &std::fs::Metadata) -> Result<Kind, UserFileError> {
             Err(UserFileError::Device)
         };
     }
-    // The kernel says what a folder or a socket is when it is opened or read.
+    // For a folder or a socket, the kernel returns an error when it is opened or read.
     Ok(Kind::Other)
 }
 
-/// Reads what is there, and waits where a writer has nothing to say yet. Zero is the end.
+/// Reads the available bytes, and waits if a writer has not written yet. Zero is the end.
 fn read_waiting(file: &File, into: &mut [u8]) -> Result<usize, Errno> {
     loop {
         match rustix::io::read(file, &mut *into) {
@@ -296,7 +296,7 @@ fn read_waiting(file: &File, into: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Waits until there is something to read, or all writers have gone; none if neither happens within `limit`.
+/// Waits until there is something to read, or all writers have gone. None if neither happens within `limit`.
 fn poll(file: &File, limit: Option<Timespec>) -> Result<Option<PollFlags>, Errno> {
     loop {
         let mut polled = [PollFd::new(file, PollFlags::IN)];
@@ -309,8 +309,8 @@ fn poll(file: &File, limit: Option<Timespec>) -> Result<Option<PollFlags>, Errno
     }
 }
 
-/// Refuses a file that the kernel makes up without an end, before a byte of it is taken. Every file that has an end can be written and read
-/// at once, as `poll` has it, however it was opened; of these it says that they can be read, or not even that.
+/// Refuses an endless file of the kernel, before any byte of it is read. For a file with an end, `poll` reports that it can be read and
+/// written at once, however it was opened. For an endless file, it reports at most that it can be read.
 fn refuse_endless(file: &File) -> Result<(), UserFileError> {
     let mut polled = [PollFd::new(file, PollFlags::IN | PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -321,15 +321,15 @@ fn refuse_endless(file: &File) -> Result<(), UserFileError> {
     if is_endless { Err(UserFileError::Endless) } else { Ok(()) }
 }
 
-/// Refuses a file of which most was never written. Its holes read as zeros, and would cost memory that it never cost on disk.
+/// Refuses a file that consists mostly of holes. Holes read as zeros, and would use memory although they use no disk.
 fn refuse_holes(file: &File, length_bytes: u64) -> Result<(), UserFileError> {
     let (mut at, mut hole_bytes) = (0, 0_u64);
     for _ in 0..EXTENTS_MAX {
         let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // There is none any more.
+            // There is no more data.
             Err(rustix::io::Errno::NXIO) => length_bytes,
-            // Not every file system can say where its holes are.
+            // Not every file system can report its holes.
             Err(_) => break,
         };
         hole_bytes = hole_bytes.saturating_add(data.saturating_sub(at));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_refused_with_its_reason() {
+    fn unreadable_files_are_refused_with_their_reason() {
         let of = |path: &str| read(Path::new(path), MIB).map(|bytes| bytes.len());
         assert_eq!(of("/nonexistent"), Err(Errno::NOENT.into()));
         assert_eq!(of("/"), Err(Errno::ISDIR.into()));
@@ -377,7 +377,7 @@ mod tests {
         assert!(of("/proc/self/status").unwrap() > 0, "its length is said to be zero");
     }
 
-    /// Each of them was waited for without an end, and `/proc/kmsg` was emptied before.
+    /// Regression: reading any of these never ended, and reading `/proc/kmsg` took its messages away.
     #[test]
     fn what_has_no_end_is_refused_before_it_is_read() {
         let of = |path: &str| read(Path::new(path), MIB).map(|bytes| bytes.len());

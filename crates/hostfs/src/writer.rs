@@ -1,5 +1,4 @@
-//! `HostWriter`: the one way to write to a host. It knows only /proc and /sys, so that no path that comes from data can reach
-//! anything else.
+//! `HostWriter`: the only way to write to a host. It accepts only paths below /proc and /sys, so a path from data can reach nothing else.
 
 use std::sync::{Arc, Mutex};
 
@@ -33,11 +32,11 @@ pub struct ReadOnlyHost;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write {value:?} to {path}: {errno}")]
 pub struct WriteError {
-    /// What was written to.
+    /// The path.
     pub path: String,
     /// The text that was written, without its newline.
     pub value: String,
-    /// What the kernel said.
+    /// The kernel's error.
     pub errno: Errno,
 }
 
@@ -55,12 +54,12 @@ impl HostWriter {
         HostWriter { target: Target::Nothing }
     }
 
-    /// Writes `value` and a newline to the file at `path`, in one `write(2)`, as the kernel wants it.
+    /// Writes `value` and a newline to the file at `path` in one `write(2)`, as the kernel requires.
     ///
-    /// A write without an error may still have no effect: read the value back.
+    /// A write without an error may still have no effect, so read the value back.
     ///
     /// # Errors
-    /// What the kernel said; `EINVAL` for a path outside /proc and /sys or a value of more than one line.
+    /// The kernel's error. `EINVAL` for a path outside /proc and /sys, or for a value of more than one line.
     pub fn write(&self, path: &str, value: &str) -> Result<(), WriteError> {
         let refused = |errno| WriteError { path: path.to_owned(), value: value.to_owned(), errno };
         if !is_kernel_path(path) || value.contains(['\n', '\0']) {
@@ -74,11 +73,11 @@ impl HostWriter {
         .map_err(refused)
     }
 
-    /// Holds the exit latency of every CPU's idle state at or under `us`, until the returned value is dropped or this
-    /// process ends, however it ends.
+    /// Holds the idle exit latency of every CPU at or below `us`, until the returned value is dropped or this process ends, even by a
+    /// crash.
     ///
     /// # Errors
-    /// What the kernel said: root may, and the kernel needs an idle driver.
+    /// The kernel's error: this needs root, and an idle driver in the kernel.
     pub fn hold_dma_latency_us(&self, us: i32) -> Result<HeldLatency, WriteError> {
         let refused = |errno| WriteError { path: dma_latency::DEVICE.to_owned(), value: us.to_string(), errno };
         match &self.target {
@@ -105,10 +104,10 @@ pub struct HeldLatency {
 }
 
 impl HeldLatency {
-    /// The limit in force now, in microseconds: the smallest that any process holds.
+    /// The active limit, in microseconds: the smallest that any process holds.
     ///
     /// # Errors
-    /// What the kernel said to the read.
+    /// The kernel's error for the read.
     pub fn in_force_us(&mut self) -> Result<i32, Errno> {
         self.held.as_mut().map_or(Ok(self.us), DmaLatency::in_force_us)
     }
@@ -123,7 +122,7 @@ fn is_kernel_path(path: &str) -> bool {
 fn live_write(path: &str, value: &str) -> Result<(), Errno> {
     let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     let line = format!("{value}\n");
-    // One call: the kernel parses each write(2) on its own, so the rest of a short write would be a second, wrong value.
+    // Use one call: the kernel parses each write(2) separately, so the rest of a short write would be a second, wrong value.
     let written = rustix::io::write(&file, line.as_bytes())?;
     if written < value.len() { Err(Errno::IO) } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
-//! Runs the real-time hog alone, to take a CPU from something outside this process, such as the thread of a virtual CPU.
+//! Runs the real-time hog alone, to take a CPU from a thread outside this process, such as that of a virtual CPU.
 //!
-//! usage: rt_hog CPU PERIOD_MS SHARE JITTER SECONDS. SHARE is what it leaves of the period. JITTER is how far each stretch may be off, as a
-//! share of the period. It prints when it runs and, at the end, how late it was at most.
+//! usage: rt_hog CPU PERIOD_MS SHARE JITTER SECONDS. SHARE is the share of the period that it leaves to others. JITTER is how far each
+//! stretch may be off, as a share of the period. It prints when it starts and, at the end, its largest lateness.
 
 use evenkeel_measure::disturb::{RtHog, Schedule};
 use evenkeel_sys::clock;

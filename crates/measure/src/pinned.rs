@@ -1,4 +1,4 @@
-//! Threads pinned to one CPU each, as most processor meters need them, with the same error messages for all.
+//! Threads pinned to one CPU each, for most processor meters, with the same error messages for all.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(crate) fn at_once<T: Send>(
     places: &[Option<usize>],
     body: impl Fn(usize) -> T + Sync,
 ) -> Result<Vec<T>, MeterError> {
-    // Nobody begins before all are ready: a thread that could not be pinned would leave the others waiting for it.
+    // Nobody begins before all are ready. If one thread could not be pinned, the others must not wait for it forever.
     let (gate, arrived) = (AtomicU8::new(WAIT), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(places.len());
@@ -85,7 +85,7 @@ pub(crate) fn at_once<T: Send>(
         let _ = gate.compare_exchange(WAIT, GO, Ordering::AcqRel, Ordering::Acquire);
         let ended = |_| Err(Some(MeterError::not_possible("measure", "a measuring thread ended early")));
         let said: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect();
-        // Report the thread that had a reason of its own.
+        // Report the thread that failed for a reason of its own.
         let why = said.iter().find_map(|said| said.as_ref().err().cloned().flatten());
         said.into_iter().collect::<Result<_, _>>().map_err(|_: Option<MeterError>| {
             why.unwrap_or_else(|| {

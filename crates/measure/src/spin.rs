@@ -1,5 +1,5 @@
-//! `Spin`: a thread that only reads the cycle counter sees every moment in which it did not run, to a few nanoseconds and without
-//! privileges. It sees the loss whatever the cause: an interrupt, another thread, a limit, or the hypervisor.
+//! `Spin`: a thread that only reads the cycle counter. It sees every moment in which it did not run, to a few nanoseconds and without privileges. It
+//! sees the loss whatever the cause: an interrupt, another thread, a limit, or the hypervisor.
 
 use evenkeel_sys::tsc::{self, Scale};
 
@@ -13,7 +13,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Its length in ticks of the counter. A counter that steps back, as between CPUs that are not in step, makes it 0.
+    /// Its length in ticks of the counter. It is 0 if the counter steps back, as between CPUs whose counters differ.
     pub fn ticks(&self) -> u64 {
         self.end_ticks.saturating_sub(self.start_ticks)
     }
@@ -32,13 +32,13 @@ pub struct Spin {
 }
 
 impl Spin {
-    /// Spins until the counter reads `until_ticks`, and reports each missing stretch at once. It ends earlier when `on_missing` returns
-    /// false. The time that `on_missing` itself takes is no gap: the next reading starts after it. Returns how often the counter was read.
+    /// Spins until the counter reads `until_ticks`, and reports each missing stretch at once. It ends earlier when `on_missing` returns false. The
+    /// time in `on_missing` itself is not a gap: the next reading starts after it. Returns how often the counter was read.
     pub fn until(&self, until_ticks: u64, on_missing: impl FnMut(Missing) -> bool) -> u64 {
         self.until_stopped(until_ticks, &|| false, on_missing)
     }
 
-    /// The same, but it also ends within some milliseconds once `stop` returns true, even if no gap occurs.
+    /// As [`until`](Spin::until), but it also ends within some milliseconds once `stop` returns true, even if no gap occurs.
     pub fn until_stopped(
         &self,
         until_ticks: u64,

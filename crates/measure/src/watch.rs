@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The observer of a running meter. Cheap to ask, and shared by the meter's threads.
+/// The observer of a running meter. It is cheap to ask, and the meter's threads share it.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     stop: &'a AtomicBool,

@@ -13,9 +13,9 @@ use crate::unwind::{End, FRAMES_MAX, SampledStack, Unwind};
 
 /// From here on words in a call chain are markers (`PERF_CONTEXT_MAX`), not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
-/// What follows is the kernel's (`PERF_CONTEXT_KERNEL`).
+/// Marks that the next addresses are the kernel's (`PERF_CONTEXT_KERNEL`).
 const MARK_KERNEL: u64 = -128_i64 as u64;
-/// What follows is the user's (`PERF_CONTEXT_USER`).
+/// Marks that the next addresses are the user's (`PERF_CONTEXT_USER`).
 const MARK_USER: u64 = -512_i64 as u64;
 /// The prefix of the kernel's name in records; the symbol at its start follows.
 const KERNEL: &str = "[kernel.kallsyms]";
@@ -136,7 +136,7 @@ impl<'u> Converter<'u> {
         self.recording.lost.odd += 1;
     }
 
-    /// What was recorded.
+    /// The finished recording.
     pub fn finish(mut self) -> Recording {
         // The kernel writes no name record for idle threads.
         let idle = self.recording.threads.get_mut(&0).filter(|idle| idle.name.is_none());

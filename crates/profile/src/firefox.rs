@@ -311,7 +311,7 @@ impl Maker<'_> {
     }
 }
 
-/// Which thread had which CPU when, without idle.
+/// For each turn of a thread on a CPU: the CPU, the thread and the time, without idle.
 fn turns(recording: &Recording) -> Vec<(u32, u32, Span)> {
     let mut on: HashMap<u32, &Switch> = HashMap::new();
     let mut turns = Vec::new();

@@ -14,7 +14,7 @@ pub struct Folded {
     pub lines: BTreeMap<String, u64>,
 }
 
-/// What is below the outermost function.
+/// The base of each stack, below the outermost function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Base {
     /// The name of the thread.
@@ -24,7 +24,7 @@ pub enum Base {
     Process,
     /// The CPU, then the name of the thread.
     Cpu,
-    /// Nothing.
+    /// No base.
     Nothing,
 }
 
@@ -85,7 +85,7 @@ impl Folded {
         Folded::from(&tree(recording, names, base, samples.map(WeightedStack::sample)))
     }
 
-    /// The same with the caller's weights.
+    /// The same fold with the caller's weights.
     pub fn weighted<'a>(
         recording: &Recording,
         names: &Names,

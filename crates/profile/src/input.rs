@@ -9,13 +9,13 @@ use crate::unwind::Unwind;
 /// Why a recording could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// It is not a known recording format.
+    /// The file is not a known recording format.
     #[error("{0}")]
     NotKnown(&'static str),
-    /// It is an invalid `perf.data` file.
+    /// The file is an invalid `perf.data` file.
     #[error(transparent)]
     Data(#[from] Malformed),
-    /// It is text, but not from `perf script`.
+    /// The file is text, but not from `perf script`.
     #[error(transparent)]
     Text(#[from] BadLine),
 }
@@ -32,7 +32,7 @@ const OTHERS: &[(&[u8], &str)] = &[
 /// Checks by the first bytes of a file whether it may be a recording.
 ///
 /// # Errors
-/// If it can't be one.
+/// If it cannot be a recording.
 pub fn check_head(head: &[u8]) -> Result<(), ReadError> {
     if head.is_empty() {
         return Err(ReadError::NotKnown("it is empty"));
@@ -53,11 +53,11 @@ fn is_perf_data(head: &[u8]) -> bool {
     head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP")
 }
 
-/// Reads a recording: a `perf.data` file, of disk or of a pipe, or what `perf script` printed. Where samples carry pieces of the user's stack,
-/// `unwind` follows them.
+/// Reads a recording: a `perf.data` file, written to disk or to a pipe, or the output of `perf script`. If samples contain parts of the
+/// user's stack, `unwind` follows them.
 ///
 /// # Errors
-/// If it is neither, or is damaged, with the place.
+/// If it is neither, or is damaged; the error has the position.
 pub fn read(bytes: &[u8], unwind: &mut dyn Unwind) -> Result<Recording, ReadError> {
     check_head(bytes)?;
     match is_perf_data(bytes) {

@@ -1,8 +1,8 @@
-//! Where the time of a server's ticks went: recordings of perf_event_open(2), live or out of a file, and what they say.
+//! Shows where the time of a server's ticks goes, from recordings of perf_event_open(2), live or from a file.
 //!
-//! Data goes one way. Records, from the kernel's rings or out of a `perf.data` file, go through one [`Converter`](convert::Converter) and
-//! become a [`Recording`](recording::Recording): samples and switches, with each stack kept once. [`Names`](names::Names) say which
-//! functions its frames are in. What a user sees is made of the two: [`Folded`](fold::Folded) stacks, and graphs and tables of them.
+//! Data goes one way. Records come from the kernel's rings or from a `perf.data` file, and one [`Converter`](convert::Converter) turns them
+//! into a [`Recording`](recording::Recording): samples and switches, with each stack stored once. [`Names`](names::Names) has the functions
+//! of its frames. From these two come all results: [`Folded`](fold::Folded) stacks, and graphs and tables of them.
 
 pub mod binaries;
 pub mod convert;

@@ -1,42 +1,42 @@
-//! `Maps`: what a process has mapped where.
+//! `Maps`: the mappings of a process.
 
 use std::collections::BTreeMap;
 
 use crate::stack::ModuleId;
 
-/// A piece of a file, or of none, in a process's memory.
+/// A mapping of a file's part, or of memory without a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Map {
-    /// Where it begins.
+    /// The first address.
     pub start: u64,
-    /// Where it ends.
+    /// The address after the last.
     pub end: u64,
     /// The file.
     pub module: ModuleId,
-    /// Where in the file it begins.
+    /// The offset in the file at which the mapping begins.
     pub file_offset: u64,
     /// Whether an address in it is a place in a file. False for memory without a file, where compilers at run time put their code.
     pub is_file: bool,
 }
 
 impl Map {
-    /// Where in the file an address is.
+    /// The offset in the file that an address in this mapping belongs to.
     pub fn offset_of(&self, address: u64) -> u64 {
         address.wrapping_sub(self.start).wrapping_add(self.file_offset)
     }
 }
 
-/// What a process has mapped.
+/// The mappings of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maps(BTreeMap<u64, Map>);
 
 impl Maps {
-    /// Puts a new one in place of what was there.
+    /// Adds a mapping, and removes the parts of older ones that it covers.
     pub fn add(&mut self, map: Map) {
         if map.end <= map.start {
             return;
         }
-        // One that reaches into it from below keeps what is before, and what is behind.
+        // An older mapping that begins before the new one keeps its parts before and behind it.
         if let Some(before) = self.0.range(..map.start).next_back().map(|(_, before)| *before)
             && before.end > map.start
         {
@@ -55,7 +55,7 @@ impl Maps {
         self.0.insert(map.start, map);
     }
 
-    /// What is at an address.
+    /// The mapping that contains an address.
     pub fn at(&self, address: u64) -> Option<&Map> {
         self.0.range(..=address).next_back().map(|(_, map)| map).filter(|map| address < map.end)
     }
@@ -65,7 +65,7 @@ impl Maps {
         self.0.len()
     }
 
-    /// All, in the order of their addresses.
+    /// All mappings in the order of their addresses.
     pub fn iter(&self) -> impl Iterator<Item = &Map> {
         self.0.values()
     }

@@ -23,12 +23,12 @@ impl Function {
     }
 }
 
-/// What is known of a frame.
+/// The names of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// The functions, outermost first; the last one has the code. Empty if unknown.
     pub functions: Vec<Function>,
-    /// What to show without a name, such as `[libc.so.6]`.
+    /// The text to show if there is no name, such as `[libc.so.6]`.
     pub in_place: String,
     /// Whether it is the kernel's.
     pub is_kernel: bool,
@@ -66,12 +66,12 @@ impl Names {
         Names { by_frame: recording.stacks.frames().iter().map(named).collect() }
     }
 
-    /// What is known of a frame of that recording.
+    /// The names of a frame of that recording.
     pub fn get(&self, frame: FrameId) -> &Named {
         &self.by_frame[frame.place()]
     }
 
-    /// The same by the frame's place among all.
+    /// The names of the frame with this index.
     pub fn at(&self, place: usize) -> Option<&Named> {
         self.by_frame.get(place)
     }

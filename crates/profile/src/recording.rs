@@ -28,7 +28,7 @@ pub struct Recording {
     pub lives: Vec<Life>,
     /// The raw data of tracepoints and probes: see [`Sample::raw`].
     pub raw: Vec<u8>,
-    /// What was lost.
+    /// Events that were lost.
     pub lost: Lost,
     /// The clock of its times, by its number for clock_gettime(2); none for the kernel's own clock, which programs can't read.
     pub clock: Option<i32>,
@@ -44,7 +44,7 @@ pub enum RecordingCaveat {
     /// The end of its file is missing.
     #[error("the end of the file is missing: {why}")]
     EndMissing {
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// The program that recorded was killed.
@@ -209,9 +209,9 @@ pub struct Switch {
 pub enum Turn {
     /// The thread got a CPU.
     In,
-    /// It went to sleep.
+    /// The thread went to sleep.
     Slept,
-    /// It lost the CPU while it was runnable.
+    /// The thread lost the CPU while it was runnable.
     Preempted,
 }
 
@@ -239,11 +239,11 @@ pub struct Mapping {
     pub start: u64,
     /// Its end.
     pub end: u64,
-    /// What.
+    /// The mapped file.
     pub module: ModuleId,
 }
 
-/// What a recording lost.
+/// The events that a recording lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Records that were not read in time.

@@ -24,7 +24,7 @@ pub struct TextId(u32);
 macro_rules! as_place {
     ($($id:ident)*) => {$(
         impl $id {
-            /// Its place in what numbers it.
+            /// The index in the table that assigned this number.
             pub fn place(self) -> usize {
                 self.0 as usize
             }
@@ -74,7 +74,7 @@ pub enum Frame {
         /// The address.
         address: u64,
     },
-    /// It came with its name.
+    /// The recording has the frame's name.
     Named {
         /// The function.
         name: TextId,
@@ -128,7 +128,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Only these stacks, and the new number of each.
+    /// Keeps only these stacks, and returns the new number of each.
     pub fn only(&self, wanted: impl IntoIterator<Item = StackId>) -> (Stacks, HashMap<StackId, StackId>) {
         let mut kept = Stacks::default();
         let mut became: HashMap<StackId, StackId> = HashMap::new();

@@ -13,11 +13,11 @@ use crate::tree::{Kind, NameId, ROOT, Tree, clean};
 pub struct Function {
     /// Its name, without a mark.
     pub name: String,
-    /// What it is.
+    /// The kind of code.
     pub kind: Kind,
     /// The weight of its own code, including inlined functions.
     pub own: u64,
-    /// The same with what it calls; a stack in which it is several times counts once.
+    /// The weight of the function with what it calls. A stack in which it is several times counts once.
     pub with: u64,
     /// The inlined function with most weight.
     pub inlined: Option<(String, u64)>,
@@ -179,7 +179,7 @@ mod tests {
     use crate::fold::Folded;
 
     #[test]
-    fn what_was_inlined_is_counted_as_the_function_that_it_is_in() {
+    fn inlined_code_counts_for_the_containing_function() {
         let text = "main;update;hash_[i] 6\nmain;update;hash_[i];mix_[i] 2\nmain;update 2\nmain;read_[k] 5\nmain;[libc.so.6] 1";
         let tree = Tree::from(&Folded::parse(text).unwrap());
         let rows: Vec<_> = functions(&tree).into_iter().map(|one| (one.name, one.own, one.with, one.inlined)).collect();

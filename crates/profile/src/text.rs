@@ -25,7 +25,7 @@ use crate::unwind::FRAMES_MAX;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}, at line {line}")]
 pub struct BadLine {
-    /// What is wrong.
+    /// The error.
     pub what: &'static str,
     /// The line's number, from 1.
     pub line: usize,
@@ -138,7 +138,7 @@ impl Reader {
         event
     }
 
-    /// One line of a stack: address, function with offset, file in brackets; each may be missing.
+    /// Parses one line of a stack: address, function with offset, file in brackets; each may be missing.
     fn frame(&mut self, line: &str) {
         let line = line.trim();
         let (address, rest) = match line.split_once(' ') {

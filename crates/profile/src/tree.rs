@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_calls_itself_is_counted_once() {
+    fn a_recursive_function_is_counted_once() {
         let tree = tree(&[("main;f;g;f", 3), ("main;f", 2), ("main;g", 5), ("main", 1)]);
         let by_name = tree.by_name();
         let mut seen: Vec<_> = (1..tree.name_count()).map(|name| (tree.text(name as NameId), by_name[name])).collect();

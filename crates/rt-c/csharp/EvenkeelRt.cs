@@ -228,7 +228,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_report(EvenkeelClock* clock, EvenkeelClockReport* report);
 
         /// <summary>
-        ///  From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+        ///  The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
         ///  Threads: one at a time.
         ///
@@ -239,7 +239,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_lateness(EvenkeelClock* clock, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: one at a time.
         ///
@@ -250,7 +250,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_due_to_done(EvenkeelClock* clock, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: one at a time.
         ///
@@ -1314,7 +1314,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_memory_report(EvenkeelTickLoop* ticks, EvenkeelMemoryReport* report);
 
         /// <summary>
-        ///  From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+        ///  The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
         ///  Threads: the loop's own.
         ///
@@ -1325,7 +1325,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_lateness(EvenkeelTickLoop* ticks, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: the loop's own.
         ///
@@ -1336,7 +1336,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_due_to_done(EvenkeelTickLoop* ticks, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: the loop's own.
         ///
@@ -1428,7 +1428,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_address_text(EvenkeelAddress* address, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
+        ///  Opens a socket. EVENKEEL_STATUS_REFUSED if the kernel refuses the address.
         ///
         ///  Threads: any. Free it with evenkeel_udp_free.
         ///
@@ -1439,11 +1439,11 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_new(EvenkeelUdpSettings* asked, EvenkeelUdp** udp);
 
         /// <summary>
-        ///  Opens a socket for each of `cpus_count` CPUs (1 to 64, by their numbers from 0 on) on the same address, into as many places from `udps`
-        ///  on: packets that a CPU handles go to its socket, so that a thread which stays on that CPU works on them where they are in its cache. Which
-        ///  CPU handles a packet is the device's choice (RSS) or the system's (RPS); packets of other CPUs are spread over all sockets. Other sockets
-        ///  of the same user can join the address. All are opened, or none. EVENKEEL_STATUS_REFUSED where the address can't be had;
-        ///  EvenkeelUdpReport.shard says whether the kernel sorts packets so.
+        ///  Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`. The kernel puts
+        ///  a packet into the socket of the CPU that handles it. So a thread that stays on that CPU finds the packet in the CPU's cache. The device
+        ///  (RSS) or the system (RPS) chooses which CPU handles a packet; packets of other CPUs are spread over all sockets. Other sockets of the
+        ///  same user can join the address. Either all are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
+        ///  EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
         ///
         ///  Threads: any. Free each with evenkeel_udp_free.
         ///
@@ -1455,7 +1455,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_new_sharded(EvenkeelUdpSettings* asked, uint* cpus, System.UIntPtr cpus_count, EvenkeelUdp** udps);
 
         /// <summary>
-        ///  Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
+        ///  Calls `each` with every waiting packet, up to `at_most`. It never waits for packets.
         ///
         ///  Threads: one at a time; another one may send meanwhile.
         ///
@@ -1466,8 +1466,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_receive(EvenkeelUdp* udp, System.UIntPtr at_most, evenkeel_udp_receive_each_delegate each, void* context, EvenkeelReceived* received);
 
         /// <summary>
-        ///  Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
-        ///  kernel takes no more now; it is then gone.
+        ///  Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE if it is longer than bytes_max. EVENKEEL_STATUS_NO_ROOM if the queue is full and the
+        ///  kernel accepts no more now; the packet is then lost.
         ///
         ///  Threads: one at a time; another one may receive meanwhile, and what evenkeel_udp_receive calls may send.
         ///
@@ -1478,7 +1478,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_send(EvenkeelUdp* udp, EvenkeelAddress* to, byte* bytes, System.UIntPtr bytes_count);
 
         /// <summary>
-        ///  Sends what is queued, as far as the kernel takes it. Never waits.
+        ///  Sends the queued packets, as many as the kernel accepts. It never waits.
         ///
         ///  Threads: one at a time; another one may receive meanwhile.
         ///
@@ -1489,7 +1489,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_flush(EvenkeelUdp* udp, EvenkeelFlushed* flushed);
 
         /// <summary>
-        ///  The address that it receives on.
+        ///  The address that the socket receives on.
         ///
         ///  Threads: any, at any time.
         ///
@@ -1512,7 +1512,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_descriptor(EvenkeelUdp* udp, int* descriptor);
 
         /// <summary>
-        ///  Closes it.
+        ///  Closes the socket.
         ///
         ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
         /// </summary>
@@ -1520,7 +1520,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_free(EvenkeelUdp* udp);
 
         /// <summary>
-        ///  What the socket is, and what went over it.
+        ///  Which settings of the socket are active, and its counters.
         ///
         ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
         ///
@@ -1531,8 +1531,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_report(EvenkeelUdp* udp, EvenkeelUdpReport* report);
 
         /// <summary>
-        ///  The status of each setting when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
-        ///  that takes, with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+        ///  Writes to `buffer` a line for each setting, with its status when the socket was opened and what to do about it. `needed` is the number
+        ///  of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
         ///
         ///  Threads: any, at any time. Takes memory: not in a tick.
         ///
@@ -1554,7 +1554,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_trial(EvenkeelUdp* udp, EvenkeelUdpTrial* trial);
 
         /// <summary>
-        ///  How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings ask for stamps and packets came.
+        ///  How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and packets were received.
         ///
         ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives.
         ///
@@ -1577,7 +1577,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_failure(EvenkeelUdp* udp, System.UIntPtr number, EvenkeelUdpFailure* failure);
 
         /// <summary>
-        ///  Begins to count anew which peers packets do not get to.
+        ///  Forgets the peers that packets did not reach, and starts to count them again.
         ///
         ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
         /// </summary>
@@ -1632,11 +1632,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelAgonesSettings
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -1664,11 +1664,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelAgonesReport
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -1705,11 +1705,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelGameServer
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -1753,15 +1753,15 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelClockSettings
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
-        ///  From one tick to the next, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
+        ///  The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
         /// </summary>
         public ulong period_ns;
         /// <summary>
@@ -1789,11 +1789,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelTick
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -1825,11 +1825,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelDone
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -1841,15 +1841,15 @@ namespace Evenkeel
         /// </summary>
         public ulong done_ns;
         /// <summary>
-        ///  From due to begun, in nanoseconds.
+        ///  The time from due to begun, in nanoseconds.
         /// </summary>
         public ulong lateness_ns;
         /// <summary>
-        ///  From begun to done, in nanoseconds.
+        ///  The time from begun to done, in nanoseconds.
         /// </summary>
         public ulong work_ns;
         /// <summary>
-        ///  From due to done, in nanoseconds: the latency that players notice.
+        ///  The time from due to done, in nanoseconds: the latency that players notice.
         /// </summary>
         public ulong due_to_done_ns;
     }
@@ -1861,11 +1861,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelClockReport
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -1877,7 +1877,7 @@ namespace Evenkeel
         /// </summary>
         public ulong missed;
         /// <summary>
-        ///  From one tick to the next, in nanoseconds, now.
+        ///  The current period of ticks, in nanoseconds.
         /// </summary>
         public ulong period_ns;
         /// <summary>
@@ -1897,11 +1897,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelSummary
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -1965,11 +1965,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelFrameCounters
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2019,11 +2019,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelJobSettings
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2085,11 +2085,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelWorkerSettings
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2170,11 +2170,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelMemoryConfig
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2182,7 +2182,7 @@ namespace Evenkeel
         /// </summary>
         public uint @lock;
         /// <summary>
-        ///  0.
+        ///  Always 0.
         /// </summary>
         public uint reserved;
         /// <summary>
@@ -2203,11 +2203,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelMemoryReport
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2215,7 +2215,7 @@ namespace Evenkeel
         /// </summary>
         public uint present;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int present_errno;
         /// <summary>
@@ -2223,7 +2223,7 @@ namespace Evenkeel
         /// </summary>
         public uint future;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int future_errno;
         /// <summary>
@@ -2231,7 +2231,7 @@ namespace Evenkeel
         /// </summary>
         public uint stack;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int stack_errno;
         /// <summary>
@@ -2239,7 +2239,7 @@ namespace Evenkeel
         /// </summary>
         public uint heap;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int heap_errno;
         /// <summary>
@@ -2255,11 +2255,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelTickMemory
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2284,11 +2284,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelPhaseSettings
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2304,11 +2304,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelPhaseReport
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2336,11 +2336,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelQuantum
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2404,11 +2404,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelRateChange
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2428,7 +2428,7 @@ namespace Evenkeel
         /// </summary>
         public uint why;
         /// <summary>
-        ///  0.
+        ///  Always 0.
         /// </summary>
         public uint reserved;
     }
@@ -2440,11 +2440,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelRateSettings
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2480,11 +2480,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelLongScope
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2496,7 +2496,7 @@ namespace Evenkeel
         /// </summary>
         public uint thread;
         /// <summary>
-        ///  0.
+        ///  Always 0.
         /// </summary>
         public uint reserved;
         /// <summary>
@@ -2524,11 +2524,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelTelemetrySettings
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2544,7 +2544,7 @@ namespace Evenkeel
         /// </summary>
         public uint is_for_group;
         /// <summary>
-        ///  0.
+        ///  Always 0.
         /// </summary>
         public uint reserved;
     }
@@ -2564,11 +2564,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelThreadConfig
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2597,7 +2597,7 @@ namespace Evenkeel
         /// </summary>
         public int dma_latency_us;
         /// <summary>
-        ///  0.
+        ///  Always 0.
         /// </summary>
         public uint reserved;
     }
@@ -2609,11 +2609,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelThreadReport
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2621,7 +2621,7 @@ namespace Evenkeel
         /// </summary>
         public uint cpus;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int cpus_errno;
         /// <summary>
@@ -2629,7 +2629,7 @@ namespace Evenkeel
         /// </summary>
         public uint slice;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int slice_errno;
         /// <summary>
@@ -2637,7 +2637,7 @@ namespace Evenkeel
         /// </summary>
         public uint timer_slack;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int timer_slack_errno;
         /// <summary>
@@ -2645,7 +2645,7 @@ namespace Evenkeel
         /// </summary>
         public uint fifo;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int fifo_errno;
         /// <summary>
@@ -2653,7 +2653,7 @@ namespace Evenkeel
         /// </summary>
         public uint dma_latency;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int dma_latency_errno;
     }
@@ -2674,15 +2674,15 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelTickLoopSettings
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
-        ///  From one tick to the next, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate-&gt;start_ns` with `rate`, else 20,000,000.
+        ///  The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate-&gt;start_ns` with `rate`, else 20,000,000.
         /// </summary>
         public ulong period_ns;
         /// <summary>
@@ -2738,11 +2738,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelAddress
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2762,7 +2762,7 @@ namespace Evenkeel
         /// </summary>
         public uint scope_id;
         /// <summary>
-        ///  0.
+        ///  Always 0.
         /// </summary>
         public uint reserved;
     }
@@ -2776,21 +2776,21 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A packet that was received; what it points to stays until the function that it was given to comes back.
+    ///  A received packet. Its pointers are valid until the function that gets it returns.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelPacket
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Who says to have sent it.
+        ///  The sender's address, as the packet says.
         /// </summary>
         public EvenkeelAddress from;
         /// <summary>
@@ -2798,11 +2798,11 @@ namespace Evenkeel
         /// </summary>
         public byte* bytes;
         /// <summary>
-        ///  How many bytes.
+        ///  The length of the payload.
         /// </summary>
         public System.UIntPtr bytes_count;
         /// <summary>
-        ///  How long it waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings ask for stamps.
+        ///  How long the packet waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings request time stamps.
         /// </summary>
         public ulong waited_ns;
         /// <summary>
@@ -2810,31 +2810,31 @@ namespace Evenkeel
         /// </summary>
         public uint is_truncated;
         /// <summary>
-        ///  0.
+        ///  Always 0.
         /// </summary>
         public uint reserved;
     }
 
     /// <summary>
-    ///  What one call has received.
+    ///  The counts of one call that received.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelReceived
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Packets.
+        ///  The number of packets.
         /// </summary>
         public ulong packets;
         /// <summary>
-        ///  Their bytes, without headers.
+        ///  The sum of their payloads, in bytes.
         /// </summary>
         public ulong bytes;
         /// <summary>
@@ -2842,27 +2842,27 @@ namespace Evenkeel
         /// </summary>
         public ulong truncated;
         /// <summary>
-        ///  Errors of the network or the kernel that came between them.
+        ///  Errors of the network or the kernel that were reported in between.
         /// </summary>
         public uint errors;
         /// <summary>
-        ///  1: the bound was reached, and more may wait.
+        ///  1: the call stopped at its limit, and more packets may wait. Else 0.
         /// </summary>
         public uint is_bound_reached;
     }
 
     /// <summary>
-    ///  What became of the packets that were queued.
+    ///  The counts of one call that sent the queue.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelFlushed
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -2870,11 +2870,11 @@ namespace Evenkeel
         /// </summary>
         public ulong sent;
         /// <summary>
-        ///  Packets that it refused, and that are dropped.
+        ///  Packets that the kernel refused; they are dropped.
         /// </summary>
         public ulong refused;
         /// <summary>
-        ///  Packets that stay queued, because it had no room.
+        ///  Packets that stay queued, because the kernel had no room.
         /// </summary>
         public ulong waiting;
     }
@@ -2887,15 +2887,15 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelUdpReport
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The port that it receives on.
+        ///  The port that the socket receives on.
         /// </summary>
         public uint port;
         /// <summary>
@@ -2903,27 +2903,27 @@ namespace Evenkeel
         /// </summary>
         public uint receive_backend;
         /// <summary>
-        ///  The backend for sending now.
+        ///  The backend for sending now: One, Batched or Offloaded of EvenkeelIoBackend.
         /// </summary>
         public uint send_backend;
         /// <summary>
-        ///  0.
+        ///  Always 0.
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  What the receive buffer needs for the players that were filled, in bytes; EVENKEEL_UNKNOWN where none were.
+        ///  The size that the receive buffer needs for EvenkeelUdpSettings.players, in bytes; EVENKEEL_UNKNOWN if that is 0.
         /// </summary>
         public ulong buffer_needed_bytes;
         /// <summary>
-        ///  What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were filled.
+        ///  The size of the receive buffer, in bytes; EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
         /// </summary>
         public ulong buffer_got_bytes;
         /// <summary>
-        ///  Packets that came.
+        ///  Packets received.
         /// </summary>
         public ulong packets_in;
         /// <summary>
-        ///  Packets that the kernel took.
+        ///  Packets that the kernel accepted for sending.
         /// </summary>
         public ulong packets_out;
         /// <summary>
@@ -2935,12 +2935,12 @@ namespace Evenkeel
         /// </summary>
         public ulong refused;
         /// <summary>
-        ///  Why the requested or best backend is not used for receiving: an errno, ENOSYS also if the library was built without it; 0
-        ///  where they do.
+        ///  Why the requested or best backend is not used for receiving: an errno; 0 if it is used. ENOSYS can also mean that the library was
+        ///  built without it.
         /// </summary>
         public int receive_backend_errno;
         /// <summary>
-        ///  The same of those that go.
+        ///  The same for sending.
         /// </summary>
         public int send_backend_errno;
         /// <summary>
@@ -2948,7 +2948,7 @@ namespace Evenkeel
         /// </summary>
         public uint shard;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int shard_errno;
         /// <summary>
@@ -2956,7 +2956,7 @@ namespace Evenkeel
         /// </summary>
         public uint drops;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int drops_errno;
         /// <summary>
@@ -2964,7 +2964,7 @@ namespace Evenkeel
         /// </summary>
         public uint stamps;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int stamps_errno;
         /// <summary>
@@ -2972,7 +2972,7 @@ namespace Evenkeel
         /// </summary>
         public uint undelivered;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int undelivered_errno;
         /// <summary>
@@ -2980,32 +2980,32 @@ namespace Evenkeel
         /// </summary>
         public uint busy_poll;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int busy_poll_errno;
         /// <summary>
-        ///  Whether more of a receive buffer than the system allows could be asked for (SO_RCVBUFFORCE).
+        ///  Whether the kernel accepted a receive buffer above the system's limit (SO_RCVBUFFORCE).
         /// </summary>
         public uint buffer_forced;
         /// <summary>
-        ///  Its errno.
+        ///  The errno of the field above.
         /// </summary>
         public int buffer_forced_errno;
         /// <summary>
-        ///  What the system allows an ordinary process to ask for (net.core.rmem_max), in bytes, which the kernel doubles; EVENKEEL_UNKNOWN where
-        ///  that could not be read, or no players were filled.
+        ///  The largest receive buffer that an ordinary process may request (net.core.rmem_max), in bytes; the kernel doubles it.
+        ///  EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
         /// </summary>
         public ulong rmem_max_bytes;
         /// <summary>
-        ///  Bytes of the packets that came, without headers.
+        ///  Bytes of the received packets, without headers.
         /// </summary>
         public ulong bytes_in;
         /// <summary>
-        ///  Bytes of the packets that the kernel took.
+        ///  Bytes of the packets that the kernel accepted for sending.
         /// </summary>
         public ulong bytes_out;
         /// <summary>
-        ///  Packets that came and were cut off.
+        ///  Received packets that were cut off.
         /// </summary>
         public ulong truncated;
         /// <summary>
@@ -3013,19 +3013,19 @@ namespace Evenkeel
         /// </summary>
         public ulong errors;
         /// <summary>
-        ///  Calls that asked the kernel for packets.
+        ///  Calls that received.
         /// </summary>
         public ulong calls_in;
         /// <summary>
-        ///  Calls to send.
+        ///  Calls that sent.
         /// </summary>
         public ulong calls_out;
         /// <summary>
-        ///  Packets that were not queued, for want of room or for their length.
+        ///  Packets that were not queued, because the queue was full or they were too long.
         /// </summary>
         public ulong not_queued;
         /// <summary>
-        ///  Times that the kernel had no room.
+        ///  How often the kernel had no room for a packet.
         /// </summary>
         public ulong stalls;
         /// <summary>
@@ -3045,11 +3045,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelUdpTrial
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -3061,28 +3061,28 @@ namespace Evenkeel
         /// </summary>
         public ulong took_ns;
         /// <summary>
-        ///  CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a backend
-        ///  that is not available, or was not tried.
+        ///  CPU time per received packet, in nanoseconds, the median of the rounds: for One, Batched, Offloaded and Uring. Below 0 for a backend
+        ///  that is not available or was not measured.
         /// </summary>
         public fixed double receive_ns[4];
         /// <summary>
-        ///  CPU time a packet that was sent, in the same order; on loopback with what the receiver's side of the kernel takes.
+        ///  CPU time per sent packet, in the same order. On loopback it includes the kernel's work for the receiver.
         /// </summary>
         public fixed double send_ns[4];
     }
 
     /// <summary>
-    ///  A peer that packets did not get to.
+    ///  A peer that packets did not reach.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpFailure
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -3090,31 +3090,31 @@ namespace Evenkeel
         /// </summary>
         public EvenkeelAddress to;
         /// <summary>
-        ///  What was said of the last packet: an errno.
+        ///  The reason for the last of these packets: an errno.
         /// </summary>
         public int why_errno;
         /// <summary>
-        ///  0.
+        ///  Always 0.
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  How many packets.
+        ///  How many packets did not reach it.
         /// </summary>
         public ulong packets;
     }
 
     /// <summary>
-    ///  What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
+    ///  Settings of a socket. All zero (EVENKEEL_INIT): any port of every interface, and a receive buffer of the system's default size.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpSettings
     {
         /// <summary>
-        ///  Of this struct, in bytes.
+        ///  The size of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -3138,19 +3138,19 @@ namespace Evenkeel
         /// </summary>
         public uint queue_packets;
         /// <summary>
-        ///  What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
+        ///  How many players, or other peers, send to the socket: the receive buffer gets room for their packets. 0: the system's default size.
         /// </summary>
         public uint players;
         /// <summary>
-        ///  Packets a second of each of them. Required if players is not 0.
+        ///  How many packets each of them sends per second. Required if players is not 0.
         /// </summary>
         public uint packets_a_second;
         /// <summary>
-        ///  Bytes of each packet. Required if players is not 0.
+        ///  The size of each packet, in bytes. Required if players is not 0.
         /// </summary>
         public uint packet_bytes;
         /// <summary>
-        ///  The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Required if players is not 0.
+        ///  The longest time between two calls that receive, in milliseconds: the tick period plus its lateness. Required if players is not 0.
         /// </summary>
         public uint drain_interval_ms;
         /// <summary>
@@ -3162,16 +3162,16 @@ namespace Evenkeel
         /// </summary>
         public uint hears_undelivered;
         /// <summary>
-        ///  How long a call that finds nothing asks the device for packets, in microseconds. 0: do not ask for it.
+        ///  If no packet waits, how long a call asks the device for packets, in microseconds. 0: not at all.
         /// </summary>
         public uint busy_poll_us;
         /// <summary>
-        ///  0.
+        ///  Always 0.
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
-        ///  above; 64 and 100 bytes where they are 0.
+        ///  For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
+        ///  are the fields above, or 64 players and 100 bytes if those are 0.
         /// </summary>
         public uint packets_a_peer;
         /// <summary>
@@ -3179,8 +3179,8 @@ namespace Evenkeel
         /// </summary>
         public uint trial_ms;
         /// <summary>
-        ///  For EvenkeelIoBackend's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
-        ///  such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
+        ///  For EvenkeelIoBackend's Measured: the address that test packets are sent to, such as `192.0.2.1:9`. They are at most 4,096, all
+        ///  zeros. Null: they go between two sockets on loopback, and pass no device.
         /// </summary>
         public byte* trial_toward;
     }
@@ -3192,11 +3192,11 @@ namespace Evenkeel
     public unsafe partial struct EvenkeelLongWait
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  The size of this struct, in bytes; after a call, how many were filled.
         /// </summary>
         public uint size;
         /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
         /// </summary>
         public uint version;
         /// <summary>
@@ -3567,11 +3567,11 @@ namespace Evenkeel
     public enum EvenkeelIoBackend : uint
     {
         /// <summary>
-        ///  The one that was never behind where it was measured: Uring to receive where the library was built with it, else Offloaded.
+        ///  The fastest backend in our measurements: Uring for receiving if the library was built with it, else Offloaded.
         /// </summary>
         Usual = 0,
         /// <summary>
-        ///  The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
+        ///  The backend that takes the least CPU time per packet on this machine. The library measures them for up to 0.1 s on loopback.
         /// </summary>
         Measured = 1,
         /// <summary>
@@ -3587,8 +3587,9 @@ namespace Evenkeel
         /// </summary>
         Offloaded = 4,
         /// <summary>
-        ///  Receiving by one standing request of io_uring, where the library was built with it (`make install-rt FEATURES=io-uring`) and Linux is
-        ///  6.1 or later; it belongs to the thread that first receives, and where another one does it goes on as Offloaded. Sending is Offloaded.
+        ///  Receives with one standing request of io_uring; it needs a library that was built with it (`make install-rt FEATURES=io-uring`) and
+        ///  Linux 6.1 or later. The request belongs to the thread that first receives; if another thread receives, the socket continues as
+        ///  Offloaded. Sending is Offloaded.
         /// </summary>
         Uring = 5,
     }

@@ -378,9 +378,9 @@ enum EvenkeelIoBackend
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // The one that was never behind where it was measured: Uring to receive where the library was built with it, else Offloaded.
+    // The fastest backend in our measurements: Uring for receiving if the library was built with it, else Offloaded.
     EVENKEEL_IO_BACKEND_USUAL = 0,
-    // The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
+    // The backend that takes the least CPU time per packet on this machine. The library measures them for up to 0.1 s on loopback.
     EVENKEEL_IO_BACKEND_MEASURED = 1,
     // A call for each packet.
     EVENKEEL_IO_BACKEND_ONE = 2,
@@ -388,8 +388,9 @@ enum EvenkeelIoBackend
     EVENKEEL_IO_BACKEND_BATCHED = 3,
     // As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
     EVENKEEL_IO_BACKEND_OFFLOADED = 4,
-    // Receiving by one standing request of io_uring, where the library was built with it (`make install-rt FEATURES=io-uring`) and Linux is
-    // 6.1 or later; it belongs to the thread that first receives, and where another one does it goes on as Offloaded. Sending is Offloaded.
+    // Receives with one standing request of io_uring; it needs a library that was built with it (`make install-rt FEATURES=io-uring`) and
+    // Linux 6.1 or later. The request belongs to the thread that first receives; if another thread receives, the socket continues as
+    // Offloaded. Sending is Offloaded.
     EVENKEEL_IO_BACKEND_URING = 5,
 };
 #ifndef __cplusplus
@@ -436,9 +437,9 @@ typedef struct EvenkeelUdp EvenkeelUdp;
 // Settings for Agones. All zero (EVENKEEL_INIT): the port from the environment, and a health message every two seconds, except after two seconds
 // without a tick.
 typedef struct EvenkeelAgonesSettings {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
     uint32_t port;
@@ -453,9 +454,9 @@ typedef struct EvenkeelAgonesSettings {
 // The game server, as the sidecar reports it. Texts have a zero at the end, and are empty if the sidecar does not report them. A text that does
 // not fit is EVENKEEL_STATUS_TOO_SMALL.
 typedef struct EvenkeelGameServer {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // Its name.
     char name[256];
@@ -473,9 +474,9 @@ typedef struct EvenkeelGameServer {
 
 // The state of all requests.
 typedef struct EvenkeelAgonesReport {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // Health messages that the sidecar accepted.
     uint64_t health_sent;
@@ -493,11 +494,11 @@ typedef struct EvenkeelAgonesReport {
 
 // Settings of a clock. All zero (EVENKEEL_INIT): 50 ticks a second, and missed ticks are skipped.
 typedef struct EvenkeelClockSettings {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // From one tick to the next, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
+    // The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
     uint64_t period_ns;
     // One of EvenkeelOverrun.
     uint32_t overrun;
@@ -511,37 +512,37 @@ typedef struct EvenkeelClockSettings {
 
 // Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
 typedef struct EvenkeelThreadReport {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
     uint32_t cpus;
-    // Its errno.
+    // The errno of the field above.
     int32_t cpus_errno;
     // EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; not requested for a real-time thread.
     uint32_t slice;
-    // Its errno.
+    // The errno of the field above.
     int32_t slice_errno;
     // EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
     uint32_t timer_slack;
-    // Its errno.
+    // The errno of the field above.
     int32_t timer_slack_errno;
     // EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
     uint32_t fifo;
-    // Its errno.
+    // The errno of the field above.
     int32_t fifo_errno;
     // EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
     uint32_t dma_latency;
-    // Its errno.
+    // The errno of the field above.
     int32_t dma_latency_errno;
 } EvenkeelThreadReport;
 
 // A tick that has begun. Times are on evenkeel_now_ns's clock.
 typedef struct EvenkeelTick {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // How many ticks came before it, missed ones included.
     uint64_t number;
@@ -557,33 +558,33 @@ typedef struct EvenkeelTick {
 
 // A tick that has ended. Times are on evenkeel_now_ns's clock.
 typedef struct EvenkeelDone {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The tick's number.
     uint64_t number;
     // When its work ended, in nanoseconds.
     uint64_t done_ns;
-    // From due to begun, in nanoseconds.
+    // The time from due to begun, in nanoseconds.
     uint64_t lateness_ns;
-    // From begun to done, in nanoseconds.
+    // The time from begun to done, in nanoseconds.
     uint64_t work_ns;
-    // From due to done, in nanoseconds: the latency that players notice.
+    // The time from due to done, in nanoseconds: the latency that players notice.
     uint64_t due_to_done_ns;
 } EvenkeelDone;
 
 // How well the ticks kept time so far.
 typedef struct EvenkeelClockReport {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // Ticks that began.
     uint64_t ticks;
     // Ticks that were missed.
     uint64_t missed;
-    // From one tick to the next, in nanoseconds, now.
+    // The current period of ticks, in nanoseconds.
     uint64_t period_ns;
     // When the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
     uint64_t next_due_ns;
@@ -593,9 +594,9 @@ typedef struct EvenkeelClockReport {
 
 // A distribution in nanoseconds. Quantiles are accurate to 1 %, the smallest and largest values are exact.
 typedef struct EvenkeelSummary {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The number of values.
     uint64_t count;
@@ -615,9 +616,9 @@ typedef struct EvenkeelSummary {
 
 // Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) helps everywhere and needs no privileges.
 typedef struct EvenkeelThreadConfig {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // Runs the thread on these CPUs only, as a list such as "2-3,6". Null: the kernel chooses.
     const char *cpus;
@@ -632,15 +633,15 @@ typedef struct EvenkeelThreadConfig {
     uint32_t asks_dma_latency;
     // In microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
     int32_t dma_latency_us;
-    // 0.
+    // Always 0.
     uint32_t reserved;
 } EvenkeelThreadConfig;
 
 // A worker with its own queues and thread settings.
 typedef struct EvenkeelWorkerSettings {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The numbers of the queues that it takes jobs from; each time from the first one that has a job.
     uint32_t queues[9];
@@ -654,9 +655,9 @@ typedef struct EvenkeelWorkerSettings {
 // frame runs its jobs. Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next
 // number.
 typedef struct EvenkeelJobSettings {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // Threads that take from the frame queues in their order, and then from the asynchronous queue.
     uint32_t workers;
@@ -692,9 +693,9 @@ typedef void (*EvenkeelJob)(struct EvenkeelFrame *frame, void *context);
 
 // The counters of the last frame.
 typedef struct EvenkeelFrameCounters {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // Jobs of the frame that ran.
     uint64_t jobs;
@@ -746,13 +747,13 @@ typedef struct EvenkeelEvent {
 
 // Memory settings. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
 typedef struct EvenkeelMemoryConfig {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // One of EvenkeelMemoryLock.
     uint32_t lock;
-    // 0.
+    // Always 0.
     uint32_t reserved;
     // Loads this many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
     uint64_t stack_bytes;
@@ -763,25 +764,25 @@ typedef struct EvenkeelMemoryConfig {
 
 // Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
 typedef struct EvenkeelMemoryReport {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // Whether pages that are mapped now stay in memory.
     uint32_t present;
-    // Its errno.
+    // The errno of the field above.
     int32_t present_errno;
     // Whether pages that are mapped later stay. The library does not request it if a limit would make later allocations fail.
     uint32_t future;
-    // Its errno.
+    // The errno of the field above.
     int32_t future_errno;
     // EvenkeelMemoryConfig.stack_bytes.
     uint32_t stack;
-    // Its errno.
+    // The errno of the field above.
     int32_t stack_errno;
     // EvenkeelMemoryConfig.heap_bytes.
     uint32_t heap;
-    // Its errno.
+    // The errno of the field above.
     int32_t heap_errno;
     // How many bytes this process may lock; UINT64_MAX without a limit.
     uint64_t lock_limit_bytes;
@@ -789,9 +790,9 @@ typedef struct EvenkeelMemoryReport {
 
 // Page faults of a tick.
 typedef struct EvenkeelTickMemory {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // Page faults of the tick's thread without disk access, since the previous tick ended; UINT64_MAX if the kernel does not report them.
     uint64_t minor_faults;
@@ -804,9 +805,9 @@ typedef struct EvenkeelTickMemory {
 
 // How the CPU is taken away, and what the clock does about it.
 typedef struct EvenkeelQuantum {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // One of EvenkeelQuantumModel.
     uint32_t model;
@@ -834,9 +835,9 @@ typedef struct EvenkeelQuantum {
 
 // Settings of a rate. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms; 10 ms only for a phase that requests it.
 typedef struct EvenkeelRateSettings {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
     uint64_t ladder_ns[16];
@@ -854,9 +855,9 @@ typedef struct EvenkeelRateSettings {
 
 // The last change of the period.
 typedef struct EvenkeelRateChange {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The number of changes since the start, this one included.
     uint64_t changes;
@@ -866,21 +867,21 @@ typedef struct EvenkeelRateChange {
     uint64_t to_ns;
     // One of EvenkeelRateReason.
     uint32_t why;
-    // 0.
+    // Always 0.
     uint32_t reserved;
 } EvenkeelRateChange;
 
 // A scope that used the CPU for long.
 typedef struct EvenkeelLongScope {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // Its name, cut to fit, with a zero at the end.
     char name[136];
     // The kernel's id of the thread that ran it.
     uint32_t thread;
-    // 0.
+    // Always 0.
     uint32_t reserved;
     // When it ended, in nanoseconds of evenkeel_now_ns's clock.
     uint64_t end_ns;
@@ -890,9 +891,9 @@ typedef struct EvenkeelLongScope {
 
 // Settings of a session's page.
 typedef struct EvenkeelTelemetrySettings {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The session's name, 1 to 64 bytes: any text.
     const char *session;
@@ -900,15 +901,15 @@ typedef struct EvenkeelTelemetrySettings {
     const char *folder;
     // Not 0: the server's group may read it too, not only its user.
     uint32_t is_for_group;
-    // 0.
+    // Always 0.
     uint32_t reserved;
 } EvenkeelTelemetrySettings;
 
 // Where sessions find each other.
 typedef struct EvenkeelPhaseSettings {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The folder of the sessions' files. Null: /dev/shm. Sessions see each other if they use the same folder.
     const char *folder;
@@ -917,11 +918,11 @@ typedef struct EvenkeelPhaseSettings {
 // Settings of a server loop. All zero (EVENKEEL_INIT): 50 ticks a second, missed ticks are skipped, and thread settings that need no
 // privileges. Each struct that a pointer names is prepared by EVENKEEL_INIT, and is not needed after evenkeel_tick_loop_new.
 typedef struct EvenkeelTickLoopSettings {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // From one tick to the next, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate->start_ns` with `rate`, else 20,000,000.
+    // The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate->start_ns` with `rate`, else 20,000,000.
     uint64_t period_ns;
     // One of EvenkeelOverrun.
     uint32_t overrun;
@@ -949,9 +950,9 @@ typedef struct EvenkeelTickLoopSettings {
 
 // How a session's ticks are spread among those of others.
 typedef struct EvenkeelPhaseReport {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // One of EvenkeelPhaseState.
     uint32_t state;
@@ -963,11 +964,11 @@ typedef struct EvenkeelPhaseReport {
     int64_t distance_ns;
 } EvenkeelPhaseReport;
 
-// What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
+// Settings of a socket. All zero (EVENKEEL_INIT): any port of every interface, and a receive buffer of the system's default size.
 typedef struct EvenkeelUdpSettings {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
     const char *address;
@@ -979,37 +980,37 @@ typedef struct EvenkeelUdpSettings {
     uint32_t bytes_max;
     // The most packets that wait to be sent, up to 65,536. 0: 512.
     uint32_t queue_packets;
-    // What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
+    // How many players, or other peers, send to the socket: the receive buffer gets room for their packets. 0: the system's default size.
     uint32_t players;
-    // Packets a second of each of them. Required if players is not 0.
+    // How many packets each of them sends per second. Required if players is not 0.
     uint32_t packets_a_second;
-    // Bytes of each packet. Required if players is not 0.
+    // The size of each packet, in bytes. Required if players is not 0.
     uint32_t packet_bytes;
-    // The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Required if players is not 0.
+    // The longest time between two calls that receive, in milliseconds: the tick period plus its lateness. Required if players is not 0.
     uint32_t drain_interval_ms;
     // Not 0: the kernel reports how long each packet waited.
     uint32_t stamps;
     // Not 0: packets that the network did not deliver are counted.
     uint32_t hears_undelivered;
-    // How long a call that finds nothing asks the device for packets, in microseconds. 0: do not ask for it.
+    // If no packet waits, how long a call asks the device for packets, in microseconds. 0: not at all.
     uint32_t busy_poll_us;
-    // 0.
+    // Always 0.
     uint32_t reserved;
-    // For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
-    // above; 64 and 100 bytes where they are 0.
+    // For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
+    // are the fields above, or 64 players and 100 bytes if those are 0.
     uint32_t packets_a_peer;
     // For EvenkeelIoBackend's Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
     uint32_t trial_ms;
-    // For EvenkeelIoBackend's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
-    // such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
+    // For EvenkeelIoBackend's Measured: the address that test packets are sent to, such as `192.0.2.1:9`. They are at most 4,096, all
+    // zeros. Null: they go between two sockets on loopback, and pass no device.
     const char *trial_toward;
 } EvenkeelUdpSettings;
 
 // Where a packet comes from or goes to.
 typedef struct EvenkeelAddress {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // In the order of the network; of version 4 the first four bytes.
     uint8_t ip[16];
@@ -1019,27 +1020,27 @@ typedef struct EvenkeelAddress {
     uint32_t is_ipv6;
     // Of version 6, for link-local addresses: the interface's number.
     uint32_t scope_id;
-    // 0.
+    // Always 0.
     uint32_t reserved;
 } EvenkeelAddress;
 
-// A packet that was received; what it points to stays until the function that it was given to comes back.
+// A received packet. Its pointers are valid until the function that gets it returns.
 typedef struct EvenkeelPacket {
-    // Of this struct, in bytes.
+    // The size of this struct, in bytes.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Who says to have sent it.
+    // The sender's address, as the packet says.
     struct EvenkeelAddress from;
     // The payload.
     const uint8_t *bytes;
-    // How many bytes.
+    // The length of the payload.
     size_t bytes_count;
-    // How long it waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings ask for stamps.
+    // How long the packet waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings request time stamps.
     uint64_t waited_ns;
     // 1: it was longer than bytes_max, and the rest is cut off.
     uint32_t is_truncated;
-    // 0.
+    // Always 0.
     uint32_t reserved;
 } EvenkeelPacket;
 
@@ -1047,112 +1048,112 @@ typedef struct EvenkeelPacket {
 // evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return EVENKEEL_STATUS_BUSY meanwhile.
 typedef void (*EvenkeelOnPacket)(const struct EvenkeelPacket *packet, void *context);
 
-// What one call has received.
+// The counts of one call that received.
 typedef struct EvenkeelReceived {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Packets.
+    // The number of packets.
     uint64_t packets;
-    // Their bytes, without headers.
+    // The sum of their payloads, in bytes.
     uint64_t bytes;
     // How many of them were cut off.
     uint64_t truncated;
-    // Errors of the network or the kernel that came between them.
+    // Errors of the network or the kernel that were reported in between.
     uint32_t errors;
-    // 1: the bound was reached, and more may wait.
+    // 1: the call stopped at its limit, and more packets may wait. Else 0.
     uint32_t is_bound_reached;
 } EvenkeelReceived;
 
-// What became of the packets that were queued.
+// The counts of one call that sent the queue.
 typedef struct EvenkeelFlushed {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // Packets that the kernel accepted.
     uint64_t sent;
-    // Packets that it refused, and that are dropped.
+    // Packets that the kernel refused; they are dropped.
     uint64_t refused;
-    // Packets that stay queued, because it had no room.
+    // Packets that stay queued, because the kernel had no room.
     uint64_t waiting;
 } EvenkeelFlushed;
 
 // Which settings of a socket are active, and its counters since the start. A setting has an EvenkeelApplyStatus, and the kernel's error number
 // (errno) if it was refused, else 0.
 typedef struct EvenkeelUdpReport {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The port that it receives on.
+    // The port that the socket receives on.
     uint32_t port;
     // The backend for receiving now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
     uint32_t receive_backend;
-    // The backend for sending now.
+    // The backend for sending now: One, Batched or Offloaded of EvenkeelIoBackend.
     uint32_t send_backend;
-    // 0.
+    // Always 0.
     uint32_t reserved;
-    // What the receive buffer needs for the players that were filled, in bytes; EVENKEEL_UNKNOWN where none were.
+    // The size that the receive buffer needs for EvenkeelUdpSettings.players, in bytes; EVENKEEL_UNKNOWN if that is 0.
     uint64_t buffer_needed_bytes;
-    // What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were filled.
+    // The size of the receive buffer, in bytes; EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
     uint64_t buffer_got_bytes;
-    // Packets that came.
+    // Packets received.
     uint64_t packets_in;
-    // Packets that the kernel took.
+    // Packets that the kernel accepted for sending.
     uint64_t packets_out;
     // Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report it.
     uint64_t dropped;
     // Packets that the kernel refused to send.
     uint64_t refused;
-    // Why the requested or best backend is not used for receiving: an errno, ENOSYS also if the library was built without it; 0
-    // where they do.
+    // Why the requested or best backend is not used for receiving: an errno; 0 if it is used. ENOSYS can also mean that the library was
+    // built without it.
     int32_t receive_backend_errno;
-    // The same of those that go.
+    // The same for sending.
     int32_t send_backend_errno;
     // Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
     uint32_t shard;
-    // Its errno.
+    // The errno of the field above.
     int32_t shard_errno;
     // Whether the kernel reports dropped packets.
     uint32_t drops;
-    // Its errno.
+    // The errno of the field above.
     int32_t drops_errno;
     // EvenkeelUdpSettings.stamps.
     uint32_t stamps;
-    // Its errno.
+    // The errno of the field above.
     int32_t stamps_errno;
     // EvenkeelUdpSettings.hears_undelivered.
     uint32_t undelivered;
-    // Its errno.
+    // The errno of the field above.
     int32_t undelivered_errno;
     // EvenkeelUdpSettings.busy_poll_us.
     uint32_t busy_poll;
-    // Its errno.
+    // The errno of the field above.
     int32_t busy_poll_errno;
-    // Whether more of a receive buffer than the system allows could be asked for (SO_RCVBUFFORCE).
+    // Whether the kernel accepted a receive buffer above the system's limit (SO_RCVBUFFORCE).
     uint32_t buffer_forced;
-    // Its errno.
+    // The errno of the field above.
     int32_t buffer_forced_errno;
-    // What the system allows an ordinary process to ask for (net.core.rmem_max), in bytes, which the kernel doubles; EVENKEEL_UNKNOWN where
-    // that could not be read, or no players were filled.
+    // The largest receive buffer that an ordinary process may request (net.core.rmem_max), in bytes; the kernel doubles it.
+    // EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
     uint64_t rmem_max_bytes;
-    // Bytes of the packets that came, without headers.
+    // Bytes of the received packets, without headers.
     uint64_t bytes_in;
-    // Bytes of the packets that the kernel took.
+    // Bytes of the packets that the kernel accepted for sending.
     uint64_t bytes_out;
-    // Packets that came and were cut off.
+    // Received packets that were cut off.
     uint64_t truncated;
     // Errors of the network or the kernel while receiving.
     uint64_t errors;
-    // Calls that asked the kernel for packets.
+    // Calls that received.
     uint64_t calls_in;
-    // Calls to send.
+    // Calls that sent.
     uint64_t calls_out;
-    // Packets that were not queued, for want of room or for their length.
+    // Packets that were not queued, because the queue was full or they were too long.
     uint64_t not_queued;
-    // Times that the kernel had no room.
+    // How often the kernel had no room for a packet.
     uint64_t stalls;
     // Packets that are queued now.
     uint64_t waiting;
@@ -1162,42 +1163,42 @@ typedef struct EvenkeelUdpReport {
 
 // The measurements of the backends, for EvenkeelIoBackend's Measured.
 typedef struct EvenkeelUdpTrial {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The number of rounds.
     uint64_t rounds;
     // How long it took, in nanoseconds.
     uint64_t took_ns;
-    // CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a backend
-    // that is not available, or was not tried.
+    // CPU time per received packet, in nanoseconds, the median of the rounds: for One, Batched, Offloaded and Uring. Below 0 for a backend
+    // that is not available or was not measured.
     double receive_ns[4];
-    // CPU time a packet that was sent, in the same order; on loopback with what the receiver's side of the kernel takes.
+    // CPU time per sent packet, in the same order. On loopback it includes the kernel's work for the receiver.
     double send_ns[4];
 } EvenkeelUdpTrial;
 
-// A peer that packets did not get to.
+// A peer that packets did not reach.
 typedef struct EvenkeelUdpFailure {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // The peer.
     struct EvenkeelAddress to;
-    // What was said of the last packet: an errno.
+    // The reason for the last of these packets: an errno.
     int32_t why_errno;
-    // 0.
+    // Always 0.
     uint32_t reserved;
-    // How many packets.
+    // How many packets did not reach it.
     uint64_t packets;
 } EvenkeelUdpFailure;
 
 // A wait that took long.
 typedef struct EvenkeelLongWait {
-    // Of this struct, in bytes; after a call, as many as were filled.
+    // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
+    // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
     // One of EvenkeelWaitKind.
     uint32_t kind;
@@ -1376,7 +1377,7 @@ EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct EvenkeelClockReport *report);
 
-// From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+// The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
 // Threads: one at a time.
 //
@@ -1384,15 +1385,16 @@ EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct E
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_lateness(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
 
-// From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: one at a time.
 //
 // # Safety
 // `summary` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_due_to_done(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
+EvenkeelStatus evenkeel_clock_due_to_done(const struct EvenkeelClock *clock,
+                                          struct EvenkeelSummary *summary);
 
-// From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: one at a time.
 //
@@ -2203,7 +2205,7 @@ EvenkeelStatus evenkeel_tick_loop_thread_report(const struct EvenkeelTickLoop *t
 EvenkeelStatus evenkeel_tick_loop_memory_report(const struct EvenkeelTickLoop *ticks,
                                                 struct EvenkeelMemoryReport *report);
 
-// From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+// The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
 // Threads: the loop's own.
 //
@@ -2211,15 +2213,16 @@ EvenkeelStatus evenkeel_tick_loop_memory_report(const struct EvenkeelTickLoop *t
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_tick_loop_lateness(const struct EvenkeelTickLoop *ticks, struct EvenkeelSummary *summary);
 
-// From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: the loop's own.
 //
 // # Safety
 // `summary` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_tick_loop_due_to_done(const struct EvenkeelTickLoop *ticks, struct EvenkeelSummary *summary);
+EvenkeelStatus evenkeel_tick_loop_due_to_done(const struct EvenkeelTickLoop *ticks,
+                                              struct EvenkeelSummary *summary);
 
-// From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: the loop's own.
 //
@@ -2277,7 +2280,7 @@ EvenkeelStatus evenkeel_tick_loop_prometheus(const struct EvenkeelTickLoop *tick
                                              size_t size,
                                              size_t *needed);
 
-// Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
+// Opens a socket. EVENKEEL_STATUS_REFUSED if the kernel refuses the address.
 //
 // Threads: any. Free it with evenkeel_udp_free.
 //
@@ -2286,11 +2289,11 @@ EvenkeelStatus evenkeel_tick_loop_prometheus(const struct EvenkeelTickLoop *tick
 EvenkeelStatus evenkeel_udp_new(const struct EvenkeelUdpSettings *asked,
                                 struct EvenkeelUdp **udp);
 
-// Opens a socket for each of `cpus_count` CPUs (1 to 64, by their numbers from 0 on) on the same address, into as many places from `udps`
-// on: packets that a CPU handles go to its socket, so that a thread which stays on that CPU works on them where they are in its cache. Which
-// CPU handles a packet is the device's choice (RSS) or the system's (RPS); packets of other CPUs are spread over all sockets. Other sockets
-// of the same user can join the address. All are opened, or none. EVENKEEL_STATUS_REFUSED where the address can't be had;
-// EvenkeelUdpReport.shard says whether the kernel sorts packets so.
+// Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`. The kernel puts
+// a packet into the socket of the CPU that handles it. So a thread that stays on that CPU finds the packet in the CPU's cache. The device
+// (RSS) or the system (RPS) chooses which CPU handles a packet; packets of other CPUs are spread over all sockets. Other sockets of the
+// same user can join the address. Either all are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
+// EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
 //
 // Threads: any. Free each with evenkeel_udp_free.
 //
@@ -2302,7 +2305,7 @@ EvenkeelStatus evenkeel_udp_new_sharded(const struct EvenkeelUdpSettings *asked,
                                         size_t cpus_count,
                                         struct EvenkeelUdp **udps);
 
-// Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
+// Calls `each` with every waiting packet, up to `at_most`. It never waits for packets.
 //
 // Threads: one at a time; another one may send meanwhile.
 //
@@ -2314,8 +2317,8 @@ EvenkeelStatus evenkeel_udp_receive(struct EvenkeelUdp *udp,
                                     void *context,
                                     struct EvenkeelReceived *received);
 
-// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
-// kernel takes no more now; it is then gone.
+// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE if it is longer than bytes_max. EVENKEEL_STATUS_NO_ROOM if the queue is full and the
+// kernel accepts no more now; the packet is then lost.
 //
 // Threads: one at a time; another one may receive meanwhile, and what evenkeel_udp_receive calls may send.
 //
@@ -2326,7 +2329,7 @@ EvenkeelStatus evenkeel_udp_send(struct EvenkeelUdp *udp,
                                  const uint8_t *bytes,
                                  size_t bytes_count);
 
-// Sends what is queued, as far as the kernel takes it. Never waits.
+// Sends the queued packets, as many as the kernel accepts. It never waits.
 //
 // Threads: one at a time; another one may receive meanwhile.
 //
@@ -2334,7 +2337,7 @@ EvenkeelStatus evenkeel_udp_send(struct EvenkeelUdp *udp,
 // `flushed` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_flush(struct EvenkeelUdp *udp, struct EvenkeelFlushed *flushed);
 
-// The address that it receives on.
+// The address that the socket receives on.
 //
 // Threads: any, at any time.
 //
@@ -2352,7 +2355,7 @@ EvenkeelStatus evenkeel_udp_local_address(const struct EvenkeelUdp *udp, struct 
 EvenkeelStatus evenkeel_udp_descriptor(const struct EvenkeelUdp *udp,
                                        int32_t *descriptor);
 
-// Closes it.
+// Closes the socket.
 //
 // Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
@@ -2378,7 +2381,7 @@ EvenkeelStatus evenkeel_address_text(const struct EvenkeelAddress *address,
                                      size_t size,
                                      size_t *needed);
 
-// What the socket is, and what went over it.
+// Which settings of the socket are active, and its counters.
 //
 // Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
 //
@@ -2386,8 +2389,8 @@ EvenkeelStatus evenkeel_address_text(const struct EvenkeelAddress *address,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpReport *report);
 
-// The status of each setting when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
-// that takes, with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+// Writes to `buffer` a line for each setting, with its status when the socket was opened and what to do about it. `needed` is the number
+// of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
 //
 // Threads: any, at any time. Takes memory: not in a tick.
 //
@@ -2406,13 +2409,14 @@ EvenkeelStatus evenkeel_udp_report_text(const struct EvenkeelUdp *udp,
 // `trial` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_trial(const struct EvenkeelUdp *udp, struct EvenkeelUdpTrial *trial);
 
-// How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings ask for stamps and packets came.
+// How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and packets were received.
 //
 // Threads: any; EVENKEEL_STATUS_BUSY while another receives.
 //
 // # Safety
 // `waited` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_udp_waited(const struct EvenkeelUdp *udp, struct EvenkeelSummary *waited);
+EvenkeelStatus evenkeel_udp_waited(const struct EvenkeelUdp *udp,
+                                   struct EvenkeelSummary *waited);
 
 // One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most 64
 // for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
@@ -2425,7 +2429,7 @@ EvenkeelStatus evenkeel_udp_failure(const struct EvenkeelUdp *udp,
                                     size_t number,
                                     struct EvenkeelUdpFailure *failure);
 
-// Begins to count anew which peers packets do not get to.
+// Forgets the peers that packets did not reach, and starts to count them again.
 //
 // Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
 EvenkeelStatus evenkeel_udp_forget_failures(struct EvenkeelUdp *udp);

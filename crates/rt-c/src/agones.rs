@@ -20,9 +20,9 @@ handles! { EvenkeelAgones, 16 of Agones; }
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelAgonesSettings {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
     pub port: u32,
@@ -50,9 +50,9 @@ pub enum EvenkeelProgress {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelAgonesReport {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// Health messages that the sidecar accepted.
     pub health_sent: u64,
@@ -73,9 +73,9 @@ pub struct EvenkeelAgonesReport {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelGameServer {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// Its name.
     pub name: [c_char; 256],
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn evenkeel_agones_new(
     caught(|| {
         // SAFETY: as this function's caller promises.
         let settings = settings(unsafe { structs::get(asked) }?)?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { handle::give(agones, || Ok(Agones::start(settings)?)) }
     })
 }

@@ -65,11 +65,11 @@ pub enum EvenkeelAlign {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelClockSettings {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// From one tick to the next, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
+    /// The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
     pub period_ns: u64,
     /// One of EvenkeelOverrun.
     pub overrun: u32,
@@ -85,9 +85,9 @@ pub struct EvenkeelClockSettings {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelTick {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// How many ticks came before it, missed ones included.
     pub number: u64,
@@ -105,19 +105,19 @@ pub struct EvenkeelTick {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelDone {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The tick's number.
     pub number: u64,
     /// When its work ended, in nanoseconds.
     pub done_ns: u64,
-    /// From due to begun, in nanoseconds.
+    /// The time from due to begun, in nanoseconds.
     pub lateness_ns: u64,
-    /// From begun to done, in nanoseconds.
+    /// The time from begun to done, in nanoseconds.
     pub work_ns: u64,
-    /// From due to done, in nanoseconds: the latency that players notice.
+    /// The time from due to done, in nanoseconds: the latency that players notice.
     pub due_to_done_ns: u64,
 }
 
@@ -125,15 +125,15 @@ pub struct EvenkeelDone {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelClockReport {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// Ticks that began.
     pub ticks: u64,
     /// Ticks that were missed.
     pub missed: u64,
-    /// From one tick to the next, in nanoseconds, now.
+    /// The current period of ticks, in nanoseconds.
     pub period_ns: u64,
     /// When the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
     pub next_due_ns: u64,
@@ -145,9 +145,9 @@ pub struct EvenkeelClockReport {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelSummary {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The number of values.
     pub count: u64,
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn evenkeel_clock_new(
     caught(|| {
         // SAFETY: as this function's caller promises.
         let settings = settings(unsafe { structs::get(asked) }?)?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { handle::give(clock, || Ok(Ticking { clock: TickClock::start(settings)?, last: None })) }
     })
 }
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn evenkeel_clock_wait(clock: *mut EvenkeelClock, tick: *m
         // SAFETY: as this function's caller promises. First, since a tick that has begun can't be given back.
         unsafe { structs::fillable(tick) }?;
         let begun = handle::alone(clock, |clock| Ok(begun(clock.clock.wait(), clock.clock.period())))?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fill(tick, begun) }
     })
 }
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn evenkeel_clock_poll(clock: *mut EvenkeelClock, tick: *m
             true => Ok(begun(clock.clock.wait(), clock.clock.period())),
             false => Err(EvenkeelStatus::WouldBlock.into()),
         })?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fill(tick, begun) }
     })
 }
@@ -349,7 +349,7 @@ pub unsafe extern "C" fn evenkeel_clock_done(clock: *mut EvenkeelClock, done: *m
             clock.last = Some(done);
             Ok(done)
         })?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fill(done, ended.into()) }
     })
 }
@@ -457,7 +457,7 @@ unsafe fn summarised(
     })
 }
 
-/// From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+/// The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
 /// Threads: one at a time.
 ///
@@ -472,7 +472,7 @@ pub unsafe extern "C" fn evenkeel_clock_lateness(
     unsafe { summarised(clock, summary, |report| report.lateness_ns) }
 }
 
-/// From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: one at a time.
 ///
@@ -487,7 +487,7 @@ pub unsafe extern "C" fn evenkeel_clock_due_to_done(
     unsafe { summarised(clock, summary, |report| report.due_to_done_ns) }
 }
 
-/// From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: one at a time.
 ///

@@ -81,7 +81,7 @@ const TEXTS: [(EvenkeelStatus, &str); 20] = [
 /// Threads: any, at any time. The text lives as long as the library is loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_status_text(status: u32) -> *const c_char {
-    // A number, not the enum: what C hands over may be any.
+    // The number is not read as the enum, because C can pass any number.
     let known = TEXTS.iter().find(|(known, _)| *known as u32 == status);
     known.map_or("no status of this library\0", |(_, text)| text).as_ptr().cast()
 }
@@ -98,7 +98,7 @@ impl Failure {
     /// With a text for [`evenkeel_last_error`].
     pub(crate) fn new(status: EvenkeelStatus, what: impl fmt::Display) -> Failure {
         let mut text = Text::default();
-        // It never refuses: what does not fit is left out.
+        // `write!` never fails here: text that does not fit is left out.
         let _ = write!(text, "{what}");
         set_last(text);
         Failure { status, has_text: true }
@@ -133,7 +133,7 @@ impl Default for Text {
 impl Write for Text {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for char in text.chars() {
-            // Whole characters, and a zero at the end.
+            // Adds whole characters only, and leaves room for the zero at the end.
             if self.length + char.len_utf8() >= self.bytes.len() {
                 break;
             }
@@ -149,7 +149,7 @@ thread_local! {
 
 /// Runs a function's body, and turns its error or panic into a status.
 pub(crate) fn caught(body: impl FnOnce() -> Result<(), Failure>) -> EvenkeelStatus {
-    // What a panic leaves half-done is behind a lock that then says so: `handle`.
+    // An object that a panic may have left half-changed is behind a lock that reports it: see `handle`.
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return EvenkeelStatus::Ok,
         Ok(Err(failure)) => failure,
@@ -157,7 +157,7 @@ pub(crate) fn caught(body: impl FnOnce() -> Result<(), Failure>) -> EvenkeelStat
             let said = payload.downcast_ref::<String>().map(String::as_str);
             let said = said.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
             let failure = Failure::new(EvenkeelStatus::Panicked, said);
-            // A payload may panic again where it is dropped; that one is lost with what it holds.
+            // Dropping the panic's payload may panic again. That second payload is leaked, because dropping it could panic too.
             if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
                 std::mem::forget(again);
             }
@@ -176,7 +176,7 @@ pub(crate) fn last() -> Text {
 }
 
 fn set_last(text: Text) {
-    // A thread that is about to end has no such place any more.
+    // A thread that is ending may have no thread-local text any more.
     let _ = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             *last = text;
@@ -193,7 +193,7 @@ mod tests {
 
     fn last() -> String {
         let mut buffer = [1_u8; 300];
-        // SAFETY: the buffer is ours and as long as said.
+        // SAFETY: the buffer belongs to this function and has the given length.
         let status = unsafe { evenkeel_last_error(buffer.as_mut_ptr().cast(), buffer.len()) };
         assert_eq!(status, EvenkeelStatus::Ok);
         CStr::from_bytes_until_nul(&buffer).unwrap().to_str().unwrap().to_owned()
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(caught(|| Err(Failure::new(EvenkeelStatus::Refused, &long))), EvenkeelStatus::Refused);
         assert_eq!(last(), "ä".repeat(127));
         let mut short = [1_u8; 4];
-        // SAFETY: as above.
+        // SAFETY: the buffer belongs to this function and has the given length.
         assert_eq!(unsafe { evenkeel_last_error(short.as_mut_ptr().cast(), 4) }, EvenkeelStatus::Ok);
         assert_eq!(short, [0xc3, 0xa4, 0, 1]);
     }
@@ -227,7 +227,7 @@ mod tests {
     fn every_number_has_a_text() {
         let mut seen = std::collections::BTreeSet::new();
         for status in (0..30).chain([u32::MAX]) {
-            // SAFETY: a constant text that ends with a zero.
+            // SAFETY: the status text is a constant that ends with a zero.
             let text = unsafe { CStr::from_ptr(evenkeel_status_text(status)) }.to_str().unwrap();
             assert!(!text.is_empty());
             seen.insert(text);

@@ -24,7 +24,7 @@ pub unsafe extern "C" fn evenkeel_last_error(buffer: *mut c_char, size: usize) -
         // SAFETY: as this function's caller promises.
         unsafe { structs::put_text(buffer, size, &whole[..length], &mut 0) }
     };
-    // Not `caught`: an error of this call must not replace what it is asked for.
+    // Not `caught`: an error of this call must not replace the text that the caller asked for.
     match catch_unwind(AssertUnwindSafe(put)) {
         Ok(Ok(())) => EvenkeelStatus::Ok,
         Ok(Err(failure)) => failure.status,

@@ -1,6 +1,6 @@
-//! Handles: what C holds as a pointer to an object is a number. It has the object's place in a table, and how many objects were there
-//! before it. It is looked up, never followed, so that a handle that was freed, is of another kind, or is nonsense is an error instead of
-//! a crash, and so is a second thread in an object that is for one.
+//! Handles: C holds an object as a number in the form of a pointer. The number has the object's place in a table, and a count of the
+//! objects that used the place. It is looked up, never followed. So a handle that was freed, has another kind, or is nonsense is an error
+//! instead of a crash, and so is a second thread in an object that is for one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{RwLock, TryLockError};
@@ -10,12 +10,12 @@ use crate::structs;
 
 const _: () = assert!(usize::BITS == 64, "a handle holds 32 bits of generation and 32 of place and kind");
 
-/// In the lowest byte of every handle: odd, so that no pointer to a real object is one.
+/// The lowest byte of every handle. It is odd, so that no pointer to a real object is mistaken for a handle.
 const TAG: usize = 0xe1;
 
-/// One place of a table.
+/// One place in a table of objects.
 pub(crate) struct Slot<V> {
-    /// How many objects were here, the present one included.
+    /// How many objects this place has held, the present one included.
     generation: u32,
     value: Option<Box<V>>,
 }
@@ -30,13 +30,13 @@ impl<V> Slot<V> {
 
 /// A kind of handle.
 pub(crate) trait Handle: Sized + 'static {
-    /// What is behind it.
+    /// The object that a handle of this kind stands for.
     type Value: Send + Sync + 'static;
-    /// Distinguishes it from the other kinds.
+    /// The number of this kind, which no other kind has.
     const KIND: u8;
-    /// Where the next one is looked for first.
+    /// Where the search for a free place starts.
     fn cursor() -> &'static AtomicUsize;
-    /// As many as there can be.
+    /// The table of all objects of this kind.
     fn slots() -> &'static Slots<Self::Value>;
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Kind {
     Other = 202,
 }
 
-/// Makes kinds of handles: the kind, how many there can be, and what is behind.
+/// Defines kinds of handles: for each the type, the number of places, and the type of its objects.
 macro_rules! handles {
     ($($handle:ident, $count:literal of $value:ty;)*) => { $(
         impl $crate::handle::Handle for $handle {
@@ -80,7 +80,7 @@ macro_rules! handles {
 }
 pub(crate) use handles;
 
-/// Puts a value away, and its handle where the caller wants it.
+/// Stores an object in its table, and writes its handle to the caller's `place`.
 ///
 /// # Safety
 /// `place` is null or may be written.
@@ -94,7 +94,7 @@ pub(crate) unsafe fn give<H: Handle>(
     unsafe { structs::put(place, handle) }
 }
 
-/// Puts a value away, and gives its handle.
+/// Stores an object in its table, and returns its handle.
 pub(crate) fn put_away<H: Handle>(value: H::Value) -> Result<*mut H, Failure> {
     let value = Box::new(value);
     let slots = H::slots();
@@ -112,7 +112,7 @@ pub(crate) fn put_away<H: Handle>(value: H::Value) -> Result<*mut H, Failure> {
     Err(Failure::new(EvenkeelStatus::NoRoom, format_args!("there are {} of this kind", slots.len())))
 }
 
-/// Where a handle says that its object is, and the generation that it is of.
+/// The place in the table that a handle names, and the generation that the handle expects there.
 fn place<H: Handle>(handle: *const H) -> Result<(Place<H::Value>, u32), Failure> {
     let number = handle.addr();
     if number == 0 {
@@ -125,7 +125,7 @@ fn place<H: Handle>(handle: *const H) -> Result<(Place<H::Value>, u32), Failure>
     Ok((slot, (number >> 32) as u32))
 }
 
-/// Why an object, or a part of it, can't be worked on now.
+/// The failure for an object, or a part of it, whose lock cannot be taken now.
 pub(crate) fn refused<G>(error: TryLockError<G>) -> Failure {
     match error {
         TryLockError::WouldBlock => EvenkeelStatus::Busy.into(),
@@ -135,7 +135,7 @@ pub(crate) fn refused<G>(error: TryLockError<G>) -> Failure {
     }
 }
 
-/// Works on an object that is for one thread at a time.
+/// Calls `work` on an object that only one thread may use at a time.
 pub(crate) fn alone<H: Handle, R>(
     handle: *const H,
     work: impl FnOnce(&mut H::Value) -> Result<R, Failure>,
@@ -148,7 +148,7 @@ pub(crate) fn alone<H: Handle, R>(
     work(slot.value.as_mut().ok_or(EvenkeelStatus::BadHandle)?)
 }
 
-/// Works with an object that several threads may use at a time.
+/// Calls `work` on an object that several threads may use at once.
 pub(crate) fn shared<H: Handle, R>(
     handle: *const H,
     work: impl FnOnce(&H::Value) -> Result<R, Failure>,
@@ -196,7 +196,7 @@ mod tests {
 
     fn make(value: u64) -> Result<*mut Few, EvenkeelStatus> {
         let mut handle = null_mut();
-        // SAFETY: the place is ours.
+        // SAFETY: the place is a variable of this function.
         match caught(|| unsafe { give(&raw mut handle, || Ok(value)) }) {
             EvenkeelStatus::Ok => Ok(handle),
             refused => Err(refused),
@@ -217,7 +217,7 @@ mod tests {
         }
         assert_eq!(read(null()), Err(EvenkeelStatus::NullPointer));
         let gone = handles[2];
-        // In use it stays, and nobody else gets in.
+        // An object in use is not freed, and no second call can use it.
         let inside = alone(gone, |value| {
             *value = 7;
             assert_eq!(take(gone).unwrap_err().status, EvenkeelStatus::Busy);
@@ -232,7 +232,7 @@ mod tests {
         let new = make(9).unwrap();
         assert_eq!(after(), [Err(EvenkeelStatus::BadHandle); 2], "the place has another now");
         assert_eq!(read(new), Ok(9));
-        // What a panic may have left half-done is not used again, and can be freed.
+        // An object that a panic may have left half-changed is not used again, but it can be freed.
         assert_eq!(caught(|| alone(new, |_| panic!("half-done"))), EvenkeelStatus::Panicked);
         assert_eq!(read(new), Err(EvenkeelStatus::Panicked));
         assert!(take(new).is_ok());
@@ -244,7 +244,7 @@ mod tests {
         #[test]
         fn nonsense_is_no_handle(number in any::<usize>(), generation in 1_u32..) {
             prop_assert!(shared(without_provenance::<Other>(number), |_| Ok(())).is_err());
-            // Well-formed but for what was never given out.
+            // The number has the form of a handle, but no such handle was ever given out.
             let number = (generation as usize) << 32 | (number & 0xffff_0000) | 202 << 8 | TAG;
             let other = without_provenance::<Other>(number);
             prop_assert_eq!(shared(other, |_| Ok(())).unwrap_err().status, EvenkeelStatus::BadHandle);

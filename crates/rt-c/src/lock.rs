@@ -1,5 +1,5 @@
-//! Locks that sleep in the kernel, never yield, and spin only a moment, and only if there is another CPU. They live in the caller's
-//! storage, so that there can be as many as the caller has memory for.
+//! Locks that sleep in the kernel and never yield. They spin only for a moment, and only with more than one CPU. They live in the caller's
+//! storage, so their number is limited only by the caller's memory.
 
 use std::mem::{align_of, size_of};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -42,18 +42,18 @@ pub struct EvenkeelEvent {
     pub opaque: [u64; 2],
 }
 
-/// What the library puts into the storage.
+/// The content of the caller's storage.
 #[repr(C)]
 struct Stored<L> {
-    /// [`Storage::READY`] from `init` to `destroy`.
+    /// [`Storage::READY`] between `init` and `destroy`; any other value means that the storage has no lock.
     ready: AtomicU32,
     lock: L,
 }
 
-/// Storage of the caller's for a lock.
+/// A struct of the caller that has room for a lock.
 trait Storage: Sized {
     type Lock: Sync;
-    /// Unlike what memory contains by chance, and another one for each kind.
+    /// Marks storage that has a lock. It differs for each kind of lock, and memory is unlikely to contain it by chance.
     const READY: u32;
     const FITS: () = assert!(
         size_of::<Stored<Self::Lock>>() <= size_of::<Self>() && align_of::<Stored<Self::Lock>>() <= align_of::<Self>(),
@@ -81,19 +81,19 @@ impl Storage for EvenkeelEvent {
     const READY: u32 = 0x6d75_7404;
 }
 
-/// Puts a lock into the storage.
+/// Writes the lock into the storage.
 ///
 /// # Safety
 /// `storage` is null or may be written, and no other thread uses it.
 unsafe fn init<S: Storage>(storage: *mut S, lock: S::Lock) -> Result<(), Failure> {
     const { S::FITS };
     structs::puttable(storage)?;
-    // SAFETY: it is neither null nor misaligned, has room for this (`FITS`), and is the caller's.
+    // SAFETY: the pointer is neither null nor misaligned, the storage is large enough (`FITS`), and it belongs to the caller.
     unsafe { storage.cast::<Stored<S::Lock>>().write(Stored { ready: AtomicU32::new(S::READY), lock }) };
     Ok(())
 }
 
-/// Works with the lock in the storage, if `init` has put one there.
+/// Calls `work` with the lock in the storage, or fails if `init` was never called on it.
 ///
 /// # Safety
 /// `storage` is null or may be read and written, through atomic words by several threads.
@@ -111,16 +111,17 @@ unsafe fn with<S: Storage, R>(
 unsafe fn stored<'a, S: Storage>(storage: *const S) -> Result<&'a Stored<S::Lock>, Failure> {
     const { S::FITS };
     structs::puttable(storage)?;
-    // SAFETY: neither null nor misaligned, and long enough. Only the flag is looked at before it says that the rest is a lock.
+    // SAFETY: the pointer is neither null nor misaligned, and the storage is long enough. Only the flag is read here; the lock behind it is
+    // read only if the flag says that there is one.
     let ready = unsafe { &(*storage.cast::<Stored<S::Lock>>()).ready };
     if ready.load(Ordering::Acquire) != S::READY {
         return Err(Failure::new(EvenkeelStatus::BadHandle, "not initialised, destroyed, or a lock of another kind"));
     }
-    // SAFETY: `init` has put a lock here; it owns no memory, so that it stays one even while another thread destroys it.
+    // SAFETY: `init` wrote a lock here. The lock owns no memory, so it stays valid even while another thread destroys it.
     Ok(unsafe { &*storage.cast::<Stored<S::Lock>>() })
 }
 
-/// From here on the storage has no lock any more.
+/// Ends the use of the lock: from now on the storage counts as having none.
 ///
 /// # Safety
 /// As for [`with`].
@@ -193,7 +194,7 @@ pub unsafe extern "C" fn evenkeel_mutex_unlock(mutex: *mut EvenkeelMutex) -> Eve
             if !lock.is_locked() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: it guards no data of this library, its word may be released by any thread, and its guard was forgotten.
+            // SAFETY: the lock guards no data of this library, any thread may release it, and its guard was forgotten.
             unsafe { lock.force_unlock() };
             Ok(())
         };
@@ -275,7 +276,7 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_unlock(mutex: *mut EvenkeelInher
             if !lock.is_locked() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: it guards no data of this library, it checks itself whether we hold it, and its guard was forgotten.
+            // SAFETY: the lock guards no data of this library, it checks whether this thread holds it, and its guard was forgotten.
             unsafe { lock.force_unlock() };
             Ok(())
         };
@@ -355,7 +356,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_unlock_read(lock: *mut EvenkeelRwLock)
             if !lock.is_locked() || lock.is_locked_exclusive() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: it guards no data of this library, it is held for reading, and its guard was forgotten.
+            // SAFETY: the lock guards no data of this library, it is held for reading, and its guard was forgotten.
             unsafe { lock.force_unlock_read() };
             Ok(())
         };
@@ -411,7 +412,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_unlock_write(lock: *mut EvenkeelRwLock
             if !lock.is_locked_exclusive() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: it guards no data of this library, it is held for writing, and its guard was forgotten.
+            // SAFETY: the lock guards no data of this library, it is held for writing, and its guard was forgotten.
             unsafe { lock.force_unlock_write() };
             Ok(())
         };
@@ -506,7 +507,7 @@ pub unsafe extern "C" fn evenkeel_event_is_set(event: *const EvenkeelEvent, is_s
     caught(|| {
         // SAFETY: as this function's caller promises.
         let found = unsafe { with(event, |event| Ok(event.is_set())) }?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::put(is_set, found.into()) }
     })
 }

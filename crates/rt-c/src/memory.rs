@@ -1,4 +1,4 @@
-//! Pages that are there before a tick touches them, and what each tick cost in memory.
+//! Memory of a server: keeps pages loaded, so that a tick does not wait for them, and counts each tick's page faults.
 
 use std::ffi::{c_char, c_void};
 
@@ -34,13 +34,13 @@ pub enum EvenkeelMemoryLock {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelMemoryConfig {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// One of EvenkeelMemoryLock.
     pub lock: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
     /// Loads this many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
     pub stack_bytes: u64,
@@ -53,25 +53,25 @@ pub struct EvenkeelMemoryConfig {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelMemoryReport {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// Whether pages that are mapped now stay in memory.
     pub present: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub present_errno: i32,
     /// Whether pages that are mapped later stay. The library does not request it if a limit would make later allocations fail.
     pub future: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub future_errno: i32,
     /// EvenkeelMemoryConfig.stack_bytes.
     pub stack: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub stack_errno: i32,
     /// EvenkeelMemoryConfig.heap_bytes.
     pub heap: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub heap_errno: i32,
     /// How many bytes this process may lock; UINT64_MAX without a limit.
     pub lock_limit_bytes: u64,
@@ -81,9 +81,9 @@ pub struct EvenkeelMemoryReport {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelTickMemory {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// Page faults of the tick's thread without disk access, since the previous tick ended; UINT64_MAX if the kernel does not report them.
     pub minor_faults: u64,
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn evenkeel_memory_new(
     caught(|| {
         // SAFETY: as this function's caller promises.
         let config = memory_config(unsafe { structs::get(asked) }?)?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { handle::give(memory, || Ok(Memory::set_up(&config))) }
     })
 }
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn evenkeel_memory_prefault(memory: *mut c_void, bytes: us
         if bytes > isize::MAX.unsigned_abs() {
             return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("{bytes} bytes of memory")));
         }
-        // SAFETY: as this function's caller promises; bytes have no alignment, and there are no more than a slice may have.
+        // SAFETY: as this function's caller promises. Bytes need no alignment, and the length is at most that of a slice.
         let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), bytes) };
         memory::prefault(memory).map_err(|error| Failure::new(EvenkeelStatus::Refused, error))
     })

@@ -12,9 +12,9 @@ use crate::text;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelPhaseSettings {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The folder of the sessions' files. Null: /dev/shm. Sessions see each other if they use the same folder.
     pub folder: *const c_char,
@@ -40,9 +40,9 @@ pub enum EvenkeelPhaseState {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelPhaseReport {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// One of EvenkeelPhaseState.
     pub state: u32,

@@ -43,9 +43,9 @@ pub enum EvenkeelAlignment {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelQuantum {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// One of EvenkeelQuantumModel.
     pub model: u32,

@@ -1,4 +1,4 @@
-//! The tick rate that follows what ticks take.
+//! A tick rate that follows the load.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// What to call at each change, and where it then is.
+    /// Returns the function to call at each change, and the list that it writes to.
     pub(crate) fn recorder() -> (impl FnMut(RateChange) + Send + 'static, Arc<Mutex<Changes>>) {
         let changes = Arc::new(Mutex::new(Changes::default()));
         let recorded = Arc::clone(&changes);
@@ -40,7 +40,7 @@ impl Changes {
         (record, changes)
     }
 
-    /// The last one, in the caller's form.
+    /// The last change, in the struct of the C ABI.
     pub(crate) fn last(changes: &Mutex<Changes>) -> Result<EvenkeelRateChange, Failure> {
         let changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
         let last = changes.last.ok_or(EvenkeelStatus::NoData)?;
@@ -98,9 +98,9 @@ pub enum EvenkeelRateReason {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelRateChange {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The number of changes since the start, this one included.
     pub changes: u64,
@@ -110,7 +110,7 @@ pub struct EvenkeelRateChange {
     pub to_ns: u64,
     /// One of EvenkeelRateReason.
     pub why: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
@@ -118,9 +118,9 @@ pub struct EvenkeelRateChange {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelRateSettings {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
     pub ladder_ns: [u64; 16],
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn evenkeel_rate_new(
     caught(|| {
         // SAFETY: as this function's caller promises.
         let settings = settings(unsafe { structs::get(asked) }?);
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { handle::give(rate, || Ok(Choosing::start(settings)?)) }
     })
 }
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn evenkeel_rate_period(rate: *mut EvenkeelRate, period_ns
     })
 }
 
-/// If the rate changes, sets the clock's period.
+/// Sets the clock's period if the rate chose another one.
 fn follow(
     rate: *const EvenkeelRate,
     clock: &mut Ticking,

@@ -26,7 +26,7 @@ struct Inside(Vec<(u32, Entered)>);
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // The thread ends: what it did not leave has no end, and its ring may be gone already.
+        // The thread ends. Scopes that it did not leave have no end, and its ring may be gone already, so their guards must not run.
         self.0.drain(..).for_each(std::mem::forget);
     }
 }
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn evenkeel_scope_register(name: *const c_char, scope: *mu
         let at = known.unwrap_or(*count);
         BY_NUMBER.get(at).ok_or(EvenkeelStatus::NoRoom)?.get_or_init(|| named);
         *count = (*count).max(at + 1);
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::put(scope, at as u32 + 1) }
     })
 }
@@ -182,15 +182,15 @@ pub unsafe extern "C" fn evenkeel_scope_write_chrome_json(path: *const c_char) -
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelLongScope {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// Its name, cut to fit, with a zero at the end.
     pub name: [c_char; 136],
     /// The kernel's id of the thread that ran it.
     pub thread: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
     /// When it ended, in nanoseconds of evenkeel_now_ns's clock.
     pub end_ns: u64,
@@ -202,7 +202,7 @@ structs! {
     EvenkeelLongScope { name: [c_char; 136], thread: u32, reserved: u32, end_ns: u64, cpu_ns: u64 }
 }
 
-/// The most long scopes that wait to be taken; those beyond are counted.
+/// The most long scopes that wait to be taken. Later ones are only counted.
 const LONG_MAX: usize = 4096;
 
 struct Long {
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn evenkeel_scope_take_long(
     lost: *mut u64,
 ) -> EvenkeelStatus {
     caught(|| {
-        // SAFETY: as this function's caller promises. First, since a scope can't be given back.
+        // SAFETY: as this function's caller promises. The check comes first, because a scope cannot be put back once taken.
         unsafe { structs::fillable(long_scope) }?;
         structs::puttable(lost)?;
         let mut long = LONG.lock().unwrap_or_else(PoisonError::into_inner);
@@ -263,13 +263,13 @@ pub unsafe extern "C" fn evenkeel_scope_take_long(
         unsafe { structs::put(lost, std::mem::take(&mut long.lost)) }?;
         let one = long.scopes.pop_front().ok_or(EvenkeelStatus::NoData)?;
         let mut name = [0; 136];
-        // One place is left for the zero.
+        // The last byte of the name stays zero.
         for (to, from) in name[..135].iter_mut().zip(one.name.bytes()) {
             *to = from as c_char;
         }
         let LongScope { thread, end_ns, cpu_ns, .. } = one;
         let filled = EvenkeelLongScope { size: 0, version: 0, name, thread, reserved: 0, end_ns, cpu_ns };
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fill(long_scope, filled) }
     })
 }

@@ -1,5 +1,5 @@
-//! What is read from and written to the caller's memory. Every struct begins with its size, as the caller's compiler knew it, and its
-//! version, so that either side may be older than the other.
+//! Reads and writes structs in the caller's memory. Every struct begins with its version and with its size as the caller's compiler knew
+//! it, so that either side may be older than the other.
 
 use std::ffi::{c_char, c_void};
 use std::mem::{MaybeUninit, align_of, size_of};
@@ -9,9 +9,9 @@ use crate::failure::{EvenkeelStatus, Failure};
 /// The meaning of this header's structs and functions. New fields at the end of a struct do not change it.
 pub const EVENKEEL_ABI_VERSION: u32 = 2;
 
-/// A struct larger than this was not prepared, whatever version it is of.
+/// A size larger than this means that the struct was not prepared, whatever its version.
 const SIZE_MAX: usize = 4096;
-/// What every struct begins with.
+/// The size of the fields that every struct begins with.
 const HEAD: usize = size_of::<Head>();
 
 #[repr(C)]
@@ -27,16 +27,16 @@ struct Head {
 /// It is `repr(C)`, begins with `size: u32` and `version: u32`, has no padding, and any bytes are a value of it.
 pub(crate) unsafe trait Struct: Copy {}
 
-/// Says so of a struct, and looks at what can be looked at: that its fields, as they are listed, leave no room between them.
+/// Implements `Struct`, and checks at compile time that the listed fields leave no padding between them.
 macro_rules! structs {
     ($($name:ident { $($field:ident: $type:ty),* $(,)? })*) => { $(
-        // SAFETY: `repr(C)` and the types of the fields can be seen where the struct is; the rest is the constant below.
+        // SAFETY: `repr(C)` and the field types are visible at the struct itself; the constant below checks the rest.
         unsafe impl $crate::structs::Struct for $name {}
         const _: () = {
             assert!(std::mem::offset_of!($name, size) == 0 && std::mem::offset_of!($name, version) == 4);
             assert!(std::mem::size_of::<$name>() == 8 $(+ std::mem::size_of::<$type>())*);
             assert!(std::mem::size_of::<$name>() <= 4096);
-            // That the types are those of the fields.
+            // Fails to compile if a listed type is not the field's type.
             const fn same(it: &$name) { $(let _: &$type = &it.$field;)* }
             let _: fn(&$name) = same;
         };
@@ -44,7 +44,7 @@ macro_rules! structs {
 }
 pub(crate) use structs;
 
-/// Zeroes a struct, but for its head.
+/// Zeroes a struct, except for its size and version.
 ///
 /// # Safety
 /// `structure` is null or points to `size` bytes that may be written.
@@ -54,7 +54,7 @@ pub(crate) unsafe fn init(structure: *mut c_void, size: usize) -> Result<(), Fai
         return Err(EvenkeelStatus::BadSize.into());
     }
     let head = Head { size: size as u32, version: EVENKEEL_ABI_VERSION };
-    // SAFETY: the caller promises `size` bytes, which are room for a head, as was looked at.
+    // SAFETY: the caller promises `size` bytes, and the check above made sure that a head fits in them.
     unsafe {
         structure.cast::<u8>().write_bytes(0, size);
         structure.cast::<Head>().write(head);
@@ -62,7 +62,7 @@ pub(crate) unsafe fn init(structure: *mut c_void, size: usize) -> Result<(), Fai
     Ok(())
 }
 
-/// Neither null nor misaligned; more cannot be seen of a pointer.
+/// Checks that a pointer is neither null nor misaligned. Nothing else about a pointer can be checked.
 fn checked<T>(pointer: *const T) -> Result<(), Failure> {
     if pointer.is_null() {
         return Err(EvenkeelStatus::NullPointer.into());
@@ -73,13 +73,13 @@ fn checked<T>(pointer: *const T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The head of a struct, if it can be one.
+/// Reads the head of a struct, and checks its size and version.
 ///
 /// # Safety
 /// `structure` is null or points to a struct that may be read.
 unsafe fn head<T: Struct>(structure: *const T) -> Result<Head, Failure> {
     checked(structure)?;
-    // SAFETY: the caller promises a struct, and a struct begins so.
+    // SAFETY: the caller promises a struct, and every struct begins with a head.
     let head = unsafe { structure.cast::<Head>().read() };
     if !(HEAD..=SIZE_MAX).contains(&(head.size as usize)) {
         let what = format_args!("a struct says that it has {} bytes: prepare it with evenkeel_init", head.size);
@@ -93,28 +93,28 @@ unsafe fn head<T: Struct>(structure: *const T) -> Result<Head, Failure> {
     Ok(head)
 }
 
-/// Takes over what the caller asks for. What its struct is too short to hold is zero.
+/// Copies the caller's struct. Fields that are beyond its end are zero.
 ///
 /// # Safety
 /// `structure` is null, or points to as many bytes as its size says, which may be read.
 pub(crate) unsafe fn get<T: Struct>(structure: *const T) -> Result<T, Failure> {
-    // SAFETY: the caller promises more than this.
+    // SAFETY: the caller promises the whole struct, and this reads only its head.
     let head = unsafe { head(structure) }?;
     let size = head.size as usize;
     let mut taken = MaybeUninit::<T>::zeroed();
     let bytes = structure.cast::<u8>();
-    // SAFETY: both are at least so long, and `taken` is ours.
+    // SAFETY: both sides have at least this many bytes, and `taken` is a variable of this function.
     unsafe { bytes.copy_to_nonoverlapping(taken.as_mut_ptr().cast(), size.min(size_of::<T>())) };
-    // SAFETY: the bytes up to `size` are the caller's struct. A newer one's fields are zero where they ask for nothing.
+    // SAFETY: the bytes up to `size` belong to the caller's struct. A newer caller's extra fields are zero unless it uses them.
     let beyond = (size_of::<T>()..size).any(|at| unsafe { bytes.add(at).read() } != 0);
     if beyond {
         return Err(EvenkeelStatus::UnknownField.into());
     }
-    // SAFETY: all bytes are set, and any are a value: `Struct`.
+    // SAFETY: all bytes are set, and `Struct` promises that any bytes are a valid value.
     Ok(unsafe { taken.assume_init() })
 }
 
-/// Looks whether [`fill`] will do: before something is done that can't be undone.
+/// Checks that [`fill`] will succeed, before an action that cannot be undone.
 ///
 /// # Safety
 /// As for [`fill`].
@@ -123,16 +123,16 @@ pub(crate) unsafe fn fillable<T: Struct>(structure: *const T) -> Result<(), Fail
     unsafe { head(structure) }.map(drop)
 }
 
-/// Fills the caller's struct as far as it goes, and says in its size how far that is.
+/// Copies the value into the caller's struct as far as there is room, and sets its size to the number of bytes copied.
 ///
 /// # Safety
 /// `structure` is null, or points to as many bytes as its size says, which may be written.
 pub(crate) unsafe fn fill<T: Struct>(structure: *mut T, value: T) -> Result<(), Failure> {
-    // SAFETY: the caller promises more than this.
+    // SAFETY: the caller promises the whole struct, and this reads only its head.
     let head = unsafe { head(structure) }?;
     let size = (head.size as usize).min(size_of::<T>());
     let head = Head { size: size as u32, version: EVENKEEL_ABI_VERSION };
-    // SAFETY: both are at least so long; the value is ours, and a struct begins with its head.
+    // SAFETY: both sides have at least this many bytes. The value belongs to this function, and every struct begins with a head.
     unsafe {
         (&raw const value).cast::<u8>().copy_to_nonoverlapping(structure.cast(), size);
         structure.cast::<Head>().write(head);
@@ -146,28 +146,28 @@ pub(crate) unsafe fn fill<T: Struct>(structure: *mut T, value: T) -> Result<(), 
 /// `place` is null or may be written.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Failure> {
     checked(place)?;
-    // SAFETY: the caller promises it, and it is neither null nor misaligned.
+    // SAFETY: the caller promises that it may be written, and it is neither null nor misaligned.
     unsafe { place.write(value) };
     Ok(())
 }
 
-/// Looks whether [`put`] will do.
+/// Checks that [`put`] will succeed.
 pub(crate) fn puttable<T>(place: *const T) -> Result<(), Failure> {
     checked(place)
 }
 
-/// Writes a text and its zero, and how many bytes that is, or would be where they don't fit.
+/// Writes a text and a zero to `buffer`, and to `needed` the number of bytes that these take, even if they do not fit.
 ///
 /// # Safety
 /// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
 pub(crate) unsafe fn put_text(buffer: *mut c_char, size: usize, text: &str, needed: *mut usize) -> Result<(), Failure> {
-    // SAFETY: as the caller promises. First of all: who has no buffer yet may ask for this alone.
+    // SAFETY: as the caller promises. `needed` is written first, because a caller without a buffer asks only for it.
     unsafe { put(needed, text.len() + 1) }?;
     checked(buffer)?;
     if text.len() >= size {
         return Err(Failure::new(EvenkeelStatus::TooSmall, format_args!("it takes {} bytes", text.len() + 1)));
     }
-    // SAFETY: the buffer has room for the text and a zero, as was looked at, and `text` does not overlap it.
+    // SAFETY: the check above made sure that the buffer has room for the text and a zero, and `text` does not overlap it.
     unsafe {
         text.as_ptr().copy_to_nonoverlapping(buffer.cast(), text.len());
         buffer.add(text.len()).write(0);
@@ -207,19 +207,19 @@ mod tests {
 
     #[test]
     fn either_side_may_be_older() {
-        // An old caller, a new library: there is nothing behind the short struct that may be touched.
+        // An old caller with a new library: no byte beyond the end of the short struct may be touched.
         let mut old = [Old { size: 16, version: 1, first: 7 }, Old { size: 9, version: 9, first: 9 }];
-        // SAFETY: sixteen bytes are there, and said.
+        // SAFETY: the struct has 16 bytes, as its size says.
         let taken = unsafe { get((&raw const old[0]).cast::<New>()) }.unwrap();
         assert_eq!((taken.first, taken.second), (7, 0));
         let value = New { size: 0, version: 0, first: 3, second: 4 };
-        // SAFETY: as above.
+        // SAFETY: the struct has 16 bytes, as its size says.
         unsafe { fill((&raw mut old[0]).cast::<New>(), value) }.unwrap();
         let version = EVENKEEL_ABI_VERSION;
         assert_eq!(old, [Old { size: 16, version, first: 3 }, Old { size: 9, version: 9, first: 9 }]);
-        // A new caller, an old library.
+        // A new caller with an old library.
         let mut new = New { size: 24, version: 1, first: 7, second: 0 };
-        // SAFETY: 24 bytes are there, and said.
+        // SAFETY: the struct has 24 bytes, as its size says.
         unsafe {
             assert_eq!(get((&raw const new).cast::<Old>()).unwrap().first, 7);
             new.second = 1;
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_prepared_is_refused() {
+    fn unprepared_structs_are_refused() {
         let with = |size, version| New { size, version, first: 0, second: 0 };
         let table = [
             (with(0, 1), EvenkeelStatus::BadSize),
@@ -242,7 +242,7 @@ mod tests {
             (with(8, 1), EvenkeelStatus::Ok),
         ];
         for (mut value, expected) in table {
-            // SAFETY: what is said is there, or it is refused before it is looked at.
+            // SAFETY: the structs are as long as their sizes say, or the call refuses them before it reads further.
             unsafe {
                 assert_eq!(status(get(&raw const value)), expected, "{value:?}");
                 assert_eq!(status(fillable(&raw const value)), expected, "{value:?}");
@@ -251,7 +251,7 @@ mod tests {
         }
         let mut value = with(24, 1);
         let odd = (&raw mut value).cast::<u8>().wrapping_add(1).cast::<New>();
-        // SAFETY: neither is followed.
+        // SAFETY: the calls do not follow either pointer.
         unsafe {
             assert_eq!(status(get(std::ptr::null::<New>())), EvenkeelStatus::NullPointer);
             assert_eq!(status(get(odd)), EvenkeelStatus::Misaligned);
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_text_fits_or_says_what_it_takes() {
         let (mut buffer, mut needed) = ([9_u8; 5], 0);
-        // SAFETY: the buffer is as long as said.
+        // SAFETY: the buffer has the given length.
         unsafe {
             assert_eq!(
                 status(put_text(buffer.as_mut_ptr().cast(), 5, "abcde", &raw mut needed)),

@@ -52,9 +52,9 @@ pub enum EvenkeelCount {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelTelemetrySettings {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The session's name, 1 to 64 bytes: any text.
     pub session: *const c_char,
@@ -62,7 +62,7 @@ pub struct EvenkeelTelemetrySettings {
     pub folder: *const c_char,
     /// Not 0: the server's group may read it too, not only its user.
     pub is_for_group: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
@@ -100,13 +100,13 @@ pub unsafe extern "C" fn evenkeel_telemetry_new(
     caught(|| {
         // SAFETY: as this function's caller promises.
         let asked = unsafe { structs::get(asked) }?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         let settings = unsafe { settings(asked) }?;
         let make = || {
             let telemetry = Telemetry::create(&settings)?;
             Ok(Page { counters: telemetry.counters(), telemetry: Mutex::new(telemetry) })
         };
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { handle::give(telemetry, make) }
     })
 }
@@ -122,7 +122,7 @@ pub(crate) unsafe fn settings(asked: EvenkeelTelemetrySettings) -> Result<Teleme
     let folder = if asked.folder.is_null() {
         None
     } else {
-        // SAFETY: the same.
+        // SAFETY: as the caller promises.
         Some(unsafe { text::text(asked.folder) }?.into())
     };
     let access = if asked.is_for_group == 0 { Access::Owner } else { Access::Group };
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus_of_all(
                     pages.extend(running.filter_map(|session| session.reader.read().ok()));
                 }
                 Err(Errno::OPNOTSUPP) => return Err(PageError::Unsupported.into()),
-                // Of the usual places one may not be there.
+                // One of the default folders may be missing; that is no error.
                 Err(errno) if is_named => {
                     let what = format_args!("failed to read {}: {errno}", folder.display());
                     return Err(Failure::new(EvenkeelStatus::Refused, what));
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus_of_all(
                 Err(_) => {}
             }
         }
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::put_text(text, size, &telemetry::prometheus(&pages), needed) }
     })
 }

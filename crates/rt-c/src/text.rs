@@ -1,10 +1,10 @@
-//! Texts that the caller hands over.
+//! Texts that the caller passes.
 
 use std::ffi::c_char;
 
 use crate::failure::{EvenkeelStatus, Failure};
 
-/// The most bytes of a text that are looked at: a text without its zero must not send us through the caller's memory for long.
+/// The most bytes of a text that are read. The limit keeps a text without its zero from making us read far into the caller's memory.
 const TEXT_MAX: usize = 4096;
 
 /// The caller's text, up to its zero.
@@ -16,12 +16,12 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
         return Err(EvenkeelStatus::NullPointer.into());
     }
     let bytes = text.cast::<u8>();
-    // SAFETY: no byte behind the first zero is read.
+    // SAFETY: the search stops at the first zero, and reads no byte after it.
     let length = (0..TEXT_MAX).find(|at| unsafe { bytes.add(*at).read() } == 0);
     let Some(length) = length else {
         return Err(Failure::new(EvenkeelStatus::BadText, format_args!("a text has no end within {TEXT_MAX} bytes")));
     };
-    // SAFETY: they were just read, and stay as the caller promises.
+    // SAFETY: these bytes were just read, and the caller promises that they stay unchanged.
     let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
     std::str::from_utf8(bytes).map_err(|error| Failure::new(EvenkeelStatus::BadText, error))
 }
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn texts_end_and_are_utf8() {
         let endless = [b'x'; TEXT_MAX + 1];
-        // SAFETY: each has its zero, or more bytes than are looked at.
+        // SAFETY: each text ends with a zero, or is longer than the limit up to which texts are read.
         unsafe {
             assert_eq!(text(c"move".as_ptr()).unwrap(), "move");
             assert_eq!(text(std::ptr::null()).unwrap_err().status, EvenkeelStatus::NullPointer);

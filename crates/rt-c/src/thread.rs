@@ -23,9 +23,9 @@ pub const EVENKEEL_DO_NOT_ASK: u64 = 0x7fff_ffff_ffff_ffff;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelThreadConfig {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// Runs the thread on these CPUs only, as a list such as "2-3,6". Null: the kernel chooses.
     pub cpus: *const c_char,
@@ -40,7 +40,7 @@ pub struct EvenkeelThreadConfig {
     pub asks_dma_latency: u32,
     /// In microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
     pub dma_latency_us: i32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
@@ -64,29 +64,29 @@ pub enum EvenkeelApplyStatus {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelThreadReport {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
     pub cpus: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub cpus_errno: i32,
     /// EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; not requested for a real-time thread.
     pub slice: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub slice_errno: i32,
     /// EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
     pub timer_slack: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub timer_slack_errno: i32,
     /// EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
     pub fifo: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub fifo_errno: i32,
     /// EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
     pub dma_latency: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub dma_latency_errno: i32,
 }
 
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn evenkeel_thread_new(
     caught(|| {
         // SAFETY: as this function's caller promises.
         let config = unsafe { asked(structs::get(config)?) }?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { handle::give(thread, || Ok(TickThread::set_up(&config))) }
     })
 }

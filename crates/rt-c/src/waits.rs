@@ -8,7 +8,7 @@ use evenkeel_rt::waits::{self, Kind, LongWait};
 use crate::failure::{EvenkeelStatus, caught};
 use crate::structs::{self, structs};
 
-/// The most that wait to be taken; those beyond are counted.
+/// The most waits that the log holds. Later ones are only counted.
 const KEPT_MAX: usize = 4096;
 
 struct Taken {
@@ -38,9 +38,9 @@ pub enum EvenkeelWaitKind {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelLongWait {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// One of EvenkeelWaitKind.
     pub kind: u32,
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn evenkeel_waits_take(wait: *mut EvenkeelLongWait, lost: 
         unsafe { structs::put(lost, taken.lost) }?;
         taken.lost = 0;
         let one = taken.waits.pop_front().ok_or(EvenkeelStatus::NoData)?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fill(wait, filled(one)) }
     })
 }

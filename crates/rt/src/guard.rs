@@ -10,7 +10,7 @@ const CALM: f64 = 0.7;
 /// Calm windows in a row before that, so that a server which exceeds its limit every other second does not change its class every second.
 const CALM_WINDOWS: u32 = 5;
 
-/// What to do with the thread.
+/// How to change the thread's scheduling class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClassChange {
     /// Make it an ordinary thread.

@@ -51,17 +51,17 @@
 //!
 //! This crate does not depend on the program `evenkeel`. It allocates nothing after the start.
 
-/// Its code is compiled and run.
+/// Compiles and runs the code of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rt.md")]
 struct Guide;
 
-/// The same of the tutorial.
+/// Compiles and runs the code of the tutorial.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tutorials/fifty-hertz-server.md")]
 struct Tutorial;
 
-/// And of the page that a registry shows.
+/// Compiles and runs the code of the page that a registry shows.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

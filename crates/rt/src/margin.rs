@@ -1,32 +1,34 @@
-//! `Margin`: how much earlier than needed a sleep has to end, learned from how late sleeps end here. Pure.
+//! `Margin`: how much earlier than needed a sleep has to end. It is learned from how late sleeps end on this machine. No clock is read
+//! here.
 
-/// The most that is ever waited out awake: a tick of 20 ms loses half a per cent of one CPU.
+/// The longest time that the thread spins before a tick: of a 20 ms tick, half a per cent of one CPU.
 pub(crate) const MOST_NS: u64 = 100_000;
-/// Less is not worth a sleep of its own.
+/// A shorter margin is not worth a separate sleep.
 const LEAST_NS: u64 = 2_000;
-/// Where it starts: an ordinary wake-up on a virtual machine.
+/// The margin at the start: the delay of an ordinary wake-up on a virtual machine.
 const FIRST_NS: u64 = 60_000;
-/// How many of a hundred wake-ups the margin is to cover. The rest are those that no margin would have helped.
+/// The share of wake-ups that the margin should cover. No reasonable margin would have helped the others.
 const COVERED: f64 = 0.99;
-/// How far one wake-up moves it.
+/// How far one wake-up moves the margin.
 const STEP_NS: f64 = 2_000.0;
-/// Of so many wake-ups the latest but one is taken at first, since one may be anything: by steps alone it would take a minute to come down to a CPU that wakes quickly, and
-/// each tick until then would be waited out awake for nothing.
+/// After this many wake-ups, the margin becomes the second latest of them; the latest may be an accident. With steps alone, the margin
+/// would take a minute to adapt to a CPU that wakes quickly. Until then every tick would spin for nothing.
 const AT_FIRST: u32 = 16;
-/// What it is multiplied by.
+/// The factor between the learned lateness and the margin.
 const ROOM: f64 = 1.25;
 
-/// Follows a high quantile of the wake-ups' lateness: up by much at each that it did not cover, down by little at each that it did.
+/// Follows a high quantile of the wake-ups' lateness: a large step up for each wake-up that it did not cover, a small step down for each
+/// other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Margin {
     ns: f64,
     most_ns: f64,
-    /// How many wake-ups were learned from, and the latest two of them, while they are the first.
+    /// The number of wake-ups so far, and the latest two of them, during the first phase.
     first: (u32, [u64; 2]),
 }
 
 impl Margin {
-    /// Of at most so much; none where that is too little to be of use.
+    /// A margin of at most this much; none if that is too little to be useful.
     pub(crate) fn up_to(most_ns: u64) -> Option<Margin> {
         let most_ns = most_ns.min(MOST_NS);
         let ns = FIRST_NS.min(most_ns) as f64;
@@ -37,7 +39,7 @@ impl Margin {
         self.ns as u64
     }
 
-    /// A sleep ended so much later than asked for.
+    /// Learns from a sleep that ended this much later than requested.
     pub(crate) fn learn(&mut self, late_ns: u64) {
         // A wake-up far beyond any margin has another cause: another thread had the CPU.
         if late_ns > 4 * MOST_NS {
@@ -69,7 +71,7 @@ mod tests {
     #[test]
     fn it_covers_what_it_can() {
         assert!((20_000..26_000).contains(&after(|_| 20_000)), "{}", after(|_| 20_000));
-        // Spread evenly up to 50 us: 95 of a hundred are below 47.5 us.
+        // Delays spread evenly up to 50 us: 95 of a hundred are below 47.5 us.
         let spread = after(|at| at * 7919 % 50_000);
         assert!((40_000..56_000).contains(&spread), "{spread}");
         assert_eq!(after(|_| 300_000), MOST_NS, "it is bounded");
@@ -81,7 +83,7 @@ mod tests {
         (0..5000).for_each(|_| little.learn(50_000));
         assert_eq!(little.ns(), 10_000);
         assert!(Margin::up_to(1000).is_none());
-        // One in ten is milliseconds late: a neighbour's turn, which no margin covers.
+        // One wake-up in ten is milliseconds late because a neighbour had the CPU. No margin covers that.
         let crowded = after(|at| if at % 10 == 0 { 4_000_000 } else { 10_000 });
         assert!(crowded < 20_000, "{crowded}");
     }

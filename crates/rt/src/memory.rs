@@ -22,7 +22,7 @@ const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// Which pages stay in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryLock {
-    /// None: the kernel decides.
+    /// No pages: the kernel decides.
     Nothing,
     /// All that is mapped now, loaded at once.
     Present,

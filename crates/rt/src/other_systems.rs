@@ -28,7 +28,7 @@ fn a_loop_ticks_and_reports_what_is_missing() {
 }
 
 #[test]
-fn what_only_linux_has_is_refused() {
+fn features_of_linux_are_refused() {
     let telemetry = TickLoop::builder().telemetry(TelemetrySettings::named("match 7")).build();
     assert!(matches!(telemetry, Err(TickLoopError::Telemetry(PageError::Unsupported))));
     let phases = TickLoop::builder().phases(PhaseSettings::default()).build();

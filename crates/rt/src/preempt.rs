@@ -1,5 +1,5 @@
-//! `Preemptions`: how often the calling thread had to give its CPU away inside the guest, for about a nanosecond a look. All who want to know
-//! it of one thread share one count: what arms anew for one must not hide from another what it saw.
+//! `Preemptions`: how often the calling thread was preempted inside the guest; a look costs about a nanosecond. All users of one thread
+//! share one count. Otherwise, a user that resets the mark would hide preemptions from the others.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 use evenkeel_sys::rseq::Watcher;
 use evenkeel_sys::sched;
 
-/// What the kernel does here, tried out once a process.
+/// Whether the kernel reports preemptions here. It is tried out once per process.
 static SERVES: OnceLock<bool> = OnceLock::new();
 
 thread_local! {
     static OWN: OnceCell<Option<Rc<Preemptions>>> = const { OnceCell::new() };
 }
 
-/// The count of one thread.
+/// The preemptions of one thread.
 #[derive(Debug)]
 pub(crate) struct Preemptions {
     watcher: Watcher,
@@ -23,7 +23,8 @@ pub(crate) struct Preemptions {
 }
 
 impl Preemptions {
-    /// The calling thread's; none if the kernel or the C library does not report it. The first call of a process takes up to 0.3 s.
+    /// The count of the calling thread; none if the kernel or the C library does not report it. The first call of a process takes up to 0.3
+    /// s.
     pub(crate) fn of_this_thread() -> Option<Rc<Preemptions>> {
         if !*SERVES.get_or_init(serves) {
             return None;
@@ -36,7 +37,7 @@ impl Preemptions {
         OWN.try_with(|own| own.get_or_init(made).clone()).ok().flatten()
     }
 
-    /// How often others had its turn so far, as far as anybody looked: several turns between two looks are one.
+    /// How often the thread was preempted so far. Several preemptions between two looks count once.
     #[inline(always)]
     pub(crate) fn count(&self) -> u64 {
         if !self.watcher.intact() {
@@ -47,7 +48,7 @@ impl Preemptions {
     }
 }
 
-/// Tries it out in a thread of its own: the caller may be real-time, or where it may run may be nobody else's business.
+/// Tries it out in a separate thread, because the caller may be real-time or bound to CPUs where others must not be disturbed.
 fn serves() -> bool {
     let body = || {
         sched::set_ordinary(None).is_ok() && Watcher::of_this_thread().is_ok_and(|watcher| watcher.self_test().is_ok())
@@ -71,9 +72,9 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 one.count();
             }
-            // Where nothing else is to run the kernel may come back to the thread without clearing: not twenty times in a row.
+            // If no other thread is ready, the kernel may return to this thread without clearing the mark, but not twenty times in a row.
             assert!(one.count() > before && other.count() > seen);
-            // The counts themselves can't be compared: a turn may come between two looks.
+            // The counts themselves can't be compared: a preemption may come between two looks.
             assert!(Rc::ptr_eq(&one, &other));
         };
         std::thread::spawn(body).join().unwrap();

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_overrun_comes_to() {
+    fn the_effect_of_each_overrun_policy() {
         // Due at 100 and every 10 from there. The policy, the time, then: due, missed, and the next deadline.
         let table = [
             (Overrun::Skip, 95, (100, 0, 110)),

@@ -236,7 +236,7 @@ impl TickClock {
         self
     }
 
-    /// As [`on`](TickClock::on), for a clock that runs already.
+    /// Like [`on`](TickClock::on), for a clock that runs already.
     ///
     /// ```
     /// use evenkeel_rt::{ThreadConfig, TickClock, TickSettings, TickThread};

@@ -214,7 +214,7 @@ pub struct TickLoop {
     memory: Option<Memory>,
     telemetry: Option<Telemetry>,
     rate: Option<TickRate>,
-    /// It set up the thread that built it, and reads that thread's counters: not `Send`.
+    /// Makes the loop not `Send`, because it set up the thread that built it, and reads that thread's counters.
     thread: PhantomData<*mut ()>,
 }
 
@@ -318,7 +318,7 @@ impl TickLoop {
         self.rate = self.rate.take().map(|rate| rate.on_change(call));
     }
 
-    /// What the choice of the period rests on; none without an [`adaptive rate`](TickLoopBuilder::adaptive_rate).
+    /// The state of the rate that chooses the period; none without an [`adaptive rate`](TickLoopBuilder::adaptive_rate).
     pub fn rate(&self) -> Option<&TickRate> {
         self.rate.as_ref()
     }
@@ -411,7 +411,7 @@ impl TickGuard<'_> {
     /// ```
     pub fn detach(self) -> Tick {
         let tick = self.tick;
-        // It owns nothing but the duty to end the tick.
+        // The guard owns nothing except the duty to end the tick.
         std::mem::forget(self);
         tick
     }

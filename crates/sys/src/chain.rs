@@ -1,23 +1,22 @@
-//! Instructions that take a known number of cycles, to measure a CPU's clock when its own counters are closed to a guest. Also loads that
-//! make a processor change its clock or share its core.
+//! Instructions that take a known number of cycles. They measure a CPU's clock when a guest cannot read the CPU's own counters. Also loads that make
+//! a processor change its clock or share its core.
 //!
-//! In a chain, each instruction needs the result of the previous one, so the chain cannot run faster than their latency, however wide the
-//! processor is. An addition of two registers has had a latency of one cycle, and a 64-bit multiplication one of three, on every x86 server
-//! processor since 2008 (Nehalem and later; AMD since Zen). Additions of a small constant would form no chain: recent processors do them
-//! while renaming registers.
+//! In a chain, each instruction needs the result of the previous one. So the chain cannot run faster than their latency, however wide the processor
+//! is. On every x86 server processor since 2008 (Nehalem and later; AMD since Zen), adding two registers has a latency of one cycle. A 64-bit
+//! multiplication has a latency of three. Additions of a small constant would form no chain: recent processors do them while renaming registers.
 
 use std::hint::black_box;
 
 /// Additions in one round of the chain.
 pub const ADDS_PER_ROUND: u64 = 64;
-/// Multiplications in one round of the other.
+/// Multiplications in one round of the multiplication chain.
 pub const MULTIPLIES_PER_ROUND: u64 = 32;
 /// Additions in one round of [`wide`].
 pub const WIDE_ADDS_PER_ROUND: u64 = 64;
 /// Cycles that one 64-bit multiplication takes on x86.
 pub const MULTIPLY_CYCLES: u64 = 3;
 
-/// This many rounds of [`ADDS_PER_ROUND`] dependent additions: one cycle each.
+/// Runs this many rounds of [`ADDS_PER_ROUND`] dependent additions. Each addition takes one cycle.
 pub fn adds(rounds: u64) {
     let mut value = black_box(1_u64);
     let step = black_box(3_u64);
@@ -46,8 +45,8 @@ pub fn adds(rounds: u64) {
     black_box(value);
 }
 
-/// This many rounds of [`MULTIPLIES_PER_ROUND`] dependent multiplications. Returns false, without running any, if the latency is unknown
-/// for this processor.
+/// Runs this many rounds of [`MULTIPLIES_PER_ROUND`] dependent multiplications. Returns false, without running any, if the latency is unknown for
+/// this processor.
 pub fn multiplies(rounds: u64) -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -72,8 +71,8 @@ pub fn multiplies(rounds: u64) -> bool {
     }
 }
 
-/// This many rounds of [`WIDE_ADDS_PER_ROUND`] additions in eight chains at once: as many per cycle as the core has units for, so that
-/// another thread on the same core slows them.
+/// Runs this many rounds of [`WIDE_ADDS_PER_ROUND`] additions in eight parallel chains. They use all units of the core, so another thread on the same
+/// core slows them.
 pub fn wide(rounds: u64) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -111,7 +110,7 @@ pub fn wide(rounds: u64) {
 pub enum Vector {
     /// Multiplications and additions of 256 bits (AVX2 with FMA).
     Avx2,
-    /// The same of 512 bits (AVX-512F).
+    /// Multiplications and additions of 512 bits (AVX-512F).
     Avx512,
 }
 
@@ -129,13 +128,13 @@ impl Vector {
         false
     }
 
-    /// Runs this many rounds of eight of them. Returns false, without running any, if the processor has none.
+    /// Runs this many rounds of eight vector instructions. Returns false, without running any, if the processor has none.
     pub fn burn(self, rounds: u64) -> bool {
         if !self.is_here() {
             return false;
         }
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the processor was asked for the instructions just above.
+        // SAFETY: the check above showed that the processor has these instructions.
         unsafe {
             match self {
                 Vector::Avx2 => burn_256(rounds),
@@ -193,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_chain_takes_as_long_as_it_is() {
-        // 6,400 cycles each. A changing clock affects both, and the shortest of many runs is free of interrupts.
+        // Each takes 6,400 cycles. A changing clock affects both, and the shortest of many runs contains no interrupt.
         let (mut short, mut long) = (u64::MAX, u64::MAX);
         for _ in 0..2000 {
             short = short.min(one_ticks(&mut || adds(100)));
@@ -204,7 +203,7 @@ mod tests {
         if multiplies(1) {
             let multiplied = shortest_ticks(|| assert!(multiplies(200)));
             let ratio = multiplied as f64 / short as f64;
-            // Under software emulation both depend on the emulator.
+            // Under software emulation both times depend on the emulator.
             println!("a multiplication takes {ratio:.3} additions");
         }
         let wide = shortest_ticks(|| wide(100));

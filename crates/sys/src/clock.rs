@@ -41,15 +41,15 @@ pub fn kernel_tick_ns() -> u64 {
     to_ns(clock_getres(rustix::time::ClockId::MonotonicCoarse))
 }
 
-/// Sleeps until the monotonic clock reaches `deadline_ns`, ignoring signals. Returns at once if that time is over.
+/// Sleeps until the monotonic clock reaches `deadline_ns`, ignoring signals. Returns at once if that time has passed.
 pub fn sleep_until_ns(deadline_ns: u64) {
     while !sleep_until_ns_or_signal(deadline_ns) {}
 }
 
-/// The same, but ends early if the calling thread handles a signal. It then returns false.
+/// As [`sleep_until_ns`], but ends early if the calling thread handles a signal. It then returns false.
 pub fn sleep_until_ns_or_signal(deadline_ns: u64) -> bool {
     let deadline = Timespec {
-        // 2^63 ns is 292 years: the quotient always fits.
+        // 2^63 ns are 292 years, so the quotient always fits.
         tv_sec: (deadline_ns / NS).cast_signed(),
         tv_nsec: (deadline_ns % NS).cast_signed(),
     };

@@ -19,7 +19,7 @@ pub enum Call {
 #[inline(always)]
 pub fn clock_gettime() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the call writes one timespec, for which there is room; all zeroes are a timespec, too.
+    // SAFETY: the call writes one timespec, and there is room for it. A timespec of zeros is valid.
     let time = unsafe {
         libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
         time.assume_init()
@@ -27,7 +27,7 @@ pub fn clock_gettime() -> u64 {
     (time.tv_sec as u64).wrapping_mul(NS).wrapping_add(time.tv_nsec as u64)
 }
 
-/// The same by a system call, even if the vDSO works.
+/// The monotonic clock in nanoseconds by a system call, even if the vDSO works.
 #[inline(always)]
 pub fn clock_gettime_by_system_call() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
@@ -43,7 +43,7 @@ pub fn clock_gettime_by_system_call() -> u64 {
 #[inline(always)]
 pub fn gettimeofday() -> u64 {
     let mut time = MaybeUninit::<libc::timeval>::zeroed();
-    // SAFETY: as above, with a timeval; no time zone is asked for.
+    // SAFETY: as above, with a timeval. The time zone pointer is null.
     let time = unsafe {
         libc::gettimeofday(time.as_mut_ptr(), std::ptr::null_mut());
         time.assume_init()
@@ -73,7 +73,7 @@ pub fn enters_the_kernel(call: Call) -> Result<bool, Errno> {
 }
 
 fn is_answered(call: Call) -> bool {
-    // SAFETY: each call writes one struct, for which there is room.
+    // SAFETY: each call writes one struct, and there is room for it.
     unsafe {
         match call {
             Call::ClockGettime => {
@@ -114,7 +114,7 @@ fn refuse_clock_calls() -> Result<(), Errno> {
         answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: both calls set things of the calling thread alone; the kernel copies the program, which outlives the call, and checks it.
+    // SAFETY: both calls affect only the calling thread. The kernel checks and copies the program, which outlives the call.
     let made = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program as *const libc::sock_fprog) == 0
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_refused_system_call_is_seen_as_one() {
-        // In a restricted thread the forced call fails, so the filter works, and any answer came from user space.
+        // In a restricted thread the forced call fails. So the filter works, and any answer came from user space.
         let seen = std::thread::spawn(|| refuse_clock_calls().map(|()| clock_gettime_by_system_call())).join().unwrap();
         match seen {
             Ok(time) => assert_eq!(time, 0),

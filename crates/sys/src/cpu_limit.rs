@@ -1,5 +1,5 @@
-//! The CPU limits of the calling thread: those of its control group and of all groups above it. Read these first when a CPU seems to
-//! disappear now and then: a configured limit need not be detected.
+//! The CPU limits of the calling thread: the limits of its control group and of all groups above it. Read these first when a CPU seems to disappear
+//! now and then: a configured limit need not be detected.
 //!
 //! Both versions of control groups are supported. Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst (`cpu.max`, `cpu.stat`) and
 //! Documentation/scheduler/sched-bwc.rst (`cpu.cfs_quota_us`, `cpu.cfs_period_us`).
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 /// The most groups to read, from ours up to the root.
 const DEPTH_MAX: usize = 64;
 
-/// The mount points of both versions: version 2 alone or next to version 1, and version 1's controller alone or with its sister.
+/// Where control groups are mounted. Version 2 is alone or next to version 1. The CPU controller of version 1 is alone or together with cpuacct.
 const SECOND: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const FIRST: [&str; 2] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
 
@@ -55,7 +55,7 @@ pub fn all() -> Vec<CpuLimit> {
     all_by(&text)
 }
 
-/// The tightest of them, which is the effective one. None without a limit, or if it cannot be read.
+/// The tightest limit, which is the effective one. None without a limit, or if it cannot be read.
 pub fn tightest() -> Option<CpuLimit> {
     tightest_of(all())
 }
@@ -105,7 +105,7 @@ impl Counters {
         self.files.is_empty()
     }
 
-    /// What all of them together have taken so far.
+    /// What all these limits have taken so far.
     pub fn read(&self) -> Throttled {
         let mut sum = Throttled::default();
         let add = |sum: Option<u64>, one: Option<u64>| match (sum, one) {
@@ -123,7 +123,7 @@ impl Counters {
     }
 }
 
-/// The paths of our groups, below where they are mounted.
+/// The paths of our groups, relative to the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Groups {
     second: Option<String>,
@@ -139,7 +139,7 @@ fn parse_groups(text: &str) -> Groups {
         let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
             continue;
         };
-        // A group outside our namespace is shown as `/../NAME`; it cannot be read here.
+        // A group outside our namespace is shown as `/../NAME`. It cannot be read here.
         if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
             continue;
         }
@@ -152,8 +152,8 @@ fn parse_groups(text: &str) -> Groups {
     groups
 }
 
-/// The folder of a group and those of its ancestors. In a container the path may be the host's while the mount is our group, so the mount
-/// itself is included.
+/// The folders of a group and of its ancestors. In a container the path may be the host's while the mount is our group, so the mount itself is
+/// included.
 fn folders(mount: &str, path: &str) -> Vec<String> {
     let mut folders = Vec::new();
     let mut path = path.trim_end_matches('/');
@@ -263,7 +263,7 @@ mod tests {
             &[("/proc/self/cgroup", v2), ("/sys/fs/cgroup/a/cpu.max", "max 100000\n")],
             &[("/proc/self/cgroup", v2), ("/sys/fs/cgroup/a/cpu.max", "0 0\n")],
             &[("/proc/self/cgroup", v2), ("/sys/fs/cgroup/a/cpu.max", "9223372036854775807 100000\n")],
-            // Outside our namespace: the mount is not an ancestor.
+            // The group is outside our namespace, so the mount is not its ancestor.
             &[("/proc/self/cgroup", "0::/../other\n"), ("/sys/fs/cgroup/cpu.max", "1000 2000\n")],
         ];
         for texts in table {

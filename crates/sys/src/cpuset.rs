@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The most CPUs that a Linux kernel can be built for (`CONFIG_NR_CPUS` on x86). A text with a higher number is invalid, and is refused
-/// before it uses memory.
+/// The most CPUs that a Linux kernel can be built for (`CONFIG_NR_CPUS` on x86). A text with a higher number is invalid. It is refused before it uses
+/// memory.
 pub const MAX_CPUS: usize = 8192;
 
 /// A set of CPUs, by number. Iterates in ascending order.
@@ -67,8 +67,8 @@ impl CpuSet {
         Some(set)
     }
 
-    /// The mask, in groups of eight digits, wide enough for `cpus` CPUs: the kernel prints as many as it may ever have.
-    /// Without leading zeros when `cpus` is 1.
+    /// The mask in groups of eight digits. It is wide enough for `cpus` CPUs, as the kernel prints as many as it may ever have. If `cpus` is 1 there
+    /// are no leading zeros.
     pub fn to_mask(&self, cpus: usize) -> String {
         let highest = self.iter().last().unwrap_or(0);
         let digits = cpus.clamp(1, MAX_CPUS).div_ceil(4).max(highest / 4 + 1);

@@ -40,7 +40,7 @@ impl Cycles {
     /// Counts the calling thread from now on.
     ///
     /// # Errors
-    /// `ENOENT` if the machine has no counter, as most virtual machines; `EACCES` if `kernel.perf_event_paranoid` forbids it.
+    /// `ENOENT` if the machine has no counter, like most virtual machines. `EACCES` if `kernel.perf_event_paranoid` forbids it.
     pub fn of_this_thread() -> Result<Cycles, Errno> {
         open(TYPE_HARDWARE, CONFIG_CPU_CYCLES).map(|file| Cycles { file })
     }
@@ -62,7 +62,7 @@ fn open(kind: u32, config: u64) -> Result<File, Errno> {
         flags: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR,
         ..Attributes::default()
     };
-    // SAFETY: the kernel reads `size` bytes of the attributes and keeps no pointer; this thread, any CPU, no group.
+    // SAFETY: the kernel reads `size` bytes of the attributes and keeps no pointer. The other arguments are numbers: this thread, any CPU, no group.
     let fd = unsafe {
         libc::syscall(libc::SYS_perf_event_open, &attributes as *const Attributes, 0, -1, -1, FLAG_CLOSE_ON_EXEC)
     };
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_counter_counts_or_says_why_not() {
-        // The kernel's own clock of a thread uses the same call, and exists even without the processor's counter.
+        // The kernel's software clock of a thread uses the same call. It exists even without the processor's counter.
         match open(1, 1) {
             Ok(file) => {
                 let before = count(&file).unwrap();

@@ -22,7 +22,7 @@ macro_rules! errnos {
             $(#[doc = $meaning] pub const $name: Errno = Errno($number);)*
         }
         const NAMES: &[(Errno, &str, &str)] = &[$((Errno::$name, concat!("E", stringify!($name)), $meaning)),*];
-        /// That the numbers are those of this kernel.
+        /// Checks that the numbers are those of this kernel.
         #[cfg(target_os = "linux")]
         const _: () = { $(assert!($number == rustix::io::Errno::$name.raw_os_error());)* };
     };
@@ -74,7 +74,7 @@ errnos! {
     ILSEQ = 84, "invalid or incomplete multibyte character";
 }
 
-/// The kernel's spelling differs from rustix' for one name; captures use the kernel's.
+/// The kernel and rustix spell one name differently. Captures use the kernel's spelling.
 const EACCES: &str = "EACCES";
 
 impl Errno {
@@ -106,12 +106,12 @@ impl Errno {
         NAMES.iter().find(|(errno, ..)| *errno == self).map_or("unnamed error", |(_, _, meaning)| meaning)
     }
 
-    /// Whether it means that this user lacks permission, rather than that the thing is missing.
+    /// Whether this user lacks permission, rather than the thing being missing.
     pub fn is_denial(self) -> bool {
         self == Errno::PERM || self == Errno::ACCESS
     }
 
-    /// Whether it means that the thing is missing, or that its driver does not support it.
+    /// Whether the thing is missing, or its driver does not support it.
     pub fn is_absence(self) -> bool {
         [Errno::NOENT, Errno::SRCH, Errno::NODEV, Errno::NXIO, Errno::NOTDIR, Errno::OPNOTSUPP].contains(&self)
     }
@@ -145,10 +145,10 @@ impl From<rustix::io::Errno> for Errno {
 impl From<&std::io::Error> for Errno {
     fn from(error: &std::io::Error) -> Errno {
         use std::io::ErrorKind;
-        // Other systems have numbers of their own.
+        // Other systems have different numbers.
         let raw = error.raw_os_error().filter(|_| crate::IS_LINUX);
-        // An error without a number comes from code that adds a path to the kernel's error and keeps its kind, or from std's own checks (a
-        // NUL in a path): for that the kernel would have said EINVAL.
+        // An error without a number has two sources. Some code adds a path to the kernel's error and keeps only its kind. Or std itself checked the
+        // arguments (a NUL in a path), where the kernel would have returned EINVAL.
         raw.map_or_else(
             || match error.kind() {
                 ErrorKind::NotFound => Errno::NOENT,

@@ -1,7 +1,6 @@
-//! `Room`: queries to a network interface's driver, by the `SIOCETHTOOL` ioctl, with memory for answers whose length only the kernel knows.
-//! The kernel writes as much as the driver has at that moment, regardless of the announced size: if the number of queues changes between
-//! two calls, that is more than expected. So the memory ends at a page without write access. An answer that does not fit is an error
-//! (`EFAULT`), never an overflow.
+//! `Room`: queries to a network interface's driver by the `SIOCETHTOOL` ioctl, with memory for answers whose length only the kernel knows. The kernel
+//! writes as much as the driver has at that moment, regardless of the announced size. If the number of queues changes between two calls, it may write
+//! more than expected. So the memory ends at a page without write access. An answer that does not fit is an error (`EFAULT`), never an overflow.
 
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
@@ -48,8 +47,8 @@ pub enum Question {
     Hashing = 0x0000_0046,
 }
 
-/// `struct ifreq` of `include/uapi/linux/if.h`, as far as this call reads it. The union after the name has 24 bytes on 64-bit machines; its
-/// first member is a pointer.
+/// `struct ifreq` of `include/uapi/linux/if.h`, as far as this call reads it. The union after the name has 24 bytes on 64-bit machines. Its first
+/// member is a pointer.
 #[repr(C)]
 struct Request {
     name: [u8; NAME_BYTES],
@@ -69,11 +68,11 @@ impl Room {
     /// # Errors
     /// The kernel's error when memory is exhausted.
     pub fn new() -> Result<Room, Errno> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use.
+        // SAFETY: the kernel chooses an unused address for the new mapping.
         let start =
             unsafe { mmap_anonymous(null_mut(), ROOM_BYTES + GUARD_BYTES, ProtFlags::empty(), MapFlags::PRIVATE)? };
         let room = Room { start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)? };
-        // SAFETY: the first ROOM_BYTES of the mapping made above, to which nothing refers yet.
+        // SAFETY: these are the first ROOM_BYTES of the mapping made above. Nothing refers to it yet.
         unsafe { mprotect(start, ROOM_BYTES, MprotectFlags::READ | MprotectFlags::WRITE)? };
         Ok(room)
     }
@@ -89,8 +88,8 @@ impl Room {
         }
         let mut request = request(interface, self.start.as_ptr().cast())?;
         let socket = socket()?;
-        // SAFETY: the request points to the room, which outlives the call and to which no reference is held; the kernel writes
-        // upwards from its start, and can't pass the wall behind it.
+        // SAFETY: the request points to the room, which outlives the call. No reference to it is held. The kernel writes upwards from its start, and
+        // cannot pass the guard page behind it.
         unsafe { ioctl::ioctl(&socket, EthtoolCall(&mut request))? };
         Ok(())
     }
@@ -104,8 +103,8 @@ impl Room {
 
     /// The whole memory.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is at least so long, readable and writable, zeroed by the kernel, and lives as long as `self`,
-        // whose exclusive borrow keeps `ask` away meanwhile.
+        // SAFETY: the mapping is at least this long, readable, writable, and zeroed by the kernel. It lives as long as `self`. The exclusive borrow
+        // of `self` prevents `ask` meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), ROOM_BYTES) }
     }
 }
@@ -113,7 +112,7 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: exactly the mapping that `new` made; nothing refers to it any more.
+        // SAFETY: this is exactly the mapping that `new` made. Nothing refers to it any more.
         let _ = unsafe { munmap(start, ROOM_BYTES + GUARD_BYTES) };
     }
 }
@@ -133,7 +132,7 @@ fn socket() -> Result<OwnedFd, Errno> {
 
 struct EthtoolCall<'a>(&'a mut Request);
 
-// SAFETY: SIOCETHTOOL takes a pointer to `struct ifreq`, which `Request` mirrors; the output is the status alone.
+// SAFETY: SIOCETHTOOL takes a pointer to `struct ifreq`, and `Request` has the same layout. The output is only the status.
 unsafe impl Ioctl for EthtoolCall<'_> {
     type Output = ();
     const IS_MUTATING: bool = true;

@@ -1,5 +1,5 @@
-//! Processes of others that we manage: signals to a process that is certainly still the same, or to a group; orphans that come to us; and
-//! the CPU time of a process, to the nanosecond.
+//! Manages processes that we did not create: signals to a process that is certainly still the same, or to a group; orphans that become our children;
+//! and the CPU time of a process, to the nanosecond.
 
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 
@@ -21,11 +21,11 @@ const NAMES: [(&str, rustix::process::Signal); 8] = [
 ];
 
 impl Signal {
-    /// Can be caught, to end in good order.
+    /// The process can catch it and end in good order.
     pub const TERM: Signal = Signal(rustix::process::Signal::TERM);
     /// Continues a stopped process.
     pub const CONT: Signal = Signal(rustix::process::Signal::CONT);
-    /// Cannot be caught.
+    /// The process cannot catch it.
     pub const KILL: Signal = Signal(rustix::process::Signal::KILL);
 
     /// The signal with this name, with or without `SIG`, in any case. Only signals that ask a program to end.
@@ -50,14 +50,14 @@ fn pid_of(pid: u32) -> Result<Pid, Errno> {
 /// # Errors
 /// `ESRCH` if no process is left, `EPERM` if we may signal none of them.
 pub fn signal_group(group: u32, signal: Signal) -> Result<(), Errno> {
-    // Group 1 would be everyone's and 0 our own; none of our children leads either.
+    // Group 1 would be everyone's and group 0 our own. None of our children leads either.
     if group <= 1 {
         return Err(Errno::INVAL);
     }
     Ok(rustix::process::kill_process_group(pid_of(group)?, signal.0)?)
 }
 
-/// Sends a signal to one process if `is_it` confirms it while the pidfd is held: then the number cannot be reused.
+/// Sends a signal to one process if `is_it` confirms its identity while the pidfd is open. Until then the number cannot be reused.
 ///
 /// # Errors
 /// `ESRCH` if it has ended or was replaced, `EPERM` if we may not signal it.
@@ -72,7 +72,7 @@ pub fn signal_if(pid: u32, signal: Signal, is_it: impl FnOnce() -> bool) -> Resu
     Ok(rustix::process::pidfd_send_signal(&held, signal.0)?)
 }
 
-/// From now on, descendants whose parent ends become our children: a process that goes into the background stays visible.
+/// Makes orphaned descendants our children. So a process that goes into the background stays visible.
 ///
 /// # Errors
 /// The kernel's error; no case is known.
@@ -94,13 +94,13 @@ pub fn reap(pid: u32) {
 pub fn cpu_ns(pid: u32) -> Result<u64, Errno> {
     let pid = i32::try_from(pid).map_err(|_| Errno::INVAL)?;
     let mut clock: libc::clockid_t = 0;
-    // SAFETY: the C library writes one number, which is ours, and keeps no pointer.
+    // SAFETY: the C library writes one number to our variable, and keeps no pointer.
     let code = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
     if code != 0 {
         return Err(Errno::from(&std::io::Error::from_raw_os_error(code)));
     }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one `struct timespec`, which is ours, and keeps no pointer.
+    // SAFETY: the kernel writes one `struct timespec` to our variable, and keeps no pointer.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return Err(Errno::from(&std::io::Error::last_os_error()));
     }

@@ -1,4 +1,4 @@
-//! The one reader of HTTP/1.x answers. It bounds the bytes and the time of an answer, because anything can listen at the other end.
+//! The reader of HTTP/1.x answers. It limits the bytes and the time of an answer, because anything can listen at the other end.
 //!
 //! [`Head`] and [`Reader`] are pure: bytes in, an answer or an error out. [`exchange`] drives them over a connection until a deadline.
 
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use httparse::{ParserConfig, Status};
 
-/// Bounds a head, the trailer of a chunked body, and the line before a chunk.
+/// The limit of a head, of the trailer of a chunked body, and of the line before a chunk.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Bounds the headers of a head or trailer.
+/// The limit of the headers in a head or trailer.
 const HEADERS_MAX: usize = 100;
 
-/// Interim answers (1xx) that may precede the final one.
+/// The most interim answers (1xx) that may precede the final one.
 const INTERIM_MAX: u32 = 4;
 
 /// What is wrong with an answer.
@@ -153,7 +153,7 @@ impl Head<'_> {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             if is("content-length") || is("transfer-encoding") {
                 let this = if is("content-length") { parse_length(header.value) } else { parse_coding(header.value) };
-                // With two different lengths, another reader may use the other one.
+                // If there are two different lengths, another reader may use the other one.
                 if framing.is_some_and(|other| this != Some(other) || other == Framing::Chunks) {
                     return Err(BadAnswer::Length);
                 }
@@ -210,7 +210,7 @@ impl Reader {
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Answer>, BadAnswer> {
         let is_line = !self.pending.is_empty() && self.next != Next::ChunkEnd;
         if is_line && !bytes.contains(&b'\n') && self.pending.len() + bytes.len() < HEAD_BYTES_MAX {
-            // Nothing to parse yet: a server that sends single bytes would otherwise make us parse its head each time.
+            // There is nothing to parse yet. Otherwise a server that sends single bytes would make us parse its head each time.
             self.pending.extend_from_slice(bytes);
             return Ok(None);
         }
@@ -243,7 +243,7 @@ impl Reader {
         if self.next == Next::UntilClose { Ok(self.answer) } else { Err(BadAnswer::Ended) }
     }
 
-    /// Parses one part and returns its length, or `None` if it needs more bytes. Each step consumes bytes or is followed by one that does.
+    /// Parses one part and returns its length, or `None` if it needs more bytes. Each step consumes bytes, or the next one does.
     fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadAnswer> {
         match self.next {
             Next::Head => self.head(bytes),
@@ -327,7 +327,7 @@ fn lines(bytes: &[u8]) -> &[u8] {
     &near[..near.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)]
 }
 
-/// Incomplete lines: more bytes are needed, unless there are too many already.
+/// If the lines are incomplete, more bytes are needed, unless there are too many already.
 fn more(bytes: &[u8], too_long: BadAnswer) -> Result<Option<usize>, BadAnswer> {
     if bytes.len() < HEAD_BYTES_MAX { Ok(None) } else { Err(too_long) }
 }

@@ -1,13 +1,13 @@
-//! System calls and unsafe primitives behind safe functions, and the safe code that the runtime library needs with them.
-//! Clocks, affinity, scheduling, locks, the job system's cells, UDP in batches, perf events, shared pages.
+//! System calls and unsafe primitives behind safe functions, and the safe code that the runtime library needs with them: clocks, affinity,
+//! scheduling, locks, the job system's cells, UDP in batches, perf events, shared pages.
 //!
-//! On other systems than Linux there is what `evenkeel-rt` uses, as far as the standard library goes (`portable`).
+//! On other systems than Linux, `portable` offers what `evenkeel-rt` uses, as far as the standard library goes.
 //!
-//! A host as files (`/proc`, `/sys`, captures) is `evenkeel-hostfs`, which a game server does not compile.
+//! Files of a host (`/proc`, `/sys`, captures) are in `evenkeel-hostfs`, which a game server does not compile.
 //!
-//! Only this crate and the C interface of the runtime library contain `unsafe`. Every block says why it is sound.
+//! Only this crate and the C interface of the runtime library contain `unsafe`. Every block has a comment that shows why it is sound.
 
-/// The code of the page that a registry shows is compiled and run.
+/// The documentation tests compile and run the code of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,5 +1,5 @@
-//! Memory from the kernel, page by page: an anonymous mapping with advice on huge pages and a choice of NUMA node. A heap would hide all
-//! three behind the memory that it caches.
+//! Memory from the kernel, page by page: an anonymous mapping with advice on huge pages and a choice of NUMA node. A heap would hide these behind the
+//! memory that it caches.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -32,12 +32,12 @@ pub struct Mapping {
     len_bytes: usize,
 }
 
-// SAFETY: the memory belongs to this value alone, as a `Vec`'s does; nothing in it depends on the thread.
+// SAFETY: the memory belongs to this value alone, like that of a `Vec`. Nothing in it depends on the thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps this many bytes. From [`ALIGNED_BYTES`] on they are rounded up to multiples of it and aligned accordingly. Fewer bytes are
-    /// rounded up to 64 KiB and cost one system call.
+    /// Maps this many bytes. A length of [`ALIGNED_BYTES`] or more is rounded up to a multiple of it, and the mapping is aligned to it. A smaller
+    /// length is rounded up to 64 KiB and costs one system call.
     ///
     /// # Errors
     /// `ENOMEM` if the process may not have that much; `EINVAL` for 0, and from the advice if the kernel has no huge pages.
@@ -50,7 +50,7 @@ impl Mapping {
             Pages::Unadvised => {}
             Pages::Huge => mapping.advise(Advice::LinuxHugepage)?,
             Pages::Small => match mapping.advise(Advice::LinuxNoHugepage) {
-                // A kernel without huge pages also rejects advice against them.
+                // A kernel without huge pages also rejects advice against huge pages.
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(errno) => return Err(errno),
             },
@@ -58,7 +58,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Takes its pages from one NUMA node only (`mbind`, `MPOL_BIND`). Call it before they are touched.
+    /// Takes its pages from one NUMA node only (`mbind`, `MPOL_BIND`). Call it before the pages are touched.
     ///
     /// # Errors
     /// `EINVAL` if the node does not exist or has no memory; `EPERM` or `ENOSYS` if a container forbids the call.
@@ -68,8 +68,8 @@ impl Mapping {
         }
         let mut mask = [0_u64; MAX_NODES / 64];
         mask[node / 64] = 1 << (node % 64);
-        // SAFETY: the range is our own mapping; the kernel reads MAX_NODES bits of the mask and keeps no pointer. It counts one bit
-        // more than it reads.
+        // SAFETY: the range is our own mapping. The kernel reads MAX_NODES bits of the mask and keeps no pointer. Its count is one more than the bits
+        // that it reads.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -96,30 +96,30 @@ impl Mapping {
 
     /// Its memory, in words of eight bytes.
     pub fn words(&self) -> &[u64] {
-        // SAFETY: the range is mapped readable for as long as this lives, aligned, and every bit pattern is a word; whoever writes holds
-        // this exclusively.
+        // SAFETY: the range is mapped readable and aligned for as long as this lives, and every bit pattern is a word. A writer needs exclusive
+        // access to this.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len_bytes / size_of::<u64>()) }
     }
 
     /// Its memory, for writing.
     pub fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as above, and `&mut self` makes it the only reference.
+        // SAFETY: as above. `&mut self` makes it the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len_bytes / size_of::<u64>()) }
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: advice on huge pages changes which pages stand behind the memory, never what is in it.
+        // SAFETY: advice on huge pages changes the pages behind the memory, never its contents.
         Ok(unsafe { rustix::mm::madvise(self.start.as_ptr().cast::<c_void>(), self.len_bytes, advice) }?)
     }
 }
 
 fn map(len_bytes: usize) -> Result<*mut c_void, Errno> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: the kernel chooses an address where nothing is mapped.
+    // SAFETY: the kernel chooses an unused address.
     Ok(unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?)
 }
 
-/// Older kernels align to small pages, and a huge page needs its own alignment: the excess on both sides is unmapped.
+/// Maps memory aligned to a huge page. Older kernels align only to small pages, so it maps more and unmaps the excess on both sides.
 fn map_aligned(len_bytes: usize) -> Result<*mut c_void, Errno> {
     let asked = map(len_bytes.checked_add(ALIGNED_BYTES).ok_or(Errno::INVAL)?)?;
     let before_bytes = asked.addr().wrapping_neg() % ALIGNED_BYTES;
@@ -136,7 +136,7 @@ fn map_aligned(len_bytes: usize) -> Result<*mut c_void, Errno> {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and every reference into it borrowed from this value. An error would leave it mapped, no worse.
+        // SAFETY: the range is ours, and no reference into it outlives this value. An error would only leave it mapped.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast::<c_void>(), self.len_bytes) };
     }
 }

@@ -1,12 +1,12 @@
-//! Markers of a server's actions for outside observers (USDT): an instruction that does nothing, and a note in the program's file with its
-//! place. Without an observer it costs a call and that instruction, and touches no memory. With one (`evenkeel profile ticks`, bpftrace,
-//! perf) the kernel stops the thread there for some microseconds. The notes survive stripping.
+//! Markers of a server's actions for outside observers (USDT): an instruction that does nothing, and a note in the program's file with its place.
+//! Without an observer it costs a call and that instruction, and touches no memory. With an observer (`evenkeel profile ticks`, bpftrace, perf) the
+//! kernel stops the thread there for some microseconds. Stripping the program keeps the notes.
 
 /// The place and its note in the format of SystemTap's `sys/sdt.h`, with two numbers in the first two argument registers.
 macro_rules! note {
     ($name:literal, $where:literal, $($registers:tt)*) => {
-        // SAFETY: the one instruction does nothing and needs nothing; the rest goes to a section of notes that is never loaded, and to one
-        // byte of a section that all such notes share.
+        // SAFETY: the instruction does nothing. The rest goes to a section of notes that is never loaded, and to one byte of a section that all such
+        // notes share.
         unsafe {
             std::arch::asm!(
                 "990: nop",
@@ -81,7 +81,7 @@ mod tests {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let has = |text: &[u8]| program.windows(text.len()).any(|window| window == text);
         let place: &[u8] = if cfg!(target_arch = "x86_64") { b"8@%rdi 8@%rsi\0" } else { b"8@x0 8@x1\0" };
-        // Assembled at run time, so that the search does not find this test's own text.
+        // The text is assembled at run time, so that the search does not find this test's own text.
         for name in ["begin", "done"] {
             let note = [b"evenkeel\0tick_", name.as_bytes(), b"\0", place].concat();
             assert!(has(&note), "{name}");

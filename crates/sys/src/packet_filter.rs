@@ -1,5 +1,5 @@
-//! A packet filter that the kernel runs (classic BPF): UDP that this machine sends from certain ports. It is built here rather than
-//! compiled from a text, because it is one page long and must be correct: a test compares it with a plain parser on the same packets.
+//! A packet filter that the kernel runs (classic BPF). It accepts UDP that this machine sends from certain ports. It is built here rather than
+//! compiled from a text, because it is short and must be correct: a test compares it with a plain parser on the same packets.
 
 /// One instruction, as `struct sock_filter` lays it out.
 #[repr(C)]
@@ -7,17 +7,17 @@
 pub struct Instruction {
     /// The operation.
     pub code: u16,
-    /// How many instructions to skip if the comparison holds,
+    /// How many instructions to skip if the comparison holds.
     pub if_true: u8,
-    /// and if it does not.
+    /// How many instructions to skip if the comparison does not hold.
     pub if_false: u8,
     /// Its operand.
     pub k: u32,
 }
 
-/// No server has more ports.
+/// The most ports. No server has more.
 pub const PORTS_MAX: usize = 64;
-/// How many bytes of a packet to keep: the longest IPv4 header, or IPv6's, plus UDP's.
+/// How many bytes of a packet to keep: the longest IPv4 header, or an IPv6 header, plus a UDP header.
 pub const KEPT_BYTES: u32 = 68;
 
 /// `BPF_LD | BPF_B | BPF_ABS` and so on.
@@ -31,7 +31,7 @@ const JUMP_IF_EQUAL: u16 = 0x15;
 const JUMP_IF_ANY: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
-/// The kernel's metadata of a packet: `SKF_AD_OFF`, and after it the protocol and the packet type.
+/// The kernel's metadata of a packet: `SKF_AD_OFF` plus the offsets of the protocol and the packet type.
 const PROTOCOL_AT: u32 = 0xffff_f000;
 const KIND_AT: u32 = 0xffff_f004;
 /// `PACKET_OUTGOING`.
@@ -41,7 +41,7 @@ const IPV6: u32 = 0x86dd;
 const UDP: u32 = 17;
 const FRAGMENT_OFFSET: u32 = 0x1fff;
 
-/// The program for these ports. At most [`PORTS_MAX`] of them count.
+/// The program for these ports. Ports beyond [`PORTS_MAX`] are ignored.
 pub fn sent_from(ports: &[u16]) -> Vec<Instruction> {
     /// The start of the IPv6 branch, and of the ports.
     const IPV6_AT: u8 = 12;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::packet_ring::read_packet;
 
-    /// An interpreter for the instructions that the program uses: its result. None if the kernel would reject the program.
+    /// Interprets the instructions that the program uses, and returns the result. None if the kernel would reject the program.
     fn run(program: &[Instruction], kind: u8, protocol: u16, packet: &[u8]) -> Option<u32> {
         let (mut a, mut x, mut at) = (0_u32, 0_usize, 0_usize);
         let byte = |at: usize| packet.get(at).copied().map(u32::from);

@@ -1,5 +1,5 @@
-//! `SentPackets`: when this machine sent a UDP packet from one of a server's ports, and to whom, by kernel timestamps: a packet socket with
-//! a ring of blocks in shared memory (packet(7), `TPACKET_V3`). The server is not affected, and no packet is delayed.
+//! `SentPackets`: when this machine sent a UDP packet from one of a server's ports, and to which address, by kernel timestamps. It is a packet socket
+//! with a ring of blocks in shared memory (packet(7), `TPACKET_V3`). The server is not affected, and no packet is delayed.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,11 +16,11 @@ use crate::packet_filter::{Instruction, sent_from};
 /// A block of 64 KiB holds some 300 packet headers. A block with a single packet is also handed over once it is old enough.
 const BLOCK_BYTES: usize = 1 << 16;
 const BLOCKS: usize = 32;
-/// A multiple of 16. Blocks of this version ignore it.
+/// The frame size, a multiple of 16. Blocks of this version ignore it.
 const FRAME_BYTES: u32 = 2048;
 /// A partly filled block is handed over after this time.
 pub const HANDED_OVER_WITHIN_MS: u32 = 40;
-/// If the ring is read at least this often, it never runs out of blocks, however few packets each contains: half of the time of all blocks.
+/// The time of half of all blocks. A ring that is read at least this often never runs out of blocks, even if each contains few packets.
 pub const DRAIN_WITHIN_MS: u32 = HANDED_OVER_WITHIN_MS * BLOCKS as u32 / 2;
 
 const VERSION_3: i32 = 2;
@@ -82,7 +82,7 @@ pub fn read_packet(bytes: &[u8]) -> Option<Heads> {
 pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
     let word = |at: usize| Some(u32::from_ne_bytes(block.get(at..at.checked_add(4)?)?.try_into().ok()?));
     let Some((count, first)) = word(COUNT_AT).zip(word(FIRST_AT)) else { return 0 };
-    // As many as fit, regardless of the announced number.
+    // Read only as many as fit, whatever number the block announces.
     let count = count.min((block.len() / HEAD_BYTES) as u32);
     let (mut at, mut odd) = (first as usize, 0);
     for nth in 0..count {
@@ -101,7 +101,7 @@ pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
         }
         let next = word(at).unwrap_or(0) as usize;
         if next < HEAD_BYTES {
-            // The last packet has no successor. If it was not the last, the others cannot be found.
+            // The last packet has no successor. If this was not the last, the others cannot be found.
             return odd + (count - nth - 1);
         }
         at = at.saturating_add(next);
@@ -136,7 +136,7 @@ pub struct SentPackets {
     block: Vec<u8>,
 }
 
-// SAFETY: the mapping belongs to this value alone and is reached through `&mut self` only; it may move to another thread.
+// SAFETY: only this value has the mapping, and only `&mut self` reaches it. It may move to another thread.
 unsafe impl Send for SentPackets {}
 
 impl SentPackets {
@@ -152,7 +152,7 @@ impl SentPackets {
         let program = sent_from(ports);
         let Network::OfProcess(pid) = network else { return SentPackets::open(&program) };
         let place = File::open(format!("/proc/{pid}/ns/net")).map_err(|error| Errno::from(&error))?;
-        // A thread that changes its network namespace stays there, so a separate thread does it. The socket outlives that thread.
+        // A thread that changes its network namespace stays there, so use a separate thread. The socket outlives that thread.
         let opened = std::thread::Builder::new().name("evenkeel-net".to_owned()).spawn(move || {
             rustix::thread::move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network))?;
             SentPackets::open(&program)
@@ -161,13 +161,12 @@ impl SentPackets {
     }
 
     fn open(program: &[Instruction]) -> Result<SentPackets, Errno> {
-        // Without a protocol at first: nothing may arrive before the filter is set.
-        // SAFETY: the call takes three numbers.
+        // Set no protocol at first: nothing may arrive before the filter is set. SAFETY: the call takes three numbers.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
             return Err(last());
         }
-        // SAFETY: the kernel gave us this descriptor just now, and nobody else has it.
+        // SAFETY: the kernel just gave us this descriptor, and nobody else has it.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         set_filter(&socket, program)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &VERSION_3)?;
@@ -182,7 +181,7 @@ impl SentPackets {
         };
         set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &wanted)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice; it is unmapped when the value below is dropped.
+        // SAFETY: the kernel chooses an unused address. The mapping is removed when the value below is dropped.
         let map = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), BLOCK_BYTES * BLOCKS, protection, MapFlags::SHARED, &socket, 0)?
         };
@@ -192,7 +191,7 @@ impl SentPackets {
         Ok(packets)
     }
 
-    /// All protocols on all interfaces: only then does the kernel show sent packets.
+    /// Uses all protocols on all interfaces: only then does the kernel show sent packets.
     fn begin(&self) -> Result<(), Errno> {
         let address = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as u16,
@@ -204,7 +203,7 @@ impl SentPackets {
             sll_addr: [0; 8],
         };
         let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address is read for its length, and no pointer to it is kept.
+        // SAFETY: the kernel reads the address for its length and keeps no pointer.
         let said = unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), length) };
         if said < 0 { Err(last()) } else { Ok(()) }
     }
@@ -212,18 +211,18 @@ impl SentPackets {
     /// Passes on each packet of the blocks that are full or old enough, and returns how many could not be parsed.
     pub fn drain(&mut self, mut on_packet: impl FnMut(SentPacket)) -> u32 {
         let mut odd = 0;
-        // At most once around: a fast sender must not hold us here.
+        // Go around the ring at most once: a fast sender must not hold us here.
         for _ in 0..BLOCKS {
             let at = self.next * BLOCK_BYTES;
-            // SAFETY: an aligned word within the mapping, which lives as long as this value; the kernel writes it as a whole.
+            // SAFETY: an aligned word within the mapping, which lives as long as this value. The kernel writes it as a whole.
             let status = unsafe { self.map.add(at + STATUS_AT).cast::<AtomicU32>().as_ref() };
-            // Pairs with the kernel's barrier before it hands the block over: its contents are written.
+            // Pairs with the kernel's barrier before it hands the block over, so the contents are complete.
             if status.load(Ordering::Acquire) & STATUS_USER == 0 {
                 break;
             }
             self.block.clear();
-            // SAFETY: the block lies in the mapping, and the kernel does not write to it while it is ours. How much of it is filled is
-            // read from it, and bounded.
+            // SAFETY: the block lies in the mapping, and the kernel does not write to it while it is ours. Its filled length is read from the block,
+            // and bounded.
             unsafe {
                 let block = std::slice::from_raw_parts(self.map.add(at).as_ptr(), BLOCK_BYTES);
                 let filled = [0, 1, 2, 3].map(|byte| block[FILLED_AT + byte]);
@@ -245,7 +244,7 @@ impl SentPackets {
     pub fn counts(&self) -> Result<PacketCounts, Errno> {
         let mut said = [0_u32; 3];
         let mut length = size_of_val(&said) as libc::socklen_t;
-        // SAFETY: the kernel writes `length` bytes at the most, which is the array's own length.
+        // SAFETY: the kernel writes at most `length` bytes, which is the array's own length.
         let done = unsafe {
             let to = said.as_mut_ptr().cast();
             libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &raw mut length)
@@ -267,13 +266,13 @@ impl Drop for SentPackets {
 fn set_filter(socket: &OwnedFd, program: &[Instruction]) -> Result<(), Errno> {
     let length = u16::try_from(program.len()).map_err(|_| Errno::INVAL)?;
     let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
-    // The layout of an instruction is the kernel's; it reads `len` of them and keeps a copy of its own.
+    // An instruction has the kernel's layout. The kernel reads `len` of them and keeps a copy.
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
 }
 
 fn set<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> Result<(), Errno> {
     let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads `length` bytes, the whole of the value, and what it points to, which outlives the call.
+    // SAFETY: the kernel reads `length` bytes, which is the whole value. What the value points to outlives the call.
     let said = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length) };
     if said < 0 { Err(last()) } else { Ok(()) }
 }

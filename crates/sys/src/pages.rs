@@ -20,7 +20,7 @@ impl Pages {
     /// # Errors
     /// `ENOMEM` if there is not enough memory; `EINVAL` for 0.
     pub fn new(length: usize) -> Result<Pages, Errno> {
-        // SAFETY: a new private mapping at a place of the kernel's choice touches no memory that anybody has.
+        // SAFETY: the kernel chooses an unused address for the new private mapping.
         let start = unsafe {
             mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?
         };
@@ -29,8 +29,8 @@ impl Pages {
 
     /// The bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is `length` bytes long, readable and writable, filled with zeros or with what was written here, and nobody
-        // else has it for as long as `self` is borrowed.
+        // SAFETY: the mapping is `length` bytes long, readable and writable. It contains zeros or what was written here. Nobody else has it while
+        // `self` is borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.length) }
     }
 }

@@ -87,7 +87,8 @@ impl Attributes {
         }
     }
 
-    /// The same with the CPU in each record, and without counting kernel time: allowed for any thread that the user may inspect.
+    /// As [`software`](Attributes::software), with the CPU in each record, and without counting kernel time. The kernel allows this for any
+    /// thread that the user may inspect.
     pub(crate) fn of_threads(self) -> Attributes {
         Attributes {
             sample_type: self.sample_type | SAMPLE_CPU,
@@ -96,12 +97,12 @@ impl Attributes {
         }
     }
 
-    /// The same, recording nothing.
+    /// These attributes, but without recording.
     pub(crate) fn off(self) -> Attributes {
         Attributes { flags: self.flags | FLAG_DISABLED, ..self }
     }
 
-    /// Each hit of the tracepoint with this number, as a sample with the time and the tracepoint's data.
+    /// Records each hit of the tracepoint with this number, as a sample with the time and the tracepoint's data.
     pub(crate) fn tracepoint(id: u64) -> Attributes {
         Attributes {
             kind: TYPE_TRACEPOINT,
@@ -200,7 +201,7 @@ impl Event {
     }
 
     fn open(attributes: &Attributes, whom: i32, cpu: i32, more: libc::c_ulong) -> Result<Event, Errno> {
-        // SAFETY: the kernel reads `size` bytes of the struct, its whole length, and keeps no pointer.
+        // SAFETY: the kernel reads `size` bytes, which is the whole struct, and keeps no pointer.
         let fd = unsafe {
             let attributes: *const Attributes = attributes;
             libc::syscall(libc::SYS_perf_event_open, attributes, whom, cpu, -1, OPEN_CLOEXEC | more)
@@ -209,11 +210,11 @@ impl Event {
         if fd < 0 {
             return Err(Errno::from(&std::io::Error::last_os_error()));
         }
-        // SAFETY: the kernel gave us this descriptor just now, and nobody else has it.
+        // SAFETY: the kernel just gave us this descriptor, and nobody else has it.
         Ok(Event(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Writes its records into the ring of `other`, which must have the same CPU and clock.
+    /// Makes the event write its records into the ring of `other`, which must have the same CPU and clock.
     pub(crate) fn record_into(&self, other: &PerfRing) -> Result<(), Errno> {
         self.request(SET_OUTPUT, other.event.0.as_raw_fd())
     }
@@ -242,7 +243,7 @@ impl Event {
     /// Its id, which its records contain.
     pub(crate) fn id(&self) -> Result<u64, Errno> {
         let mut id = 0_u64;
-        // SAFETY: the kernel writes eight bytes to where `id` is, which is alive and ours; the descriptor is open.
+        // SAFETY: the kernel writes eight bytes to `id`, which is alive and ours. The descriptor is open.
         let said = unsafe { libc::ioctl(self.0.as_raw_fd(), ID, &raw mut id) };
         if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(id) }
     }
@@ -260,7 +261,7 @@ impl Event {
     }
 
     fn request(&self, what: libc::Ioctl, argument: i32) -> Result<(), Errno> {
-        // SAFETY: the requests of this file take their argument by value and touch no memory of this process; the descriptor is open.
+        // SAFETY: the requests of this file take their argument by value and touch no memory of this process. The descriptor is open.
         let said = unsafe { libc::ioctl(self.0.as_raw_fd(), what, argument) };
         if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(()) }
     }
@@ -277,7 +278,7 @@ pub(crate) struct PerfRing {
     bytes: Vec<u8>,
 }
 
-// SAFETY: the mapping belongs to this value alone and is reached through `&mut self` only; it may move to another thread.
+// SAFETY: only this value has the mapping, and only `&mut self` reaches it. It may move to another thread.
 unsafe impl Send for PerfRing {}
 
 impl PerfRing {
@@ -286,12 +287,12 @@ impl PerfRing {
         PerfRing::sized(event, RING_BYTES)
     }
 
-    /// The same with this many bytes, rounded up to a power of two of pages.
+    /// The ring of this event with this many bytes, rounded up to a power of two of pages.
     pub(crate) fn sized(event: Event, ring_bytes: usize) -> Result<PerfRing, Errno> {
         let ring_bytes = ring_bytes.max(RING_BYTES).next_power_of_two();
         let page_bytes = rustix::param::page_size();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice; it is unmapped when this value is dropped.
+        // SAFETY: the kernel chooses an unused address. The mapping is removed when this value is dropped.
         let map = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), ring_bytes + page_bytes, protection, MapFlags::SHARED, &event.0, 0)?
         };
@@ -300,12 +301,12 @@ impl PerfRing {
     }
 
     fn place(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: both places are 8-byte aligned fields of the first page of the mapping, which lives as long as this value; the kernel
-        // writes them as whole words.
+        // SAFETY: both places are 8-byte aligned fields of the first page of the mapping, which lives as long as this value. The kernel writes them
+        // as whole words.
         unsafe { self.map.add(at).cast::<AtomicU64>().as_ref() }
     }
 
-    /// How full it is, from 0 to 1. It costs two readings of memory.
+    /// How full it is, from 0 to 1. This costs two reads of memory.
     pub(crate) fn fullness(&self) -> f64 {
         let (tail, head) = (self.place(TAIL_AT).load(Ordering::Relaxed), self.place(HEAD_AT).load(Ordering::Relaxed));
         head.wrapping_sub(tail) as f64 / self.ring_bytes as f64
@@ -334,13 +335,13 @@ impl PerfRing {
     /// All complete records since the last call; makes room for new ones.
     pub(crate) fn take(&mut self) -> &[u8] {
         let tail = self.place(TAIL_AT).load(Ordering::Relaxed);
-        // Pairs with the kernel's barrier before it moves the head: everything before the head is written.
+        // Pairs with the kernel's barrier before it moves the head, so everything before the head is written.
         let head = self.place(HEAD_AT).load(Ordering::Acquire);
         let length = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(self.ring_bytes);
         let start = (tail % self.ring_bytes as u64) as usize;
         let first = length.min(self.ring_bytes - start);
         self.bytes.clear();
-        // SAFETY: both stretches lie in the ring behind the first page, and the kernel does not write between tail and head.
+        // SAFETY: both stretches lie in the ring behind the first page. The kernel does not write between tail and head.
         unsafe {
             let ring = self.map.add(self.page_bytes);
             self.bytes.extend_from_slice(std::slice::from_raw_parts(ring.add(start).as_ptr(), first));

@@ -1,6 +1,6 @@
-//! `Probe`: a place in a program's code whose executions the kernel reports (a uprobe), or the return of the function there. Open and read
-//! the event like any other ([`SampledEvent::probe`](crate::perf_sampler::SampledEvent::probe)). It writes nothing to tracefs, so no other
-//! process sees it, and it ends with the process that opened it, even after a crash.
+//! `Probe`: a place in a program's code whose executions the kernel reports (a uprobe), or the return of the function there. Open and read the event
+//! like any other ([`SampledEvent::probe`](crate::perf_sampler::SampledEvent::probe)). It writes nothing to tracefs, so no other process sees it. It
+//! ends with the process that opened it, even after a crash.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +19,7 @@ pub struct Probe {
     is_return: bool,
 }
 
-/// How this kernel expects probes.
+/// The type and the format in which this kernel expects probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeKind {
     kind: u32,
@@ -46,7 +46,7 @@ fn parse_bit(text: &str) -> Option<u32> {
 }
 
 impl Probe {
-    /// A probe at this offset of the file at `path`. The offset must be an instruction's first byte: the kernel does not check, and places
+    /// A probe at this offset of the file at `path`. The offset must be the first byte of an instruction: the kernel does not check this, and places
     /// its own instruction there.
     ///
     /// # Errors
@@ -56,8 +56,8 @@ impl Probe {
         Ok(Probe { path, offset, is_return: false })
     }
 
-    /// A probe at the return of the function that begins there. While the function runs, its return address is the kernel's own code: an
-    /// exception or panic that unwinds through it finds no caller, and the program ends.
+    /// A probe at the return of the function that begins there. While the function runs, its return address is the kernel's own code. If an exception
+    /// or panic unwinds through it, it finds no caller, and the program ends.
     #[must_use]
     pub fn on_return(self) -> Probe {
         Probe { is_return: true, ..self }
@@ -130,7 +130,7 @@ mod tests {
             let offset = offset_of(function as usize);
             let open = |probe: Probe| {
                 let (kind, config) = probe.numbers(ProbeKind::of_kernel()?);
-                // The sample's thread and time.
+                // Each sample has the thread and the time.
                 let spec = Spec { kind, config, rate: 1, sample_type: 1 << 1 | 1 << 2, ..Spec::default() };
                 SampledRing::new(SampledEvent::probe(&spec, &probe, Whose::Thread(0), cpu)?, 0)
             };
@@ -149,7 +149,7 @@ mod tests {
                 sum += probed(number);
             }
             assert_eq!(sum, 28);
-            // The header, process and thread, the time.
+            // A record has the header, process and thread, and the time.
             assert_eq!((begins.take().len(), returns.take().len()), (7 * 24, 7 * 24));
         };
         std::thread::spawn(body).join().unwrap();

@@ -1,4 +1,4 @@
-//! What a recorder needs of perf_event_open(2): events of whole CPUs, threads and control groups. Several of them write into one ring per
+//! The part of perf_event_open(2) that a recorder needs: events of whole CPUs, threads and control groups. Several of them write into one ring per
 //! CPU, in order of time. Here the records are only bytes; other code parses them.
 
 use std::os::fd::OwnedFd;
@@ -123,7 +123,7 @@ impl SampledEvent {
         SampledEvent::with(spec, [0; 2], whose, cpu)
     }
 
-    /// The same for a place in a program's code: it records each execution of the place. `spec` has the type and the config from
+    /// Opens an event for a place in a program's code: it records each execution of the place. `spec` has the type and the config from
     /// [`Probe::numbers`].
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl SampledEvent {
 
     /// How many of its records were lost since the start. Empty if the kernel does not report this.
     pub fn lost(&self) -> Option<u64> {
-        // The counter's value, then this.
+        // The counter's value comes first, then this number.
         self.says_lost.then(|| self.event.values::<2>()).flatten().map(|[_, lost]| lost)
     }
 
@@ -219,7 +219,7 @@ impl SampledRing {
         self.ring.event().id()
     }
 
-    /// How full it is, from 0 to 1. It costs two readings of memory.
+    /// How full it is, from 0 to 1. This costs two reads of memory.
     pub fn fullness(&self) -> f64 {
         self.ring.fullness()
     }
@@ -271,7 +271,7 @@ pub fn wait_for_half<'a>(rings: impl Iterator<Item = &'a SampledRing>, longest_m
         if asked.iter().any(|asked| asked.revents().contains(PollFlags::IN)) {
             return;
         }
-        // A ring that hangs up is always ready: waiting for it would never sleep.
+        // A ring whose thread is gone is always ready, so waiting for it would never sleep.
         asked.retain(|asked| asked.revents().is_empty());
     }
 }
@@ -296,7 +296,7 @@ mod tests {
         let cpu = crate::thread::affinity().unwrap().first().unwrap();
         let body = move || {
             crate::thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
-            // Each millisecond of the task clock, in user mode only: allowed for any thread that the user may inspect.
+            // Samples each millisecond of the task clock, in user mode only. The kernel allows this for any thread that the user may inspect.
             let flags = flag::EXCLUDE_KERNEL | flag::EXCLUDE_HYPERVISOR;
             let spec =
                 Spec { kind: 1, config: 1, rate: 1_000_000, sample_type: 1 << 1 | 1 << 2, flags, ..Spec::default() };

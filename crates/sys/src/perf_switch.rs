@@ -28,7 +28,7 @@ pub struct Switch {
 pub enum Record {
     /// A thread got the CPU.
     In(Switch),
-    /// A thread gave up the CPU. The kernel writes this before the switch, and the start of the next thread after it.
+    /// A thread gave up the CPU. The kernel writes this before the switch. It writes the start of the next thread after the switch.
     Out(Switch),
     /// A thread has a new name.
     Named {
@@ -47,7 +47,7 @@ pub enum Record {
 pub fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let record = match raw.kind {
-        // The other thread's process and number, then the sample's fields: process and number of this thread, and the time.
+        // The record has the process and number of the other thread. Then come the sample fields: process and number of this thread, and the time.
         RECORD_SWITCH_CPU_WIDE if raw.bytes.len() >= 32 => {
             let switch = Switch { at_ns: raw.u64_at(24)?, tid: raw.u32_at(20)? };
             if raw.misc & MISC_SWITCH_OUT == 0 { Record::In(switch) } else { Record::Out(switch) }
@@ -151,7 +151,7 @@ mod tests {
                 }
             };
             let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-            // One may be missing: a thread that loses the CPU just before has no record, because its time is over by then.
+            // One record may be missing: the time is over before a thread that loses the CPU can be recorded.
             let mut seen_in_all = 0;
             let mut tried = 0;
             for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! `ThreadSwitches`: when a thread of any process got a CPU, and when and why it gave it up, from the kernel's own records of context
+//! `ThreadSwitches`: when a thread of any process got a CPU, and when and why it gave it up. The source is the kernel's own records of context
 //! switches (perf_event_open(2)). The thread is not affected: it is neither stopped nor traced, and its program needs no symbols.
 
 use crate::errno::Errno;
@@ -11,7 +11,7 @@ const RECORD_SWITCH: u32 = 14;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 /// It was still ready to run (since Linux 4.17).
 const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-/// The size of a record plus a note of lost ones: a ring with less space than this may have lost some already.
+/// The size of a record plus a note of lost ones. A ring with less space than this may already have lost records.
 const RECORD_ROOM_BYTES: f64 = 80.0;
 
 /// What happened to the thread.
@@ -53,7 +53,7 @@ pub enum ThreadRecord {
 pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let record = match raw.kind {
-        // No fields of its own, then the sample's: process and thread, the time, the CPU.
+        // The record has no fields of its own. Then come the sample fields: process and thread, the time, the CPU.
         RECORD_SWITCH if raw.bytes.len() >= 32 => {
             let turn = match (raw.misc & MISC_SWITCH_OUT, raw.misc & MISC_SWITCH_OUT_PREEMPT) {
                 (0, _) => Turn::In,
@@ -62,7 +62,7 @@ pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
             };
             ThreadRecord::Switch(ThreadSwitch { at_ns: raw.u64_at(16)?, cpu: raw.u32_at(24)?, turn })
         }
-        // The same sample fields, from the probe: the only event here that takes samples.
+        // A sample has the same fields. Only the probe takes samples here.
         perf_event::RECORD_SAMPLE if raw.bytes.len() >= 32 => ThreadRecord::Entered(raw.u64_at(16)?),
         perf_event::RECORD_LOST if raw.bytes.len() >= 24 => ThreadRecord::Lost(raw.u64_at(16)?),
         _ => ThreadRecord::Other,
@@ -117,12 +117,12 @@ impl ThreadSwitches {
         Ok(self)
     }
 
-    /// How full the ring is, from 0 to 1. It costs two readings of memory.
+    /// How full the ring is, from 0 to 1. This costs two reads of memory.
     pub fn fullness(&self) -> f64 {
         self.ring.fullness()
     }
 
-    /// Whether not even one more record fits: the kernel reports losses only with the next record that fits.
+    /// Whether no further record fits. The kernel reports losses only with the next record that fits.
     pub fn is_full(&self) -> bool {
         (1.0 - self.fullness()) * self.room_bytes < RECORD_ROOM_BYTES
     }
@@ -218,7 +218,7 @@ mod tests {
             say.send(crate::thread::id()).unwrap();
             wait.recv().unwrap();
             let before_ns = crate::clock::monotonic_ns();
-            // Several attempts: the thread may lose its CPU just before one ends.
+            // Try several times: the thread may lose its CPU just before one ends.
             for _ in 0..5 {
                 crate::clock::sleep_until_ns(crate::clock::monotonic_ns() + 2_000_000);
             }

@@ -1,12 +1,12 @@
-//! The registry of sessions that tick on this host: one small file a session in a folder that all of them can read, by default /dev/shm.
+//! The registry of sessions that tick on this host: one small file per session, in a folder that all of them can read. The default is /dev/shm.
 //!
-//! A file of its own makes each session the only writer of its slot, by the permissions of the file (0644) and of the folder (sticky). No
-//! daemon is needed, and no session can damage another's slot. A slot needs no lock: its checksum shows whether a copy is whole
-//! ([`phase_slot`]). A session that ends without removing its file is silent from then on, and readers ignore it. The next
-//! session of the same user removes the file, because the lock on it (`flock`) ended with its process.
+//! Each session has its own file. The permissions of the file (0644) and of the folder (sticky) make it the only writer. No daemon is needed, and no
+//! session can damage another's slot. A slot needs no lock: its checksum shows whether a copy is whole ([`phase_slot`]). If a session ends without
+//! removing its file, it is silent from then on, and readers ignore it. The next session of the same user removes the file, because the lock on it
+//! (`flock`) ended with its process.
 //!
-//! Readers read the files and never map them: whoever truncates a mapped file kills its readers. So a thread beside the ticks scans the
-//! folder, not the thread that ticks.
+//! Readers read the files and never map them, because truncating a mapped file kills its readers. So a separate thread scans the folder, not the
+//! thread that ticks.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -24,17 +24,17 @@ use crate::shared_page::{self, Access, SharedPage};
 
 /// The prefix of the files' names.
 const PREFIX: &str = "evenkeel-phase.";
-/// The most files of sessions to read in a scan, and the most entries of the folder to examine.
+/// The most session files to read in a scan, and the most entries of the folder to examine.
 pub const SLOTS_MAX: usize = 256;
 const ENTRIES_MAX: usize = 4096;
 const SLOT_BYTES: usize = WORDS * size_of::<u64>();
-/// How often a torn copy is read again.
+/// How often to read a torn copy again.
 const TRIES: usize = 3;
-/// How many names a process tries: another PID namespace may have files of the same number.
+/// How many names a process tries. Another PID namespace may have files of the same number.
 const NAMES: u64 = 64;
-/// An unlocked file without a valid slot may be one that another session is creating. It is removed when it is this old.
+/// An unlocked file without a valid slot may belong to a session that is just starting. It is removed when it is this old.
 const NEWBORN: Duration = Duration::from_secs(60);
-/// How often to try to lock the folder, and the pause between: a hostile process may hold the lock for ever.
+/// How often to try to lock the folder, and the pause in between. A hostile process may hold the lock for ever.
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
@@ -47,7 +47,7 @@ pub struct SlotWriter {
 }
 
 impl SlotWriter {
-    /// Creates a session's file in a folder, and removes those that ended sessions of the same user left. The slot is empty until the first
+    /// Creates a session's file in a folder, and removes files that ended sessions of the same user left there. The slot is empty until the first
     /// [`publish`](SlotWriter::publish).
     ///
     /// # Errors
@@ -96,7 +96,7 @@ pub struct Scanner {
     entries: Box<[MaybeUninit<u8>]>,
 }
 
-/// The lock of a folder, under which sessions choose their first phase one after another.
+/// The lock of a folder. Under it, sessions choose their first phase one after another.
 #[derive(Debug)]
 pub struct FolderLock {
     folder: OwnedFd,
@@ -112,8 +112,7 @@ impl Scanner {
         Ok(Scanner { folder: open_folder(folder)?, entries })
     }
 
-    /// Calls this with the number and the slot of each session, its own included. It skips files that are not valid, and reads at most
-    /// [`SLOTS_MAX`].
+    /// Calls `each` with the number and the slot of each session, including our own. It skips invalid files, and reads at most [`SLOTS_MAX`].
     ///
     /// # Errors
     /// The kernel's error for the folder.
@@ -139,8 +138,8 @@ impl Scanner {
 }
 
 impl FolderLock {
-    /// Locks the folder among sessions. None if another process holds the lock for a quarter of a second: the lock is a courtesy, and no
-    /// session may stop others from starting. It ends with the process, however that ends.
+    /// Locks the folder among sessions. Returns None if another process holds the lock for a quarter of a second, because no session may stop others
+    /// from starting. The lock ends with the process, even after a crash.
     pub fn take(folder: &Path) -> Option<FolderLock> {
         let folder = open_folder(folder).ok()?;
         for _ in 0..LOCK_TRIES {
@@ -155,7 +154,7 @@ impl FolderLock {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // A child that another thread starts just now has the folder open too, until it calls exec.
+        // Unlock explicitly: a child that another thread is just starting also has the folder open, until it calls exec.
         let _ = rustix::fs::flock(&self.folder, FlockOperation::Unlock);
     }
 }
@@ -172,7 +171,7 @@ fn open_folder(folder: &Path) -> Result<OwnedFd, Errno> {
     Ok(rustix::fs::open(folder, flags, Mode::empty())?)
 }
 
-/// The slot in a file of the folder, which may be anything. It follows no symbolic link, and waits for no writer of a pipe.
+/// The slot in a file of the folder, which may be anything. It follows no symbolic link, and does not wait for the writer of a pipe.
 fn read_slot(folder: impl AsFd, name: &CStr) -> Option<(u64, Slot)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?;
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_there_is_no_session() {
+    fn foreign_files_are_not_sessions() {
         let folder = tempfile::tempdir().unwrap();
         let mut own = SlotWriter::create(folder.path()).unwrap();
         own.publish(&SLOT);
@@ -277,7 +276,7 @@ mod tests {
         std::fs::write(folder.path().join("another"), &whole).unwrap();
         let mut scanner = Scanner::open(folder.path()).unwrap();
         assert_eq!(slots(&mut scanner), [(own.id(), SLOT)]);
-        // Truncated by its user while others read it: no reader has it mapped.
+        // A session's user truncates the file while others read it. No reader has it mapped.
         std::fs::write(path("cut"), &whole).unwrap();
         assert_eq!(slots(&mut scanner).len(), 2);
         std::fs::write(path("cut"), "").unwrap();

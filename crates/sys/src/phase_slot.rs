@@ -1,7 +1,7 @@
-//! `Slot`: what a session publishes about its ticks, as words of memory that other sessions read. Pure, and the same on every system.
+//! `Slot`: what a session publishes about its ticks, as words that other sessions read. Pure, and the same on every system.
 //!
-//! The checksum alone decides whether a reader has a whole entry, whatever the order in which the words were written, copied or lost. A
-//! session that is killed at any instruction leaves an entry that is whole or that nobody accepts. The writer needs no barrier and never waits.
+//! The checksum alone shows whether a reader has a whole entry, in whatever order the words were written, copied or lost. A session may be killed at
+//! any instruction: its entry is then whole, or nobody accepts it. The writer needs no barrier and never waits.
 
 use std::ops::RangeInclusive;
 
@@ -9,13 +9,13 @@ use std::ops::RangeInclusive;
 pub const WORDS: usize = 16;
 /// Words of a set of CPUs.
 pub const CPU_WORDS: usize = 4;
-/// Tick periods that a slot may have, in nanoseconds.
+/// The tick periods that a slot may have, in nanoseconds.
 pub const PERIODS_NS: RangeInclusive<u64> = 1_000_000..=1_000_000_000;
 
-/// `EKPHASES` in bytes, which differs on a machine with the other byte order.
+/// `EKPHASES` in bytes. It reads differently on a machine with the other byte order.
 const MAGIC: u64 = u64::from_ne_bytes(*b"EKPHASES");
 const FORMAT: u64 = 1;
-/// How long a session may be silent, in periods, and in nanoseconds at least: a busy machine keeps threads waiting.
+/// How long a session may be silent, in periods, and at least in nanoseconds: a busy machine keeps threads waiting.
 const SILENT_PERIODS: u64 = 32;
 const SILENT_NS: u64 = 1_000_000_000;
 /// A flag: the session keeps its phase.
@@ -33,7 +33,7 @@ mod at {
     pub(super) const CPUS: usize = 8;
 }
 
-/// CPUs, by their numbers modulo 256: sets of a machine with more CPUs may appear to overlap when they do not.
+/// CPUs, by their numbers modulo 256. On a machine with more CPUs, sets may appear to overlap when they do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpus([u64; CPU_WORDS]);
 
@@ -90,7 +90,7 @@ impl Slot {
         words
     }
 
-    /// Reads words that anybody may have written. None if they are no whole entry, or if a value is out of range.
+    /// Parses words from an untrusted source. None if they are not a whole entry, or a value is out of range.
     pub fn parse(words: &[u64; WORDS]) -> Option<Slot> {
         if words[at::MAGIC] != MAGIC || words[at::FORMAT] != FORMAT || !is_whole(words) {
             return None;
@@ -108,11 +108,11 @@ impl Slot {
         (PERIODS_NS.contains(&slot.period_ns) && slot.work_ns < u64::MAX / 4).then_some(slot)
     }
 
-    /// Whether the session has ticked lately. One that is dead or stopped has not, nor has one of an earlier boot.
+    /// Whether the session has ticked lately. A dead or stopped session has not, nor has one of an earlier boot.
     pub fn is_fresh(&self, now_ns: u64) -> bool {
         let silent_ns = self.period_ns.saturating_mul(SILENT_PERIODS).max(SILENT_NS);
         let soonest_ns = now_ns.saturating_sub(silent_ns);
-        // A new session may shift its first tick by a period.
+        // The due time may be ahead: a new session may shift its first tick by a period.
         let latest_ns = now_ns.saturating_add(self.period_ns.saturating_mul(3));
         (soonest_ns..=latest_ns).contains(&self.due_ns)
     }
@@ -130,7 +130,7 @@ fn is_whole(words: &[u64]) -> bool {
     words.split_last().is_some_and(|(last, rest)| *last == checksum(rest))
 }
 
-/// Every bit of every word, and its place, changes about half of the bits.
+/// Changing any bit of any word, or moving a word, changes about half of the bits.
 fn checksum(words: &[u64]) -> u64 {
     words.iter().fold(0x6576_656e_6b65_656c, |sum: u64, word| {
         // The finalizer of splitmix64.
@@ -141,7 +141,7 @@ fn checksum(words: &[u64]) -> u64 {
     })
 }
 
-/// Writes the words of an entry with `store`, which gets the place of each word. Only one thread may call this for the same memory.
+/// Passes the words of an entry to `store`, with the place of each. Only one thread may call this for the same memory.
 pub fn publish(words: &[u64], mut store: impl FnMut(usize, u64)) {
     words.iter().enumerate().for_each(|(place, word)| store(place, *word));
 }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn only_sessions_that_tick_are_fresh() {
         let at = |now_ms: u64| SLOT.is_fresh(now_ms * 1_000_000);
-        // The tick is due at 5 s. A dead session's stays there.
+        // The tick is due at 5 s. In a dead session's slot this never changes.
         assert_eq!(
             [4_000, 4_939, 4_940, 5_000, 6_000, 6_001, 60_000].map(at),
             [false, false, true, true, true, false, false]
@@ -223,7 +223,7 @@ mod tests {
             prop_assert_eq!(Slot::parse(&words), None);
         }
 
-        /// Whoever writes the checksum too can publish what they like, but only values in range.
+        /// A hostile session that also writes the checksum can publish any values, but readers accept only those in range.
         #[test]
         fn sealed_hostile_words_are_in_range(words: [u64; WORDS], now_ns: u64) {
             let mut words = words;
@@ -244,7 +244,7 @@ mod model {
 
     use super::*;
 
-    /// A reader may get each word from any entry that was there, in any order: the copy is whole, or it is refused.
+    /// A reader may get each word from any entry, in any order. The copy is whole, or it is refused.
     #[test]
     fn no_order_of_steps_lets_a_torn_slot_through() {
         let entry = |number: u64| {

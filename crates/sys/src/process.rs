@@ -16,16 +16,16 @@ use crate::cpuset::CpuSet;
 use crate::errno::Errno;
 use crate::thread;
 
-/// Makes the kernel kill the child with SIGKILL when the thread that starts it ends, for any reason: a killed measurement must not leave a
+/// Makes the kernel kill the child with SIGKILL when the thread that starts it ends, for any reason. So a killed measurement leaves no
 /// server under load behind.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = rustix::process::getpid();
-    // SAFETY: the closure runs in the forked child before exec. It makes two system calls and allocates nothing, takes no
-    // lock and touches no memory that another thread could have left half changed.
+    // SAFETY: the closure runs in the forked child before exec. It makes two system calls. It allocates nothing, takes no lock, and touches
+    // no memory that another thread could have left half changed.
     unsafe {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died before the call above: then the child already has another parent.
+            // The parent may have died before the call above. Then the child already has another parent.
             if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(std::io::ErrorKind::NotFound.into()) }
         })
     }
@@ -37,7 +37,7 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
 /// `EINVAL` if a number is 1,024 or more. The kernel's error for the set itself appears when the child is started.
 pub fn run_on<'a>(command: &'a mut Command, cpus: &CpuSet) -> Result<&'a mut Command, Errno> {
     let set = thread::kernel_set(cpus)?;
-    // SAFETY: as above: one system call on a set that was made before the fork.
+    // SAFETY: as above. It makes one system call on a set that was made before the fork.
     Ok(unsafe { command.pre_exec(move || Ok(rustix::thread::sched_setaffinity(None, &set)?)) })
 }
 
@@ -48,7 +48,7 @@ pub fn run_on<'a>(command: &'a mut Command, cpus: &CpuSet) -> Result<&'a mut Com
 pub fn enter_group<'a>(command: &'a mut Command, group: &Path) -> Result<&'a mut Command, Errno> {
     let list = std::fs::OpenOptions::new().write(true).open(group.join("cgroup.procs"));
     let list = list.map_err(|error| Errno::from(&error))?;
-    // SAFETY: as above: one system call on a file that was opened before the fork. Zero is who writes.
+    // SAFETY: as above. It makes one system call on a file that was opened before the fork. Zero means the writing process.
     Ok(unsafe { command.pre_exec(move || Ok(rustix::io::write(&list, b"0").map(|_| ())?)) })
 }
 
@@ -81,39 +81,41 @@ pub fn await_end(child: &std::process::Child, until_ns: u64) -> Result<Doing, Er
     }
 }
 
-/// Nobody can handle the first two, and waiting for children needs the last one.
+/// No process can handle the first two, and waiting for children needs the last one.
 const NOT_WITHSTOOD: [i32; 3] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD];
 
-/// Sent by the kernel for an error of our own. Sent by another process they mean nothing.
+/// The kernel sends these for an error of this program. Sent by another process they mean nothing.
 const FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Does nothing, unless the kernel found an error in this program: continuing would repeat it without end.
+/// Ignores a signal. If the kernel found an error in this program, it ends the process, because continuing would repeat the error without
+/// end.
 extern "C" fn withstand(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: with SA_SIGINFO the kernel hands us a valid struct, for as long as the handler runs.
+    // SAFETY: with SA_SIGINFO the kernel passes a valid struct that lives while the handler runs.
     let is_of_kernel = unsafe { (*info).si_code } > 0;
     if is_of_kernel && FAULTS.contains(&signal) {
-        // SAFETY: `signal` may be called in a handler. The instruction fails once more, and then ends the process.
+        // SAFETY: a handler may call `signal`. The instruction fails again, and then ends the process.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 
-/// Makes this process survive every signal except SIGKILL and SIGSTOP. Programs that it starts have the default handling again; ignored
-/// signals would be inherited.
+/// Makes this process survive every signal except SIGKILL and SIGSTOP. Programs that it starts have the default handling again. They would
+/// inherit ignored signals, so this uses a handler.
 ///
 /// # Errors
 /// The kernel's error.
 pub fn withstand_signals() -> Result<(), Errno> {
     for signal in (1..=libc::SIGRTMAX()).filter(|signal| !NOT_WITHSTOOD.contains(signal)) {
-        // The C library reserves these for its threads.
+        // The C library reserves these signals for its threads.
         if (32..libc::SIGRTMIN()).contains(&signal) {
             continue;
         }
-        // SAFETY: the struct is plain data, of which all zeros is a valid value, with an empty set of signals.
+        // SAFETY: the struct is plain data. All zeros is a valid value, with an empty set of signals.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = withstand;
         action.sa_sigaction = handler as libc::sighandler_t;
         action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
-        // SAFETY: the struct lives for the call, no old one is asked for, and the handler does nothing that could not be done at any moment.
+        // SAFETY: the struct lives for the call, and the old action is not requested. The handler does nothing that could not happen at any
+        // moment.
         if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
             return Err(Errno::from(&std::io::Error::last_os_error()));
         }
@@ -126,11 +128,10 @@ pub fn be_spared_when_memory_is_short() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
 }
 
-/// Puts the child into a session of its own without a terminal: the end of the caller's terminal sends it no signal, and it outlives its
-/// creator.
+/// Puts the child into a new session without a terminal. It gets no signal when the caller's terminal ends, and it outlives its creator.
 pub fn detach(command: &mut Command) -> &mut Command {
-    // SAFETY: `pre_exec` runs in the forked child, where only what is safe in a signal handler may be called: this is one system call
-    // (setsid), and an error of it allocates nothing.
+    // SAFETY: `pre_exec` runs in the forked child, and may call only functions that are safe in a signal handler. This is one system call
+    // (setsid), and its error allocates nothing.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;
@@ -176,7 +177,7 @@ pub fn read_within(mut from: impl Read + AsFd, len_bytes: usize, limit: Duration
     Ok(said)
 }
 
-/// Whether the effective user is root. With fewer privileges most writes are refused; try them to find out.
+/// Whether the effective user is root. Other users cannot do most writes; try each to find out.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_child_ends_with_the_thread_that_started_it() {
-        // The signal is sent when the starting thread ends, so a thread represents the parent here.
+        // The signal is sent when the starting thread ends, so a thread plays the parent here.
         let starter = std::thread::spawn(|| die_with_parent(Command::new("sleep").arg("60")).spawn().unwrap());
         let mut child = starter.join().unwrap();
         let status = child.wait().unwrap();

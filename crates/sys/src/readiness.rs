@@ -1,4 +1,4 @@
-//! `Readiness`: sleeps until one of many sockets is ready, or until a precise time. A load generator that must send at set times cannot
+//! `Readiness`: sleeps until one of many sockets is ready, or until a precise time. A load generator must send at exact times, so it cannot
 //! wait in milliseconds, and poll(2) examines every socket at each call.
 
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use rustix::time::Timespec;
 use crate::errno::Errno;
 use crate::timer_fd::Alarm;
 
-/// The timer's name among the sockets, whose names have 32 bits.
+/// The timer's name. Sockets have names of 32 bits, so this differs from all of them.
 const ALARM: u64 = u64::MAX;
 /// The most sockets that one wait returns. The others follow with the next wait.
 const EVENTS_MAX: usize = 64;
@@ -71,8 +71,8 @@ impl Readiness {
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(name.into()), interest.flags())?)
     }
 
-    /// Sleeps until a socket is ready, the monotonic clock reaches `at_ns`, or `longest_ms` have passed, whichever is first. Puts the names
-    /// of ready sockets into `ready`, which is cleared before. A signal ends it early.
+    /// Sleeps until a socket is ready, the monotonic clock reaches `at_ns`, or `longest_ms` have passed, whichever is first. Clears
+    /// `ready`, and puts the names of ready sockets into it. A signal ends it early.
     ///
     /// # Errors
     /// The kernel's error.
@@ -117,19 +117,19 @@ mod tests {
             readiness.wait(Some(due_ns), 10_000, &mut ready).unwrap();
             assert!(ready.is_empty(), "{ready:?}");
         }
-        // The expired time does not end the next wait at once, because that has another time, or none.
+        // The expired time does not end the next wait at once, because that wait has another time, or none.
         let begun_ns = clock::monotonic_ns();
         readiness.wait(None, 5, &mut ready).unwrap();
         assert!(clock::monotonic_ns() - begun_ns >= 4_000_000);
         theirs.write_all(b"x").unwrap();
         readiness.wait(None, 10_000, &mut ready).unwrap();
         assert_eq!(ready, [7]);
-        // It stays ready until it is read. A socket with space is ready if space is requested.
+        // A socket stays ready until it is read. A socket with space is ready if space is requested.
         readiness.change(&ours, 8, Interest::ReadAndWrite).unwrap();
         readiness.wait(None, 10_000, &mut ready).unwrap();
         assert_eq!(ready, [8]);
         drop(ours);
-        // A program that another test is just starting also has it open, until it calls exec.
+        // Another test may be starting a program that also has it open, until it calls exec.
         let tries = (0..4000).take_while(|_| {
             readiness.wait(None, 0, &mut ready).unwrap();
             !ready.is_empty()

@@ -1,5 +1,5 @@
-//! Memory that is present when needed: pages faulted in beforehand and locked against swapping, and a count of what the system still reads
-//! back from swap.
+//! Memory that is present when needed: its pages are faulted in beforehand and locked against swapping. Also a count of pages that the
+//! system still reads back from swap.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -50,20 +50,20 @@ pub fn unlock() -> Result<(), Errno> {
     Ok(rustix::mm::munlockall()?)
 }
 
-/// How many bytes this process may lock. None without a limit, either by its limit (`RLIMIT_MEMLOCK`) or by a capability above it
-/// (`CAP_IPC_LOCK`). A container may show that capability without having it, so this tries it.
+/// How many bytes this process may lock (`RLIMIT_MEMLOCK`). None without a limit, or if a capability overrides it (`CAP_IPC_LOCK`). A
+/// container may show that capability without having it, so this tries it.
 pub fn lock_limit_bytes() -> Option<u64> {
     let limit_bytes = getrlimit(Resource::Memlock).current?;
     (!is_lockable(limit_bytes)).then_some(limit_bytes)
 }
 
-/// Tries to lock more than the limit: addresses without a page.
+/// Tries to lock more than the limit, at addresses without a page.
 fn is_lockable(limit_bytes: u64) -> bool {
     let Some(more) = usize::try_from(limit_bytes).ok().and_then(|bytes| bytes.checked_add(64 << 10)) else {
         return false;
     };
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: the kernel chooses an address where nothing is mapped; nobody else knows of it, and it goes away again here.
+    // SAFETY: the kernel chooses an unused address. Nobody else knows the mapping, and it is removed here.
     unsafe {
         let Ok(start) = rustix::mm::mmap_anonymous(ptr::null_mut(), more, ProtFlags::READ, flags) else { return false };
         let is_locked = rustix::mm::mlock_with(start, more, MlockFlags::ONFAULT).is_ok();
@@ -111,8 +111,8 @@ fn populate_range(start: usize, bytes: usize) -> Result<(), Errno> {
     let first = start / page * page;
     let end = start.saturating_add(bytes).next_multiple_of(page);
     let address = ptr::without_provenance_mut::<c_void>(first);
-    // SAFETY: the range is of pages that hold memory which the caller has for itself. The kernel brings pages in as a write would and
-    // changes nothing in them; what else lies in the first and the last one is as it was, too.
+    // SAFETY: the range consists of pages of memory that the caller has exclusively. The kernel faults pages in as a write would, and
+    // changes nothing in them. This also holds for other data in the first and the last page.
     Ok(unsafe { rustix::mm::madvise(address, end - first, Advice::LinuxPopulateWrite) }?)
 }
 
@@ -122,13 +122,13 @@ fn populate_range(start: usize, bytes: usize) -> Result<(), Errno> {
 /// The C library's error for the thread.
 pub fn stack_left_bytes() -> Result<usize, Errno> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::zeroed();
-    // SAFETY: the C library fills in what it is given, of the calling thread, and gives an error number.
+    // SAFETY: the C library fills in the attributes of the calling thread, and returns an error number.
     let failed = unsafe { libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) };
     if failed != 0 {
         return Err(Errno::from_raw(failed));
     }
     let (mut lowest, mut size) = (ptr::null_mut::<c_void>(), 0);
-    // SAFETY: the attributes were filled in above, are read here, and destroyed once.
+    // SAFETY: the attributes were filled in above. They are read here, and destroyed once.
     let failed = unsafe {
         let failed = libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut lowest, &raw mut size);
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
@@ -142,14 +142,14 @@ pub fn stack_left_bytes() -> Result<usize, Errno> {
 }
 
 /// Makes glibc's allocator keep freed memory rather than return it to the kernel, and serve large allocations from it. This applies to the
-/// whole process. Another C library does nothing: `EOPNOTSUPP`.
+/// whole process. With another C library it returns `EOPNOTSUPP`.
 ///
 /// # Errors
 /// `EINVAL` if the allocator refused.
 pub fn keep_freed_memory() -> Result<(), Errno> {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: both settings are taken under the allocator's own lock; -1 is the largest threshold there is.
+        // SAFETY: the allocator applies both settings under its own lock. -1 is the largest threshold.
         let taken =
             unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, -1) == 1 && libc::mallopt(libc::M_MMAP_MAX, 0) == 1 };
         if taken { Ok(()) } else { Err(Errno::INVAL) }

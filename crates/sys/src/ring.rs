@@ -1,5 +1,5 @@
-//! `Ring`: a chain of pointers through memory, so that each load must finish before the next can begin. A step then takes the latency of
-//! the memory, without any overlap.
+//! `Ring`: a chain of pointers through memory, so that each load must finish before the next can begin. A step then takes exactly the
+//! latency of the memory.
 
 use std::ptr;
 
@@ -35,8 +35,8 @@ impl Ring {
         let start: *mut u8 = mapping.words_mut().as_mut_ptr().cast();
         let place = |line: u32| start.wrapping_add(line as usize * LINE_BYTES);
         let link = |from: u32, to: u32| {
-            // SAFETY: `from` was checked to be a line of the mapping, which is written through nothing else now; lines are aligned to
-            // 64 bytes.
+            // SAFETY: the check above showed that `from` is a line of the mapping. Nothing else writes to the mapping now. Lines are
+            // aligned to 64 bytes.
             unsafe { ptr::write(place(from).cast::<*const u8>(), place(to).cast_const()) }
         };
         for pair in order.windows(2) {
@@ -50,8 +50,8 @@ impl Ring {
     pub fn chase(&mut self, steps: u64) {
         let mut at = self.at;
         for _ in 0..steps {
-            // SAFETY: `at` is the place of a line of the order, and each of those holds the place of another one; the mapping lives
-            // as long as the ring and is not written to any more.
+            // SAFETY: `at` is the place of a line of the order. Each line holds the place of another one. The mapping lives as long as the
+            // ring, and nothing writes to it any more.
             at = unsafe { ptr::read(at.cast::<*const u8>()) };
         }
         self.at = at;

@@ -1,12 +1,13 @@
-//! `Watcher`: whether the calling thread was preempted inside the guest since its last check, for half a nanosecond and without privileges.
+//! `Watcher`: whether the calling thread was preempted inside the guest since its last check. A check takes half a nanosecond and no
+//! privileges.
 //!
-//! Restartable sequences (rseq(2)) let a thread name a section of code that the kernel must abort when it takes the CPU away. A thread that
-//! names a section without ever entering it has nothing aborted, but the kernel clears the name whenever it gives the CPU to another thread
-//! or moves this one. The kernel does not know when a hypervisor takes the CPU, so it then leaves the name. So after a gap, a cleared name
-//! means the guest's own doing, and an intact name means the hypervisor.
+//! Restartable sequences (rseq(2)) let a thread name a section of code that the kernel must abort when it takes the CPU away. If a thread
+//! names a section without ever entering it, nothing is aborted. But the kernel clears the name whenever it gives the CPU to another thread
+//! or moves this one. It does not know when a hypervisor takes the CPU, so it then leaves the name. So after a gap, a cleared name means
+//! that the guest took the CPU, and an intact name means that the hypervisor took it.
 //!
-//! The C library registers the thread's area (glibc 2.35 and later). Where it does not (musl, older versions), this does. Kernels differ in
-//! when they clear the name, so [`Watcher::self_test`] tries it.
+//! The C library registers the thread's area (glibc 2.35 and later). If it does not (musl, older versions), this module does. Kernels
+//! differ in when they clear the name, so [`Watcher::self_test`] tests it.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -59,7 +60,7 @@ static LANDING: Landing = Landing { signature: SIGNATURE, handler: 0 };
 /// Why there is no watcher.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RseqError {
-    /// The signature for this processor is not known here.
+    /// The signature for this processor is unknown.
     #[error("restartable sequences are not known here for this processor")]
     Processor,
     /// The kernel does not support it.
@@ -70,13 +71,13 @@ pub enum RseqError {
     NotAsNeeded(&'static str),
 }
 
-/// Watches the thread that created it. While it lives, this thread may enter no other restartable sequence.
+/// Watches the thread that created it. Meanwhile this thread may enter no other restartable sequence.
 #[derive(Debug)]
 pub struct Watcher {
     /// The thread's `critical_section` field.
     name: NonNull<u64>,
     section: Box<Section>,
-    /// An area that we registered ourselves, and unregister.
+    /// An area that we registered ourselves and must unregister.
     own: Option<Box<UnsafeCell<Area>>>,
     /// The area belongs to one thread.
     thread: PhantomData<*mut ()>,
@@ -99,13 +100,13 @@ impl Watcher {
             abort: (&raw const LANDING.handler) as u64,
         });
         if let Some(area) = area_of_libc() {
-            // SAFETY: libc's area is a live `struct rseq` of this thread, at least 20 bytes long; the field is within.
+            // SAFETY: libc's area is a live `struct rseq` of this thread and at least 20 bytes long. The field is within it.
             let name = unsafe { NonNull::new_unchecked(&raw mut (*area.as_ptr()).critical_section) };
             return Ok(Watcher { name, section, own: None, thread: PhantomData });
         }
         let own = Box::new(UnsafeCell::new(Area::default()));
         register(&own, 0).map_err(RseqError::Refused)?;
-        // SAFETY: the box is not moved out of while the watcher lives, and the field is within it.
+        // SAFETY: nothing moves out of the box while the watcher lives, and the field is within it.
         let name = unsafe { NonNull::new_unchecked(&raw mut (*own.get()).critical_section) };
         Ok(Watcher { name, section, own: Some(own), thread: PhantomData })
     }
@@ -113,8 +114,8 @@ impl Watcher {
     /// From now on a preemption is noticed.
     #[inline(always)]
     pub fn arm(&self) {
-        // SAFETY: the field is this thread's own, only this thread and the kernel touch it, and the kernel does so while this
-        // thread is not running; volatile, because the compiler does not know of the kernel. The section lives as long as we do.
+        // SAFETY: the field belongs to this thread. Only this thread and the kernel access it, and the kernel does so while this thread is
+        // not running. The write is volatile because the compiler does not know of the kernel. The section lives as long as we do.
         unsafe { ptr::write_volatile(self.name.as_ptr(), &raw const *self.section as u64) }
     }
 
@@ -125,12 +126,12 @@ impl Watcher {
         unsafe { ptr::read_volatile(self.name.as_ptr()) != 0 }
     }
 
-    /// Tests it for at most 0.3 s: this thread shares its CPU with another one that spins. It must notice every turn of the other, and
-    /// almost nothing otherwise. Call it in the ordinary class.
+    /// Tests the watcher for at most 0.3 s: this thread shares its CPU with another thread that spins. The watcher must notice every turn
+    /// of the other thread, and almost nothing otherwise. Call it in the ordinary class.
     ///
     /// # Errors
-    /// [`RseqError::NotAsNeeded`] with the reason. If the kernel does not count switches, or the other thread got no turn, nothing is
-    /// proven, which is an error too.
+    /// [`RseqError::NotAsNeeded`] with the reason. It is also an error if nothing is proven, because the kernel does not count switches or
+    /// the other thread got no turn.
     pub fn self_test(&self) -> Result<(), RseqError> {
         const LIMIT_NS: u64 = 200_000_000;
         const SPIN_NS: u64 = 300_000;
@@ -144,11 +145,11 @@ impl Watcher {
         while clock::monotonic_ns() < until_ns && (seen < TURNS || calm < TURNS) {
             self.arm();
             let before = count()?;
-            // A switch during the count may belong to either side, and proves nothing.
+            // A switch during the count may belong to either side, so it proves nothing.
             if !self.intact() {
                 continue;
             }
-            // By the clock rather than a count: on some machines a pause is an exit to the hypervisor, and takes longer than a turn.
+            // Use the clock rather than a count: on some machines a pause is an exit to the hypervisor, and takes longer than a turn.
             let until_ns = clock::monotonic_ns() + SPIN_NS;
             while clock::monotonic_ns() < until_ns {}
             let held = self.intact();
@@ -157,7 +158,8 @@ impl Watcher {
                 (true, false, _) => seen += 1,
                 (false, true, _) => calm += 1,
                 (true, true, true) => return Err(not("another thread's turn was not seen")),
-                // The kernel also clears the name when its own work interrupts this thread on the way out. Occasional cases are no error.
+                // The kernel also clears the name when its own work interrupts this thread while it leaves the kernel. Rare cases are no
+                // error.
                 (false, false, _) => unexplained += 1,
                 (true, true, false) => {}
             }
@@ -172,11 +174,11 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // SAFETY: as in `arm`; the kernel must not find the name of a section that is gone.
+        // SAFETY: as in `arm`. The kernel must not find the name of a section that no longer exists.
         unsafe { ptr::write_volatile(self.name.as_ptr(), 0) }
         if let Some(own) = &self.own {
             const UNREGISTER: i32 = 1;
-            // It cannot fail for what is registered; if it did, the kernel would write to freed memory, so that memory is kept.
+            // Unregistering a registered area cannot fail. If it did, the kernel would write to freed memory, so keep that memory.
             if register(own, UNREGISTER).is_err()
                 && let Some(own) = self.own.take()
             {
@@ -187,22 +189,23 @@ impl Drop for Watcher {
 }
 
 fn register(area: &UnsafeCell<Area>, flags: i32) -> Result<(), Errno> {
-    // SAFETY: the area is 32 bytes, aligned to 32, and outlives the registration (see `Drop`); the kernel writes whole numbers to it,
-    // of which every bit pattern is a value.
+    // SAFETY: the area is 32 bytes, aligned to 32, and outlives the registration (see `Drop`). The kernel writes whole numbers to it, and
+    // every bit pattern is valid.
     let done = unsafe { libc::syscall(libc::SYS_rseq, area.get(), size_of::<Area>() as u32, flags, SIGNATURE) };
     if done == 0 { Ok(()) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
 }
 
-/// The area that glibc has registered for the calling thread, if it has.
+/// The area that glibc has registered for the calling thread. None if there is none.
 fn area_of_libc() -> Option<NonNull<Area>> {
     let symbol = |name: &std::ffi::CStr| {
-        // SAFETY: the name ends in a zero; looking a symbol up in the loaded objects has no other demand.
+        // SAFETY: the name ends in a zero. Looking up a symbol in the loaded objects requires nothing else.
         NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
     };
     let (offset, size) = (symbol(c"__rseq_offset")?, symbol(c"__rseq_size")?);
-    // SAFETY: glibc declares them `const ptrdiff_t` and `const unsigned int`; both are set before any of our code runs.
+    // SAFETY: glibc declares them `const ptrdiff_t` and `const unsigned int`. Both are set before any of our code runs.
     let (offset, size) = unsafe { (*offset.as_ptr().cast::<isize>(), *size.as_ptr().cast::<u32>()) };
-    // 0 if the kernel refused, or GLIBC_TUNABLES=glibc.pthread.rseq=0. Glibc 2.35 to 2.39 says 32, later ones what is in use: 20 or more.
+    // The size is 0 if the kernel refused, or with GLIBC_TUNABLES=glibc.pthread.rseq=0. Glibc 2.35 to 2.39 reports 32. Later versions
+    // report the part in use: 20 or more.
     if size < 16 {
         return None;
     }
@@ -212,7 +215,7 @@ fn area_of_libc() -> Option<NonNull<Area>> {
 #[cfg(target_arch = "x86_64")]
 fn thread_pointer() -> *mut u8 {
     let pointer: *mut u8;
-    // SAFETY: the first word at fs is the thread pointer itself (the x86-64 ABI's TLS, variant II); reading it changes nothing.
+    // SAFETY: the first word at fs is the thread pointer itself (the x86-64 ABI's TLS, variant II). Reading it changes nothing.
     unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
     pointer
 }
@@ -289,11 +292,11 @@ mod tests {
     fn the_kernel_reads_what_we_write() {
         assert_eq!((size_of::<Area>(), std::mem::offset_of!(Area, critical_section)), (32, 8));
         assert_eq!((size_of::<Section>(), std::mem::offset_of!(Section, abort)), (32, 24));
-        // The signature is directly before the handler's address.
+        // The signature is directly in front of the handler's address.
         assert_eq!(std::mem::offset_of!(Landing, handler), 4);
     }
 
-    /// In a separate thread: the test harness may use this one differently.
+    /// Runs in a separate thread, because the test harness may use this thread's area differently.
     fn in_a_thread<T: Send>(run: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(run).join().unwrap())
     }
@@ -321,7 +324,8 @@ mod tests {
 
     #[test]
     fn an_area_of_our_own_is_given_back() {
-        // The C library's registration conflicts with a second one, which the kernel reports. Without it, ours is made and removed.
+        // If the C library has registered an area, a second registration fails, and the kernel reports that. Otherwise ours is made and
+        // removed.
         in_a_thread(|| {
             let own = UnsafeCell::new(Area::default());
             match register(&own, 0) {

@@ -1,5 +1,5 @@
-//! The scheduling class of a thread: real-time, for a meter that only a hypervisor should interrupt; ordinary with a shorter slice, which
-//! needs no privilege. Threads of other processes of the same user can be set too.
+//! The scheduling class of a thread. Real-time is for a meter that only a hypervisor should interrupt. An ordinary thread with a shorter
+//! slice needs no privilege. Threads of other processes of the same user can be set too.
 
 use crate::errno::Errno;
 
@@ -51,8 +51,8 @@ pub fn set_ordinary(slice_ns: Option<u64>) -> Result<(), Errno> {
     set(&Attributes { size: SIZE, policy: libc::SCHED_OTHER as u32, nice, runtime_ns, ..Attributes::default() })
 }
 
-/// Makes the calling thread one that runs only when the CPU would idle (`SCHED_IDLE`). It keeps a CPU from going idle, and yields it to any
-/// waking thread. This cannot always be undone.
+/// Makes the calling thread run only when the CPU would idle (`SCHED_IDLE`). It keeps a CPU from going idle, and yields it to any waking
+/// thread. This cannot always be undone.
 ///
 /// # Errors
 /// The kernel's error.
@@ -138,7 +138,7 @@ fn set(attributes: &Attributes) -> Result<(), Errno> {
 }
 
 fn set_of(tid: u32, attributes: &Attributes) -> Result<(), Errno> {
-    // SAFETY: the kernel reads `size` bytes of the struct, which is exactly its length; it keeps no pointer.
+    // SAFETY: the kernel reads `size` bytes, which is exactly the struct's length, and keeps no pointer.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, attributes as *const Attributes, 0) };
     if done == 0 { Ok(()) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
 }
@@ -149,7 +149,7 @@ fn current() -> Result<Attributes, Errno> {
 
 fn attributes_of(tid: u32) -> Result<Attributes, Errno> {
     let mut attributes = Attributes::default();
-    // SAFETY: the kernel writes at most `SIZE` bytes, which is the struct's length; every bit pattern of it is a value.
+    // SAFETY: the kernel writes at most `SIZE` bytes, which is the struct's length. Every bit pattern of it is valid.
     let done = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &mut attributes as *mut Attributes, SIZE, 0) };
     if done == 0 { Ok(attributes) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
 }

@@ -1,5 +1,5 @@
-//! `RunDelay`: how long the calling thread was ready but did not run, by the kernel's count, at the cost of reading an open file (0.3 us).
-//! It includes other threads' time slices and limits of control groups, but not what a hypervisor takes.
+//! `RunDelay`: how long the calling thread was ready but did not run, by the kernel's count. A read costs as much as reading an open file
+//! (0.3 us). The count includes other threads' time slices and limits of control groups, but not what a hypervisor takes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -43,7 +43,7 @@ impl RunDelay {
         let mut bytes = [0; 96];
         let length = self.file.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;
         let (_, run_delay_ns, turns) = parse_schedstat(&bytes[..length]).ok_or(Errno::INVAL)?;
-        // The file's own run time is updated only at the scheduler's tick; the clock's is exact.
+        // The file's own run time is updated only at the scheduler's tick. The clock's is exact.
         Ok(Counted { wall_ns: clock::monotonic_ns(), cpu_ns: clock::thread_cpu_ns(), run_delay_ns, turns })
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     fn ours_never_goes_back() {
         let ours = RunDelay::of_this_thread().unwrap();
         let first = ours.read().unwrap();
-        // The kernel updates a thread's time when it gives up the CPU, and excludes reported steal time.
+        // The kernel updates a thread's time when the thread gives up the CPU, and excludes reported steal time.
         let mut second = first;
         for _ in 0..100_000 {
             std::thread::yield_now();

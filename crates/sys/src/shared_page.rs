@@ -1,5 +1,5 @@
 //! `SharedPage`: a small file mapped for writing, so that other processes can see what this one is doing without asking. Its memory is
-//! allocated beforehand: a full file system is reported when the page is created, not by a signal during a tick.
+//! allocated beforehand. So a full file system is reported when the page is created, not by a signal during a tick.
 
 use std::fs::File;
 use std::io;
@@ -37,7 +37,7 @@ pub struct SharedPage {
     path: PathBuf,
 }
 
-// SAFETY: the memory is reached through atomics alone, and stays mapped for as long as the value lives.
+// SAFETY: the memory is accessed only through atomics, and stays mapped while the value lives.
 unsafe impl Send for SharedPage {}
 // SAFETY: as above.
 unsafe impl Sync for SharedPage {}
@@ -65,8 +65,8 @@ impl SharedPage {
 
     /// The words.
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is as long, readable and writable, aligned to a page, and lives as long as `self`; every bit pattern is a
-        // word, and whatever other processes do to it, atomics allow.
+        // SAFETY: the mapping is long enough, readable, writable, and aligned to a page. It lives as long as `self`. Every bit pattern is a
+        // word. Other processes may change it, which atomics allow.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
@@ -75,7 +75,7 @@ impl SharedPage {
         &self.path
     }
 
-    /// The number of the file, which no other file of its file system has while it exists.
+    /// The inode number of the file. No other file of its file system has it while the file exists.
     ///
     /// # Errors
     /// The kernel's error.
@@ -86,14 +86,14 @@ impl SharedPage {
 
 impl Drop for SharedPage {
     fn drop(&mut self) {
-        // Another file may have our name by now. That one is not ours.
+        // Another file may have our name by now. Do not remove that one.
         let is_ours = |there: &std::fs::Metadata| {
             self.file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
         };
         if std::fs::symlink_metadata(&self.path).is_ok_and(|there| is_ours(&there)) {
             let _ = std::fs::remove_file(&self.path);
         }
-        // SAFETY: the range was mapped with this length, and every reference into it borrowed from this value.
+        // SAFETY: the range was mapped with this length, and no reference into it outlives this value.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.words * size_of::<u64>()) };
     }
 }
@@ -121,13 +121,13 @@ fn fill(file: &File, bytes: usize, access: Access) -> Result<(), Errno> {
 fn map(file: &File, bytes: usize) -> Result<NonNull<AtomicU64>, Errno> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::SHARED | MapFlags::POPULATE;
-    // SAFETY: the kernel chooses an address where nothing is mapped. Whoever may write the file could cut it short, which only its owner
-    // may, and this process is its owner's.
+    // SAFETY: the kernel chooses an unused address. Only the file's owner may write to it and so truncate it, and this process belongs to
+    // the owner.
     let start = unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, protection, flags, file, 0) }?;
     NonNull::new(start.cast()).ok_or(Errno::INVAL)
 }
 
-/// Whether a process holds the lock on the file: its creator does until it ends, even by a crash.
+/// Whether a process holds the lock on the file. Its creator holds the lock until it ends, even by a crash.
 ///
 /// # Errors
 /// The kernel's error.
@@ -152,7 +152,7 @@ pub fn own_user() -> Option<u32> {
     Some(rustix::process::geteuid().as_raw())
 }
 
-/// Reads at a place of a file, and moves nothing.
+/// Reads at an offset of a file, without moving its position.
 ///
 /// # Errors
 /// What the kernel said.
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(SharedPage::create(&path, 4096, Access::Owner).unwrap_err(), Errno::EXIST);
         drop(page);
         assert!(!path.exists());
-        // A program that another test is just starting also has the page open, until it calls exec.
+        // Another test may be starting a program that also has the page open, until it calls exec.
         let tries = (0..4000).take_while(|_| is_locked(&file) != Ok(false));
         assert!(tries.map(|_| std::thread::sleep(std::time::Duration::from_millis(5))).count() < 4000, "it is locked");
     }

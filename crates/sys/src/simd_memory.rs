@@ -1,11 +1,11 @@
-//! Passes over large memory with wide vectors if the CPU has them. Code compiled for every CPU of a family moves half as much at a time,
-//! and then reads and writes less than the memory can deliver.
+//! Passes over large memory with wide vectors if the CPU has them. Code compiled for every CPU of a family moves half as much at a time. It
+//! then reads and writes less than the memory can deliver.
 
 /// The sum of all words; it wraps.
 pub fn sum(words: &[u64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: this CPU has AVX2, and the kernel saves its registers, which is what the check asks.
+        // SAFETY: the check above showed that this CPU has AVX2 and the kernel saves its registers.
         return unsafe { sum_avx2(words) };
     }
     plain(words)
@@ -24,7 +24,7 @@ pub fn fill(words: &mut [u64], to: u64) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn fill_avx2(words: &mut [u64], to: u64) {
-    // Not the library's own loop, which was compiled without AVX2 and may not be inlined here.
+    // Do not use the library's own loop: it was compiled without AVX2 and may not be inlined here.
     for word in words {
         *word = to;
     }
@@ -36,7 +36,7 @@ fn sum_avx2(words: &[u64]) -> u64 {
     plain(words)
 }
 
-/// Written so that compilers vectorise it, and inlined, so that it uses the caller's instruction set.
+/// A loop that compilers vectorise. It is inlined, so that it uses the caller's instruction set.
 #[inline(always)]
 fn plain(words: &[u64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(*word))

@@ -1,5 +1,5 @@
-//! How long threads were ready but did not run, by the kernel's counts for the whole system and for a control group: small files that stay
-//! open and are read again without allocation.
+//! How long threads were ready but did not run, by the kernel's counts for the whole system and for a control group. The sources are small
+//! files that stay open and are read again without allocation.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -57,7 +57,7 @@ fn text<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, Errno> {
     std::str::from_utf8(&bytes[..length]).map_err(|_| Errno::ILSEQ)
 }
 
-/// The folder of the calling thread's control group that has this file: version 1's CPU group, or version 2's, whichever has it.
+/// The folder of the calling thread's control group that has this file: the CPU group of version 1, or the group of version 2.
 fn group_file(name: &str) -> Option<PathBuf> {
     let groups = std::fs::read_to_string("/proc/thread-self/cgroup").ok()?;
     let candidates = groups.lines().take(GROUPS_MAX).filter_map(|line| {

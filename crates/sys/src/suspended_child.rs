@@ -39,8 +39,8 @@ impl SuspendedChild {
         let (pid_in, pid_out) = pipe_with(PipeFlags::CLOEXEC)?;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
         die_with_parent(&mut command);
-        // SAFETY: the closure runs in the new process before its program. It makes system calls on descriptors that were opened before,
-        // allocates nothing, takes no lock and touches no memory that another thread could have left half changed.
+        // SAFETY: the closure runs in the new process before its program. It makes system calls on descriptors that were opened before. It
+        // allocates nothing, takes no lock, and touches no memory that another thread could have left half changed.
         unsafe {
             command.pre_exec(move || {
                 let pid = rustix::process::getpid().as_raw_nonzero().get().cast_unsigned();
@@ -56,8 +56,8 @@ impl SuspendedChild {
         };
         let (say_begun, begun) = channel();
         let (say_ended, ended) = channel();
-        // A separate thread, because creating a process returns only when its program has started. The thread stays until the end, because
-        // the kernel kills the process when its creating thread ends.
+        // Use a separate thread, because creating a process returns only when its program has started. The thread stays until the end,
+        // because the kernel kills the process when its creating thread ends.
         std::thread::Builder::new()
             .name("evenkeel-hold".to_owned())
             .spawn(move || run(command, &say_begun, &say_ended))?;
@@ -81,7 +81,7 @@ impl SuspendedChild {
         rustix::io::write(&self.go, &[GO])?;
         let begun = self.begun.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
         let stdout = begun?;
-        // It has a destructor, so nothing can be moved out of it.
+        // This type has a destructor, so nothing can be moved out of it.
         let ended = std::mem::replace(&mut self.ended, channel().1);
         Ok((Running { pid: self.pid, ended }, stdout))
     }
@@ -89,14 +89,14 @@ impl SuspendedChild {
 
 impl Drop for SuspendedChild {
     fn drop(&mut self) {
-        // A started command reads no more.
+        // If the command has started, nothing reads this any more.
         let _ = rustix::io::write(&self.go, &[STAY]);
     }
 }
 
 fn run(mut command: Command, begun: &Sender<io::Result<Option<ChildStdout>>>, ended: &Sender<io::Result<ExitStatus>>) {
     let child = command.spawn();
-    // The ends of its pipes.
+    // Drop the ends of its pipes.
     drop(command);
     match child {
         Ok(mut child) => {
@@ -124,7 +124,7 @@ impl Running {
         }
     }
 
-    /// Asks it to end (SIGTERM) and waits this long. If it does not end, it is killed when this process ends.
+    /// Asks the command to end (SIGTERM) and waits this long. If it does not end, it is killed when this process ends.
     pub fn end(&self, limit: Duration) -> Option<io::Result<ExitStatus>> {
         ask_to_end(self.pid);
         self.ended.recv_timeout(limit).ok()
@@ -151,7 +151,7 @@ mod tests {
         let mut said = String::new();
         stdout.unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(said, "here\n");
-        // No SIGTERM here: it ends by itself, and a signal may arrive first, even though its output is closed.
+        // Send no SIGTERM here. The command ends by itself, but a signal may arrive first, even though its output is closed.
         assert!(running.ended.recv_timeout(Duration::from_secs(60)).unwrap().unwrap().success());
     }
 
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_runs_can_be_ended() {
+    fn a_running_child_can_be_ended() {
         let mut command = Command::new("sleep");
         command.arg("60");
         let (running, _) = SuspendedChild::new(command).unwrap().start().unwrap();

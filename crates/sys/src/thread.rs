@@ -1,4 +1,4 @@
-//! What a thread may set for itself without privileges: its CPUs and its timer slack. Also the CPUs of a thread of another process.
+//! What a thread may set for itself without privileges: its CPUs and its timer slack. Also the CPUs of threads of other processes.
 
 use std::num::NonZeroU64;
 
@@ -52,7 +52,7 @@ pub fn process_affinity() -> Result<CpuSet, Errno> {
 /// # Errors
 /// The kernel's error.
 pub fn allowed_cpus() -> Result<usize, Errno> {
-    // A thread that pinned itself says nothing about the process. So ask the first thread, whose number is the process's.
+    // A thread that pinned itself does not show the CPUs of the process. So ask the first thread, whose number is the process's.
     Ok(process_affinity()?.iter().count())
 }
 
@@ -92,7 +92,7 @@ pub fn name_of(tid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
 }
 
-/// Sets the calling thread's nice value, -20 to 19; threads of the same process keep theirs.
+/// Sets the calling thread's nice value, -20 to 19. Other threads of the process keep theirs.
 ///
 /// # Errors
 /// `EACCES` for a lower value than the current one, without CAP_SYS_NICE.
@@ -101,7 +101,7 @@ pub fn set_nice(nice: i32) -> Result<(), Errno> {
     Ok(rustix::process::setpriority_process(None, nice)?)
 }
 
-/// How much later than asked the kernel may end a sleep of the calling thread, in nanoseconds (`PR_GET_TIMERSLACK`).
+/// How late the kernel may end a sleep of the calling thread, in nanoseconds (`PR_GET_TIMERSLACK`).
 ///
 /// # Errors
 /// The kernel's error.
@@ -109,7 +109,7 @@ pub fn timer_slack_ns() -> Result<u64, Errno> {
     Ok(rustix::thread::current_timer_slack()?)
 }
 
-/// Sets the calling thread's timer slack; `None` gives it the default it was started with (`PR_SET_TIMERSLACK`).
+/// Sets the calling thread's timer slack (`PR_SET_TIMERSLACK`). `None` restores the default that it started with.
 ///
 /// # Errors
 /// The kernel's error.

@@ -1,5 +1,5 @@
-//! Timers as files. [`Alarm`] is set before it is time to sleep, so that going to sleep costs only a switch. [`Interrupts`] are deliberate
-//! timer interrupts on the calling thread's CPU that wake no thread: they give a meter of interrupts some at known times.
+//! Timers as files. [`Alarm`] is set in advance, so that going to sleep costs only a switch. [`Interrupts`] are deliberate timer interrupts
+//! on the calling thread's CPU that wake no thread. With them, a meter of interrupts has some at known times.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -33,7 +33,7 @@ impl Alarm {
         Ok(())
     }
 
-    /// Sleeps until its time; returns at once if that is over. Without a time it waits until a signal.
+    /// Sleeps until its time. Returns at once if that time has passed. Without a time it waits for a signal.
     ///
     /// # Errors
     /// The kernel's error.
@@ -75,7 +75,7 @@ impl Interrupts {
     pub fn arm(times_ns: &[u64], together: usize) -> Result<Interrupts, Errno> {
         let mut timers = Vec::with_capacity(times_ns.len() * together);
         for at_ns in times_ns {
-            // A repeating timer would fire once: the kernel rearms it only when it is read.
+            // A repeating timer would fire only once, because the kernel rearms it only when it is read.
             let when = once(*at_ns);
             for _ in 0..together {
                 let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(timers.len(), 4);
         crate::clock::sleep_until_ns(start_ns + 2_000_000);
         for timer in &timers.timers {
-            // They fire on the CPU that armed them, which this thread may have left.
+            // The timers fire on the CPU that armed them, and this thread may have left it.
             let patience = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
             let mut wanted = [rustix::event::PollFd::new(timer, rustix::event::PollFlags::IN)];
             assert_eq!(rustix::event::poll(&mut wanted, Some(&patience)), Ok(1));

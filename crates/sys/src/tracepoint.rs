@@ -1,5 +1,5 @@
 //! `Tracepoints`: when chosen kernel tracepoints are hit on one CPU, and their first data word (perf_event_open(2)). It enables no tracer
-//! and writes no file: other processes do not notice it, and it ends with the process.
+//! and writes no file. So other processes do not notice it, and it ends with the process.
 //!
 //! An event needs the tracepoint's number, which tracefs provides. If tracefs is not mounted, we create a mount that is not attached to the
 //! file tree (fsmount(2)): no other process can see it, and it disappears with its descriptor.
@@ -14,7 +14,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use crate::errno::Errno;
 use crate::perf_event::{self, Attributes, Event, PerfRing};
 
-/// The usual mount point of tracefs. It also exists below debugfs, but looking there would mount it visibly for all.
+/// The usual mount point of tracefs. It also exists below debugfs, but a lookup there would mount it visibly for all.
 const MOUNTED_AT: &str = "/sys/kernel/tracing";
 
 /// A tracepoint and its number in the running kernel.
@@ -73,7 +73,7 @@ fn ids_in(top: &OwnedFd, names: &[&'static str]) -> Result<Vec<Tracepoint>, Errn
             Ok(file) => {
                 let mut text = String::new();
                 File::from(file).take(32).read_to_string(&mut text).map_err(|error| Errno::from(&error))?;
-                // The records have 16 bits for it.
+                // Records have 16 bits for the number.
                 let id = text.trim().parse().map_err(|_| Errno::INVAL)?;
                 found.push(Tracepoint { name, id });
             }
@@ -84,8 +84,8 @@ fn ids_in(top: &OwnedFd, names: &[&'static str]) -> Result<Vec<Tracepoint>, Errn
     if found.is_empty() { Err(refused) } else { Ok(found) }
 }
 
-/// Keeps tracepoints ready, so that using one costs nothing more: the first use of each takes the kernel some 30 ms. This records nothing.
-/// It ends when this is dropped.
+/// Keeps tracepoints ready: the first use of each takes the kernel some 30 ms, and later uses cost nothing more. It records nothing, and
+/// ends when this is dropped.
 #[derive(Debug)]
 pub struct Ready {
     _events: Vec<Event>,
@@ -124,7 +124,8 @@ pub enum Hit {
 pub fn first_hit(bytes: &[u8]) -> Option<(Hit, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let hit = match raw.kind {
-        // The header, the time, the size of the tracepoint's data, and the data: its number in 16 bits, six common bytes, its own fields.
+        // A record has the header, the time, the size of the tracepoint's data, and the data. The data begin with the number in 16 bits,
+        // then six common bytes, then its own fields.
         perf_event::RECORD_SAMPLE if raw.bytes.len() >= 32 && raw.u32_at(16)? >= 12 => {
             let id = u16::from_ne_bytes(raw.bytes.get(20..22)?.try_into().ok()?);
             Hit::At { at_ns: raw.u64_at(8)?, id, word: raw.u32_at(28)? }
@@ -161,7 +162,7 @@ impl Tracepoints {
         Ok(Tracepoints { ring, _others: others })
     }
 
-    /// How full the ring is, from 0 to 1. It costs two readings of memory.
+    /// How full the ring is, from 0 to 1. This costs two reads of memory.
     pub fn fullness(&self) -> f64 {
         self.ring.fullness()
     }
@@ -238,7 +239,7 @@ mod tests {
                     return;
                 }
             };
-            // A machine that stalls before it falls asleep has nothing to wait for, and then sets no timer.
+            // If the machine stalls before the thread falls asleep, the thread has nothing to wait for and sets no timer.
             let mut seen = 0;
             for _ in 0..20 {
                 let before_ns = crate::clock::monotonic_ns();

@@ -1,25 +1,26 @@
-//! The cycle counter: the cheapest clock (some nanoseconds), and the only one that continues through a pause of the whole machine without
-//! support. On x86 it is the time-stamp counter, on 64-bit ARM the virtual count.
+//! The cycle counter: the cheapest clock (some nanoseconds). It is also the only clock that continues through a pause of the whole machine
+//! without support. On x86 it is the time-stamp counter, on 64-bit ARM the virtual count.
 
 use crate::clock;
 
 /// How long [`Scale::measured`] compares the counter with the kernel's clock.
 const COMPARED_NS: u64 = 20_000_000;
-/// Readings per pair, of which the closest counts: an interrupt between the two would spoil it.
+/// Readings per pair. The closest pair counts, because an interrupt between the two spoils a pair.
 const TRIES: u32 = 50;
 
 /// The counter now. The processor may read it some instructions early or late.
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has the instruction, it touches no memory; where the kernel forbids it (prctl PR_SET_TSC) no code of this crate runs.
+    // SAFETY: every x86-64 processor has the instruction, and it touches no memory. No code of this crate runs where the kernel forbids it
+    // (prctl PR_SET_TSC).
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
     #[cfg(target_arch = "aarch64")]
     {
         let count: u64;
-        // SAFETY: Linux lets user space read the virtual count (CNTKCTL_EL1.EL0VCTEN); the instruction touches no memory.
+        // SAFETY: Linux lets user space read the virtual count (CNTKCTL_EL1.EL0VCTEN). The instruction touches no memory.
         unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
         count
     }
@@ -27,8 +28,8 @@ pub fn ticks() -> u64 {
     clock::monotonic_ns()
 }
 
-/// The counter, read only after all earlier instructions are done (`rdtscp`; on ARM after a barrier). It is slower than [`ticks`], but the
-/// measured code cannot move out of the measured stretch. A value of this type proves that the processor has it.
+/// The counter, read only after all earlier instructions are done (`rdtscp`; on ARM after a barrier). It is slower than [`ticks`], but code
+/// under measurement cannot move out of the measured stretch. A value of this type proves that the processor has it.
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder(());
 
@@ -50,7 +51,7 @@ impl InOrder {
     #[inline(always)]
     pub fn ticks(self) -> u64 {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `find` saw that the processor has the instruction; it writes one word that this function owns.
+        // SAFETY: `find` saw that the processor has the instruction. It writes one word that this function owns.
         unsafe {
             let mut cpu = 0;
             core::arch::x86_64::__rdtscp(&mut cpu)
@@ -58,7 +59,7 @@ impl InOrder {
         #[cfg(target_arch = "aarch64")]
         {
             let count: u64;
-            // SAFETY: as for the function `ticks`; the barrier touches no memory.
+            // SAFETY: as for the function `ticks`. The barrier touches no memory.
             unsafe { core::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
             count
         }
@@ -79,7 +80,7 @@ pub fn ticks_and_ns() -> (u64, u64) {
     (closest.1, closest.2)
 }
 
-/// The time of the counter's ticks: a moment at which both clocks were read, and the ticks between that and another.
+/// The time of the counter's ticks: one moment at which both clocks were read, and the rate between that and another moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     ticks: u64,
@@ -95,7 +96,7 @@ impl Scale {
         Scale::between(first, ticks_and_ns())
     }
 
-    /// From two readings of [`ticks_and_ns`]: a longer distance is more precise.
+    /// The scale from two readings of [`ticks_and_ns`]. A longer distance is more precise.
     pub fn between(first: (u64, u64), second: (u64, u64)) -> Scale {
         let (ticks, ns) = (second.0.saturating_sub(first.0), second.1.saturating_sub(first.1));
         let ns_per_tick = if ticks == 0 || ns == 0 { 1.0 } else { ns as f64 / ticks as f64 };
@@ -160,7 +161,7 @@ mod tests {
     fn the_counter_goes_with_the_clock() {
         let scale = Scale::measured();
         let (ticks, ns) = ticks_and_ns();
-        // Both were read within a moment. Taking the closest of many drops a pause between the two readings.
+        // Both clocks were read within a moment. Taking the closest of many pairs drops a pause between the two readings.
         assert!(scale.ns_at(ticks).abs_diff(ns) < 1_000_000, "{} {ns}", scale.ns_at(ticks));
         assert!(scale.since().hz() / scale.hz() > 0.99);
     }

@@ -1,5 +1,5 @@
-//! The kernel's counts of the calling thread: page faults and the time in the kernel. They are exact to the fault, and a read costs less
-//! than a microsecond.
+//! The kernel's counts of the calling thread: page faults, and time in user space and in the kernel. Page faults are exact, and a read
+//! costs less than a microsecond.
 
 use crate::errno::Errno;
 
@@ -27,7 +27,7 @@ impl Usage {
         if unsafe { libc::getrusage(libc::RUSAGE_THREAD, counted.as_mut_ptr()) } != 0 {
             return Err(Errno::from(&std::io::Error::last_os_error()));
         }
-        // SAFETY: it was zeroed, and every bit pattern is a value of it.
+        // SAFETY: it was zeroed, and every bit pattern of it is valid.
         let counted = unsafe { counted.assume_init() };
         let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
         let ns = |time: libc::timeval| {
@@ -66,7 +66,7 @@ mod tests {
         mapping.words_mut().iter_mut().step_by(page_bytes / 8).for_each(|word| *word = 1);
         let made = Usage::of_this_thread().unwrap().since(&before);
         let pages = ((1 << 20) / page_bytes) as u64;
-        // A kernel with folios of several pages maps more than one at a time.
+        // A kernel with folios of several pages maps several pages at a time.
         assert!(made.minor_faults >= 1 && made.minor_faults <= pages + 2, "{made:?}");
     }
 }

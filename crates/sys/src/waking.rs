@@ -13,7 +13,7 @@ const NS: u64 = 1_000_000_000;
 /// How a wait on a word ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// By a wake, or without a reason: check the word.
+    /// By a wake, or for no reason, so check the word.
     Woken,
     /// The word already had another value.
     NotAsleep,
@@ -110,7 +110,7 @@ mod tests {
         let deadline_ns = clock::monotonic_ns() + 2_000_000;
         timer.sleep_until_ns(deadline_ns).unwrap();
         assert!(clock::monotonic_ns() >= deadline_ns);
-        // An expired timer ends at once.
+        // A timer whose time has passed ends at once.
         timer.sleep_until_ns(1).unwrap();
         assert_eq!(timer.sleep_until_ns(0), Err(Errno::INVAL));
     }

@@ -1,11 +1,11 @@
-//! A control group for a test, removed when it is dropped and also when the test process is killed.
+//! A control group for a test. It is removed when this is dropped, and also when the test process is killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The kernel takes a moment to see that the last process of a group is gone.
+/// The command waits, because the kernel takes a moment to notice that the last process of a group is gone.
 const REMOVE: &str = "cat >/dev/null; for n in $(seq 50); do rmdir \"$0\" 2>/dev/null && break; sleep 0.05; done";
 
 /// A control group.
@@ -17,7 +17,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Makes a group below the mount of a controller of the first version, and writes these files of it.
+    /// Creates a group below the mount of a version 1 controller, and writes these files of it.
     ///
     /// # Errors
     /// Why that is not possible here.
@@ -25,14 +25,14 @@ impl Group {
         Group::below(&Path::new("/sys/fs/cgroup").join(controller), files)
     }
 
-    /// Makes a group that may run for `quota_us` of every `period_us`, in the first or the second version.
+    /// Creates a group that may run for `quota_us` of every `period_us`, in version 1 or version 2.
     ///
     /// # Errors
     /// Why that is not possible here.
     pub fn with_cpu_limit(quota_us: u64, period_us: u64) -> Result<Group, String> {
         let v1 = Path::new("/sys/fs/cgroup/cpu");
         if v1.join("cgroup.procs").exists() {
-            // The period first: the kernel refuses a quota that is longer than a period allows.
+            // Write the period first, because the kernel refuses a quota that is too long for the period.
             let files = [("cpu.cfs_period_us", period_us.to_string()), ("cpu.cfs_quota_us", quota_us.to_string())];
             return Group::below(v1, &files);
         }

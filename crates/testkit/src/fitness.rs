@@ -1,8 +1,8 @@
 //! Measures what this machine does to a bare thread that spins, works and sleeps. After a failure, a live check asks whether the machine was fit
 //! for it, so that a busy hypervisor does not look like a bug.
 //!
-//! Ask after each failed try. A try counts only if the machine was fit at that time. If all of a check's tries count and fail, the check fails.
-//! With fewer counted failures it is not judged.
+//! Call it after each failed try. A try counts only if the machine was fit at that time. If all tries of a check count and fail, the check
+//! fails. If fewer failures count, the check is not judged.
 
 use std::num::NonZeroU64;
 
@@ -11,12 +11,12 @@ use evenkeel_sys::{clock, sched, thread};
 use crate::live;
 
 const SPIN_NS: u64 = 300_000_000;
-/// The longest time of an interrupt.
+/// Gaps longer than this are longer than an interrupt.
 const GAP_NS: u64 = 100_000;
 const SLEEPS: usize = 100;
 const SLEEP_NS: u64 = 2_000_000;
 const WORKS: usize = 400;
-/// Less than the tests' disturbers take, which have ended by then.
+/// Lower than the priority of the tests' disturbers, which have ended by then.
 const FIFO_PRIORITY: u8 = 50;
 
 /// What a test requires of the machine.
@@ -37,22 +37,22 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// What an ordinary virtual machine offers on this CPU.
+    /// The properties that an ordinary virtual machine has on this CPU.
     pub fn on_cpu(cpu: usize) -> Needs {
         Needs { cpu, missing: 0.02, late_ns: 120_000, turn_ns: 20_000, uneven: 0.25, is_real_time: false }
     }
 
-    /// The same without the timers, for a check in which nothing sleeps.
+    /// Drops the requirement on timers, for a check in which nothing sleeps.
     pub fn without_timers(self) -> Needs {
         Needs { late_ns: u64::MAX, turn_ns: u64::MAX, ..self }
     }
 
-    /// The same for the last CPU, on which the fewest other things run.
+    /// The requirements for the last CPU, on which the fewest other programs run.
     pub fn on_last_cpu() -> Needs {
         Needs::on_cpu(thread::affinity().unwrap().iter().last().unwrap())
     }
 
-    /// What the machine fails to meet now; `None` if it is fit.
+    /// The requirement that the machine fails to meet now. `None` if it is fit.
     pub fn unmet(&self) -> Option<String> {
         let Machine { missing, late_ns, turn_ns, uneven, .. } = Machine::seen_by(self.cpu, self.is_real_time);
         let all = [
@@ -66,7 +66,7 @@ impl Needs {
     }
 }
 
-/// What a bare thread measured on one CPU.
+/// The measurements of a bare thread on one CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     /// The share of a spinning thread's time in gaps longer than an interrupt.
@@ -75,7 +75,7 @@ pub struct Machine {
     pub late_p50_ns: u64,
     /// How late its timers woke it, at the 90th percentile.
     pub late_ns: u64,
-    /// CPU time for a sleep and the way back.
+    /// The CPU time of a sleep, including the way back.
     pub turn_ns: u64,
     /// How much slower the slowest tenth of equal work is than the fastest.
     pub uneven: f64,
@@ -88,7 +88,7 @@ impl Machine {
     }
 
     fn seen_by(cpu: usize, is_real_time: bool) -> Machine {
-        // A thread of its own, because its settings end with it.
+        // Use a separate thread, because its settings end with it.
         let look = move || {
             thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
             thread::set_timer_slack_ns(Some(NonZeroU64::MIN)).unwrap();
@@ -150,7 +150,7 @@ pub fn one_of(tries: usize, needs: &Needs, run: impl FnMut() -> Result<(), Strin
     one_of_by(tries, run, || needs.unmet())
 }
 
-/// The same with a machine check of your own: `unmet` says what the machine fails to offer at this moment.
+/// As [`one_of`], with your own machine check: `unmet` returns the requirement that the machine fails to meet at this moment.
 pub fn one_of_by(
     tries: usize,
     mut run: impl FnMut() -> Result<(), String>,
@@ -164,8 +164,8 @@ pub fn one_of_by(
     })
 }
 
-/// Panics after `tries` failures on a fit machine. A try on an unfit machine (`None`) does not count and is repeated, at most `tries` times;
-/// after that the check is reported as not judged. Returns whether it held.
+/// Panics after `tries` failures on a fit machine. A try on an unfit machine (`None`) does not count and is repeated, at most `tries`
+/// times. After that the check is reported as not judged. Returns whether it held.
 pub fn holds(tries: usize, mut try_it: impl FnMut() -> Option<Result<(), String>>) -> bool {
     let (mut failed, mut unfit) = (Vec::new(), 0);
     while failed.len() < tries && unfit <= tries {

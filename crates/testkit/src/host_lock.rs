@@ -1,5 +1,5 @@
-//! `HostLock`: one test at a time on this host. Tests that change a setting of the host, and live checks that measure it, would disturb each
-//! other, also from two checkouts at once.
+//! `HostLock`: only one test at a time uses this host. Tests that change a setting of the host and live checks that measure it would
+//! disturb each other, even from two checkouts.
 
 use std::fs::File;
 
@@ -16,7 +16,7 @@ impl HostLock {
     /// If the lock file in the folder for temporary files cannot be made.
     pub fn take() -> HostLock {
         let path = std::env::temp_dir().join("evenkeel-tests-of-this-host.lock");
-        // A user must be able to lock the file that another user made: reading is enough for that.
+        // A user must be able to lock a file that another user created. Opening it for reading is enough for that.
         let file = File::open(&path).or_else(|_| File::create(&path)).unwrap();
         file.lock().unwrap();
         HostLock { _file: file }

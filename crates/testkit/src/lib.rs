@@ -2,10 +2,10 @@
 //!
 //! There are two kinds of tests, in different folders:
 //!
-//! - **Tests** are in `src/` and in `tests/suite/` of each crate. They give the same result on any machine at any load: pure code,
-//!   captured hosts, simulated servers and clocks, the real kernel where no timing decides. `make test` runs them.
-//! - **Live checks** are in `tests/live/` of each crate. They measure, and need a quiet CPU. `make live` runs them one at a time, looks how
-//!   fit the machine is, and lists those that it could not judge.
+//! - **Tests** are in `src/` and in `tests/suite/` of each crate. They give the same result on any machine at any load: pure code, captured
+//!   hosts, simulated servers and clocks, the real kernel if no timing decides. `make test` runs them.
+//! - **Live checks** are in `tests/live/` of each crate. They measure, and need a quiet CPU. `make live` runs them one at a time, checks
+//!   how fit the machine is, and lists those that it could not judge.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "fixtures of tests: a panic is how a test fails")]
 

@@ -1,4 +1,4 @@
-//! What a live check says to the program that runs it (`src/bin/live/`).
+//! The report of a live check to the program that runs it (`src/bin/live/`).
 
 use std::fmt::Display;
 

@@ -3,25 +3,27 @@
 
 use std::collections::VecDeque;
 
-/// The watcher's sleep. Less lateness than this is no gap, or the usual lateness of timers would add up.
+/// How long the watcher sleeps. Lateness below this is not a gap. Otherwise the usual lateness of timers would add up.
 pub const STEP_NS: u64 = 1_000_000;
 
-/// The loss that makes a tick miss its period, together with its own work. It is less if the work takes more of the period, as on a slow machine.
+/// The loss that makes a tick miss its period, together with its own work. It is less if the work takes more of the period, as on a slow
+/// machine.
 fn most_ns(period_ns: u64) -> u64 {
     period_ns / 2
 }
 
-/// The same for ticks with this median work. A tick may take twice the median without a fault of the server.
+/// The loss that is enough for ticks with this median work. A tick may take twice the median without a fault of the server.
 pub fn enough_ns(period_ns: u64, work_p50_ns: u64) -> u64 {
     period_ns.saturating_sub(2 * work_p50_ns).clamp(STEP_NS, most_ns(period_ns))
 }
 
-/// What a watcher lost lately.
+/// The recent losses of a watcher.
 #[derive(Debug)]
 pub struct Lost {
     /// When each gap ended, and its length.
     gaps: VecDeque<(u64, u64)>,
-    /// Two gaps that affect one tick end within its period plus the length of the second, which is less than the loss that is enough alone.
+    /// Two gaps that affect one tick end within its period plus the length of the second gap. That length is less than the loss that is
+    /// enough alone.
     one_tick_ns: u64,
 }
 

@@ -18,7 +18,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`; 0 where that is 0.
+    /// A number below `bound`. 0 if `bound` is 0.
     fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % (bound.max(1) as u64)).unwrap()
     }
@@ -39,7 +39,7 @@ pub fn hosts() -> Vec<Lines> {
     files.iter().map(|file| lines(file)).collect()
 }
 
-/// Where the value of a line begins: behind `= `, `-> `, `: ` or `| `.
+/// Where the value of a line begins: after `= `, `-> `, `: ` or `| `.
 fn value_of(line: &str) -> usize {
     let marks = ["| ", " = ", " -> ", " : "];
     marks.iter().filter_map(|mark| line.find(mark).map(|at| at + mark.len())).min().unwrap_or(line.len())
@@ -94,7 +94,7 @@ pub fn mutated(hosts: &[Lines], chance: &mut Chance) -> String {
         }
     }
     let mut text = format!("evenkeel-capture 1\n{}\nend\n", lines.join("\n"));
-    // A few lose their end, like truncated files.
+    // Some files lose their end, like truncated files.
     if chance.below(32) == 0 {
         let mut cut = chance.below(text.len());
         while !text.is_char_boundary(cut) {
@@ -108,11 +108,11 @@ pub fn mutated(hosts: &[Lines], chance: &mut Chance) -> String {
 /// The longest mutated file, in characters.
 const CHARS_MAX: usize = 64 << 10;
 
-/// Characters with a meaning somewhere: ends, separators, bytes with the upper bit, terminal controls.
+/// Characters with a special meaning: ends, separators, bytes with the upper bit, terminal controls.
 const ODD: [char; 16] =
     ['\0', '\n', '\r', '"', '\\', '{', '[', '=', ' ', '-', '9', '\u{7f}', '\u{80}', '\u{ff}', '\u{9b}', '\u{202e}'];
 
-/// Numbers at the ends of what types hold.
+/// Numbers at the limits of integer types.
 const NUMBERS: [&str; 14] = [
     "0",
     "-1",
@@ -168,7 +168,7 @@ fn change_chars(text: &mut Vec<char>, other: &[char], chance: &mut Chance) {
     text.truncate(CHARS_MAX);
 }
 
-/// One of these files, changed in up to eight places. Where a format is binary, each character up to U+00FF is a byte.
+/// One of these files, changed in up to eight places. If a format is binary, each character up to U+00FF is a byte.
 pub fn mutated_file(files: &[String], chance: &mut Chance) -> String {
     let mut text: Vec<char> = files[chance.below(files.len())].chars().collect();
     let other: Vec<char> = files[chance.below(files.len())].chars().collect();
@@ -178,7 +178,7 @@ pub fn mutated_file(files: &[String], chance: &mut Chance) -> String {
     text.into_iter().collect()
 }
 
-/// How many mutations to try: `EVENKEEL_MUTATIONS`, or so many.
+/// How many mutations to try: `EVENKEEL_MUTATIONS`, or the default.
 pub fn asked(unless_told: u64) -> u64 {
     std::env::var("EVENKEEL_MUTATIONS").map_or(unless_told, |count| count.parse().unwrap())
 }

@@ -1,4 +1,4 @@
-//! A CPU that is offline until this is dropped, for the tests that take one away from a meter.
+//! A CPU that is offline until this is dropped, for tests in which a meter loses a CPU.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use std::fs;
 pub struct Offline(String);
 
 impl Offline {
-    /// Takes the CPU offline. `None` if that is not possible: without root, or where the kernel keeps it.
+    /// Takes the CPU offline. `None` if that is not possible: without root, or if the kernel refuses.
     pub fn take(cpu: usize) -> Option<Offline> {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
         fs::write(&path, "0").ok()?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What it does to measured packets; it passes all others.
+/// What it does to measured packets. It passes on all other packets.
 #[derive(Clone, Copy, Debug)]
 pub enum Play {
     /// Nothing.
@@ -23,7 +23,7 @@ pub enum Play {
     Stall(u64, Duration),
 }
 
-/// What it did in one direction.
+/// The effects in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Did {
     /// Received packets.
@@ -44,7 +44,7 @@ pub struct Relay {
     back: Arc<Mutex<Did>>,
 }
 
-/// The kinds of measured packets: echoes, counted packets, answers to echoes, packets requested from a server.
+/// The kinds of packets that it disturbs: echoes, counted packets, answers to echoes, packets requested from a server.
 const PLAYED: [u8; 4] = [3, 4, 68, 70];
 
 impl Relay {

@@ -1,5 +1,5 @@
-//! Makes skipped tests visible. The test harness captures what a test prints and reports it as passed, so a skip would be silent: it is
-//! written to the process's own standard error and to the file that `make test` lists at the end.
+//! Makes skipped tests visible. The test harness captures a test's output and reports the test as passed, so a skip would be silent. It is
+//! written to the process's own standard error, and to the file that `make test` lists at the end.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -30,6 +30,6 @@ pub(crate) fn note(variable: &str, kind: &str, line: &str) {
     let _ = std::io::stderr().write_all(format!("{kind}: {line}").as_bytes());
     let Some(path) = std::env::var_os(variable) else { return };
     let file = std::fs::File::options().create(true).append(true).open(path);
-    // One write a line: tests of several threads and programs append to the same file.
+    // Use one write per line: tests of several threads and programs append to the same file.
     file.and_then(|mut file| file.write_all(line.as_bytes())).expect("record a skipped test");
 }

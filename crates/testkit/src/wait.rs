@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-/// Bounds a hang. No test comes near it on a machine that is merely busy.
+/// The time limit for a hang. No test comes near it, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Polls until `found` returns something.
 ///
 /// # Panics
-/// If it gives nothing for a minute.
+/// If it returns nothing for a minute.
 pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -24,7 +24,7 @@ pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 /// Polls until `is_so` is true.
 ///
 /// # Panics
-/// If it is not so for a minute.
+/// If it stays false for a minute.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     wait_for(what, || is_so().then_some(()));
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The most arms of a session, the machine as it was among them: the windows of a block should still be neighbours in time, and each
-/// further arm asks for more evidence of all of them.
+/// The most arms of a session, including the unchanged machine. The windows of a block should be close in time, and each additional arm
+/// requires more evidence for all of them.
 pub const ARMS_MAX: usize = 8;
 
 /// The name of an arm; A is the machine as it was.
@@ -24,7 +24,7 @@ pub enum ArmName {
 }
 
 impl ArmName {
-    /// All of them, in their order.
+    /// All names, in order.
     pub const ALL: [ArmName; ARMS_MAX] =
         [ArmName::A, ArmName::B, ArmName::C, ArmName::D, ArmName::E, ArmName::F, ArmName::G, ArmName::H];
 
@@ -34,7 +34,7 @@ impl ArmName {
     }
 }
 
-/// As in JSON.
+/// Prints the name as in JSON.
 impl fmt::Display for ArmName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
@@ -46,7 +46,7 @@ impl fmt::Display for ArmName {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// The value that it had before the trial. It is written all the same, so that all arms go one path.
+    /// The value before the trial. It is written too, so that all arms take the same path.
     AsItWas,
     /// The value that was asked for.
     Planned,
@@ -54,7 +54,7 @@ pub enum Level {
     Value(String),
 }
 
-/// What an arm does to the host: a level for each setting, in the order in which they were asked for.
+/// What an arm does to the host: a level for each requested setting, in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Arm(pub Vec<Level>);

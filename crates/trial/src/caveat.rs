@@ -9,7 +9,7 @@ use crate::arm::ArmName;
 use crate::outcome::Outcome;
 use crate::words::{as_change, percent};
 
-/// What speaks against believing an answer, or limits what it says.
+/// A reason to doubt an answer, or a limit of what it says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -25,7 +25,7 @@ pub enum Caveat {
     NoCpu { with: usize, without: usize },
     /// Windows of one arm alone had no value.
     NoValue { arm: ArmName, windows: usize },
-    /// The verdict is *not engaged*; the knob is missing where there is but one.
+    /// The verdict is *not engaged*; the knob is missing if there is only one.
     #[serde(rename = "not-at-work")]
     NotEngaged { knob: Option<String>, why: String },
     /// A counter stood still, and another path is not excluded.
@@ -45,13 +45,13 @@ pub enum Caveat {
     OutOfSpares { pairs: usize, of: usize },
     /// The user stopped it.
     Stopped { pairs: usize, of: usize },
-    /// It was killed.
+    /// The session was killed.
     CutOff { pairs: usize, of: usize },
     /// Many pairs were dropped, by what befell them.
     Dropped { dropped: usize, tried: usize, reasons: BTreeMap<String, usize> },
     /// Another program wrote a setting.
     Changed { what: String, windows: usize },
-    /// No interval can be had of so few pairs.
+    /// So few pairs give no interval.
     TooFewPairs { pairs: usize },
     /// The settle time is too short, or the budget had no room for a longer one.
     Unsettled { settle_ms: u64 },
@@ -59,7 +59,7 @@ pub enum Caveat {
     SettleGuessed { settle_ms: u64, why: String },
     /// Another trial ran at the same time.
     ConcurrentTrial { who: String, windows: usize, of: usize },
-    /// So many further ones did.
+    /// This many other trials ran on the machine.
     ConcurrentTrials { more: usize },
     /// The hypervisor took CPU time in the median window.
     Steal { share: f64 },
@@ -73,7 +73,7 @@ pub enum Caveat {
     ServerFull { share: f64 },
     /// A quantile of few ticks a window.
     FewTicks { metric: String, ticks: u64 },
-    /// It ended as soon as a difference was clear, and the interval reaches to less than half of the estimate.
+    /// The session ended as soon as a difference was clear, and the interval reaches to less than half of the estimate.
     StoppedEarly { ratio: f64, nearest_ratio: f64, pairs: usize },
     /// The estimate of a claim is smaller than what the run could detect.
     BelowDetectable { ratio: f64, detectable_ratio: f64 },
@@ -210,7 +210,7 @@ impl Caveat {
                 percent(*noise_ratio),
                 noise_ratio.ln_1p() / smallest_effect_ratio.ln_1p()
             ),
-            // These have their sentences above: a kind without one does not compile.
+            // The sentences of these kinds are above. A kind without a sentence does not compile.
             Caveat::SameAlready { .. }
             | Caveat::Other { .. }
             | Caveat::Failed { .. }
@@ -266,7 +266,7 @@ pub(crate) struct WithText<'a> {
     text: String,
 }
 
-/// Caveats as answers have them: the kind, the figures, and the sentence as `text`.
+/// Caveats in answers: the kind, the figures, and the sentence as `text`.
 pub(crate) fn with_text<S: Serializer>(caveats: &[Caveat], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(caveats.iter().map(|caveat| WithText { caveat, text: caveat.to_string() }))
 }

@@ -2,7 +2,7 @@
 //! each other, and disturb each other.
 //!
 //! Each trial binds a socket whose name contains its process and its command, and reads the names of the others from the kernel's table.
-//! That needs no rights and no folder that all users may write to. It leaves nothing behind, because the name disappears with its
+//! This needs no privileges and no folder that all users may write to. It leaves nothing behind, because the name disappears with its
 //! process. Trials in another network namespace, as in most containers, are not seen.
 
 use std::collections::BTreeMap;
@@ -19,19 +19,19 @@ use crate::caveat::Caveat;
 
 /// The kernel's table of the Unix sockets of this network namespace, which any user may read.
 const TABLE: &str = "/proc/net/unix";
-/// So much of the table is read, in bytes: tens of thousands of sockets.
+/// At most this many bytes of the table are read: tens of thousands of sockets.
 const TABLE_BYTES_MAX: u64 = 4 << 20;
 /// The prefix of a trial's name. The table shows the NUL before it as `@`.
 const MARK: &str = "evenkeel-trial/";
 /// Linux takes names of 107 bytes after the NUL.
 const NAME_BYTES_MAX: usize = 107;
-/// The most trials that are reported at once and in a report: any user may bind any name, as often as there is room.
+/// The most other trials that are reported. Any user may bind any number of such names.
 const OTHERS_MAX: usize = 4;
 
-/// This trial's name among those that run, until it is dropped; and which others it saw.
+/// The name of this trial among the running ones, until it is dropped, and the other trials that it saw.
 pub struct ConcurrentTrials {
     own: String,
-    /// None where the kernel gives no such socket: others then do not see this trial, and are seen all the same.
+    /// None if the kernel refuses such a socket: then others do not see this trial, but it still sees them.
     _socket: Option<UnixDatagram>,
     known: Mutex<Known>,
 }
@@ -45,10 +45,10 @@ struct Known {
 }
 
 impl ConcurrentTrials {
-    /// Announces a trial of this process to others, and finds theirs. `command` is its command, such as
-    /// `prove vm.swappiness=10`, without what its user may have typed for nobody else to read.
+    /// Announces a trial of this process to others, and finds theirs. `command` is its command, such as `prove vm.swappiness=10`, without
+    /// arguments that may be private.
     pub fn begin(command: &str) -> ConcurrentTrials {
-        // Processes of two containers may have one number: the time makes the name this trial's own.
+        // Processes of two containers may have the same number, so the time makes the name unique.
         let mut own = format!("{MARK}{}/{}/{}", std::process::id(), clock::monotonic_ns(), shown(command));
         own.truncate(NAME_BYTES_MAX);
         let socket = SocketAddr::from_abstract_name(&own).and_then(|name| UnixDatagram::bind_addr(&name)).ok();
@@ -89,12 +89,12 @@ impl fmt::Debug for ConcurrentTrials {
     }
 }
 
-/// Another user chose that name, so only letters that do nothing to a terminal are copied.
+/// Another user chose that name, so only letters that have no effect on a terminal are copied.
 fn shown(text: &str) -> String {
     text.chars().map(|letter| if letter == ' ' || letter.is_ascii_graphic() { letter } else { '?' }).collect()
 }
 
-/// The trials in the kernel's table but our own: the first few of them, by name.
+/// The first few other trials in the kernel's table, by name.
 fn others_in(table: &[u8], own: &str) -> Vec<String> {
     let named = |line: &[u8]| {
         let line = String::from_utf8_lossy(line);
@@ -108,7 +108,8 @@ fn others_in(table: &[u8], own: &str) -> Vec<String> {
     others
 }
 
-/// Who has a name: `12/3456/prove vm.swappiness=10` is `evenkeel prove vm.swappiness=10 (pid 12)`.
+/// The description of the other trial: from the socket name `12/3456/prove vm.swappiness=10` it makes `evenkeel prove vm.swappiness=10 (pid
+/// 12)`.
 fn other(name: &str) -> Option<String> {
     let mut parts = name.splitn(3, '/');
     let pid: u32 = parts.next()?.parse().ok()?;
@@ -154,13 +155,13 @@ mod tests {
         // Other trials may begin meanwhile, and be news.
         assert!(!ours.look().is_empty() && !ours.news().contains(&sentence), "and once");
         drop(theirs);
-        // A child that another test starts at this moment has the socket until it is another program.
+        // A child that another test starts at this moment inherits the socket, and holds it until it executes its program.
         let begun = std::time::Instant::now();
         while sees("tune??[31m") {
             assert!(begun.elapsed() < std::time::Duration::from_secs(20));
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
-        // A name that is too long is cut, and its owner knows it all the same.
+        // A name that is too long is cut. Its owner still recognises it.
         let long = ConcurrentTrials::begin(&"x".repeat(500));
         assert!(
             sees(&long.own[long.own.rfind('/').unwrap() + 1..]) && !long.look().iter().any(|who| who.contains("xx"))
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_into_the_table_does_no_harm() {
+    fn hostile_names_in_the_table_do_no_harm() {
         let line = |name: &str| format!("0000000000000000: 00000002 00000000 00000000 0002 01 12345 {name}\n");
         let own = "evenkeel-trial/7/8/prove";
         let names = [

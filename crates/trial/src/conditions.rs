@@ -42,7 +42,7 @@ pub struct Conditions {
     /// The load average of the last minute at the end of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_1min: Option<f64>,
-    /// CPU time that evenkeel itself used, in microseconds; its child processes not counted.
+    /// CPU time that evenkeel itself used, in microseconds, without its child processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_cpu_us: Option<f64>,
     /// Entries into idle states per second, over all CPUs. Only if a knob of the trial concerns idle states.
@@ -51,13 +51,13 @@ pub struct Conditions {
     /// The mean exit latency of the idle states that were entered, in microseconds, by the driver's table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_exit_latency_us: Option<f64>,
-    /// The share of the time of all CPUs in which they were idle and polled: it costs power, and the host's time.
+    /// The share of the time of all CPUs in which they were idle and polled, which costs power and the host's CPU time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_polling_share: Option<f64>,
     /// Memory in use on the whole machine at the end of the window, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_used_bytes: Option<f64>,
-    /// Power of the processor packages in watts, where the machine reports it.
+    /// The power of the processor packages in watts, if the machine reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
     /// The counters that show whether the trial's knobs were engaged: the change during the window, or the value at its
@@ -70,13 +70,13 @@ pub struct Conditions {
     /// Other trials that ran at its beginning or its end, in words.
     #[serde(rename = "beside", default, skip_serializing_if = "Vec::is_empty")]
     pub other_trials: Vec<String>,
-    /// Which thread of the server was ready to run for most of the window and got no CPU, in words: nothing else is known of it.
+    /// The server's thread that was ready to run for most of the window and got no CPU, in words. The window has no other data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_cpu: Option<String>,
     /// Why the window has no number that can be compared, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_value: Option<String>,
-    /// Settings of the trial that read otherwise at its end than after the switch to its arm, in words.
+    /// Settings whose values at the end of the window differ from those after the switch to its arm, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
 }
@@ -105,7 +105,7 @@ struct Ticks {
 }
 
 impl Conditions {
-    /// What happened between two snapshots of one machine.
+    /// The differences between two snapshots of one machine.
     pub fn between(start: &Snapshot, end: &Snapshot) -> Conditions {
         let span_us = end.at_ns.saturating_sub(start.at_ns) as f64 / 1e3;
         let ticks = start.ticks.zip(end.ticks).map(|(start, end)| Ticks {
@@ -121,7 +121,7 @@ impl Conditions {
         let polling = |idled: counters::Idled| Some(idled.polled_us? / (span_us * idled.cpus.max(1) as f64));
         let mut counters = counters::between(&start.counters, &end.counters);
         counters.extend(idle.map(|idled| (IDLE_STATES.to_owned(), idled.states as f64)));
-        // The energy counter wraps around; a window in which it did has no value.
+        // The energy counter wraps around. A window in which that happened has no value.
         let energy_uj = start.energy_uj.zip(end.energy_uj).and_then(|(start, end)| end.checked_sub(start));
         Conditions {
             span_us,
@@ -155,8 +155,7 @@ impl Conditions {
 }
 
 impl Conditions {
-    /// The sample of a window. Nothing if the server got no CPU or gave no value: that is recorded, and the window is
-    /// dropped, in either arm.
+    /// The sample of a window. None if the server got no CPU or gave no value; this is recorded, and the window is dropped in either arm.
     ///
     /// # Errors
     /// Any other reason why the window was not measured.
@@ -252,8 +251,7 @@ impl Watch {
         Watch { concurrent, ..self }
     }
 
-    /// Takes time and conditions from the machine that a workload simulates, if it does: what the real machine does meanwhile says nothing
-    /// of that.
+    /// If the workload simulates a machine, time and conditions come from that machine, because the real one does not matter.
     pub fn of_workload(self, workload: &dyn Workload) -> Watch {
         match workload.simulated() {
             Some(machine) => Watch { gaps: None, concurrent: None, clock: Clock::Simulated(machine), ..self },
@@ -292,7 +290,7 @@ impl Watch {
 
     /// Forgets the longest gap so far.
     pub(crate) fn begin_window(&self) -> Snapshot {
-        // As near to the window's ends as it can be: a read of one file, in both arms alike.
+        // Read as near to the window's ends as possible. It costs one read of a file, in both arms.
         let other_trials = self.others();
         if let Some(gaps) = &self.gaps {
             gaps.longest_ns.store(0, Ordering::Relaxed);
@@ -346,7 +344,7 @@ impl Drop for GapThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It wakes within one period; a panic in it has nothing to say that its missing number does not.
+            // The thread ends within one period. If it panicked, its number is missing, and there is nothing else to report.
             let _ = thread.join();
         }
     }
@@ -413,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_stays_unknown() {
+    fn missing_files_give_unknown_values() {
         let table =
             ["", "cpu", "cpu 1 2 3", "cpu  1 2 3 4 5 6 7", "cpu  a b c d e f g h", "intr 1\ncpu  1 2 3 4 5 6 7 8"];
         for stat in table {

@@ -9,9 +9,9 @@ use crate::arm::ARMS_MAX;
 use crate::error::TrialError;
 use crate::rules::Rules;
 
-/// The most pairs of windows in one trial: with windows of a second that is more than five hours.
+/// The most pairs of one trial. With windows of one second they take more than five hours.
 const PAIRS_MAX: usize = 10_000;
-/// The most guards: each takes a share of the error that is allowed to them all.
+/// The most guards, because each gets a share of the error that is allowed for all of them.
 const GUARDS_MAX: usize = 16;
 /// The shortest window, and the shortest interleave.
 const WINDOW_MIN: Duration = Duration::from_millis(10);
@@ -33,7 +33,7 @@ pub struct Design {
     pub stop: Stop,
     /// Further pairs that may replace dropped ones.
     pub spare_pairs: usize,
-    /// Pairs at the beginning in which both windows are the machine as it was, by the same path: what the method says of nothing.
+    /// The pairs of the A/A phase at the beginning, in which both windows are the unchanged machine.
     pub control_pairs: usize,
     /// How long one window measures.
     #[serde(rename = "window_ms", with = "ms")]
@@ -90,13 +90,13 @@ pub enum Stop {
         /// How many.
         pairs: usize,
     },
-    /// Looked at after every pair, and ended as soon as it is decided; the interval holds at every look.
+    /// The test looks after every pair, and ends as soon as it is decided; the interval holds at every look.
     Sequential {
         /// Fewer pairs than this decide nothing.
         pairs_min: usize,
         /// The maximum number of pairs.
         pairs_max: usize,
-        /// It begins no pair that would end after so long, the phases before the first pair counted.
+        /// No pair begins if it would end later than this, counted from the start of the session.
         #[serde(rename = "budget_ms", with = "optional_ms", default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
         budget: Option<Duration>,
@@ -138,7 +138,7 @@ pub enum Settle {
         #[cfg_attr(feature = "schema", schemars(with = "u64"))]
         time: Duration,
     },
-    /// As long as the metric moves after a switch, measured before the first pair.
+    /// As long as the metric still moves after a switch, as measured before the first pair.
     Found {
         /// At the least.
         #[serde(rename = "least_ms", with = "ms")]
@@ -245,7 +245,7 @@ impl Design {
 }
 
 /// # Errors
-/// If there are too many, or one could never say anything.
+/// If there are too many guards, or one of them could never veto.
 pub(crate) fn check_guards(guards: &[Guard], metric: &Metric) -> Result<(), TrialError> {
     let bad = |why: String| Err(TrialError::Design(why));
     if guards.len() > GUARDS_MAX {
@@ -263,10 +263,10 @@ pub(crate) fn check_guards(guards: &[Guard], metric: &Metric) -> Result<(), Tria
     Ok(())
 }
 
-/// A sign test of five pairs can't reach an e-value of 20, so this binds nothing at the usual confidence; at a lower one it keeps a
-/// run from ending on two lucky pairs.
+/// A sign test of five pairs can't reach an e-value of 20, so this has no effect at the usual confidence. At a lower confidence it prevents
+/// an end after two lucky pairs.
 const PAIRS_MIN: usize = 5;
-/// Enough that a difference between a thing and itself could be claimed, and so is looked for.
+/// Enough pairs that a difference between equal arms could be claimed, and would be noticed.
 const CONTROL_PAIRS: usize = 10;
 
 /// Durations as whole milliseconds.
@@ -284,7 +284,7 @@ mod ms {
     }
 }
 
-/// The same where there may be none.
+/// The same for an optional value.
 mod optional_ms {
     use std::time::Duration;
 

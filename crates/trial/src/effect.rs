@@ -21,9 +21,9 @@ pub struct Effect {
     /// When the interval holds.
     #[serde(default)]
     pub interval: Interval,
-    /// The p-value of the signed-rank test; of a sequential trial, one that holds at every look (the inverse of the e-value).
+    /// The p-value of the signed-rank test. In a sequential trial it is the inverse of the e-value, and holds at every look.
     pub p_value: f64,
-    /// The e-value against "B does nothing", of a sequential trial: it decides at 1 / (1 - confidence).
+    /// In a sequential trial, the e-value against "B has no effect"; it decides at 1 / (1 - confidence).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e_value: Option<f64>,
     /// The smallest effect that this run could have seen, as a share.
@@ -44,7 +44,7 @@ pub enum Interval {
 }
 
 impl Effect {
-    /// What a look said.
+    /// The effect as the test sees it now.
     pub(crate) fn from_pairs(seen: &PairEffect, judge: &Judge) -> Effect {
         Effect {
             ratio: seen.ratio,

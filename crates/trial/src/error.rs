@@ -45,7 +45,7 @@ pub enum TrialError {
     NoRatio {
         /// The metric.
         metric: String,
-        /// Its value.
+        /// The metric's value.
         value: f64,
     },
     /// The budget is too short. A switch to each arm, before the first window, showed it.
@@ -72,7 +72,7 @@ pub enum TrialError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct InvalidLine {
-    /// Which, from 1.
+    /// The line number, from 1.
     pub line: usize,
     /// The reason.
     pub why: String,
@@ -89,7 +89,7 @@ fn shown(value: f64) -> String {
     if value == 0.0 || (1e-6..1e15).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }
 
-/// Which numbers would have done.
+/// The numbers that would be valid.
 fn taken(value: f64) -> String {
     match value > 0.0 {
         true => format!("from {:e} to {:e}", VALUE_RANGE.start(), VALUE_RANGE.end()),

@@ -19,23 +19,23 @@ pub enum LogFileError {
     /// The kernel refused.
     #[error("{doing} {path}: {why}")]
     Io {
-        /// What was being done.
+        /// The attempted action.
         doing: &'static str,
-        /// To what.
+        /// The path.
         path: String,
-        /// What the kernel said, or what is there.
+        /// The kernel's error, or a description of the file.
         why: String,
     },
-    /// It is not a log of evenkeel.
+    /// The file is not a log of evenkeel.
     #[error("read the {what} {path}: line {line}: {why}")]
     Unreadable {
-        /// What it was taken for.
+        /// The expected kind of log.
         what: &'static str,
         /// The file.
         path: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Why it is invalid.
         why: String,
     },
 }
@@ -50,16 +50,16 @@ impl LogFileError {
     }
 }
 
-/// What becomes of a file that is there already.
+/// How to treat a file that exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfThere {
-    /// It stays, if anything is in it.
+    /// Refuse to write, unless the file is empty.
     Refuse,
-    /// It goes, with its mode.
+    /// Replace it, and its mode.
     Replace,
 }
 
-/// A log that is open to be added to.
+/// A log that records are added to.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
@@ -70,13 +70,13 @@ impl LogFile {
     /// Creates a file that only this user can read; `None` if the path holds something that must stay.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub(crate) fn create(path: &Path, if_there: IfThere) -> io::Result<Option<LogFile>> {
         let mut options = OpenOptions::new();
         match if_there {
-            // It may be a terminal or a pipe.
+            // Opened to append, because it may be a terminal or a pipe.
             IfThere::Refuse => options.create(true).append(true),
-            // One that is there may be open to others: its mode would stay.
+            // An existing file is removed first, because it may be readable by others and would keep its mode.
             IfThere::Replace => match std::fs::remove_file(path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => options.create_new(true).append(true),
@@ -90,7 +90,7 @@ impl LogFile {
     /// Opens an existing file to continue it. It must be an ordinary file.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub(crate) fn open(path: &Path) -> io::Result<LogFile> {
         Ok(LogFile { path: path.to_owned(), file: user_file::open_to_append(path)? })
     }
@@ -98,7 +98,7 @@ impl LogFile {
     /// Truncates the file to this many bytes.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub(crate) fn cut(&self, whole_bytes: u64) -> io::Result<()> {
         self.file.set_len(whole_bytes)
     }
@@ -107,21 +107,21 @@ impl LogFile {
         &self.path
     }
 
-    /// Adds a record, and returns its text. It is not synced: that would disturb what is measured, and a killed process loses nothing
-    /// without it.
+    /// Adds a record, and returns its text. It is not synced, because that would disturb the measurement, and a killed process loses
+    /// nothing without it.
     ///
     /// # Errors
-    /// What the kernel says; a part of the line may be in the file, which is then its torn end.
+    /// The kernel's error. A part of the line may be in the file; it is then an incomplete last line.
     pub(crate) fn add(&mut self, record: &impl Serialize) -> io::Result<String> {
         let line = serde_json::to_string(record)? + "\n";
         self.file.write_all(line.as_bytes())?;
         Ok(line)
     }
 
-    /// Lets the disk have it.
+    /// Writes the log to the disk.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self.file.sync_data() {
             // A terminal or a pipe has nothing to sync.
@@ -131,18 +131,18 @@ impl LogFile {
     }
 }
 
-/// The bytes of a log: its head, how many of them are whole lines, and the records as they stand, with the numbers of their lines.
+/// The parts of a log: its head, how many of its bytes are whole lines, and its records with their line numbers.
 pub(crate) struct Lines<'b, H> {
     pub(crate) head: H,
     pub(crate) whole_bytes: u64,
     pub(crate) records: Vec<(usize, &'b [u8])>,
 }
 
-/// Takes a log apart. Total: whatever the bytes are, a log with a head of one of these formats, or the line that is wrong and why. A line
-/// that was cut off at the end is left out.
+/// Parses a log whose head has one of these formats. Any bytes give either a log or an error with its line. An incomplete last line is left
+/// out.
 ///
 /// # Errors
-/// The first line, and what is wrong with it.
+/// The first invalid line, and why it is invalid.
 pub(crate) fn lines<'b, H: DeserializeOwned>(bytes: &'b [u8], formats: &[u64]) -> Result<Lines<'b, H>, InvalidLine> {
     #[derive(serde::Deserialize)]
     struct Format {

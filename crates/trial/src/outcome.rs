@@ -18,11 +18,12 @@ pub enum Outcome {
     Same,
     /// This run cannot decide.
     Undecided,
-    /// No difference that matters, and the knobs' counters show that they had nothing to act on: under another load they may do more.
+    /// No difference that matters, and the knobs' counters show that the knobs were not engaged. Under another load they may have an
+    /// effect.
     NotEngaged,
 }
 
-/// As in JSON.
+/// Prints the name as in JSON.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::Conditions;
 
-/// Bounds on what the machine did during a window; beyond one of them both windows of the pair are dropped.
+/// Limits for the conditions of a window. If one is exceeded, both windows of the pair are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
-    /// The longest time that the watching thread may miss, in microseconds. A pause of a whole virtual machine is tens
-    /// of milliseconds long and hits whichever arm is on.
+    /// The longest time by which the watching thread may be late, in microseconds. A pause of a whole virtual machine takes tens of
+    /// milliseconds and can hit either arm.
     pub gap_us_max: f64,
     /// The largest share of CPU time that the hypervisor may have given to others, by the kernel's counter.
     pub steal_share_max: f64,
@@ -33,7 +33,7 @@ impl Default for Rules {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DropReason {
-    /// The watching thread missed so long, in microseconds.
+    /// How late the watching thread was, in microseconds.
     Gap {
         /// The longest time missed.
         gap_us: f64,
@@ -43,14 +43,14 @@ pub enum DropReason {
         /// The share.
         share: f64,
     },
-    /// The window took so much longer than planned, in microseconds.
+    /// How much longer than planned the window took, in microseconds.
     Overrun {
         /// How long it took.
         span_us: f64,
     },
-    /// The server was ready to run for most of the window and got no CPU, so that there is nothing to compare.
+    /// The server was ready to run for most of the window but got no CPU, so there is nothing to compare.
     NoCpu {
-        /// Which thread of it, and for how long.
+        /// The thread, and for how long it got no CPU.
         what: String,
     },
     /// The window has no number that can be compared.
@@ -65,7 +65,7 @@ pub enum DropReason {
     },
     /// A rule of a later version, in a report that is read again.
     Other {
-        /// Its name.
+        /// The rule's name.
         rule: String,
         /// The observed values, by name.
         numbers: BTreeMap<String, f64>,
@@ -107,7 +107,7 @@ impl fmt::Display for DropReason {
 }
 
 impl Rules {
-    /// Whether a window under these conditions is dropped, and why. What is not known drops nothing.
+    /// Whether a window under these conditions is dropped, and why. Unknown values drop nothing.
     pub fn judge(&self, window: Duration, conditions: &Conditions) -> Option<DropReason> {
         // First, because it does not end by itself as the others do.
         if let Some(what) = conditions.changed.first() {

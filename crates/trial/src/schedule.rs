@@ -11,28 +11,28 @@ use crate::session::SettleSeen;
 
 /// The settle phase takes this share of a budget at most.
 const SETTLE_SHARE: f64 = 0.3;
-/// The A/A phase takes this share of a budget at most, where nobody asked for a number of pairs.
+/// The A/A phase takes at most this share of a budget, if no number of pairs was requested.
 const CONTROL_SHARE: f64 = 0.25;
-/// The fewest pairs of the A/A phase for which a budget must have room, where nobody asked for a number.
+/// The fewest pairs of the A/A phase that a budget must have room for, if no number was requested.
 const CONTROL_LEAST: usize = 3;
-/// The pairs that a decision takes may pass the budget by this share: windows are dropped, and a machine can be slower than planned.
+/// The pairs for a decision may exceed the budget by this share, because windows are dropped, and a machine can be slower than planned.
 const OVERRUN: f64 = 1.25;
-/// Pairs beyond those of a decision that the A/A phase leaves room for: rules drop some.
+/// The number of additional pairs that the A/A phase leaves room for, because rules drop some.
 const SPARE_PAIRS: usize = 2;
-/// A settle time of this share of a window has room in the smallest budget that is accepted.
+/// The smallest accepted budget has room for a settle time of this share of a window.
 const QUIET_SHARE: f64 = 0.5;
 /// The maximum number of pairs for a decision, at any confidence.
 const CLEAREST_MAX: usize = 60;
-/// Switches to each arm that are followed in one look for the settle time.
+/// The number of switches to each arm that are observed to find the settle time.
 pub(crate) const SWITCHES: usize = 3;
-/// Short windows after each of them.
+/// The number of short windows after each of them.
 pub(crate) const STEPS: usize = 8;
 const STEP_MIN: Duration = Duration::from_millis(50);
 const STEP_MAX: Duration = Duration::from_millis(500);
-/// The shortest windows that a budget may make of them, as a share of a window: shorter ones hold too few ticks.
+/// The shortest of these windows under a budget, as a share of a window: shorter ones contain too few ticks.
 const STEP_SHARE_MIN: f64 = 0.1;
 
-/// What is known about the machine for planning.
+/// Facts about the machine for planning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// How many arms there are.
@@ -49,7 +49,7 @@ impl Pace {
 }
 
 impl Design {
-    /// The budget, where there is one.
+    /// The budget, if there is one.
     pub(crate) fn budget(&self) -> Option<Duration> {
         match self.stop {
             Stop::Sequential { budget, .. } => budget,
@@ -95,7 +95,7 @@ impl Design {
         finding.saturating_add(self.window_takes(pace, quiet).saturating_mul(count(windows)))
     }
 
-    /// The same where nobody asked for a number of pairs in the A/A phase.
+    /// The same if the number of pairs of the A/A phase was not requested.
     pub fn least_by_itself(&self, pace: Pace) -> Duration {
         self.least_for(pace, self.control_pairs.min(CONTROL_LEAST))
     }
@@ -118,7 +118,7 @@ impl Design {
         self.planned_for(2)
     }
 
-    /// What of a budget the settle phase may take: its share, less where a decision would have no room then.
+    /// The part of a budget that the settle phase may take: its share, or less if no time would be left for a decision.
     pub(crate) fn settle_room(&self, pace: Pace) -> Option<Duration> {
         let budget = self.budget()?;
         let least = settle_least(self, pace);
@@ -135,7 +135,7 @@ impl Design {
         if is_shared(self, pace.switch) { self.interleaves } else { 1 }
     }
 
-    /// The longest quiet before a window that still leaves room for a decision in what is left of the budget.
+    /// The longest quiet time before a window that still leaves room for a decision in the rest of the budget.
     pub(crate) fn quiet_max(&self, pace: Pace, elapsed: Duration) -> Option<Duration> {
         let left = self.budget()?.saturating_sub(elapsed);
         let windows = self.pairs_to_decide(pace.arms) * pace.arms + self.control_pairs.min(CONTROL_LEAST) * 2;
@@ -147,14 +147,14 @@ impl Design {
 /// The timing of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Elapsed {
-    /// Since it began.
+    /// The time since the session began.
     pub(crate) time: Duration,
-    /// How long a window takes, with all that comes before it.
+    /// The duration of a window with everything that comes before it.
     pub(crate) window: Duration,
 }
 
 impl Elapsed {
-    /// How long a window takes: as planned, or as long as they took so far if that is longer.
+    /// The duration of a window: as planned, or the average so far if that is longer.
     pub(crate) fn new(
         design: &Design,
         pace: Pace,
@@ -167,7 +167,7 @@ impl Elapsed {
         Elapsed { time, window: took.map_or(planned, |took| took.max(planned)) }
     }
 
-    /// Whether the A/A phase has room for another pair: what a decision takes is reserved.
+    /// Whether the A/A phase has room for another pair. The pairs for a decision are reserved.
     pub(crate) fn has_room_for_control(self, design: &Design, arms: usize) -> bool {
         let Some(budget) = design.budget() else { return true };
         let pairs = (design.pairs_to_decide(arms) + SPARE_PAIRS).min(design.stop.pairs_max());
@@ -175,7 +175,7 @@ impl Elapsed {
         self.time.saturating_add(self.window.saturating_mul(count(windows))) <= budget
     }
 
-    /// How many blocks of all arms fit what is left of the budget; as many as the design has without one.
+    /// How many blocks of all arms fit into the rest of the budget; without a budget, as many as the design has.
     pub(crate) fn blocks_that_fit(self, design: &Design, arms: usize) -> usize {
         let Some(budget) = design.budget() else { return design.stop.pairs_max() };
         let block = self.window.saturating_mul(count(arms)).max(Duration::from_micros(1));
@@ -202,7 +202,7 @@ pub(crate) fn settle_cost(design: &Design) -> Duration {
     settle_step(design, Pace::new(2)) * switches_followed(2) * STEPS as u32
 }
 
-/// How long it takes with the shortest windows that a budget may ask for.
+/// The duration of finding the settle time with the shortest windows that a budget allows.
 pub(crate) fn settle_least(design: &Design, pace: Pace) -> Duration {
     (pace.switch + step_least(design) * STEPS as u32) * switches_followed(pace.arms)
 }
@@ -216,7 +216,7 @@ fn step_least(design: &Design) -> Duration {
     design.window.mul_f64(STEP_SHARE_MIN).clamp(STEP_MIN, STEP_MAX)
 }
 
-/// The length of a short window: a quarter of a window, less where a budget has no room for that.
+/// The length of a short window: a quarter of a window, or less if the budget has no room for that.
 pub(crate) fn settle_step(design: &Design, pace: Pace) -> Duration {
     let usual = (design.window / 4).clamp(STEP_MIN, STEP_MAX);
     let Some(room) = design.settle_room(pace) else { return usual };

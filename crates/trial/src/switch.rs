@@ -41,7 +41,7 @@ pub struct Switch<'a> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
-    /// Nothing.
+    /// Nothing: the value takes effect at once.
     AtOnce,
     /// Open new sockets.
     NewSockets,
@@ -50,7 +50,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// What this step requires.
+    /// What the server must do for this step to take effect.
     pub(crate) fn from_step(step: &Step) -> Reach {
         match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
             Ok(TakesEffect::NewSockets) => Reach::NewSockets,

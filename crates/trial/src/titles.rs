@@ -37,7 +37,7 @@ pub struct Identity {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Titles {
-    /// What was asked.
+    /// The title of the session.
     pub title: String,
     /// The values of each arm's knobs, in words.
     pub values: Vec<String>,
@@ -49,7 +49,8 @@ pub struct Titles {
     pub same_already: Vec<String>,
     /// The workload, in words.
     pub workload: String,
-    /// What of that every start has alike, so that a session can be continued; none in sessions of older versions, nor where it is all of it.
+    /// The part of the description that is equal at every start, so that a session can be resumed; none in sessions of older versions, or
+    /// if it is the whole description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_identity: Option<String>,
     /// How often the event that its metric measures happens, a second, where that is known: its tick rate in Hz.

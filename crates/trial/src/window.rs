@@ -7,14 +7,14 @@ use evenkeel_workload::{Sample, Workload};
 use crate::conditions::{Conditions, Watch};
 use crate::error::TrialError;
 
-/// What was seen in one window.
+/// The result of one window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// When it began, on the watch's clock: after the machine had settled.
     pub begun: Duration,
-    /// What the workload measured; none where the window has no number, for which the conditions have the reason.
+    /// The workload's numbers; none if the window has no number, for which the conditions give the reason.
     pub sample: Option<Sample>,
-    /// What the machine did meanwhile.
+    /// The state and counters of the machine during the window.
     pub conditions: Conditions,
 }
 

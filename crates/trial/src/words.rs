@@ -19,7 +19,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.digits$} %", share * 100.0)
 }
 
-/// Which way a change goes.
+/// The direction of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeWay {
     /// By a share.
@@ -40,7 +40,7 @@ impl fmt::Display for ChangeWay {
     }
 }
 
-/// The same in two parts: how much, and which way.
+/// The change in two parts: its size, and its direction.
 pub fn change(ratio: f64) -> (String, ChangeWay) {
     if ratio >= TIMES_MAX {
         return ("more than a million times".to_owned(), ChangeWay::TimesAsHigh);

@@ -1,5 +1,5 @@
 //! `Clock`: the time of a trial. On a real machine it is the machine's clock. With the `simulated` workload, time passes only while a
-//! window is simulated, so a trial of an hour takes milliseconds and gives the same result on a busy machine.
+//! window is simulated. So a trial of an hour takes milliseconds and gives the same result on a busy machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,7 +60,7 @@ struct Inner {
 }
 
 impl SimulatedMachine {
-    /// Its CPUs.
+    /// The number of simulated CPUs.
     pub const CPUS: u32 = 2;
 
     /// The time since it began.

@@ -45,11 +45,11 @@ pub struct Entry {
     pub name: &'static str,
     /// A short description.
     pub title: &'static str,
-    /// The command that installs what it needs, if anything. It is for a person to run; evenkeel never runs it.
+    /// The command that installs the server, if it needs one. It is for a person to run; evenkeel never runs it.
     pub install: Option<&'static str>,
     /// The settings for `--set`: `NAME=VALUE` with the default, and a description.
     pub settings: &'static [(&'static str, &'static str)],
-    /// The metrics that may decide a trial of it, in groups. A workload may lack some, such as those of a tick that it does not have.
+    /// The metrics that may decide a trial, in groups. A workload may lack some, such as those of a tick.
     pub metrics: &'static [&'static [Metric]],
     /// Starts it and waits until it is ready.
     pub start: fn(&Options) -> Result<Box<dyn Workload>, WorkloadError>,

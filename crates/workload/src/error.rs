@@ -82,7 +82,7 @@ impl WorkloadError {
     }
 }
 
-/// An error that consists only of a sentence: it is displayed, and no code depends on it.
+/// Defines an error that consists only of a sentence. It is displayed, and no code depends on it.
 macro_rules! only_shown {
     ($(#[$about:meta])* $name:ident) => {
         $(#[$about])*

@@ -32,13 +32,13 @@ impl Metric {
     }
 
     /// The smallest effect that matters, as a share, unless the user chose one. Lateness and jitter are deviations themselves, of some tens
-    /// of microseconds on a healthy machine. A twentieth of that is unnoticeable.
+    /// of microseconds on a healthy machine. A twentieth of them is unnoticeable.
     pub fn smallest_effect_ratio(&self) -> f64 {
         let is_deviation = ["lateness", "jitter"].iter().any(|part| self.name.contains(part));
         if is_deviation { 0.10 } else { 0.05 }
     }
 
-    /// A time of 0 means one below the clock's resolution, a nanosecond. With that value it has a ratio to others.
+    /// A time of 0 is below the clock's resolution of a nanosecond. Use that nanosecond instead, so that it has a ratio to others.
     pub fn at_resolution(&self, value: f64) -> f64 {
         let resolution = match self.unit.as_ref() {
             "us" => 1e-3,
@@ -57,7 +57,7 @@ impl Metric {
         }
     }
 
-    /// Whether it describes a tail: over a short stretch such a number differs from that over a long one.
+    /// Whether it describes a tail. Such a number differs between short and long windows.
     pub fn is_tail(&self) -> bool {
         ["_p9", "_max"].iter().any(|part| self.name.contains(part))
     }

@@ -7,7 +7,7 @@ use evenkeel_sys::{CpuSet, thread};
 /// The CPUs of server and load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// The first half of our CPUs for the server, the rest for its load. No pinning if there is only one.
+    /// The first half of our CPUs for the server, the rest for its load. With a single CPU, neither is pinned.
     #[default]
     Apart,
     /// Both on the first of our CPUs.

@@ -1,5 +1,5 @@
 //! The knobs of the server's own process, set from outside in each of its threads while it runs. The kernel allows this for our own
-//! processes. So a server that knows nothing about evenkeel can be switched between windows without a restart.
+//! processes. So a server without any support for evenkeel can be switched between windows without a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -47,7 +47,7 @@ enum NotSet {
     ReadsOtherwise { pid: u32, tid: u32, found: String },
 }
 
-/// The privilege that a refusal hints at.
+/// The privilege that a refusal suggests.
 fn right_for(errno: Errno) -> &'static str {
     match errno.is_denial() {
         true => {
@@ -66,7 +66,7 @@ pub fn can_set(knob: &str) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct ProcessKnobs {
     before: BTreeMap<(Property, u32), String>,
-    /// The properties that have a value of ours, each with the server's first process. Processes started meanwhile inherit our values.
+    /// The properties that have our value, each with the server's first process. Processes started meanwhile inherit our values.
     given: BTreeMap<Property, u32>,
 }
 
@@ -105,14 +105,15 @@ impl ProcessKnobs {
                 if value.is_some_and(|value| !property.is_same(value, &found)) {
                     return Err(error(NotSet::ReadsOtherwise { pid, tid, found }));
                 }
-                // The first thread's value is reported for all, whatever the threads had of their own before.
+                // Report the first thread's value for all, even if the threads had different values before.
                 in_force.get_or_insert(found);
             }
         }
         Err(error(NotSet::ThreadsChange))
     }
 
-    /// A process that was started while our value was active would otherwise have inherited the first one's value.
+    /// Without our value, a process that was started meanwhile would have inherited the first process's value. So remember that value for
+    /// it.
     fn note_late(&mut self, property: Property, first: u32, pid: u32) {
         if !self.before.contains_key(&(property, pid))
             && let Some(of_first) = self.before.get(&(property, first)).cloned()
@@ -136,7 +137,7 @@ impl ProcessKnobs {
             Err(errno) if errno.is_absence() => return Ok(None),
             Err(errno) => return Err(refused(errno)),
         };
-        // A later thread inherited its creator's value, which may be ours. Its own value would have been that of the first thread.
+        // A later thread inherited its creator's value, which may be ours. Its original value is then that of the first thread.
         let before = self.before.get(&(property, pid)).cloned().unwrap_or(now);
         let before = self.before.entry((property, tid)).or_insert(before);
         let set = match value {
@@ -179,7 +180,7 @@ impl Property {
                 Policy::Other => "other".to_owned(),
                 Policy::Fifo => "fifo".to_owned(),
                 ROUND_ROBIN => "rr".to_owned(),
-                // Idle, batch, deadline: the server chose this class for the thread itself, so keep it.
+                // Idle, batch or deadline: the server chose this class for the thread itself, so keep it.
                 Policy::Idle | Policy::Unnamed(_) => return Ok(None),
             }),
         })
@@ -207,7 +208,7 @@ impl Property {
 
     fn put_back(self, tid: u32, before: &str) -> Result<(), Errno> {
         if self == Property::Slice {
-            // A thread without its own value follows the kernel's default slice, even when that changes.
+            // A thread without its own value follows the kernel's default slice, even if that changes.
             sched::set_slice_ns_of(tid, None)?;
             if self.read(tid)?.as_deref() == Some(before) {
                 return Ok(());
@@ -253,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// A server without any support for us, which ends with the test.
+    /// A server without any support for evenkeel. It ends with the test.
     struct Server(Child);
 
     impl Server {
@@ -325,7 +326,7 @@ mod tests {
         let tid = reports.recv().unwrap();
         let mut knobs = ProcessKnobs::default();
         let property = Property::TimerSlack;
-        // As if the first thread had been seen with another value before this one began.
+        // Simulates that the first thread was seen with another value before this one began.
         knobs.before.insert((property, std::process::id()), "70000".to_owned());
         if let Err(error) = knobs.set_one(property, std::process::id(), tid, Some("1000")) {
             evenkeel_testkit::skipped(format_args!("{error}"));

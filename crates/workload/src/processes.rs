@@ -1,4 +1,4 @@
-//! Processes in /proc: which belong to a program that we started, and what they used of the machine during a window.
+//! Processes in /proc: which of them belong to a program that we started, and what they used during a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -92,7 +92,7 @@ pub(crate) fn fresh_mark() -> String {
 }
 
 /// The processes of a program that we started as a group leader: itself, all descendants, its group, and former members that now have
-/// another parent. Orphans are found if [`foreign_process::adopt_orphans`] was called before.
+/// another parent. Orphans are found only if [`foreign_process::adopt_orphans`] was called before.
 #[derive(Clone, Debug)]
 pub(crate) struct Family {
     root: u32,
@@ -107,17 +107,17 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// The family of the process with this number, which leads its group and has the mark in its environment. `knows_orphans`: there were
-    /// no [others' children](has_others_children) just before it was started.
+    /// The family of the process with this number, which leads its group and has the mark in its environment. `knows_orphans` is true if
+    /// there were no [others' children](has_others_children) just before it was started.
     pub(crate) fn new(root: u32, mark: String, knows_orphans: bool) -> Family {
         let seen = Stat::read(root).map(|stat| (root, stat.started)).into_iter().collect();
         let files = file_of(root).into_iter().collect();
         Family { root, mark, seen, files, knows_orphans, takes_orphans: false }
     }
 
-    /// From now on also includes unmarked orphans: processes that came to us since the first process began, left parent, group and session,
-    /// and have neither the mark nor a known program file. They can only be ours if everything that we started in that time has ended. If
-    /// others' orphans may come to us too, none is included.
+    /// From now on also includes unmarked orphans: processes that became our children since the first process began, left parent, group and
+    /// session, and have neither the mark nor a known program file. They can only be ours if everything that we started in that time has
+    /// ended. If orphans of other programs may become our children too, none is included.
     pub(crate) fn take_orphans(&mut self) {
         self.takes_orphans = self.knows_orphans;
     }
@@ -132,7 +132,7 @@ impl Family {
         // The kernel may reuse the number of a group once its last process is gone.
         let group_is_ours = known.iter().any(|stat| stat.group == self.root);
         let younger: Vec<&Stat> = all.iter().filter(|stat| stat.started >= first_started).collect();
-        // Each turn adds a generation, so the loop ends with the last one.
+        // Each turn adds a generation of children, so the loop ends after the last one.
         loop {
             let belongs = |stat: &Stat| {
                 let orphan = stat.parent == us && stat.session != our_session && self.is_marked(stat.pid);
@@ -167,13 +167,13 @@ impl Family {
         }
     }
 
-    /// Whether an orphan is of this family: by its mark, or by its program file if it overwrote its environment, as programs do that change
-    /// their title.
+    /// Whether an orphan is of this family, by its mark. Programs that change their title overwrite their environment, so otherwise by its
+    /// program file.
     fn is_marked(&self, pid: u32) -> bool {
         match mark_of(pid) {
             Ok(Some(mark)) => mark == self.mark.as_bytes(),
             Ok(None) => file_of(pid).is_some_and(|file| {
-                // Our own program in a session of its own is the guard, which outlives what it guards.
+                // If our own program is in a separate session, it is the guard, which outlives the processes that it guards.
                 self.files.contains(&file) || (self.takes_orphans && file_of(std::process::id()) != Some(file))
             }),
             Err(_) => false,
@@ -181,9 +181,8 @@ impl Family {
     }
 }
 
-/// Whether orphans may come to us that our commands did not leave: as the first process of a container we get all of its orphans, and a
-/// shell that became us by exec may have left children. Check this before a program is started, because its first action may be to leave an
-/// orphan.
+/// Whether we may get orphans that our commands did not leave. As the first process of a container we get all of its orphans. A shell that
+/// became us by exec may have left children. Check this before a program is started, because its first action may be to leave an orphan.
 pub(crate) fn has_others_children(all: &[Stat]) -> bool {
     let us = std::process::id();
     let prefix = format!("{us}-");
@@ -247,7 +246,7 @@ pub(crate) struct Used {
 #[derive(Clone, Debug, Default)]
 struct Counts {
     cpu_ns: Option<u64>,
-    /// By thread: a sum would fall when a thread ends, and hide the other threads' use.
+    /// By thread. A sum would fall when a thread ends, and hide the other threads' use.
     switches: Option<BTreeMap<u32, Switches>>,
     minor_faults: u64,
     major_faults: u64,
@@ -261,7 +260,8 @@ struct Switches {
 }
 
 impl Used {
-    /// The usage of these processes so far. A process that has ended counts nothing, as with servers that start many.
+    /// The usage of these processes so far. A process that has ended counts nothing, so that servers which start many processes can be
+    /// measured.
     pub(crate) fn until_now(of: &[Stat]) -> Used {
         let counts = |stat: &Stat| {
             let (cpu_ns, switches) = (foreign_process::cpu_ns(stat.pid).ok(), switches_of(stat.pid));
@@ -332,7 +332,7 @@ fn switches_of(pid: u32) -> Option<BTreeMap<u32, Switches>> {
     let mut switches = BTreeMap::new();
     for thread in threads.filter_map(Result::ok).take(THREADS_MAX) {
         let tid = thread.file_name().to_str().and_then(|name| name.parse().ok());
-        // A thread that ended since the folder was read is no error.
+        // If a thread has ended since the folder was read, that is no error.
         let (Some(tid), Ok(text)) = (tid, fs::read_to_string(thread.path().join("status"))) else { continue };
         switches.insert(tid, parse_switches(&text)?);
     }
@@ -431,7 +431,7 @@ mod tests {
         let script = "sleep 60 & setsid sh -c 'sleep 61 & exec sleep 62' & (setsid sleep 63 &); exec sleep 64";
         let mut root = Command::new("sh").args(["-c", script]).env(MARK, &mark).process_group(0).spawn().unwrap();
         let mut family = Family::new(root.id(), mark, true);
-        // The command has five processes at times while it starts, but not these.
+        // The command has five processes at times while it starts, but different ones.
         let command = |stat: &Stat| fs::read_to_string(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
         let mut alive = Vec::new();
         until(|| {

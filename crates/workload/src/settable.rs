@@ -1,5 +1,5 @@
-//! `Settable`: a named workload whose settings can be changed during a trial, by a restart if it cannot change them while it runs. So
-//! anything that `--set` accepts can be compared like a knob of the host.
+//! `Settable`: a named workload whose settings can be changed during a trial. If a setting cannot change while it runs, the workload
+//! restarts. So anything that `--set` accepts can be compared like a knob of the host.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Settable {
         }
     }
 
-    /// The active value of a setting that the workload can change while it runs, after it was set. None if it needs a restart.
+    /// Changes a setting while the workload runs, and returns the active value. None if it needs a restart.
     fn live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, WorkloadError> {
         self.inner.set_live(name, value).map_err(|error| match error {
             WorkloadError::Setting(invalid) => refused(name, value, invalid.to_string()),
@@ -73,7 +73,7 @@ impl Settable {
         }
     }
 
-    /// Whether the user has seen the same caveat: figures that look equal when rounded do not make another one.
+    /// Whether the user has seen the same caveat. Figures that look equal when rounded do not make a new one.
     fn has(&self, caveat: &WorkloadCaveat) -> bool {
         self.caveats.iter().any(|known| known.to_string() == caveat.to_string())
     }

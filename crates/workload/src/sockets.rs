@@ -86,7 +86,7 @@ pub(crate) fn parse_sockets(text: &str, protocol: Protocol) -> Vec<Socket> {
     text.lines().skip(1).filter_map(socket).collect()
 }
 
-/// Who has a port.
+/// The owner of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// One of the given processes.
@@ -97,7 +97,7 @@ pub(super) enum Holder {
     Nobody,
 }
 
-/// Who has the port, as seen from these processes.
+/// The owner of the port, as seen from these processes.
 pub(super) fn holder(of: &[Stat], port: Port) -> Holder {
     let mut namespaces = BTreeSet::new();
     let mut inodes = BTreeSet::new();
@@ -111,7 +111,7 @@ pub(super) fn holder(of: &[Stat], port: Port) -> Holder {
     if inodes.is_empty() {
         return Holder::Nobody;
     }
-    // If we may not look, assume that the port is theirs.
+    // If we may not look, assume that the processes have the port.
     let has = |stat: &Stat| open_sockets(stat.pid).is_none_or(|open| open.iter().any(|inode| inodes.contains(inode)));
     if of.iter().any(has) { Holder::Them } else { Holder::Another }
 }
@@ -195,12 +195,12 @@ mod tests {
         assert_eq!(holder(&us, Port { protocol: None, number }), Holder::Them);
         assert_eq!(holder(&us, Port { protocol: Some(Protocol::Udp), number }), Holder::Nobody);
         assert!(is_taken(tcp));
-        // Without a parent that we may examine, the test has nothing to compare with.
+        // If we may not examine any parent, the test has nothing to compare with.
         if parent.first().is_some_and(|stat| open_sockets(stat.pid).is_some()) {
             assert_eq!(holder(&parent, tcp), Holder::Another);
         }
         drop(listener);
-        // A child that another test starts meanwhile also has the listener, until it calls exec.
+        // Another test may be starting a child that also has the listener, until it calls exec.
         let dropped = Instant::now();
         while holder(&us, tcp) == Holder::Another && dropped.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));

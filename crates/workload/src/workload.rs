@@ -19,7 +19,7 @@ pub trait Workload {
     /// A description for the report: programs, versions, players, rates, placement.
     fn describe(&self) -> String;
 
-    /// The part of [`Workload::describe`] that is equal for every start of the same workload: without thread numbers and other details of
+    /// The part of [`Workload::describe`] that is equal for every start of the same workload. It lacks thread numbers and other details of
     /// one start.
     fn identity(&self) -> String {
         self.describe()
@@ -33,12 +33,12 @@ pub trait Workload {
         None
     }
 
-    /// Whether its packets pass a network device, which packets on loopback do not.
+    /// Whether its packets pass a network device. Packets on loopback do not.
     fn passes_network_devices(&self) -> bool {
         false
     }
 
-    /// Whether a quarter of a second can be measured as well as a second. Arms may then share a window in turns. False if numbers arrive
+    /// Whether a quarter of a second can be measured as well as a second. Arms may then alternate within a window. False if numbers arrive
     /// rarely, as lines and pages of other programs do.
     fn takes_turns(&self) -> bool {
         false
@@ -49,7 +49,7 @@ pub trait Workload {
         Vec::new()
     }
 
-    /// The simulated machine, if it has one: the trial then uses that machine's clock and conditions.
+    /// The simulated machine, if it has one. The trial then uses that machine's clock and conditions.
     fn simulated(&self) -> Option<SimulatedMachine> {
         None
     }
@@ -73,8 +73,8 @@ pub trait Workload {
         Ok(None)
     }
 
-    /// Changes settings of the workload itself, all at once. `None` restores a start value. If a setting cannot change while it runs, the
-    /// workload restarts, whatever the values are, so that all arms take the same path. Returns the active values.
+    /// Changes settings of the workload itself, all at once. `None` restores a start value. If any setting cannot change while it runs, the
+    /// workload restarts for all values, so that all arms take the same path. Returns the active values.
     ///
     /// # Errors
     /// If it has no such setting, rejects the value, or did not come back.
@@ -89,7 +89,7 @@ pub trait Workload {
         }
     }
 
-    /// Makes the server open new sockets, for knobs that affect only those. By a restart, unless it has a better way.
+    /// Makes the server open new sockets, for knobs that affect only new sockets. It restarts the server, unless it has a better way.
     ///
     /// # Errors
     /// If it did not come back.

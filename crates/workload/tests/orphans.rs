@@ -1,5 +1,5 @@
-//! Unmarked processes that a command leaves behind. This is a test program of its own, because other tests' servers have children, and then
-//! no unmarked orphan is included.
+//! Unmarked processes that a command leaves behind. This is a separate test program: other tests' servers have children, and then no
+//! unmarked orphan is included.
 
 #![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
 
@@ -24,8 +24,8 @@ fn lives(argument: &str) -> bool {
 
 #[test]
 fn an_unmarked_orphan_is_ended_too() {
-    // A process in its own session, without parent and environment, with another program, that ignores SIGTERM. On a busy machine it exists
-    // before its creator continues. A failing test leaves it for a minute at most.
+    // A process that ignores SIGTERM, in its own session, without parent and environment, and with another program. On a busy machine it
+    // exists before its creator continues. If a test fails, it remains for a minute at most.
     let argument = format!("60.{:09}", std::process::id());
     let script = format!(
         "(setsid sh -c 'trap \"\" TERM; exec env -i sleep {argument}' >/dev/null 2>&1 &) ; exec tail -f /dev/null"

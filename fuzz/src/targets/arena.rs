@@ -6,11 +6,12 @@ use evenkeel_arena::net::wire;
 use evenkeel_arena::record::replay;
 use evenkeel_arena::worker_group::WorkerGroup;
 
-/// The most replays: each makes a room of up to 255 players, and a text may hold thousands of records.
+/// The most replays. Each makes a room of up to 255 players, and a text may hold thousands of records.
 const REPLAYS_MAX: u32 = 16;
 
-/// Anything that can reach the arena's server, its bots and its replay. Packets are the characters up to 255, separated by any other; a
-/// session of eight `S` is the player's. Nobody gets in without a cookie, and no answer to a stranger is longer than its question.
+/// Everything that can reach the arena's server, its bots and its replay. Packets consist of characters up to 255, and any other character
+/// separates them. A session of eight `S` belongs to the player. Nobody joins without a cookie, and no answer to an unknown sender is
+/// longer than its question.
 pub(super) fn arena(text: &str) {
     let (events, received) = std::sync::mpsc::sync_channel(64);
     let mut gate = Gate::new(GateConfig { slots: 4, tick_hz: 50, seed: 1 }, events);

@@ -5,7 +5,7 @@ use evenkeel_measure::meters::rates::{Counts, Measured, Pages, PagesSeen, Target
 use evenkeel_measure::meters::{disk, imbalance, memory};
 use evenkeel_sys::{CpuSet, Errno, MAX_CPUS};
 
-/// A kernel's counts: every file behind the rates contains the text before the line `=`, and a second later the text after it.
+/// A kernel's counts. Every file behind the rates contains the text before the line `=`, and a second later the text after it.
 pub(super) fn rates(text: &str) {
     const FILES: [&str; 16] = [
         "/proc/stat",
@@ -39,7 +39,7 @@ pub(super) fn rates(text: &str) {
     }
 }
 
-/// What meters read in /proc: names of threads, interrupts and mounts are arbitrary.
+/// Files in /proc that meters read. Names of threads, interrupts and mounts are arbitrary.
 pub(super) fn kernel_counts(text: &str) {
     let cpus = imbalance::parse_stat(text);
     assert!(cpus.values().all(|ticks| ticks.since(ticks).total() == 0));
@@ -59,7 +59,7 @@ pub(super) fn kernel_counts(text: &str) {
     let _ = memory::parse_field_kib(text, "MemAvailable:");
 }
 
-/// Sets of CPUs in both spellings: a parsed set is printed so that it parses to the same set.
+/// Sets of CPUs in both forms. A parsed set prints so that it parses to the same set.
 pub(super) fn cpuset(text: &str) {
     if let Some(set) = CpuSet::parse_list(text) {
         assert!(set.iter().all(|cpu| cpu < MAX_CPUS), "{set}");

@@ -18,7 +18,7 @@ fn folder() -> TempDir {
     TempDir::new_in("/dev/shm").expect("/dev/shm takes a folder")
 }
 
-/// A machine's card from a stranger: a valid one can be compared with itself, and is not better than itself.
+/// A machine's card from a stranger. A valid card can be compared with itself, and is not better than itself.
 pub(super) fn card(text: &str) {
     let Ok(card) = Card::parse(text) else { return };
     let comparison = compare(&card, &card);
@@ -26,7 +26,7 @@ pub(super) fn card(text: &str) {
     assert!(comparison.only_a.is_empty() && comparison.only_b.is_empty());
 }
 
-/// A journal whose records have correct checksums but arbitrary contents: each line of the text is one record's JSON.
+/// A journal whose records have correct checksums but arbitrary contents. Each line of the text is one record's JSON.
 pub(super) fn journal(text: &str) {
     let record = |json: &str| format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
     let journal: String = text.lines().map(record).collect();
@@ -36,8 +36,8 @@ pub(super) fn journal(text: &str) {
     }
 }
 
-/// A journal after a crash or from a stranger, each character a byte, and after the line `=` its note of the last record. Its changes are
-/// reverted on a captured machine or reported as lost. Afterwards nothing is left to revert.
+/// A journal after a crash or from a stranger. Each character is a byte, and after the line `=` comes its note of the last record. Its
+/// changes are reverted on a captured machine or reported as lost. Afterwards nothing is left to revert.
 pub(super) fn journal_file(text: &str) {
     let bytes = |text: &str| text.chars().map(|char| char as u8).collect::<Vec<u8>>();
     let dir = FILE_DIR.path();
@@ -56,8 +56,8 @@ pub(super) fn journal_file(text: &str) {
     }
 }
 
-/// A plan from a stranger: a valid one prints to its own text and has its own effect. It is checked against the result of its settings on a
-/// machine, and only that result is ever applied.
+/// A plan from a stranger. A valid plan prints to its own text. It is compared with the result of its settings on a machine, and only that
+/// result is ever applied.
 pub(super) fn plan(text: &str) {
     let Ok(plan) = PlanFile::parse(text) else { return };
     let written = plan.text().expect("a plan is plain data");
@@ -79,7 +79,7 @@ pub(super) fn server(text: &str) {
     let _ = text.parse::<Server>();
 }
 
-/// A setting for `apply` and `prove`: a valid one prints so that it parses to the same.
+/// A setting for `apply` and `prove`. A valid setting prints so that it parses to the same setting.
 pub(super) fn setting(text: &str) {
     if let Ok(setting) = Setting::parse(text) {
         let written = setting.to_string();

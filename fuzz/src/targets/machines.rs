@@ -53,7 +53,7 @@ pub(super) fn capture(text: &str) {
     answered(capture);
 }
 
-/// One arbitrary file of a machine: the first line of the text is its path, the rest its contents. This reaches every reader, including
+/// One arbitrary file of a machine: the first line of the text is its path, and the rest its contents. This reaches every reader, including
 /// those without their own target.
 pub(super) fn look(text: &str) {
     if let Some((path, text)) = text.split_once('\n') {

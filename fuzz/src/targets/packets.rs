@@ -10,13 +10,13 @@ use evenkeel_sys::packet_ring::{read_block, read_packet};
 use evenkeel_sys::perf_thread::first_thread_record;
 use evenkeel_workload::load::ddnet::{Event, Player};
 
-/// What the Agones sidecar reports of a game server.
+/// The Agones sidecar's report of a game server.
 pub(super) fn agones(text: &str) {
     let _ = GameServer::parse(text.as_bytes());
 }
 
-/// A server's answer over HTTP, each character a byte. The pieces in which it arrives do not matter, its body is not longer than the answer
-/// or its bound, and the head alone gives the same result as the whole.
+/// A server's answer over HTTP. Each character is a byte. It may arrive in any pieces, its body is not longer than the answer or its limit,
+/// and the head alone gives the same result as the whole.
 pub(super) fn http(text: &str) {
     const BODY_BYTES_MAX: usize = 1 << 10;
     let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
@@ -69,8 +69,8 @@ pub(super) fn ddnet(text: &str) {
     assert!(events.iter().filter(|event| matches!(event, Event::Closed { .. })).count() <= 1);
 }
 
-/// Packets to either end of the UDP meter, and the head of a stream: each character is a byte, and characters above 255 separate packets.
-/// Some come from a proved address, with the secret of its session where they contain `S`.
+/// Packets to either end of the UDP meter, and the head of a stream. Each character is a byte, and characters above 255 separate packets.
+/// Some come from a proved address; each `S` in them is replaced by the secret of its session.
 pub(super) fn udp_packets(text: &str) {
     let mut gate = Gate::new(1000).giving(1_000_000);
     let (known, stranger) = ([10, 0, 0, 1], [10, 0, 0, 2]);

@@ -33,19 +33,19 @@ struct Arguments {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Ticks, and so snapshots to every player, a second: 10 to 500
+    /// Ticks per second: 10 to 500. Each tick sends a snapshot to every player
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = range!(u16).range(10..=500))]
     tick_hz: u16,
-    /// Most players at a time: 1 to 255
+    /// The most players at a time: 1 to 255
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = range!(u8).range(1..))]
     players: u8,
     /// Seed of the map and of the places where players appear
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Extra work of each tick, in microseconds on this machine when undisturbed, cut into a thousand jobs
+    /// Extra work of each tick, in microseconds on this machine when undisturbed, split into a thousand jobs
     #[arg(long, value_name = "US", default_value_t = 300, value_parser = range!(u32).range(..=1_000_000))]
     work_us: u32,
-    /// More work in one tick of fifty, in microseconds, to create a tail
+    /// Additional work in one tick of fifty, in microseconds, to create a tail
     #[arg(long, value_name = "US", default_value_t = 0, value_parser = range!(u32).range(..=1_000_000))]
     tail_us: u32,
     /// Extra threads that share the work of the tick thread; 0 is best with one CPU or little work
@@ -66,10 +66,10 @@ struct Arguments {
     /// Write the match to this file, for --replay
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Replay the match in this file instead of serving, and check that the result is the same; exit code 1 if not
+    /// Replay the match in this file instead of serving, and check that the result is the same. The exit code is 1 if it is not
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "listen"])]
     replay: Option<PathBuf>,
-    /// Ignore stdin, and print one line for people a second
+    /// Ignore stdin, and print one line per second for people
     #[arg(long)]
     no_control: bool,
 }
@@ -81,10 +81,10 @@ Examples:
   evenkeel-arena --record match.ek --no-control
   evenkeel-arena --replay match.ek --workers 1";
 
-/// [`Keeping`], as an argument.
+/// [`Keeping`] as an argument.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Tick {
-    /// A short slice, exact timers, and a learned margin that the thread waits out awake if the CPU has time
+    /// Use a short slice, exact timers, and a learned margin that the thread waits out awake if the CPU has time
     Steady,
     /// As an ordinary thread, without these measures
     Plain,
@@ -121,9 +121,9 @@ fn main() -> anyhow::Result<ExitCode> {
     write_line(&mut io::stdout(), &server.ready())?;
     let (requests, waiting) = channel();
     let ended = Arc::clone(&stop);
-    // Left to end with the process: nothing ends a read of stdin early. The tick must stay on the first thread.
+    // This thread ends with the process, because nothing ends a read of stdin early. The tick must stay on the first thread.
     thread::spawn(move || {
-        // A reader that is gone ends the server just as the end of the input does.
+        // If the reader is gone, the server ends as at the end of the input.
         let _ = match arguments.no_control {
             true => narrate(io::stdout(), &requests, &ended),
             false => serve(io::stdin(), io::stdout(), &requests),
@@ -134,7 +134,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Plays a record again, and says how that went.
+/// Plays a record again, and reports the result.
 fn again(path: &Path, workers: usize) -> anyhow::Result<ExitCode> {
     let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
     let replayed = replay(&bytes, &mut WorkerGroup::new(workers)?).with_context(|| path.display().to_string())?;

@@ -18,7 +18,7 @@ use signal_hook::flag;
 
 /// Bots that play on evenkeel-arena, and a probe that times round trips
 ///
-/// They walk the shortest ways, turn to visible opponents, and shoot. They report what players would feel: how often snapshots arrive,
+/// They walk the shortest ways, turn to visible opponents, and shoot. They report what players would notice: how often snapshots arrive,
 /// how old they are, how long an input takes to show, what was lost, and how far shots were rewound.
 ///
 /// The first line on stdout is JSON and says how many bots have joined. Then they read commands as lines of JSON from stdin, and answer
@@ -32,16 +32,16 @@ struct Arguments {
     /// Bots, not counting the probe: 1 to 254
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = range!(u8).range(1..=254))]
     bots: u8,
-    /// Inputs a second from each bot: 1 to 200
+    /// Inputs per second from each bot: 1 to 200
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = range!(u16).range(1..=200))]
     input_hz: u16,
-    /// Decides all that the bots do
+    /// Seed of everything that the bots do
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// How long the probe sleeps after each answer, in microseconds
     #[arg(long, value_name = "US", default_value_t = 100, value_parser = range!(u32).range(..=1_000_000))]
     probe_gap_us: u32,
-    /// How long all together may take to join, in milliseconds
+    /// The time limit for all of them to join, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = range!(u32).range(1..=600_000))]
     join_timeout_ms: u32,
     /// Real-time priority of the playing thread, 1 to 99, so that a busy machine does not delay the measurement. Needs CAP_SYS_NICE;
@@ -51,7 +51,7 @@ struct Arguments {
     /// Run on this CPU only
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
-    /// Ignore stdin, and print one line for people a second
+    /// Ignore stdin, and print one line per second for people
     #[arg(long)]
     no_control: bool,
 }
@@ -82,7 +82,7 @@ fn main() -> anyhow::Result<()> {
             return Err(error.into());
         }
     };
-    // Only now: while they join, a signal may simply end the process.
+    // Set this up only now: while they join, a signal may simply end the process.
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         flag::register(signal, Arc::clone(&stop))?;
@@ -90,9 +90,9 @@ fn main() -> anyhow::Result<()> {
     write_line(&mut io::stdout(), &bots.ready())?;
     let (requests, waiting) = channel();
     let ended = Arc::clone(&stop);
-    // Left to end with the process: nothing ends a read of stdin early.
+    // This thread ends with the process, because nothing ends a read of stdin early.
     thread::spawn(move || {
-        // A reader that is gone ends the bots just as the end of the input does.
+        // If the reader is gone, the bots end as at the end of the input.
         let _ = match arguments.no_control {
             true => narrate(io::stdout(), &requests, &ended),
             false => serve(io::stdin(), io::stdout(), &requests),

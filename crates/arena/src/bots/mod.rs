@@ -1,4 +1,4 @@
-//! Bots: one thread plays them all, with a socket each. A separate probe measures round trips.
+//! The bots. One thread plays them all, each with its own socket. A separate probe measures round trips.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::time::{SECOND_NS, now_ns, to_timespec};
 mod play;
 mod window;
 
-/// Longest wait before commands and the end are looked at again.
+/// The longest wait before the next check for commands and for the end.
 const MAX_WAIT_NS: u64 = SECOND_NS / 100;
 
 /// What to play.
@@ -33,32 +33,32 @@ pub struct BotsConfig {
     pub connect: SocketAddr,
     /// Bots, not counting the probe; 1 to 254.
     pub bots: u8,
-    /// Inputs a second from each bot, 1 to 200.
+    /// Inputs per second from each bot, 1 to 200.
     pub input_hz: u16,
-    /// Decides all that the bots do.
+    /// The seed of everything that the bots do.
     pub seed: u64,
-    /// Real-time priority of the thread that plays them, 1 to 99.
+    /// The real-time priority of the thread that plays them, 1 to 99.
     pub fifo: Option<u8>,
     /// How long the probe sleeps after a pong.
     pub probe_gap: Duration,
-    /// How long all of them together may take to join.
+    /// The time limit for all of them to join.
     pub join_timeout: Duration,
 }
 
 /// Why the bots cannot play.
 #[derive(Debug, Error)]
 pub enum BotsError {
-    /// Not all could join in time.
+    /// Not all of them joined in time.
     #[error("{joined} of {wanted} joined: {source}")]
     Join {
-        /// How many could.
+        /// How many joined.
         joined: usize,
-        /// How many should, the probe included.
+        /// How many should join, including the probe.
         wanted: usize,
-        /// Why the next one could not.
+        /// Why the next one could not join.
         source: JoinError,
     },
-    /// A socket could not be made non-blocking, or the probe's thread not started.
+    /// A socket could not be made non-blocking, or the probe's thread could not start.
     #[error("start playing: {0}")]
     Start(std::io::Error),
     /// The input rate.
@@ -70,7 +70,7 @@ pub enum BotsError {
 }
 
 impl BotsError {
-    /// What to announce when the bots end with this error before they play.
+    /// The event to announce when the bots end with this error before they play.
     pub fn event(&self) -> BotsEvent {
         let (joined, wanted) = match self {
             Self::Join { joined, wanted, .. } => (*joined, *wanted),
@@ -92,7 +92,7 @@ pub struct Bots {
 }
 
 impl Bots {
-    /// Joins the server with the probe first, then the bots one after the other.
+    /// Joins the server: first the probe, then the bots one after the other.
     pub fn join(config: BotsConfig) -> Result<Self, BotsError> {
         let wanted = usize::from(config.bots) + 1;
         let deadline_ns = now_ns() + config.join_timeout.as_nanos() as u64;
@@ -110,19 +110,19 @@ impl Bots {
         Ok(Self { config, tick_hz, probe, map_seed, sockets, players })
     }
 
-    /// What to announce.
+    /// The event to announce.
     pub fn ready(&self) -> BotsEvent {
         BotsEvent::Ready { pid: std::process::id(), bots: self.players.len(), tick_hz: self.tick_hz, format: FORMAT }
     }
 
-    /// Plays until `stop` is set; commands are answered in between.
+    /// Plays until `stop` is set. Commands are answered in between.
     pub fn run(self, requests: &Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), BotsError> {
         let probe = Probe::start(self.probe, self.config.probe_gap, Arc::clone(stop)).map_err(BotsError::Start)?;
-        // Otherwise bots on a busy machine would measure how late the scheduler runs them.
+        // Without this, bots on a busy machine would measure how late the scheduler runs them.
         let _thread = TickThread::set_up(&ThreadConfig { fifo: self.config.fifo, ..ThreadConfig::default() });
         let map = GameMap::new(self.map_seed);
         let mut play = Play::new(map, self.players, SECOND_NS / u64::from(self.tick_hz.max(1)));
-        // Spread evenly over the input period: one clock serves the bots in turn.
+        // Spread the bots evenly over the input period: one clock serves them in turn.
         let count = self.sockets.len().max(1);
         let inputs_s = u64::from(self.config.input_hz.max(1)) * count as u64;
         let period = Duration::from_nanos(SECOND_NS / inputs_s);
@@ -139,7 +139,7 @@ impl Bots {
                 break Ok(());
             }
             if now_ns() >= clock.next_due_ns() {
-                // After a pause the inputs that are overdue are left out, and the turns with them.
+                // After a pause, overdue inputs are left out, together with the turns of their bots.
                 let turn = clock.wait().number as usize % count;
                 play.send_input(&self.sockets, turn);
                 clock.done();
@@ -162,11 +162,11 @@ impl Bots {
     }
 }
 
-/// What came while the last bots joined is of no window: it would show as intervals of nothing.
+/// Drops datagrams that arrived while the last bots joined. They belong to no window, and would show as intervals of zero length.
 fn discard_backlog(sockets: &[UdpSocket]) {
     let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
     for socket in sockets {
-        // More than the socket's buffer holds, and a bound should datagrams come as fast as they are read.
+        // More than the socket's buffer holds. This ends the loop if datagrams arrive as fast as they are read.
         let _ = (0..4_096).take_while(|_| socket.recv(&mut buffer).is_ok()).count();
     }
 }

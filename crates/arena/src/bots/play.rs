@@ -1,4 +1,4 @@
-//! The bots as they play: what came in is shown to them, what they do goes out, and what players would feel of it is counted.
+//! The bots as they play: passes received snapshots to them, sends their inputs, and counts what players would notice.
 
 use std::net::UdpSocket;
 
@@ -14,9 +14,9 @@ use crate::net::wire::{FromClient, FromServer, MAX_DATAGRAM_BYTES};
 use crate::probe::Probe;
 use crate::time::now_ns;
 
-/// Datagrams taken from one socket before the others have their turn.
+/// How many datagrams to read from one socket before the others get their turn.
 const MAX_DRAIN: usize = 64;
-/// Inputs of which it is remembered when they were sent: two seconds and more at 30 a second.
+/// For how many inputs to remember the send time: more than two seconds at 30 per second.
 const INPUTS_KEPT: usize = 64;
 
 /// One bot with its place in the match.
@@ -27,11 +27,11 @@ pub(super) struct Player {
     session: u64,
     sequence: u32,
     sent_ns: [u64; INPUTS_KEPT],
-    /// The newest of its inputs that a snapshot had.
+    /// The newest of its inputs that a snapshot contained.
     answered: u32,
     mirror: Mirror,
     last: Option<Arrived>,
-    /// Whether a snapshot came in this window.
+    /// Whether a snapshot arrived in this window.
     heard: bool,
 }
 
@@ -57,7 +57,7 @@ impl Player {
     }
 }
 
-/// All of them.
+/// All bots.
 pub(super) struct Play {
     map: GameMap,
     paths: Paths,
@@ -91,11 +91,11 @@ impl Play {
         let (session, sequence, ack) = (player.session, player.sequence, player.mirror.ack());
         FromClient::Input { session, sequence, ack, input }.encode(&mut self.bytes);
         player.sent_ns[sequence as usize % INPUTS_KEPT] = now_ns();
-        // Refused, when the server is gone, shows as silent bots.
+        // If the server is gone, the send is refused. This shows as silent bots.
         self.window.inputs_sent += u64::from(sockets[index].send(&self.bytes).is_ok());
     }
 
-    /// Takes what came for a bot. `server_ahead_ns` is by how much the server's clock is ahead of ours, where that is known.
+    /// Handles the datagrams for one bot. `server_ahead_ns` is how far the server's clock is ahead of ours, if known.
     pub(super) fn receive(&mut self, sockets: &[UdpSocket], index: usize, server_ahead_ns: Option<i64>) {
         let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
         for _ in 0..MAX_DRAIN {
@@ -108,7 +108,7 @@ impl Play {
                 self.arrived(index, &packed, at_ns);
                 if let Some(ahead_ns) = server_ahead_ns {
                     let server_us = (at_ns.saturating_add_signed(ahead_ns) / 1_000) as u32;
-                    // A clock that is a little off may see a snapshot before it was made.
+                    // If a clock is slightly off, a snapshot may seem to arrive before it was made.
                     let age_us = server_us.wrapping_sub(packed.head.due_us) as i32;
                     self.window.age.record_ns(age_us.max(0) as u64 * 1_000);
                 }
@@ -120,7 +120,7 @@ impl Play {
         let (player, window) = (&mut self.players[index], &mut self.window);
         match player.mirror.take_in(packed) {
             Ok(true) => {}
-            // Overtaken by a later one: of no use to a player, and already counted as lost.
+            // A later snapshot has overtaken this one. It is of no use to a player, and already counted as lost.
             Ok(false) => return,
             Err(_) => {
                 window.snapshots_unreadable += 1;
@@ -185,7 +185,7 @@ mod tests {
         let mut player = Player::new(BotSeed { seed: 1, number: 1 }, &joined);
         (player.sequence, player.sent_ns[7], player.sent_ns[8]) = (8, 5_000, 20_000);
         let mut play = Play::new(GameMap::new(1), vec![player], 20_000);
-        // (tick, arrival, newest input in it); tick 3 never comes, 5 comes after 6, 6 twice.
+        // (tick, arrival, newest input in it). Tick 3 never arrives, 5 arrives after 6, and 6 arrives twice.
         for (tick, at_ns, input_sequence) in
             [(1, 10_000, 0), (2, 35_000, 7), (4, 70_000, 7), (6, 110_000, 8), (5, 111_000, 7), (6, 112_000, 8)]
         {

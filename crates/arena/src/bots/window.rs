@@ -1,4 +1,4 @@
-//! What the bots count and time between two `window` commands.
+//! The counts and times of the bots between two `window` commands.
 
 use crate::control::{BotsWindow, Quantiles};
 use crate::durations::DurationHistogram;
@@ -44,7 +44,7 @@ impl Window {
         }
     }
 
-    /// The numbers so far, without the probe's; from here on they start again.
+    /// Returns the numbers so far, without the probe's, and starts anew.
     pub(super) fn close(&mut self) -> BotsWindow {
         let (now_ns, cpu_ns) = (now_ns(), process_cpu_ns());
         let count = std::mem::take::<u64>;

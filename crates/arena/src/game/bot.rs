@@ -1,5 +1,5 @@
-//! How a bot plays: a function of its seed and of what it has been shown, never of a clock. It walks to places by the shortest
-//! way, turns to opponents that it sees no faster than a hand does, and shoots when it is on them.
+//! How a bot plays. It depends on its seed and on the snapshots, never on a clock. It walks to places by the shortest way, turns to visible
+//! opponents as slowly as a human hand, and shoots when it aims at them.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -11,37 +11,37 @@ use crate::game::path::Paths;
 use crate::game::sim::{Buttons, PlayerInput};
 use crate::game::visibility::{Entity, team};
 
-/// Turning from one input to the next, in units of an angle: 14 degrees.
+/// The most turn from one input to the next, in angle units: 14 degrees.
 const TURN: i32 = 2_500;
-/// Off by less than this it shoots: 1.4 degrees.
+/// It shoots if its aim is off by less than this: 1.4 degrees.
 const ON_TARGET: i32 = 256;
-/// Inputs from seeing somebody to shooting.
+/// Inputs from seeing an opponent to shooting.
 const REACTION: u32 = 5;
-/// Inputs for which it keeps to one way of dodging.
+/// For how many inputs it dodges in one direction.
 const COURSE: u32 = 12;
-/// Inputs after which one that does not get on looks for another way.
+/// A bot that does not move for this many inputs looks for another way.
 const STUCK: u32 = 20;
-/// A place of its way is reached at this distance.
+/// A place on its way counts as reached at this distance.
 const REACHED_MM: i32 = 300;
 const SIGHT_MM: i64 = 45_000;
 
-/// Which bot of which match.
+/// Identifies a bot of a match.
 #[derive(Debug, Clone, Copy)]
 pub struct BotSeed {
     /// The match's seed.
     pub seed: u64,
-    /// The bot's number in it.
+    /// The bot's number in the match.
     pub number: u32,
 }
 
-/// What a bot is shown.
+/// The part of the match that a bot sees.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
     /// Its own number.
     pub player: u8,
-    /// Itself and others.
+    /// The visible players, including itself.
     pub entities: &'a [Entity],
-    /// When they were so.
+    /// The time of that state.
     pub view: View,
 }
 
@@ -60,14 +60,14 @@ pub struct Bot {
 }
 
 impl Bot {
-    /// One that has seen nothing yet.
+    /// A bot that has seen nothing yet.
     pub fn new(BotSeed { seed, number }: BotSeed) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(number));
         Self {
             rng,
             look: Look::default(),
-            // The longest way there could be is every cell.
+            // The longest possible way visits every cell.
             way: Vec::with_capacity(512),
             next: 0,
             seen_for: 0,
@@ -78,7 +78,7 @@ impl Bot {
         }
     }
 
-    /// What it does next.
+    /// Its next input.
     pub fn next_input(&mut self, map: &GameMap, paths: &mut Paths, shown: Shown<'_>) -> PlayerInput {
         let own = shown.entities.iter().find(|entity| entity.player == shown.player && entity.alive());
         let Some(own) = own else {
@@ -108,13 +108,13 @@ impl Bot {
         seen.min_by_key(|(apart2, player, _)| (*apart2, *player)).map(|(_, _, chest)| chest)
     }
 
-    /// Turns to the opponent, dodges, and shoots when on it.
+    /// Turns to the opponent, dodges, and shoots when it aims at the opponent.
     fn fight(&mut self, own: &Entity, chest: Vector) -> u8 {
         self.seen_for += 1;
         let eye = own.pose().eye();
         let (dx, dy) = (chest.x - eye.x, chest.y - eye.y);
         let apart_mm = root(i64::from(dx).pow(2) + i64::from(dy).pow(2));
-        // A hand that trembles: half a degree.
+        // The hand trembles by half a degree.
         let noise = (self.rng.next_u32() % 180) as i32 - 90;
         let off = self.turn(heading(dx, dy).wrapping_add(noise as u16), heading(apart_mm, chest.z - eye.z) as i16);
         if self.course_left == 0 {
@@ -125,13 +125,13 @@ impl Bot {
         }
         self.course_left -= 1;
         let shoots = off < ON_TARGET && self.seen_for > REACTION;
-        // The way it was on is of no use after a fight.
+        // After a fight, the old way is of no use.
         self.way.clear();
         self.next = 0;
         self.course | if shoots { Buttons::SHOOT } else { 0 }
     }
 
-    /// Along its way, and on to another place at the end of it.
+    /// Walks along its way. At the end it picks another place.
     fn walk(&mut self, map: &GameMap, paths: &mut Paths, own: &Entity) -> u8 {
         self.seen_for = 0;
         let at = (i32::from(own.x_mm), i32::from(own.y_mm));
@@ -147,7 +147,7 @@ impl Bot {
         }
         if self.next >= self.way.len() || self.stuck_for > STUCK {
             let goal = map.open_place(self.rng.next_u32());
-            // Without a way it stands until its next input, and then picks another place.
+            // If there is no way, it stands until its next input, and then picks another place.
             let _ = paths.find(map, place_of(at), goal, &mut self.way);
             (self.next, self.stuck_for) = (0, 0);
         }
@@ -159,7 +159,7 @@ impl Bot {
         if off < 0x1000 { Buttons::FORWARD } else { 0 }
     }
 
-    /// Turns towards this as far as it can; how far off the yaw then still is.
+    /// Turns towards this as far as it can. Returns how far off the yaw still is.
     fn turn(&mut self, yaw: u16, pitch: i16) -> i32 {
         let off = i32::from(yaw.wrapping_sub(self.look.yaw) as i16);
         let by = off.clamp(-TURN, TURN);

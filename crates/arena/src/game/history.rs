@@ -1,5 +1,5 @@
-//! Where everybody's hit boxes were during the last 250 ms, so that a shot is judged by what the shooter saw. Frames lie in one
-//! ring that is never grown; between two frames the hit boxes are where a client that draws between two snapshots shows them.
+//! The hit boxes of all players during the last 250 ms, so that a shot is judged by what the shooter saw. The frames are in a ring that
+//! never grows. Between two frames the hit boxes are interpolated, as a client draws them between two snapshots.
 
 use crate::game::player::Slot;
 use crate::game::shape::{Capsule, Ray};
@@ -10,32 +10,32 @@ pub use crate::game::player::{Figure, View};
 /// How far back is remembered, in milliseconds.
 pub const HISTORY_MS: u32 = 250;
 
-/// What a shot met.
+/// The result of a shot that hit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
-    /// Whom.
+    /// The player.
     pub slot: Slot,
-    /// Where.
+    /// The bone.
     pub bone: Bone,
-    /// How far away, in millimetres.
+    /// The distance, in millimetres.
     pub at_mm: f64,
 }
 
-/// A shot to be judged.
+/// A shot to judge.
 #[derive(Debug, Clone, Copy)]
 pub struct Shot {
-    /// Nobody shoots themselves.
+    /// The shooter, who cannot hit themselves.
     pub by: Slot,
     /// From the gun along the aim.
     pub ray: Ray,
-    /// How far it goes at most, in millimetres: to the next wall.
+    /// Its longest range, in millimetres: to the next wall.
     pub reach_mm: f64,
 }
 
 /// The ring.
 #[derive(Debug, Clone)]
 pub struct History {
-    /// `slots` figures a tick.
+    /// `slots` figures per tick.
     figures: Vec<Figure>,
     slots: usize,
     frames: u32,
@@ -44,13 +44,13 @@ pub struct History {
 }
 
 impl History {
-    /// Room for `HISTORY_MS` of `slots` bodies, and the tick that is being made.
+    /// Space for `HISTORY_MS` of `slots` bodies, and for the tick that is being computed.
     pub fn new(slots: usize, tick_hz: u32) -> Self {
         let frames = (HISTORY_MS * tick_hz).div_ceil(1_000) + 1;
         Self { figures: vec![Figure::default(); slots * frames as usize], slots, frames, newest: 0, held: 0 }
     }
 
-    /// Begins the frame of `tick`, which must be the one after the last, and gives it to be filled in.
+    /// Begins the frame of `tick`, which must follow the last one, and returns it to be filled in.
     pub fn begin(&mut self, tick: u32) -> &mut [Figure] {
         self.newest = tick;
         self.held = (self.held + 1).min(self.frames);
@@ -65,10 +65,10 @@ impl History {
         (back < self.held).then(|| &self.figures[at..at + self.slots])
     }
 
-    /// The view that this asks for, or the nearest that is held: what is older than the history is not believed, nor what has not been yet.
+    /// This view, or the nearest one in the history. A client cannot ask for a state that is too old, or in the future.
     pub fn held(&self, view: View) -> View {
         let back = self.newest.wrapping_sub(view.tick);
-        // More than half the numbers back is ahead.
+        // A difference of more than half the number range means a tick in the future.
         if back == 0 || back > u32::MAX / 2 {
             return View { tick: self.newest, part: 0 };
         }
@@ -76,7 +76,7 @@ impl History {
         if back > oldest { View { tick: self.newest.wrapping_sub(oldest), part: 0 } } else { view }
     }
 
-    /// Whom the shot meets first in the world as it was seen.
+    /// The first player that the shot hits in the world as it was seen.
     pub fn first_hit(&self, view: View, shot: &Shot) -> Option<Hit> {
         let view = self.held(view);
         let before = self.frame(view.tick)?;
@@ -86,7 +86,7 @@ impl History {
             if now.life == 0 || slot == shot.by.0 {
                 continue;
             }
-            // Who died or came back in between is where it was.
+            // A player who died or came back in between is at the place in the later frame.
             let then = if then.life == now.life { then } else { now };
             let limit_mm = first.map_or(shot.reach_mm, |hit| hit.at_mm);
             if let Some((bone, at_mm)) = meets(now, then, view.part, &shot.ray, limit_mm) {
@@ -104,7 +104,7 @@ impl History {
 /// The first hit box of a body that a ray meets before `limit_mm`.
 fn meets(now: &Figure, then: &Figure, part: u8, ray: &Ray, limit_mm: f64) -> Option<(Bone, f64)> {
     let middle = now.middle.toward(then.middle, part);
-    // The ball around the body, before its eleven parts. Halfway between two poses no part is further out than in both.
+    // Test the ball around the body first, before its eleven parts. Halfway between two poses no part is further out than in both.
     let ball = Capsule { a: middle, b: middle, radius_mm: REACH_MM + 10 };
     if ball.hit_mm(ray).is_none_or(|at| at > limit_mm) {
         return None;
@@ -114,7 +114,7 @@ fn meets(now: &Figure, then: &Figure, part: u8, ray: &Ray, limit_mm: f64) -> Opt
         let at = now.toward(then, part).hit_mm(ray)?;
         (at < limit_mm).then_some((Bone(bone as u8), at))
     });
-    // Of two at the same distance the first bone: the head.
+    // At equal distances the first bone wins: the head.
     hits.reduce(|best, hit| if hit.1 < best.1 { hit } else { best })
 }
 
@@ -132,7 +132,7 @@ mod tests {
         Figure { life, middle: pose.middle(), bones: pose.bones() }
     }
 
-    /// One target that runs along x, 100 mm a tick, from tick 1 on, at 50 Hz.
+    /// A target that runs along x, 100 mm per tick, from tick 1 on, at 50 Hz.
     fn running(ticks: u32) -> History {
         let mut history = History::new(2, 50);
         for tick in 1..=ticks {
@@ -150,7 +150,7 @@ mod tests {
     fn a_shot_meets_what_was_there_when_it_was_seen() {
         let history = running(30);
         let hits = |x_mm, tick, part| history.first_hit(View { tick, part }, &shot_at(x_mm)).is_some();
-        // (where, seen at, met): the target is 350 mm wide at the chest.
+        // (place, seen tick, seen part, whether it hits). The target is 350 mm wide at the chest.
         for (x_mm, tick, part, met) in [
             (13_000, 30, 0, true),
             (12_500, 30, 0, false),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_hit_between_two_lives() {
+    fn no_player_is_hit_between_two_lives() {
         let mut history = running(30);
         history.begin(31)[1] = figure(40_000, 2);
         let at = |x_mm| history.first_hit(View { tick: 30, part: 128 }, &shot_at(x_mm)).map(|hit| hit.slot);
@@ -179,7 +179,7 @@ mod tests {
     proptest! {
         #[test]
         fn halfway_hits_are_those_of_a_body_halfway(part: u8, offset in -600..600, tick in 20u32..29) {
-            // A pose that only moves is, in between, the same pose in between.
+            // If a pose only moves, the pose in between is the same pose at the place in between.
             let history = running(30);
             let x_mm = 10_000 + 100 * tick as i32 + 100 * i32::from(part) / 256;
             let mut still = History::new(2, 50);

@@ -1,5 +1,5 @@
-//! The map of the game: rooms, doors and cover on a grid. The same seed gives the same map on every machine. The map also answers how
-//! far a body may move and how far a ray goes.
+//! The map of the game: rooms, doors and cover on a grid. The same seed gives the same map on every machine. The map also computes how far
+//! a body can move and how far a ray goes.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -13,17 +13,17 @@ pub const CELLS: i32 = 64;
 pub const CELL_MM: i32 = 1_000;
 /// Half the side of a player's square body, in millimetres.
 pub const BODY_MM: i32 = 300;
-/// Height of what is cover and no wall: over a crouching head, under a standing one's eyes.
+/// The height of cover: above a crouching player's head, and below a standing player's eyes.
 pub const COVER_MM: i32 = 1_300;
 /// Height of walls, and of the ceiling.
 pub const WALL_MM: i32 = 3_000;
 
 /// The distance between walls, in cells.
 const ROOM: i32 = 9;
-/// One open cell of a room in this many is cover.
+/// One open cell of a room in this many becomes cover.
 const SPARSITY: u32 = 14;
 
-/// What fills a cell.
+/// The content of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell {
     /// Nothing.
@@ -37,28 +37,28 @@ pub enum Cell {
 /// A cell by its column and row.
 pub type Place = (i32, i32);
 
-/// A square of cells. The outermost ring is wall, so nothing leaves.
+/// A square of cells. The outermost ring is wall, so nothing can leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GameMap {
     cells: Vec<Cell>,
-    /// Open cells where players may appear: each can be walked to from each.
+    /// Open cells where players may appear. Each can be reached on foot from all others.
     open: Vec<Place>,
 }
 
 /// A point in millimetres from the south-west corner.
 pub type Point = (i32, i32);
 
-/// Where a body is and how far it wants to go.
+/// The place of a body, and how far it wants to go.
 #[derive(Debug, Clone, Copy)]
 pub struct Move {
-    /// Centre of the body now.
+    /// The current centre of the body.
     pub from: Point,
-    /// Wanted change; less than a cell along each axis.
+    /// The wanted change: less than a cell along each axis.
     pub by: (i32, i32),
 }
 
 impl GameMap {
-    /// Builds rooms by `seed`.
+    /// Builds rooms from `seed`.
     pub fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut map = Self { cells: vec![Cell::Open; (CELLS * CELLS) as usize], open: Vec::new() };
@@ -80,13 +80,13 @@ impl GameMap {
         map
     }
 
-    /// A wall along one column and one row, with a door or a gap in each room's side.
+    /// Builds a wall along one column and one row, with a door or a gap in each room's side.
     fn wall(&mut self, line: i32, rng: &mut ChaCha8Rng) {
         for side in (0..CELLS).step_by(ROOM as usize) {
             let (pick, door) = (rng.next_u32(), (rng.next_u32() % 5) as i32 + 1);
             for along in 0..ROOM.min(CELLS - side) {
                 let is_door = along == door || along == door + 1;
-                // Every fourth side of a room is left out, to get halls and long views.
+                // Leave out every fourth side of a room, for halls and long views.
                 let left_out = |turn: u32| pick.rotate_right(turn).is_multiple_of(4) && along != 0;
                 if !is_door && !left_out(0) {
                     self.set((line, side + along), Cell::Wall);
@@ -98,7 +98,7 @@ impl GameMap {
         }
     }
 
-    /// The most open cells that are walked between by sides, in order.
+    /// The largest set of open cells that are connected by their sides, in order.
     fn largest_region(&self) -> Vec<Place> {
         let mut region = vec![0_usize; self.cells.len()];
         let mut sizes = vec![0_usize];
@@ -128,14 +128,14 @@ impl GameMap {
         places.map(|at| (at as i32 % CELLS, at as i32 / CELLS)).collect()
     }
 
-    /// An open cell picked by `pick`; all that come of this can be walked between.
+    /// An open cell chosen by `pick`. All cells that this returns are connected.
     pub fn open_place(&self, pick: u32) -> Place {
-        // A map without a single open cell would take 3,844 draws that all give cover.
+        // A map has an open cell unless 3,844 draws all give cover.
         let index = pick as usize % self.open.len().max(1);
         self.open.get(index).copied().unwrap_or((CELLS / 2, CELLS / 2))
     }
 
-    /// What is in the cell at this place; outside the grid all is wall.
+    /// The content of the cell at this place. Outside the grid everything is wall.
     pub fn cell(&self, (x, y): Place) -> Cell {
         if !(0..CELLS).contains(&x) || !(0..CELLS).contains(&y) {
             return Cell::Wall;
@@ -147,13 +147,13 @@ impl GameMap {
         self.cells[(y * CELLS + x) as usize] = cell;
     }
 
-    /// Whether somebody can stand in this cell.
+    /// Whether a player can stand in this cell.
     pub fn is_open(&self, place: Place) -> bool {
         self.cell(place) == Cell::Open
     }
 
-    /// Where a body ends that tries `step`: along x first, then along y, each until it touches what is not open. So a body that
-    /// runs into a wall at an angle slides along it.
+    /// Where a body ends that tries `step`: first along x, then along y, each until it touches a blocked cell. So a body that runs into a
+    /// wall at an angle slides along it.
     pub fn slide(&self, step: Move) -> Point {
         let (x, y) = step.from;
         let x = slide_axis(x, step.by.0, |cell| span(y).any(|other| !self.is_open((cell, other))));
@@ -161,8 +161,8 @@ impl GameMap {
         (x, y)
     }
 
-    /// How far a ray goes before it meets a wall, cover, the floor or the ceiling, in millimetres: walks the grid cell by cell
-    /// (Amanatides and Woo, 1987). Only the operations of IEEE 754, so every machine gets the same bits.
+    /// How far a ray goes before it meets a wall, cover, the floor or the ceiling, in millimetres. It walks the grid cell by cell
+    /// (Amanatides and Woo, 1987). It uses only operations of IEEE 754, so every machine gets the same bits.
     pub fn reach_mm(&self, ray: &Ray) -> f64 {
         let unit = ray.unit();
         let height = real(ray.from)[2];
@@ -170,7 +170,7 @@ impl GameMap {
         let most = if unit[2] == 0.0 { f64::INFINITY } else { ((level - height) / unit[2]).max(0.0) };
         let (mut x, mut y) = (Walk::new(ray.from.x, unit[0]), Walk::new(ray.from.y, unit[1]));
         let mut entered = 0.0;
-        // The rim is closed: a ray from inside crosses at most every column and every row once.
+        // The rim is closed, so a ray from inside crosses every column and every row at most once.
         for _ in 0..2 * CELLS {
             let left = x.next.min(y.next);
             match self.cell((x.cell, y.cell)) {
@@ -197,7 +197,7 @@ impl GameMap {
         entered.min(most)
     }
 
-    /// Whether nothing stands between two places.
+    /// Whether nothing blocks the view between two places.
     pub fn sees(&self, from: Vector, to: Vector) -> bool {
         let way = Vector::new(to.x - from.x, to.y - from.y, to.z - from.z);
         let [x, y, z] = real(way);
@@ -206,16 +206,16 @@ impl GameMap {
     }
 }
 
-/// Cells that a body with its centre here is in, on one axis.
+/// The cells on one axis that a body with this centre occupies.
 fn span(at: i32) -> std::ops::RangeInclusive<i32> {
     (at - BODY_MM).div_euclid(CELL_MM)..=(at + BODY_MM - 1).div_euclid(CELL_MM)
 }
 
-/// Moves `at` by `by` unless the cell its leading edge enters is blocked; then up to that cell's edge.
+/// Moves `at` by `by`. If the cell that its leading edge enters is blocked, it moves only up to that cell's edge.
 fn slide_axis(at: i32, by: i32, blocked: impl Fn(i32) -> bool) -> i32 {
     let to = at + by;
     let lead = to + by.signum() * BODY_MM;
-    // The far edge belongs to the next cell only from the millimetre after it.
+    // The far edge belongs to the next cell only from the next millimetre on.
     let cell = if by > 0 { lead - 1 } else { lead }.div_euclid(CELL_MM);
     if by == 0 || !blocked(cell) {
         to
@@ -229,11 +229,11 @@ fn slide_axis(at: i32, by: i32, blocked: impl Fn(i32) -> bool) -> i32 {
 /// One axis of a ray's walk through the grid.
 struct Walk {
     cell: i32,
-    /// Which way the next cell lies: -1, 0 or 1.
+    /// The direction of the next cell: -1, 0 or 1.
     step: i32,
     /// Where on the ray the next cell begins.
     next: f64,
-    /// How much ray a cell takes.
+    /// The length of ray per cell.
     stride: f64,
 }
 
@@ -322,7 +322,7 @@ mod tests {
         assert!(!map.sees(low, beyond(1_200)) && map.sees(high, beyond(1_500)) && map.sees(low, low));
     }
 
-    /// Whether a body centred here overlaps nothing.
+    /// Whether a body with this centre overlaps nothing.
     fn free(map: &GameMap, (x, y): Point) -> bool {
         span(x).all(|cx| span(y).all(|cy| map.is_open((cx, cy))))
     }

@@ -1,13 +1,13 @@
-//! Angles and vectors in whole numbers: no library's sine, whose last bit differs from machine to machine, decides who is hit.
+//! Angles and vectors in whole numbers. The last bit of a library's sine differs between machines, and must not decide who is hit.
 
-/// The number that stands for 1 in a sine or in a part of a direction.
+/// The number that represents 1 in a sine or in a component of a direction.
 pub const ONE: i32 = 1 << 14;
 
-/// Steps of the table to a quarter turn, each 16 of an angle's units.
+/// Steps of the table per quarter turn, each 16 angle units.
 const STEPS: usize = 1024;
 const SINES: [i16; STEPS + 1] = sines();
 
-/// A place or a way, in millimetres: x to the east, y to the north, z up. As a direction, in parts of [`ONE`].
+/// A place or a displacement in millimetres: x to the east, y to the north, z up. As a direction, in parts of [`ONE`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Vector {
     /// East.
@@ -24,13 +24,13 @@ impl Vector {
         Self { x, y, z }
     }
 
-    /// One after the other.
+    /// The sum of two.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self::new(self.x + other.x, self.y + other.y, self.z + other.z)
     }
 
-    /// A place `part` of 256 of the way from here to `to`.
+    /// The place at `part` of 256 of the way from here to `to`.
     #[must_use]
     pub fn toward(self, to: Self, part: u8) -> Self {
         let between = |from: i32, to: i32| from + (to - from) * i32::from(part) / 256;
@@ -38,16 +38,16 @@ impl Vector {
     }
 }
 
-/// Where somebody looks. 65,536 units are a turn.
+/// The direction in which a player looks. 65,536 units are a full turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Look {
-    /// From east over north.
+    /// From east, counted over north.
     pub yaw: u16,
-    /// Upwards; kept within [`MAX_PITCH`] of level.
+    /// Upwards, limited to [`MAX_PITCH`] from level.
     pub pitch: i16,
 }
 
-/// Nobody looks straight up or down: 79 degrees.
+/// The limit of the pitch: 79 degrees, so nobody looks straight up or down.
 pub const MAX_PITCH: i16 = 14_400;
 
 impl Look {
@@ -61,7 +61,7 @@ impl Look {
 
 /// `value` times a part of [`ONE`], rounded.
 pub fn scale(value: i32, part: i32) -> i32 {
-    // 2^31 of millimetres times 2^14 needs more than 32 bits.
+    // 2^31 millimetres times 2^14 needs more than 32 bits.
     ((i64::from(value) * i64::from(part) + i64::from(ONE / 2)) >> 14) as i32
 }
 
@@ -81,13 +81,13 @@ pub fn cos(angle: u16) -> i32 {
     sin(angle.wrapping_add(0x4000))
 }
 
-/// The angle of the way (x, y): 0 is east. Of no way at all, 0.
+/// The angle of the direction (x, y): 0 is east. 0 for (0, 0).
 pub fn heading(x: i32, y: i32) -> u16 {
     let (across, along) = (i64::from(x).abs(), i64::from(y).abs());
     if across == 0 && along == 0 {
         return 0;
     }
-    // The largest angle of the first quarter that is not beyond the way.
+    // Finds the largest angle in the first quarter that does not exceed the direction's.
     let (mut low, mut high) = (0_u16, 0x4000_u16);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
@@ -102,12 +102,12 @@ pub fn heading(x: i32, y: i32) -> u16 {
     }
 }
 
-/// The whole part of a root.
+/// The whole part of the square root.
 pub fn root(value: i64) -> i32 {
     value.max(0).isqrt() as i32
 }
 
-/// From 0 up to a quarter turn, linear between the steps of the table.
+/// The sine up to a quarter turn, linear between the steps of the table.
 fn quarter(within: i32) -> i32 {
     let (step, part) = ((within / 16) as usize, within % 16);
     let low = i32::from(SINES[step.min(STEPS)]);
@@ -115,7 +115,7 @@ fn quarter(within: i32) -> i32 {
     low + (high - low) * part / 16
 }
 
-/// By Taylor's series, when this is compiled: exact to far beyond a part of [`ONE`].
+/// Computed at compile time by Taylor's series. The error is far below a part of [`ONE`].
 const fn sines() -> [i16; STEPS + 1] {
     let mut table = [0; STEPS + 1];
     let mut step = 0;

@@ -10,13 +10,13 @@ use crate::game::map::{CELLS, GameMap, Place};
 const STRAIGHT: u32 = 10;
 const DIAGONAL: u32 = 14;
 const COUNT: usize = (CELLS * CELLS) as usize;
-/// Each cell is entered from at most eight others, and so is at most so often in the queue.
+/// The queue holds each cell at most eight times, because a cell is entered from at most eight others.
 const QUEUE: usize = COUNT * 8;
 
-/// Finds ways; one a thread, used again and again.
+/// Finds ways. Use one per thread, and reuse it.
 #[derive(Debug)]
 pub struct Paths {
-    /// Cost from the start, of the search with this number.
+    /// For each cell: its cost from the start, and the number of the search that found it.
     known: Vec<(u32, u32)>,
     from: Vec<u16>,
     queue: BinaryHeap<Reverse<(u32, u32, u16)>>,
@@ -30,8 +30,8 @@ impl Default for Paths {
 }
 
 impl Paths {
-    /// Replaces `way` by the cells after `start` up to `goal`, and gives the way's cost: 10 a straight step, 14 a diagonal one,
-    /// which may not cut a corner. None where there is no way.
+    /// Replaces `way` with the cells after `start` up to `goal`, and returns the way's cost: 10 per straight step, 14 per diagonal step,
+    /// which may not cut a corner. None if there is no way.
     pub fn find(&mut self, map: &GameMap, start: Place, goal: Place, way: &mut Vec<Place>) -> Option<u32> {
         way.clear();
         if !map.is_open(start) || !map.is_open(goal) {
@@ -58,7 +58,7 @@ impl Paths {
         None
     }
 
-    /// A cell can be had for `cost` from its neighbour.
+    /// A cell can be reached for `cost` from its neighbour.
     fn reach(&mut self, at: Place, from: Place, cost: u32, goal: Place) {
         let index = usize::from(number(at));
         let (search, known) = self.known[index];
@@ -92,7 +92,7 @@ fn at_least(from: Place, to: Place) -> u32 {
     STRAIGHT * dx.max(dy) + (DIAGONAL - STRAIGHT) * dx.min(dy)
 }
 
-/// Where one can step to from here, and for how much.
+/// The cells that one step from here can reach, with the cost of each.
 fn steps(map: &GameMap, (x, y): Place) -> impl Iterator<Item = (Place, u32)> {
     let ways = [(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)];
     ways.into_iter().filter_map(move |(dx, dy)| {
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// The cost of every cell from the start, by looking until nothing gets cheaper.
+    /// The cost of every cell from the start. Repeats until nothing gets cheaper.
     fn by_relaxing(map: &GameMap, start: Place) -> Vec<u32> {
         let mut cost = vec![u32::MAX; COUNT];
         cost[usize::from(number(start))] = 0;

@@ -1,10 +1,10 @@
-//! One player: its place in the arrays, what it asks for, and how it stands.
+//! One player: its place in the arrays, its input, and its state.
 
 use crate::game::math::{Look, Vector};
 use crate::game::shape::Capsule;
 use crate::game::skeleton::{BONES, Pose};
 
-/// The place a player holds in the arrays.
+/// The index of a player in the arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot(pub usize);
 
@@ -13,9 +13,9 @@ pub struct Slot(pub usize);
 pub struct Buttons(u8);
 
 impl Buttons {
-    /// To where it looks.
+    /// In the direction where it looks.
     pub const FORWARD: u8 = 1;
-    /// Away from there.
+    /// Backwards.
     pub const BACK: u8 = 2;
     /// To its left.
     pub const LEFT: u8 = 4;
@@ -25,17 +25,17 @@ impl Buttons {
     pub const SHOOT: u8 = 16;
     /// Duck, and walk slowly.
     pub const CROUCH: u8 = 32;
-    /// Put a new magazine in.
+    /// Insert a new magazine.
     pub const RELOAD: u8 = 64;
-    /// All there are.
+    /// All buttons.
     pub const ALL: u8 = 127;
 
-    /// Those of `bits` that there are.
+    /// Only the valid ones among `bits`.
     pub fn from_bits(bits: u8) -> Self {
         Self(bits & Self::ALL)
     }
 
-    /// As bits.
+    /// The buttons as bits.
     pub fn bits(self) -> u8 {
         self.0
     }
@@ -49,39 +49,39 @@ impl Buttons {
 /// What a player does until its next input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlayerInput {
-    /// What is pressed.
+    /// The pressed buttons.
     pub buttons: Buttons,
-    /// Where it looks and aims.
+    /// The direction in which it looks and aims.
     pub look: Look,
-    /// What it saw when it did so.
+    /// The state that it saw when it did this.
     pub view: View,
 }
 
 /// A shot of this tick.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fired {
-    /// How far the world was rewound for it, in 256ths of a tick.
+    /// How far the world was rewound for the shot, in 256ths of a tick.
     pub rewound: u32,
-    /// It was to be rewound further than is remembered.
+    /// Whether the rewind would have exceeded the history.
     pub too_old: bool,
-    /// Whom it hit.
+    /// The player that it hit.
     pub hit: Option<u8>,
 }
 
 /// One player.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Body {
-    /// Where and how it stands.
+    /// Its place and posture.
     pub pose: Pose,
     /// 0 to 100; 0 while waiting to return.
     pub health: u8,
     /// Counts its lives.
     pub life: u32,
-    /// Opponents put out of the game.
+    /// Opponents that it has put out of the game.
     pub score: u16,
     /// Shots left in the magazine.
     pub ammo: u8,
-    /// What it does until the next input.
+    /// Its actions until the next input.
     pub input: PlayerInput,
     /// Sequence number of `input`; 0 before the first.
     pub input_sequence: u32,
@@ -97,7 +97,7 @@ impl Body {
         self.health > 0
     }
 
-    /// What a history keeps of it.
+    /// The part of it that the history keeps.
     pub fn figure(&self) -> Figure {
         let life = if self.alive() { self.life } else { 0 };
         Figure { life, middle: self.pose.middle(), bones: self.pose.bones() }
@@ -107,19 +107,19 @@ impl Body {
 /// One body at one tick.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figure {
-    /// Counts the lives of the slot; 0 for nobody alive. Between two lives there is no way to be half along.
+    /// Counts the lives of the slot. 0 if nobody is alive in it. Between two lives, positions are not interpolated.
     pub life: u32,
-    /// The middle: no part is further from it than [`REACH_MM`](crate::game::skeleton::REACH_MM).
+    /// The middle. No part is further from it than [`REACH_MM`](crate::game::skeleton::REACH_MM).
     pub middle: Vector,
     /// The hit boxes.
     pub bones: [Capsule; BONES],
 }
 
-/// What a client saw when it shot: this many 256ths of the way from one tick to the next.
+/// The moment that a client saw when it shot: this many 256ths of the way from one tick to the next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct View {
-    /// The tick before.
+    /// The earlier tick.
     pub tick: u32,
-    /// How far on towards the next.
+    /// How far it was towards the next tick.
     pub part: u8,
 }

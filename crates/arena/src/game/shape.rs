@@ -1,4 +1,4 @@
-//! Rays and the capsules they meet. Only the four operations and the root of IEEE 754, always in this order, so that every
+//! Rays, and the capsules that they may hit. It uses only the four operations and the root of IEEE 754, always in this order, so that every
 //! machine gets the same bits.
 
 use crate::game::math::Vector;
@@ -8,16 +8,16 @@ use crate::game::math::Vector;
 pub struct Ray {
     /// Where it starts.
     pub from: Vector,
-    /// Where to; any length but 0.
+    /// Its direction, with any length but 0.
     pub toward: Vector,
 }
 
-/// All that is within a radius of a line from one point to another.
+/// All points within a radius of the line between two points.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capsule {
     /// One end of the line.
     pub a: Vector,
-    /// The other.
+    /// The other end.
     pub b: Vector,
     /// In millimetres.
     pub radius_mm: i32,
@@ -48,13 +48,13 @@ impl Ray {
 }
 
 impl Capsule {
-    /// The place `part` of 256 of the way to where this capsule is later.
+    /// This capsule at `part` of 256 of the way to its later place.
     #[must_use]
     pub fn toward(&self, later: &Self, part: u8) -> Self {
         Self { a: self.a.toward(later.a, part), b: self.b.toward(later.b, part), radius_mm: self.radius_mm }
     }
 
-    /// How far along the ray, in millimetres, it first meets the capsule; 0 from within.
+    /// How far along the ray, in millimetres, it first hits the capsule. 0 if it starts inside.
     pub fn hit_mm(&self, ray: &Ray) -> Option<f64> {
         let (from, unit) = (real(ray.from), ray.unit());
         let (a, b) = (real(self.a), real(self.b));
@@ -67,17 +67,17 @@ impl Capsule {
             return Some(0.0);
         }
         let side = side_mm(line, offset, unit, radius);
-        // Where the endless tube is met beyond an end of the line, only the ball at an end can be met.
+        // If the ray hits the endless tube beyond an end of the line, it can only hit the ball at an end.
         let ends = [a, b].map(|end| ball_mm(minus(from, end), unit, radius));
         [side, ends[0], ends[1]].into_iter().flatten().reduce(f64::min)
     }
 }
 
-/// Where a ray enters the tube around a line, if it does so between the line's ends.
+/// Where a ray enters the tube around a line, if that is between the line's ends.
 fn side_mm(line: Real, offset: Real, unit: Real, radius: f64) -> Option<f64> {
     let (length2, along, offset_along) = (dot(line, line), dot(line, unit), dot(line, offset));
     let a = length2 - along * along;
-    // Along the line itself the ray meets a ball at an end first.
+    // A ray along the line itself hits a ball at an end first.
     if a <= length2 * 1e-9 {
         return None;
     }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_ray_meets_a_capsule() {
+    fn a_ray_meets_a_capsule() {
         let at = |from: (i32, i32, i32), toward: (i32, i32, i32)| {
             let ray =
                 Ray { from: Vector::new(from.0, from.1, from.2), toward: Vector::new(toward.0, toward.1, toward.2) };
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(point.hit_mm(&ray), Some(800.0), "a line without length is a ball");
     }
 
-    /// Distance of a point from the capsule's line.
+    /// The distance of a point from the capsule's line.
     fn away(capsule: &Capsule, point: Real) -> f64 {
         let (a, b) = (real(capsule.a), real(capsule.b));
         let (line, offset) = (minus(b, a), minus(point, a));
@@ -160,7 +160,7 @@ mod tests {
             let point = |at: f64| [0, 1, 2].map(|axis| real(from)[axis] + unit[axis] * at);
             let radius = f64::from(radius_mm);
             let hit = capsule.hit_mm(&ray);
-            // No sampled point before the hit is inside, or without a hit none at all.
+            // No sampled point before the hit is inside. Without a hit, no sampled point is.
             for step in 0..400 {
                 let at = f64::from(step) * 25.0;
                 if hit.is_none_or(|hit| at < hit - 0.5) {

@@ -1,5 +1,5 @@
-//! The match: plain arrays of players, moved one tick at a time by what they asked for. What is each player's own is done in
-//! jobs; what one does to another is done in the order of slots.
+//! The match: plain arrays of players, advanced one tick at a time by their inputs. Jobs compute what concerns one player only. Effects on
+//! other players are computed in the order of slots.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -18,7 +18,7 @@ const RUN_MM_S: i32 = 5_000;
 const CROUCHED_MM_S: i32 = 2_200;
 const SHOTS_HZ: u32 = 10;
 const RELOAD_S: u32 = 2;
-/// Shots before a new magazine is put in.
+/// Shots in a full magazine.
 pub const MAGAZINE: u8 = 30;
 const FULL_HEALTH: u8 = 100;
 /// The length of one step of both legs, in millimetres.
@@ -26,14 +26,14 @@ const GAIT_MM: i32 = 2_400;
 /// The time from upright to crouched, in milliseconds.
 const CROUCH_MS: u32 = 240;
 
-/// What a match is made from.
+/// The parameters of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimConfig {
     /// Seed of the map and of the places where players appear.
     pub seed: u64,
-    /// Ticks a second, 10 to 500.
+    /// Ticks per second, 10 to 500.
     pub tick_hz: u16,
-    /// Most players at a time, at most 255.
+    /// The most players at a time, at most 255.
     pub slots: usize,
 }
 
@@ -52,7 +52,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// An empty match. All memory is taken here.
+    /// An empty match. This allocates all memory.
     pub fn new(config: SimConfig) -> Self {
         let tick_hz = u32::from(config.tick_hz.clamp(10, 500));
         let slots = config.slots.min(usize::from(u8::MAX));
@@ -69,22 +69,22 @@ impl Sim {
         }
     }
 
-    /// Ticks simulated so far.
+    /// The number of simulated ticks.
     pub fn tick(&self) -> u32 {
         self.tick
     }
 
-    /// Where it is played.
+    /// The map.
     pub fn map(&self) -> &GameMap {
         &self.map
     }
 
-    /// Where everybody was.
+    /// The past hit boxes of all players.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Who is shown whom.
+    /// Which players each player sees.
     pub fn visibility(&self) -> &Visibility {
         &self.visibility
     }
@@ -115,7 +115,7 @@ impl Sim {
         }
     }
 
-    /// Sets what the player in `slot` does from the next tick on; an input older than the newest is ignored.
+    /// Sets the input of the player in `slot` from the next tick on. An input older than the newest one is ignored.
     pub fn set_input(&mut self, Slot(slot): Slot, sequence: u32, input: PlayerInput) {
         if let Some(Some(body)) = self.bodies.get_mut(slot)
             && sequence >= body.input_sequence
@@ -125,7 +125,8 @@ impl Sim {
         }
     }
 
-    /// One tick: everyone moves, then shots land in the order of slots, then the fallen return, then each looks around.
+    /// Advances the match by one tick. All players move, then shots land in the order of slots, then dead players return, then visibility
+    /// is checked.
     pub fn step(&mut self, group: &mut WorkerGroup) {
         self.tick = self.tick.wrapping_add(1);
         let (map, tick_hz, bodies) = (&self.map, self.tick_hz, &mut self.bodies);
@@ -153,14 +154,14 @@ impl Sim {
         self.visibility.look(group, self.tick, &self.map, &self.bodies);
     }
 
-    /// Whom a shot of `body` would hit in the world as it is now, without any rewinding.
+    /// The player that a shot of `slot` would hit in the current world, without rewinding.
     pub fn aim_now(&self, slot: Slot) -> Option<Hit> {
         let body = *self.player(slot)?;
         let view = View { tick: self.tick, part: 0 };
         aimed_at(&self.map, &self.history, slot, &Body { input: PlayerInput { view, ..body.input }, ..body })
     }
 
-    /// A number that differs when any part of the state does, up to chance.
+    /// A hash of the whole state.
     pub fn state_hash(&self) -> u64 {
         let mut hash = Fnv::default();
         hash.write(&self.tick.to_le_bytes());
@@ -177,7 +178,7 @@ impl Sim {
         hash.0
     }
 
-    /// Who fires in this tick, and how far the world is rewound for it.
+    /// Finds who fires in this tick, and how far the world is rewound for each shot.
     fn pull_triggers(&mut self) {
         let (reload_ticks, shot_ticks) = (RELOAD_S * self.tick_hz, self.tick_hz / SHOTS_HZ);
         for body in self.bodies.iter_mut().flatten() {
@@ -193,7 +194,7 @@ impl Sim {
                 (body.ammo, body.wait_ticks) = (body.ammo - 1, shot_ticks);
                 let held = self.history.held(body.input.view);
                 let rewound = self.tick.wrapping_sub(held.tick).saturating_mul(256).saturating_sub(held.part.into());
-                // What has not been yet is the present, and not too old.
+                // A view in the future becomes the present, and does not count as too old.
                 let too_old = held != body.input.view && held.tick != self.tick;
                 body.shot = Some(Fired { rewound, too_old, hit: None });
             }
@@ -205,7 +206,7 @@ impl Sim {
         let Some(Some(target)) = self.bodies.get_mut(hit.slot.0) else {
             return;
         };
-        // Dead by an earlier slot's shot of this tick, or by one that was seen later.
+        // The target died by an earlier slot's shot of this tick, or by a shot that was seen later.
         if !target.alive() {
             return;
         }
@@ -252,7 +253,7 @@ impl Sim {
     }
 }
 
-/// Where a shot by `body` goes, in the world as it was seen.
+/// The shot of `body` in the world as it was seen.
 fn aimed_at(map: &GameMap, history: &History, by: Slot, body: &Body) -> Option<Hit> {
     let ray = Ray { from: body.pose.eye(), toward: body.pose.look.direction() };
     let shot = Shot { by, ray, reach_mm: map.reach_mm(&ray) };
@@ -277,7 +278,7 @@ fn walk(body: &mut Body, map: &GameMap, tick_hz: u32) {
     let axis = |plus, minus| i32::from(buttons.any(plus)) - i32::from(buttons.any(minus));
     let (ahead, left) = (axis(Buttons::FORWARD, Buttons::BACK), axis(Buttons::LEFT, Buttons::RIGHT));
     let step_mm = speed_mm_s / tick_hz as i32;
-    // Diagonals are as fast as straight lines: 181/256 is the root of a half.
+    // Diagonals are as fast as straight lines: 181/256 is the square root of a half.
     let step_mm = if ahead != 0 && left != 0 { step_mm * 181 / 256 } else { step_mm };
     let (cos, sin) = (cos(look.yaw), sin(look.yaw));
     let by = (scale(step_mm, ahead * cos - left * sin), scale(step_mm, ahead * sin + left * cos));
@@ -300,7 +301,7 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    /// Takes these bytes in.
+    /// Adds these bytes.
     pub fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);

@@ -1,11 +1,11 @@
-//! Shots land where they were seen to, the same match comes of the same seed, whoever does the work.
+//! Shots land where the shooter saw the target. The same seed gives the same match, with any number of workers.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::game::skeleton::Bone;
 
-/// Two players that see each other, 6 m apart along x, with nothing between them or behind the first for 3 m.
+/// Two players that see each other, 6 m apart along x. Nothing is between them, or within 3 m behind the first.
 pub(crate) fn duel(tick_hz: u16) -> Sim {
     let mut sim = Sim::new(SimConfig { seed: 1, tick_hz, slots: 2 });
     sim.join(Slot(0));
@@ -39,7 +39,7 @@ fn shots_hit_kill_and_the_fallen_return() {
         step(&mut sim);
         health.push(sim.player(Slot(1)).unwrap().health);
     }
-    // 34 a hit in the chest, ten shots a second.
+    // A hit in the chest costs 34, and there are ten shots per second.
     assert_eq!(health, [66, 66, 66, 66, 66, 32, 32, 32, 32, 32, 0]);
     let shooter = sim.player(Slot(0)).unwrap();
     assert_eq!((shooter.score, shooter.ammo), (1, MAGAZINE - 3));
@@ -104,7 +104,7 @@ fn walking_is_as_fast_in_every_direction_and_slower_crouched() {
     }
 }
 
-/// What happened, without the distance's last digits.
+/// The result without the last digits of the distance.
 fn summary(hit: Option<Hit>) -> Option<(Slot, Bone, i64)> {
     hit.map(|hit| (hit.slot, hit.bone, hit.at_mm.round() as i64))
 }
@@ -112,8 +112,8 @@ fn summary(hit: Option<Hit>) -> Option<(Slot, Bone, i64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The heart of lag compensation: a shot at what the client saw hits exactly what the same shot would have hit in a world
-    /// that had stopped at that moment.
+    /// The core of lag compensation: a shot at what the client saw hits exactly what the same shot would have hit in a world that had
+    /// stopped at that moment.
     #[test]
     fn a_shot_at_what_was_seen_hits_what_it_would_have_hit_then(
         moves in prop::collection::vec((0u8..48, any::<u16>()), 4),
@@ -123,7 +123,7 @@ proptest! {
     ) {
         let mut sim = duel(50);
         let watch = |sim: &mut Sim| {
-            // The shooter stands still; the target runs about, turns and ducks.
+            // The shooter stands still. The target runs about, turns and ducks.
             let (buttons, yaw) = moves[(sim.tick() / 15) as usize % moves.len()];
             let run = input(sim, buttons & !Buttons::SHOOT, Look { yaw, pitch: 0 });
             sim.set_input(Slot(1), sim.tick() + 1, run);
@@ -155,7 +155,7 @@ proptest! {
 fn how_far_a_shot_was_rewound_is_summary() {
     let mut sim = duel(50);
     (0..40).for_each(|_| step(&mut sim));
-    // (seen this many 256ths of a tick before the tick of the shot, rewound by, too old)
+    // (256ths of a tick between the seen state and the shot, how far it was rewound, whether that was too old)
     for (back, rewound, too_old) in
         [(0, 0, false), (256, 256, false), (300, 300, false), (3_000, 3_000, false), (9_000, 13 * 256, true)]
     {

@@ -1,12 +1,12 @@
-//! Hit boxes as a skeleton moves them: forward from the hips by a pose that is a few small numbers, in whole numbers, and with
-//! nothing drawn. Arms and legs bend at joints that are where two bones of given lengths meet.
+//! Hit boxes as a skeleton moves them. A pose consists of a few small numbers, and the hit boxes follow from it, starting at the hips, in
+//! whole numbers and without drawing. The joints of arms and legs are where two bones of given lengths meet.
 
 use crate::game::math::{Look, Vector, cos, root, scale, sin};
 use crate::game::shape::Capsule;
 
-/// Capsules of one body.
+/// The number of capsules of a body.
 pub const BONES: usize = 11;
-/// Lowest to highest of `stance`.
+/// The largest `stance`; the smallest is 0.
 pub const MAX_STANCE: u8 = 15;
 /// No part of a body is further than this from its middle, in millimetres.
 pub const REACH_MM: i32 = 1_150;
@@ -30,7 +30,7 @@ impl Bone {
     /// Lower body.
     pub const HIPS: Self = Self(2);
 
-    /// What a hit here takes of a player's 100.
+    /// How many of a player's 100 health points a hit here costs.
     pub fn damage(self) -> u8 {
         match self {
             Self::HEAD => 100,
@@ -40,33 +40,33 @@ impl Bone {
     }
 }
 
-/// All that decides where a body's parts are.
+/// The values that determine the places of all body parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pose {
-    /// Where it stands, in millimetres.
+    /// Its place along x, in millimetres.
     pub x_mm: i32,
-    /// Where it stands, in millimetres.
+    /// Its place along y, in millimetres.
     pub y_mm: i32,
-    /// Where it looks and aims.
+    /// The direction in which it looks and aims.
     pub look: Look,
-    /// How far through a step of each leg it is; 65,536 are both.
+    /// The progress of the current step of both legs; 65,536 is a full cycle.
     pub gait: u16,
-    /// How far the legs swing: 0 standing to 255 at full speed.
+    /// How far the legs swing: from 0 (standing) to 255 (full speed).
     pub stride: u8,
-    /// 0 upright to [`MAX_STANCE`] crouched.
+    /// From 0 (upright) to [`MAX_STANCE`] (crouched).
     pub stance: u8,
 }
 
-/// A place seen from the body: forward, to the left, up.
+/// A place relative to the body: forward, to the left, up.
 type Local = Vector;
 
 impl Pose {
-    /// Where its eyes are, and its gun points from.
+    /// The place of its eyes, from which its gun points too.
     pub fn eye(&self) -> Vector {
         self.place(self.head())
     }
 
-    /// The middle of the body, which [`REACH_MM`] is measured from.
+    /// The middle of the body, from which [`REACH_MM`] is measured.
     pub fn middle(&self) -> Vector {
         Vector::new(self.x_mm, self.y_mm, self.hip_mm() + 50)
     }
@@ -101,7 +101,7 @@ impl Pose {
         Local::new(0, 0, self.hip_mm())
     }
 
-    /// The crouched lean forward, and everybody leans a little into where they look.
+    /// Crouched players lean forward, and all lean slightly in the direction where they look.
     fn neck(&self) -> Local {
         let lean = 9 * i32::from(self.stance.min(MAX_STANCE)) - i32::from(self.look.pitch) / 200;
         self.hips().plus(Local::new(lean, 0, root(i64::from(SPINE_MM).pow(2) - i64::from(lean).pow(2))))
@@ -143,8 +143,8 @@ impl Pose {
     }
 }
 
-/// The joint between two bones of one length from `from` to `to`, bent forward (1) or down and back (-1). What is too far away
-/// for the bones is reached for by a straight limb.
+/// The joint between two bones of equal length from `from` to `to`, bent forward (1) or down and back (-1). If the end is too far away for
+/// the bones, the limb is straight.
 fn bend(from: Local, to: Local, bone_mm: i32, way: i32) -> Local {
     let (dx, dz) = (i64::from(to.x - from.x), i64::from(to.z - from.z));
     let dy = i64::from(to.y - from.y);

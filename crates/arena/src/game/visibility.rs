@@ -1,5 +1,5 @@
-//! Which players the server shows to each player: its team, those near enough to be heard, and those in its line of sight; and each
-//! of them for some time after. No client receives what a wall hides, so a cheating client cannot show it.
+//! Which players the server shows to each player: its team, players near enough to be heard, and players in its line of sight. Each stays
+//! shown for some time. No client receives players behind walls, so a cheating client cannot show them.
 
 use crate::game::map::GameMap;
 use crate::game::math::{Look, Vector};
@@ -86,13 +86,13 @@ pub fn team(player: usize) -> usize {
 pub struct Visibility {
     /// For each viewer and each player the last tick at which it is shown.
     rows: Vec<Vec<u32>>,
-    /// Viewers are checked in this many groups, one group a tick.
+    /// Viewers are checked in this many groups, one group per tick.
     groups: u32,
     keep_ticks: u32,
 }
 
 impl Visibility {
-    /// This many players, and nobody is shown anybody yet.
+    /// For this many players. Nobody is shown to anybody yet.
     pub fn new(slots: usize, tick_hz: u32) -> Self {
         let groups = (tick_hz / LOOKS_HZ).max(1);
         Self { rows: vec![vec![0; slots]; slots], groups, keep_ticks: tick_hz * KEEP_MS / 1_000 + groups }
@@ -121,7 +121,7 @@ impl Visibility {
         });
     }
 
-    /// Whether `viewer` is shown `other` at `tick`. Everybody is shown themselves.
+    /// Whether `viewer` is shown `other` at `tick`. All players are shown themselves.
     pub fn is_shown(&self, viewer: Slot, other: Slot, tick: u32) -> bool {
         let until = self.rows.get(viewer.0).and_then(|row| row.get(other.0)).copied().unwrap_or(0);
         viewer == other || (until > 0 && until.wrapping_sub(tick) < u32::MAX / 2)
@@ -164,7 +164,7 @@ mod tests {
         let mut visibility = Visibility::new(3, 50);
         let mut tick = 100;
         let mut shown = |opponent: Pose| {
-            // Slot 2 is of the viewer's team.
+            // Slot 2 belongs to the viewer's team.
             let bodies = [standing(viewer), standing(opponent), standing(hidden)];
             for _ in 0..4 {
                 tick += 1;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_shows_is_where_the_player_is() {
+    fn a_client_shows_players_at_their_positions() {
         let pose = Pose {
             x_mm: 12_345,
             y_mm: 54_321,

@@ -1,4 +1,4 @@
-//! Numbers of any few bits, one after the other in a datagram: the first bit is the lowest of the first byte.
+//! Numbers of few bits, packed one after the other into a datagram. The first bit is the lowest of the first byte.
 
 use crate::net::error::WireError;
 
@@ -11,12 +11,12 @@ pub struct BitWriter<'a> {
 }
 
 impl<'a> BitWriter<'a> {
-    /// Begins after the bytes that are there.
+    /// Begins after the existing bytes.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, held: 0, count: 0 }
     }
 
-    /// The lowest `bits` of `value`; at most 32.
+    /// Appends the lowest `bits` of `value`; at most 32.
     pub fn put(&mut self, value: u32, bits: u32) {
         let bits = bits.min(32);
         let value = u64::from(value) & ((1 << bits) - 1);
@@ -29,17 +29,17 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// One bit.
+    /// Appends one bit.
     pub fn flag(&mut self, flag: bool) {
         self.put(flag.into(), 1);
     }
 
-    /// The lowest `bits` of a number that may be negative.
+    /// Appends the lowest `bits` of a number that may be negative.
     pub fn signed(&mut self, value: i32, bits: u32) {
         self.put(value as u32, bits);
     }
 
-    /// Fills the last byte up with zeros.
+    /// Fills the last byte with zeros.
     pub fn end(self) {
         if self.count > 0 {
             self.out.push(self.held as u8);
@@ -55,15 +55,15 @@ pub struct BitReader<'a> {
 }
 
 impl<'a> BitReader<'a> {
-    /// From the first bit of these.
+    /// Begins at the first bit of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// A number of `bits`; at most 32.
+    /// Reads a number of `bits`; at most 32.
     ///
     /// # Errors
-    /// If fewer are left.
+    /// If fewer bits are left.
     pub fn get(&mut self, bits: u32) -> Result<u32, WireError> {
         let bits = bits.min(32);
         let (first, shift) = (self.at / 8, self.at % 8);
@@ -78,24 +78,24 @@ impl<'a> BitReader<'a> {
         Ok((held >> shift & ((1 << bits) - 1)) as u32)
     }
 
-    /// One bit.
+    /// Reads one bit.
     ///
     /// # Errors
-    /// If there is none left.
+    /// If no bit is left.
     pub fn flag(&mut self) -> Result<bool, WireError> {
         self.get(1).map(|bit| bit == 1)
     }
 
-    /// A number of `bits` that may be negative.
+    /// Reads a number of `bits` that may be negative.
     ///
     /// # Errors
-    /// If fewer are left.
+    /// If fewer bits are left.
     pub fn signed(&mut self, bits: u32) -> Result<i32, WireError> {
         let unused = 32 - bits.clamp(1, 32);
         self.get(bits).map(|value| (value << unused) as i32 >> unused)
     }
 
-    /// Nothing but the zeros that fill the last byte may be left.
+    /// Checks that only the zeros that fill the last byte are left.
     ///
     /// # Errors
     /// If there is more.
@@ -108,7 +108,7 @@ impl<'a> BitReader<'a> {
     }
 }
 
-/// Whether a number, with its sign, fits this many bits.
+/// Whether a number, with its sign, fits into this many bits.
 pub fn fits(value: i32, bits: u32) -> bool {
     let half = 1_i32 << (bits.clamp(1, 31) - 1);
     (-half..half).contains(&value)
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_is_got(numbers in prop::collection::vec((any::<u32>(), 0u32..=32, any::<bool>()), 0..60)) {
+        fn written_numbers_are_read_back(numbers in prop::collection::vec((any::<u32>(), 0u32..=32, any::<bool>()), 0..60)) {
             let mut bytes = vec![7];
             let mut writer = BitWriter::new(&mut bytes);
             for (value, bits, signed) in &numbers {

@@ -1,4 +1,4 @@
-//! The client's side of the handshake: from an address to a joined player, in bounded time.
+//! The client's side of the handshake: it joins a server within a time limit.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -17,22 +17,22 @@ const ROUND: Duration = Duration::from_millis(100);
 /// A player that has joined.
 #[derive(Debug)]
 pub struct Joined {
-    /// Connected to the server; blocking, with a read timeout of 100 ms.
+    /// The socket, connected to the server. It blocks, with a read timeout of 100 ms.
     pub socket: UdpSocket,
-    /// Goes with every input and ping.
+    /// The secret for every input and ping.
     pub session: u64,
     /// The player's number.
     pub player: u8,
     /// The server's tick rate.
     pub tick_hz: u16,
-    /// Seed of the map.
+    /// The seed of the map.
     pub seed: u64,
 }
 
 /// Why a player could not join.
 #[derive(Debug, Error)]
 pub enum JoinError {
-    /// The socket could not be made.
+    /// The socket could not be created.
     #[error("open a socket to {server}: {source}")]
     Socket {
         /// The server.
@@ -40,15 +40,15 @@ pub enum JoinError {
         /// Why not.
         source: io::Error,
     },
-    /// Nothing useful came back in time.
+    /// No valid answer arrived in time.
     #[error("join {0}: no answer in time")]
     NoAnswer(SocketAddr),
-    /// The server had no room up to the end.
+    /// The server was full until the end.
     #[error("join {0}: the server is full")]
     Full(SocketAddr),
 }
 
-/// Joins `server`, trying again until `deadline_ns` of `CLOCK_MONOTONIC`.
+/// Joins `server`. Tries until `deadline_ns` of `CLOCK_MONOTONIC`.
 pub fn join(server: SocketAddr, deadline_ns: u64) -> Result<Joined, JoinError> {
     let socket = open(server).map_err(|source| JoinError::Socket { server, source })?;
     let mut full = false;
@@ -78,13 +78,13 @@ fn open(server: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// One handshake from the start. Its own nonce identifies the answers to it, as opposed to an earlier attempt.
+/// One complete handshake. Its own nonce distinguishes its answers from those to an earlier attempt.
 fn attempt(socket: &UdpSocket) -> Option<Reply> {
     let nonce = RandomState::new().hash_one(now_ns());
     match ask(socket, FromClient::Hello { nonce }, nonce)? {
         Reply::Challenge { cookie } => {
             let join = FromClient::Join { nonce, cookie };
-            // A lost welcome would leave this address held under this nonce, so the join is what is sent again.
+            // If the welcome is lost, the server holds this address under this nonce. So send the join again.
             (0..3).find_map(|_| ask(socket, join, nonce))
         }
         other => Some(other),
@@ -101,7 +101,7 @@ enum Reply {
 fn ask(socket: &UdpSocket, question: FromClient, nonce: u64) -> Option<Reply> {
     let mut bytes = Vec::with_capacity(MAX_DATAGRAM_BYTES);
     question.encode(&mut bytes);
-    // A failed send looks like a lost one, and is dealt with alike.
+    // A failed send has the same effect as a lost datagram.
     let _ = socket.send(&bytes);
     let give_up_ns = now_ns() + ROUND.as_nanos() as u64;
     let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
@@ -114,7 +114,7 @@ fn ask(socket: &UdpSocket, question: FromClient, nonce: u64) -> Option<Reply> {
                 }
             }
             Err(error) if is_quiet(error.kind()) => {}
-            // Refused, while no server listens there yet: comes back at once.
+            // While no server listens there, the receive is refused at once.
             Err(_) => std::thread::sleep(ROUND / 10),
         }
     }

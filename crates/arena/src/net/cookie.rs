@@ -1,24 +1,24 @@
-//! Stateless proof that a client receives at the address it sends from: the server hands out a keyed hash and remembers
-//! nothing until it comes back.
+//! Proof that a client receives at the address from which it sends. The server hands out a keyed hash, and stores nothing until the hash
+//! comes back.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
 use crate::time::SECOND_NS;
 
-/// A cookie is good for the rest of the bucket it was baked in and for all of the next: between one and two of these.
+/// A cookie is valid for the rest of its time bucket and for the whole next one: between one and two of these.
 pub const COOKIE_BUCKET_NS: u64 = SECOND_NS;
 
-/// What a cookie is bound to.
+/// The data that a cookie is bound to.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim {
-    /// The address the datagram came from.
+    /// The source address of the datagram.
     pub from: SocketAddr,
-    /// The number the client chose for this attempt to join.
+    /// The client's number for this attempt to join.
     pub nonce: u64,
 }
 
-/// Bakes and checks cookies with a key drawn from the operating system at start (SipHash, as `std` keys its maps).
+/// Issues and checks cookies with a random key from the operating system (SipHash, as `std` keys its maps).
 #[derive(Debug, Default)]
 pub struct Cookies {
     key: RandomState,
@@ -30,7 +30,7 @@ impl Cookies {
         self.hash(claim, now_ns / COOKIE_BUCKET_NS)
     }
 
-    /// Whether `cookie` was baked here for this very claim, in this time bucket or the one before.
+    /// Whether `cookie` was issued here for this claim, in this time bucket or the previous one.
     pub fn accepts(&self, claim: Claim, now_ns: u64, cookie: u64) -> bool {
         let bucket = now_ns / COOKIE_BUCKET_NS;
         self.hash(claim, bucket) == cookie || bucket.checked_sub(1).is_some_and(|b| self.hash(claim, b) == cookie)

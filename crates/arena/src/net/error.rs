@@ -8,16 +8,16 @@ pub enum WireError {
     /// It ends early, or bytes are left over.
     #[error("wrong length for its kind")]
     Length,
-    /// Not our magic number or format.
+    /// The magic number or the format is wrong.
     #[error("not a datagram of this game and format")]
     Header,
-    /// No such kind from this side.
+    /// This side does not send this kind.
     #[error("unknown kind {0}")]
     Kind(u8),
-    /// A number is out of its range.
+    /// A number is out of range.
     #[error("value out of range")]
     Range,
-    /// A snapshot says what has changed since one that is not there.
+    /// A snapshot has changes from one that is missing.
     #[error("changes since tick {0}, which is not known")]
     Baseline(u32),
 }

@@ -1,7 +1,7 @@
-//! Decides what a datagram may do, whoever sent it: the handshake, the list of players with proven addresses, replays and
-//! rates. Pure but for its keys: no sockets, and the time is given to it.
+//! Decides what a datagram from any sender may do: the handshake, the list of players with proven addresses, replays and rates. Pure except
+//! for its keys: no sockets, and the time is an argument.
 //!
-//! Until an address has echoed a cookie it costs the server no memory and gets no answer larger than its question.
+//! Until an address has returned a cookie, it costs the server no memory and gets no answer larger than its question.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,42 +15,42 @@ use crate::net::seen::ReplayWindow;
 use crate::net::wire::{FromClient, FromServer};
 use crate::time::SECOND_NS;
 
-/// A player not heard of for this long is gone. Longer than a cookie lives, so a join seen on the way and sent again
-/// cannot bring a player back.
+/// A player that was silent for this long is gone. A cookie expires earlier, so a recorded join that is sent again cannot bring a player
+/// back.
 pub const SILENCE_NS: u64 = 3 * SECOND_NS;
 
 const STRANGER: Allowance = Allowance { per_s: 1_000, burst: 1_000 };
-/// Challenges to all strangers together: what a flood from forged addresses can make the server spend on answers, which cost it
-/// four times what refusing does. A join with a good cookie is not held up by it.
+/// The limit of challenges to all unknown senders together, so that a flood from forged addresses cannot cost the server too much. An
+/// answer costs four times as much as a refusal. A join with a valid cookie is not delayed by this limit.
 const CHALLENGES: Allowance = Allowance { per_s: 20_000, burst: 2_000 };
 const INPUTS: Allowance = Allowance { per_s: 200, burst: 32 };
-/// Room for a probe that asks again as soon as it is answered.
+/// This is enough for a probe that asks again as soon as it has its answer.
 const PINGS: Allowance = Allowance { per_s: 50_000, burst: 1_000 };
 
 /// An event for the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A player came.
+    /// A player joined.
     Join {
         /// Its place.
         slot: Slot,
-        /// Where to send snapshots.
+        /// The address for snapshots.
         address: SocketAddr,
     },
-    /// A player is gone.
+    /// A player has left.
     Leave {
         /// Its place.
         slot: Slot,
     },
-    /// A player acted.
+    /// A player sent an input.
     Input {
         /// Its place.
         slot: Slot,
-        /// As the client numbered it.
+        /// The client's number of the input.
         sequence: u32,
-        /// Tick of the newest snapshot that the client has; 0 for none.
+        /// The tick of the newest snapshot that the client has. 0 for none.
         ack: u32,
-        /// What it does.
+        /// The actions.
         input: PlayerInput,
     },
 }
@@ -58,22 +58,22 @@ pub enum Event {
 /// Why a datagram was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not a client's datagram.
+    /// Not a datagram of a client.
     Malformed,
-    /// From an address that has not joined, or without its session's secret, or with a cookie that is not good.
+    /// From an address that has not joined, without its session's secret, or with an invalid cookie.
     Unproven,
     /// More than the sender may send.
     RateLimited,
-    /// Received before, or too old to be checked.
+    /// Received before, or too old to check.
     Replayed,
     /// The simulation is behind.
     QueueFull,
 }
 
-/// What the gate needs to know of the game.
+/// The facts about the game that the gate needs.
 #[derive(Debug, Clone, Copy)]
 pub struct GateConfig {
-    /// Most players at a time.
+    /// The most players at a time.
     pub slots: usize,
     /// ClientInput to clients in the welcome.
     pub tick_hz: u16,
@@ -107,19 +107,19 @@ struct KnownClient {
     ping_tokens: TokenBucket,
 }
 
-/// One datagram as it came.
+/// A received datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival<'a> {
-    /// The source address it claims.
+    /// Its source address, which may be forged.
     pub from: SocketAddr,
-    /// When.
+    /// The time of arrival.
     pub now_ns: u64,
-    /// What.
+    /// Its bytes.
     pub bytes: &'a [u8],
 }
 
 impl Gate {
-    /// A gate without players that puts what the simulation must know into `events`.
+    /// A gate without players. It puts events for the simulation into `events`.
     pub fn new(config: GateConfig, events: SyncSender<Event>) -> Self {
         Self {
             config,
@@ -134,12 +134,12 @@ impl Gate {
         }
     }
 
-    /// Players now.
+    /// The number of players.
     pub fn players(&self) -> usize {
         self.by_address.len()
     }
 
-    /// Deals with one datagram; the answer to send back at once, if there is one.
+    /// Handles one datagram. Returns an immediate answer, if there is one.
     pub fn admit(&mut self, arrival: Arrival<'_>) -> Result<Option<FromServer<'static>>, Refusal> {
         let message = FromClient::parse(arrival.bytes).map_err(|_| Refusal::Malformed)?;
         let Arrival { from, now_ns, .. } = arrival;
@@ -160,7 +160,7 @@ impl Gate {
             }
             FromClient::Input { session, sequence, ack, input } => {
                 let (slot, client) = self.prove(from, session)?;
-                // In this order, so that replays by somebody on the way do not use up the player's rate.
+                // Check in this order, so that replayed datagrams do not use up the player's rate.
                 fresh(&mut client.inputs, sequence)?;
                 take(&mut client.input_tokens, INPUTS, now_ns)?;
                 client.heard_ns = now_ns;
@@ -193,12 +193,12 @@ impl Gate {
         }
     }
 
-    /// The cookie was good: a new player, or a repeated welcome if the first was lost.
+    /// The cookie was valid: a new player, or a repeated welcome if the first one was lost.
     fn join(&mut self, claim: Claim, now_ns: u64) -> Result<FromServer<'static>, Refusal> {
         let Claim { from, nonce } = claim;
         if let Some(&slot) = self.by_address.get(&from) {
-            // Another nonce is another attempt from an address still held: it must wait until the old one is silent,
-            // or a join from the past could throw a player out.
+            // Another nonce is another attempt from an address that is still held. It must wait until the old one is silent. Otherwise a
+            // replayed join could throw a player out.
             return match &self.clients[slot.0] {
                 Some(client) if client.nonce == nonce => Ok(self.welcome(slot, client)),
                 _ => Err(Refusal::Replayed),

@@ -1,4 +1,4 @@
-//! Nobody gets in, gets an answer or gets anything done without having earned it.
+//! Nobody joins, gets an answer or causes an action without the required proof.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -26,7 +26,7 @@ fn at(port: u16) -> SocketAddr {
 type Outcome = Result<Option<FromServer<'static>>, Refusal>;
 
 impl Fixture {
-    /// Sends a message; no answer may ever be larger than it.
+    /// Sends a message. No answer may be larger than the message.
     fn send(&mut self, port: u16, message: FromClient) -> Outcome {
         let (mut bytes, mut answer) = (Vec::new(), Vec::new());
         message.encode(&mut bytes);
@@ -141,7 +141,7 @@ fn inputs_need_the_secret_a_new_number_and_patience() {
     assert_eq!(f.input(1, session, 4), Ok(None), "late but new");
     assert_eq!(f.input(1, other, 6), Err(Refusal::Unproven));
     assert_eq!(f.input(3, session, 6), Err(Refusal::Unproven));
-    // Pings count apart from inputs.
+    // Pings are counted separately from inputs.
     let pong = FromServer::Pong { sequence: 5, sent_ns: 9, server_ns: f.now_ns };
     assert_eq!(f.ping(1, session, 5), Ok(Some(pong)));
     assert_eq!(f.ping(1, session, 5), Err(Refusal::Replayed));
@@ -175,7 +175,7 @@ fn a_flood_from_everywhere_is_answered_at_a_bounded_rate_and_players_play_on() {
             assert_eq!(f.input(1, session, n + 1), Ok(None));
         }
     }
-    // 0.2 s at 20,000 a second, and the burst.
+    // 0.2 s at 20,000 per second, plus the burst.
     assert!((4_000..=6_100).contains(&challenges), "{challenges}");
     assert_eq!(f.gate.players(), 1);
     let join = FromClient::Join { nonce: 2, cookie };

@@ -1,20 +1,20 @@
-//! Rate limits that need neither a clock nor memory per stranger.
+//! Rate limits that need no clock and no memory per unknown sender.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 use crate::time::SECOND_NS;
 
-/// How much of something is allowed.
+/// A rate limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Allowance {
-    /// Sustained rate, a second, at least 1.
+    /// The sustained rate per second, at least 1.
     pub per_s: u32,
-    /// How many may come at once after a silence.
+    /// The burst after a silence.
     pub burst: u32,
 }
 
-/// A token bucket in its "virtual scheduling" form (GCRA): one number, no refill step.
+/// A token bucket in its "virtual scheduling" form (GCRA): one number, and no refill step.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TokenBucket {
     /// When the bucket will be full again.
@@ -37,8 +37,8 @@ impl TokenBucket {
 
 const STRANGER_BUCKETS: usize = 1024;
 
-/// Limits hosts that have proved nothing yet: a fixed table hashed by host with a secret key, so memory does not grow
-/// with forged addresses and nobody can pick an address that shares a victim's bucket.
+/// Limits hosts without a proven address. It is a fixed table, hashed by host with a secret key. So forged addresses cannot use more
+/// memory, and nobody can choose an address that shares a victim's bucket.
 #[derive(Debug)]
 pub struct Strangers {
     key: RandomState,
@@ -52,7 +52,7 @@ impl Strangers {
         Self { key: RandomState::new(), buckets: vec![TokenBucket::default(); STRANGER_BUCKETS], allowance }
     }
 
-    /// Takes one token of the host's bucket. Ports of one host share it: a port costs an attacker nothing.
+    /// Takes one token of the host's bucket. All ports of a host share it, because a port costs an attacker nothing.
     pub fn take(&mut self, host: IpAddr, now_ns: u64) -> bool {
         let index = (self.key.hash_one(host) % STRANGER_BUCKETS as u64) as usize;
         self.buckets[index].take(self.allowance, now_ns)
@@ -82,7 +82,7 @@ mod tests {
         let host = |n: u8| IpAddr::from([10, 0, 0, n]);
         let taken = (0..100).filter(|_| strangers.take(host(1), 0)).count();
         assert_eq!(taken, 3);
-        // Two hosts share a bucket once in 1024, ten hosts are not all in bucket one.
+        // Two hosts share a bucket once in 1,024 cases. Ten hosts are not all in one bucket.
         assert!((2..12).any(|n| strangers.take(host(n), 0)));
     }
 }

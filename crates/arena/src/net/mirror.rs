@@ -1,10 +1,10 @@
-//! The snapshots that a client keeps: as the base of changes, and to show the game a little behind the newest.
+//! The snapshots that a client keeps: as the base of changes, and to show the game slightly behind the newest one.
 
 use crate::game::history::View;
 use crate::net::error::WireError;
 use crate::net::snapshot::{MAX_BASE_TICKS, Packed, Snapshot};
 
-/// A client shows the match this many ticks behind its newest snapshot, so that one lost does not stop everybody.
+/// A client shows the match this many ticks behind its newest snapshot, so that one lost snapshot does not stop all players.
 pub const SHOWN_BEHIND: u32 = 2;
 
 const HELD: usize = MAX_BASE_TICKS as usize + 1;
@@ -24,13 +24,13 @@ impl Default for Mirror {
 }
 
 impl Mirror {
-    /// Takes a snapshot in. True if it is newer than all before it.
+    /// Adds a snapshot. Returns true if it is newer than all earlier ones.
     ///
     /// # Errors
     /// If it has changes from a snapshot that is not stored, or is not a snapshot.
     pub fn take_in(&mut self, packed: &Packed<'_>) -> Result<bool, WireError> {
         let tick = packed.head.tick;
-        // Into a spare one first: what is broken must not replace what is good.
+        // Unpack into a spare one first: a broken snapshot must not replace a good one.
         let mut spare = std::mem::take(&mut self.spare);
         let base = packed.base_tick.and_then(|tick| self.at(tick));
         let done = packed.unpack(base, &mut spare);
@@ -54,7 +54,7 @@ impl Mirror {
         self.at(self.newest)
     }
 
-    /// What the client shows: a snapshot a little behind the newest, if that one came, else the next that did.
+    /// The snapshot to show: slightly behind the newest if that one arrived, otherwise the next one that did.
     pub fn shown(&self) -> Option<(&Snapshot, View)> {
         let behind = (0..=SHOWN_BEHIND).rev().find_map(|back| self.at(self.newest.wrapping_sub(back)))?;
         Some((behind, View { tick: behind.head.tick, part: 0 }))
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_a_little_behind_and_never_nothing() {
+    fn the_shown_snapshot_is_slightly_behind_and_never_missing() {
         let mut mirror = Mirror::default();
         assert!(mirror.shown().is_none() && mirror.newest().is_none() && mirror.ack() == 0);
         let shown = |mirror: &Mirror| mirror.shown().unwrap().1.tick;

@@ -11,7 +11,7 @@ pub mod seen;
 pub mod snapshot;
 pub mod wire;
 
-/// Nothing came, or a signal did.
+/// Whether nothing arrived, or a signal ended the wait.
 pub(crate) fn is_quiet(kind: std::io::ErrorKind) -> bool {
     use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(kind, WouldBlock | TimedOut | Interrupted)

@@ -3,7 +3,7 @@
 /// How far behind the newest sequence number a datagram may be and still be accepted.
 pub const WINDOW: u32 = 64;
 
-/// The newest sequence number seen, and which of the 64 up to it have been.
+/// The newest sequence number, and which of the 64 numbers up to it were seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplayWindow {
     newest: u32,
@@ -12,7 +12,7 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Marks `sequence` as seen; true if it was new. Numbers do not wrap: 2^32 inputs at 200 a second last 248 days.
+    /// Marks `sequence` as seen. Returns true if it was new. Numbers do not wrap: 2^32 inputs at 200 per second last 248 days.
     pub fn accept(&mut self, sequence: u32) -> bool {
         if self.seen == 0 || sequence > self.newest {
             let ahead = if self.seen == 0 { WINDOW } else { sequence - self.newest };

@@ -1,18 +1,18 @@
-//! What one player is shown of the match each tick, packed into one datagram bit by bit: as what has changed since a snapshot
-//! that its client is known to have, or, if it has none, in full. The nearest players first if not all fit.
+//! The part of the match that one player sees in a tick, packed bit by bit into one datagram. It contains the changes since a snapshot that
+//! the client is known to have. Without such a snapshot it is complete. If not all players fit, the nearest come first.
 //!
-//! Bits after the datagram's head: tick 32, when it was due 32, input sequence 32, players 8, ammo 5, score 16, `shot` 1, then
-//! if it shot: rewound 16, too old 1, hit 1. Then how many ticks back the baseline is, 6, of which 0 means none. With a baseline: how many of its
-//! players are gone 7, the number of each 8; for each that stays, in order of numbers, what has changed. In any case: how many
-//! are new 7; for each its number 8 and all of it. What has changed is a bit for each of place, look, legs and state; a place
-//! that moved by less than 256 mm is two numbers of 9 bits.
+//! Bits after the datagram's head: tick 32, due time 32, input sequence 32, players 8, ammo 5, score 16, `shot` 1, then if it shot: rewound
+//! 16, too old 1, hit 1. Then the age of the baseline in ticks, 6; 0 means no baseline. With a baseline: the number of its players that are
+//! gone 7, and the number of each 8. For each player that stays, in order of numbers: its changes. In any case: the number of new players
+//! 7, and for each its number 8 and all of its fields. The changes begin with a bit for each of place, look, legs and state. A place that
+//! moved by less than 256 mm is two numbers of 9 bits.
 
 use crate::game::sim::{Fired, Sim, Slot};
 use crate::game::visibility::Entity;
 use crate::net::bits::{BitReader, BitWriter, fits};
 use crate::net::error::WireError;
 
-/// As many players as fit one datagram even if all that were shown are gone and all others new.
+/// The most players that always fit into one datagram, even if all earlier ones are gone and all others are new.
 pub const MAX_SEEN: usize = 88;
 /// The maximum age of a baseline, in ticks.
 pub const MAX_BASE_TICKS: u32 = 63;
@@ -26,22 +26,22 @@ const AMMO_BITS: u32 = 5;
 /// The match at one tick, for one player.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// All but the players.
+    /// Everything except the players.
     pub head: Head,
     /// At most [`MAX_SEEN`] players, by number.
     pub entities: Vec<Entity>,
 }
 
-/// All of a snapshot but the players.
+/// Everything in a snapshot except the players.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Counts the ticks the server ran; a tick it had to skip has no number.
+    /// Counts the ticks that ran. A skipped tick has no number.
     pub tick: u32,
     /// When the tick was due: the low 32 bits of the server's clock in microseconds.
     pub due_us: u32,
-    /// Newest input of the receiver that the simulation has applied.
+    /// The receiver's newest input that the simulation has applied.
     pub input_sequence: u32,
-    /// Players in the match, also those not shown.
+    /// Players in the match, including hidden ones.
     pub players: u8,
     /// Shots left in the receiver's magazine.
     pub ammo: u8,
@@ -51,12 +51,12 @@ pub struct Head {
     pub shot: Option<Shot>,
 }
 
-/// What became of a shot.
+/// The result of a shot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shot {
     /// How far the match was rewound for it, in 256ths of a tick.
     pub rewound: u16,
-    /// It was to be rewound further than the server remembers.
+    /// Whether the rewind would have exceeded what the server remembers.
     pub too_old: bool,
     /// Whether it hit a player.
     pub hit: bool,
@@ -70,7 +70,7 @@ impl Shot {
 }
 
 impl Snapshot {
-    /// Replaces this snapshot by what `viewer` is shown of `sim`; reuses the memory it has.
+    /// Replaces this snapshot with the part of `sim` that `viewer` sees. Reuses its memory.
     pub fn take(&mut self, sim: &Sim, viewer: Slot, due_us: u32) {
         let own = sim.player(viewer);
         self.head = Head {
@@ -97,7 +97,7 @@ impl Snapshot {
         }
     }
 
-    /// Appends this snapshot, as changes from `base` where that is usable.
+    /// Appends this snapshot, as changes from `base` if that is usable.
     pub fn pack(&self, base: Option<&Snapshot>, out: &mut Vec<u8>) {
         let mut bits = BitWriter::new(out);
         self.head.pack(&mut bits);
@@ -160,18 +160,18 @@ impl Head {
     }
 }
 
-/// A snapshot as it came, of which the head is read; the players can be had by who has the baseline.
+/// A received snapshot with a parsed head. Unpacking the players needs the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packed<'a> {
-    /// All but the players.
+    /// Everything except the players.
     pub head: Head,
-    /// The tick of the snapshot that this one says the changes from; none where it is in full.
+    /// The tick of the baseline. None if the snapshot is complete.
     pub base_tick: Option<u32>,
     rest: BitReader<'a>,
 }
 
 impl<'a> Packed<'a> {
-    /// Reads the head.
+    /// Parses the head.
     ///
     /// # Errors
     /// If it ends early.
@@ -183,10 +183,10 @@ impl<'a> Packed<'a> {
         Ok(Self { head, base_tick, rest: bits })
     }
 
-    /// Replaces `into` by the whole snapshot; `base` is that of [`Packed::base_tick`]. After an error it holds no players.
+    /// Replaces `into` with the whole snapshot. `base` is the snapshot of [`Packed::base_tick`]. After an error `into` has no players.
     ///
     /// # Errors
-    /// If the baseline is not that, or the rest is not a snapshot.
+    /// If the baseline is another one, or the rest is not a snapshot.
     pub fn unpack(&self, base: Option<&Snapshot>, into: &mut Snapshot) -> Result<(), WireError> {
         into.head = self.head;
         into.entities.clear();
@@ -229,7 +229,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// The one with this number among those sorted by it.
+/// The entity with this number. The list is sorted by number.
 pub fn find(entities: &[Entity], player: u8) -> Option<&Entity> {
     let at = entities.binary_search_by_key(&player, |entity| entity.player).ok()?;
     entities.get(at)

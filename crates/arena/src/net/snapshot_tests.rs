@@ -1,4 +1,4 @@
-//! A snapshot comes out as it went in, from whichever baseline, and never outgrows its datagram.
+//! Packing and unpacking gives the same snapshot with any baseline, and it always fits into its datagram.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn packed(snapshot: &Snapshot, base: Option<&Snapshot>) -> Vec<u8> {
 
 fn unpacked(bytes: &[u8], base: Option<&Snapshot>) -> Result<Snapshot, WireError> {
     let mut into = Snapshot::default();
-    // Without the four bytes of a datagram's head.
+    // Without the four bytes of the datagram's head.
     Packed::read(&bytes[4..])?.unpack(base, &mut into)?;
     Ok(into)
 }
@@ -43,7 +43,7 @@ fn every_crowd_fits_a_datagram_and_its_own_team_is_shown() {
 }
 
 #[test]
-fn what_stands_still_costs_a_bit() {
+fn an_unchanged_value_costs_one_bit() {
     let (mut before, mut after) = (Snapshot::default(), Snapshot::default());
     let mut sim = crowd(64, 8);
     before.take(&sim, Slot(0), 1);
@@ -64,7 +64,7 @@ fn the_wrong_baseline_is_an_error() {
     assert_eq!(unpacked(&bytes, Some(&after)), Err(WireError::Baseline(8)));
     assert_eq!(unpacked(&bytes, None), Err(WireError::Baseline(8)));
     assert_eq!(unpacked(&bytes, Some(&before)), Ok(after.clone()));
-    // Too old to be named: in full.
+    // The baseline is too old to be named, so the snapshot is complete.
     before.head.tick = after.head.tick.wrapping_sub(MAX_BASE_TICKS + 1);
     assert_eq!(unpacked(&packed(&after, Some(&before)), None), Ok(after));
 }
@@ -92,7 +92,7 @@ prop_compose! {
     }
 }
 
-/// Some changes of some players, as a tick brings them.
+/// Some changes of some players, like those of a tick.
 fn nudged(snapshot: &Snapshot, nudges: &[(u8, i16, u8)], ticks: u32) -> Snapshot {
     let mut after = snapshot.clone();
     after.head.tick = after.head.tick.wrapping_add(ticks);
@@ -122,7 +122,7 @@ proptest! {
 
     #[test]
     fn from_any_other_snapshot_it_survives(before in snapshot(), mut after in snapshot(), back in 1u32..=MAX_BASE_TICKS) {
-        // The worst case: nothing is as it was.
+        // The worst case: everything has changed.
         after.head.tick = before.head.tick.wrapping_add(back);
         prop_assert_eq!(unpacked(&packed(&after, Some(&before)), Some(&before)), Ok(after));
     }

@@ -1,4 +1,4 @@
-//! The datagrams between client and server. Parsing is total: any bytes give a message or an error, never a panic.
+//! The datagrams between client and server. Any bytes give a message or an error, never a panic.
 //!
 //! Every datagram starts with `E`, `K`, the format (2) and its kind; numbers are little-endian.
 //!
@@ -14,8 +14,8 @@
 //! | 8 pong | server | sequence u32, client's clock u64, server's clock u64 |
 //! | 9 snapshot | server | see [`crate::net::snapshot`] |
 //!
-//! No answer is larger than what asks for it; the padding of hello and join sees to that, so a forged source address gains
-//! an attacker nothing. Snapshots go only to addresses that have echoed a cookie.
+//! No answer is larger than its question, because hello and join are padded. So a forged source address gains an attacker nothing.
+//! Snapshots go only to addresses that have returned a cookie.
 
 use crate::game::history::View;
 use crate::game::math::{Look, MAX_PITCH};
@@ -24,9 +24,9 @@ use crate::net::snapshot::{Packed, Snapshot};
 
 pub use crate::net::error::WireError;
 
-/// Largest datagram either side sends; fits an Ethernet frame with room for tunnels.
+/// The largest datagram of either side. It fits into an Ethernet frame with space for tunnels.
 pub const MAX_DATAGRAM_BYTES: usize = 1_200;
-/// Size of hello and join, padding included.
+/// The size of hello and join, including padding.
 pub const HANDSHAKE_BYTES: usize = 64;
 
 const HEADER: [u8; 3] = [b'E', b'K', 2];
@@ -38,10 +38,10 @@ const INPUT_BYTES: usize = 30;
 pub enum FromClient {
     /// Asks for a challenge.
     Hello {
-        /// Chosen by the client, echoed in every answer of the handshake.
+        /// A number that the client chooses. Every answer of the handshake repeats it.
         nonce: u64,
     },
-    /// Echoes the challenge, and so proves the address.
+    /// Returns the challenge, and so proves the address.
     Join {
         /// As in the hello.
         nonce: u64,
@@ -52,20 +52,20 @@ pub enum FromClient {
     Input {
         /// From the welcome.
         session: u64,
-        /// Counts up from 0 or 1, one an input.
+        /// Counts inputs up from 0 or 1.
         sequence: u32,
-        /// Tick of the newest snapshot that the client has; 0 for none.
+        /// The tick of the newest snapshot that the client has. 0 for none.
         ack: u32,
-        /// What to do.
+        /// The actions.
         input: PlayerInput,
     },
     /// Asks for a pong at once.
     Ping {
         /// From the welcome.
         session: u64,
-        /// Counts up, apart from the inputs' sequence.
+        /// Counts up, separately from the inputs.
         sequence: u32,
-        /// The client's own clock, in nanoseconds, echoed untouched.
+        /// The client's clock in nanoseconds, which the server returns unchanged.
         sent_ns: u64,
     },
 }
@@ -73,27 +73,27 @@ pub enum FromClient {
 /// A datagram from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FromServer<'a> {
-    /// What the client must echo to prove its address.
+    /// The cookie that the client must return to prove its address.
     Challenge {
         /// The client's.
         nonce: u64,
         /// Keyed hash; see [`crate::net::cookie`].
         cookie: u64,
     },
-    /// The client is in.
+    /// The client has joined.
     Welcome {
         /// The client's.
         nonce: u64,
-        /// Secret that must accompany inputs and pings.
+        /// The secret that inputs and pings must contain.
         session: u64,
         /// The player's number.
         player: u8,
-        /// Ticks, and so snapshots, a second; at least 1.
+        /// Ticks per second, and so snapshots per second; at least 1.
         tick_hz: u16,
         /// Seed of the map.
         seed: u64,
     },
-    /// No room; try again later.
+    /// The server is full. Try again later.
     Full {
         /// The client's.
         nonce: u64,
@@ -112,7 +112,7 @@ pub enum FromServer<'a> {
 }
 
 impl FromClient {
-    /// Replaces `out` by this datagram's bytes.
+    /// Replaces `out` with this datagram's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Hello { nonce } => {
@@ -142,7 +142,7 @@ impl FromClient {
         }
     }
 
-    /// Reads a client's datagram.
+    /// Parses a client's datagram.
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let (kind, mut body) = open(bytes)?;
         match (kind, bytes.len()) {
@@ -162,8 +162,8 @@ impl FromClient {
 }
 
 impl<'a> FromServer<'a> {
-    /// Replaces `out` by this datagram's bytes. A snapshot's are made by [`encode_snapshot`], since they depend on a baseline; of one
-    /// nothing is written.
+    /// Replaces `out` with this datagram's bytes. A snapshot needs a baseline, so [`encode_snapshot`] encodes it, and this writes nothing
+    /// for it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Challenge { nonce, cookie } => {
@@ -193,7 +193,7 @@ impl<'a> FromServer<'a> {
         }
     }
 
-    /// Reads a server's datagram.
+    /// Parses a server's datagram.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let (kind, mut body) = open(bytes)?;
         let message = match kind {
@@ -214,7 +214,7 @@ impl<'a> FromServer<'a> {
     }
 }
 
-/// Replaces `out` by a snapshot's bytes, as changes from `base` where that is usable; at most [`MAX_DATAGRAM_BYTES`].
+/// Replaces `out` with a snapshot's bytes, as changes from `base` if that is usable. At most [`MAX_DATAGRAM_BYTES`].
 pub fn encode_snapshot(snapshot: &Snapshot, base: Option<&Snapshot>, out: &mut Vec<u8>) {
     start(out, 9);
     snapshot.pack(base, out);
@@ -229,7 +229,7 @@ pub(crate) fn put_input(input: &PlayerInput, out: &mut Vec<u8>) {
     out.push(input.view.part);
 }
 
-/// Reads what [`put_input`] wrote; an input of a client, so hostile.
+/// Parses what [`put_input`] wrote. It comes from a client, so it may be hostile.
 pub(crate) fn read_input(body: &mut Body<'_>) -> Result<PlayerInput, WireError> {
     let bits = Some(body.u8()?).filter(|bits| bits & !Buttons::ALL == 0).ok_or(WireError::Range)?;
     let look = Look { yaw: body.u16()?, pitch: body.u16()? as i16 };

@@ -1,4 +1,4 @@
-//! Every message survives the wire, every other byte string is an error, and no answer outgrows its question.
+//! Every encoded message is parsed back, all other bytes are an error, and no answer is larger than its question.
 
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ fn from_hex(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect()
 }
 
-/// `hex` is padded with zeros to `length` bytes.
+/// Pads `hex` with zeros to `length` bytes.
 fn check(hex: &str, length: usize, want: Expect) {
     let mut bytes = from_hex(hex);
     bytes.resize(bytes.len().max(length), 0);
@@ -92,7 +92,7 @@ fn client_message() -> impl Strategy<Value = FromClient> {
     ]
 }
 
-/// All but snapshots, which have tests of their own.
+/// All messages except snapshots, which have their own tests.
 fn server_message() -> impl Strategy<Value = FromServer<'static>> {
     prop_oneof![
         any::<(u64, u64)>().prop_map(|(nonce, cookie)| FromServer::Challenge { nonce, cookie }),
@@ -108,7 +108,7 @@ fn server_message() -> impl Strategy<Value = FromServer<'static>> {
     ]
 }
 
-/// Arbitrary bytes behind a header that lets them get further than the first check.
+/// Arbitrary bytes after a valid header, so that they pass the first check.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let body = prop::collection::vec(any::<u8>(), 0..1300);
     (any::<bool>(), 0u8..12, body).prop_map(|(ours, kind, body)| {

@@ -1,4 +1,4 @@
-//! What a server is asked to serve, and why it cannot.
+//! The server's configuration, and the errors of a server that cannot run.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,76 +11,77 @@ use thiserror::Error;
 
 use crate::game::sim::SimConfig;
 
-/// Events between the threads; more than 255 players may send in one period at 10 Hz (the gate lets 200 a second each).
+/// The most events between the threads. More than 255 players may send in one period at 10 Hz (the gate allows 200 per second each).
 pub(super) const QUEUE_EVENTS: usize = 8_192;
 
-/// How the tick thread is treated by the kernel.
+/// How the tick thread keeps time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// As `evenkeel-rt` sets a tick thread up: a short slice, exact timers, a learned margin waited out awake where there is room.
+    /// As `evenkeel-rt` sets up a tick thread: a short slice, exact timers, and a learned margin that it waits out awake if the CPU has
+    /// time.
     #[default]
     Steady,
-    /// As any thread: what a server without such care has, and what knobs of a host act on.
+    /// Like an ordinary thread, which is how most servers run and what knobs of a host affect.
     Plain,
 }
 
-/// What to serve.
+/// The server's configuration.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Where; port 0 takes a free one.
+    /// The address. With port 0 the kernel chooses a port.
     pub listen: SocketAddr,
-    /// Ticks a second, 10 to 500.
+    /// Ticks per second, 10 to 500.
     pub tick_hz: u16,
-    /// Most players at a time, 1 to 255.
+    /// The most players at a time, 1 to 255.
     pub players: u8,
     /// Seed of the map and of the places where players appear.
     pub seed: u64,
-    /// Extra work of each tick, in microseconds on this machine when undisturbed.
+    /// The extra work of each tick, in microseconds on this machine when undisturbed.
     pub work_us: u32,
-    /// Further work of one tick in fifty, in microseconds: a planted tail.
+    /// Additional work in one tick of fifty, in microseconds, to create a tail.
     pub tail_us: u32,
     /// Extra threads that share the work of the tick thread.
     pub workers: usize,
-    /// How the tick thread is treated.
+    /// How the tick thread keeps time.
     pub keeping: Keeping,
     /// Real-time priority of the tick thread, 1 to 99.
     pub fifo: Option<u8>,
-    /// Name of the page of figures in shared memory.
+    /// The name of the telemetry page in shared memory.
     pub session: Option<String>,
-    /// Where to write the match down.
+    /// The file for the record of the match.
     pub record: Option<std::path::PathBuf>,
 }
 
 /// Why the server cannot run.
 #[derive(Debug, Error)]
 pub enum ServerError {
-    /// The socket.
+    /// The socket failed.
     #[error("listen: {0}")]
     Listen(#[from] UdpError),
-    /// A second handle of the socket, for answers.
+    /// The second handle of the socket, for answers, failed.
     #[error("listen: {0}")]
     Answers(io::Error),
-    /// The workers.
+    /// The workers could not start.
     #[error(transparent)]
     Jobs(#[from] JobsError),
-    /// The page of figures.
+    /// The telemetry page could not be created.
     #[error("keep a page of figures: {0}")]
     Page(#[from] PageError),
-    /// The tick rate.
+    /// The tick rate is invalid.
     #[error(transparent)]
     Tick(#[from] TickError),
-    /// The file of the record.
+    /// The file of the record could not be written.
     #[error("record the match to {path}: {source}")]
     Record {
-        /// Where to.
+        /// The path.
         path: std::path::PathBuf,
         /// Why not.
         source: io::Error,
     },
-    /// A thread other than the tick thread.
+    /// A thread other than the tick thread could not start.
     #[error("start the {name} thread: {source}")]
     Thread {
-        /// Which.
+        /// The thread.
         name: &'static str,
         /// Why not.
         source: io::Error,

@@ -1,8 +1,8 @@
-//! The server: a tick thread that plays the match and sends snapshots, and a receive thread that answers pings at once, so that
-//! a round trip measures the machine and not the tick.
+//! The server: a tick thread that plays the match and sends snapshots, and a receive thread that answers pings at once. So a round trip
+//! measures the machine and not the tick.
 //!
-//! The tick is kept by `evenkeel-rt`. If a tick is done only after the next deadline, the deadlines that have passed are skipped
-//! and counted, never caught up: the match slows down rather than running late ticks in a burst.
+//! `evenkeel-rt` keeps the tick. If a tick ends after the next deadline, passed deadlines are skipped and counted, never made up for. The
+//! match then slows down, rather than running late ticks in a burst.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Server {
     /// Binds the socket, starts the workers, opens the record and calibrates the work.
     ///
     /// # Errors
-    /// If the address, a thread, the page or the file can't be had.
+    /// If the address, a thread, the page or the file is not available.
     pub fn bind(config: ServerConfig) -> Result<Self, ServerError> {
         let udp = Udp::open(UdpSettings { address: config.listen, ..UdpSettings::default() })?;
         let group = WorkerGroup::new(config.workers)?;
@@ -63,7 +63,7 @@ impl Server {
         Ok(Self { config, udp, group, telemetry, scribe, work: Work::calibrated() })
     }
 
-    /// What to announce; to be called on the thread that will call [`Server::run`].
+    /// The event to announce. Call this on the thread that will call [`Server::run`].
     pub fn ready(&self) -> ServerEvent {
         ServerEvent::Ready {
             addr: self.udp.local_address(),
@@ -79,13 +79,13 @@ impl Server {
     /// Serves until `stop` is set, with this thread as the tick thread. Commands are answered between ticks.
     ///
     /// # Errors
-    /// If the receive thread can't be started, or the record could not be written to its end.
+    /// If the receive thread cannot start, or the record could not be written completely.
     pub fn run(self, requests: &Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), ServerError> {
         let Self { config, mut udp, group, telemetry, scribe, work } = self;
         let counters = Counters::default();
         let (sender, events) = sync_channel(QUEUE_EVENTS);
         let gate = GateConfig { slots: usize::from(config.players), tick_hz: config.tick_hz, seed: config.seed };
-        // For answers, and to wait by: the halves belong to a thread each.
+        // One handle is for answers and one for waiting, because the halves belong to different threads.
         let socket = udp.as_fd().try_clone_to_owned().map_err(ServerError::Answers)?;
         let (incoming, outgoing) = udp.halves();
         let tick_gate = TickGate::new();
@@ -93,8 +93,8 @@ impl Server {
         let page = telemetry.as_ref().map(Telemetry::counters);
         let gate = Gate::new(gate, sender);
         let receiver = Receive { socket, incoming, gate, counters, page, tick_gate, flood: Flood::default(), stop };
-        // Before a datagram is received, so that the first window misses none; and the thread is set up after the other has been
-        // started, which would inherit it.
+        // Create it before a datagram is received, so that the first window misses none. The thread is set up only after the other one has
+        // started, which would inherit the settings.
         let tick = Tick::new(config, Parts { group, telemetry, scribe, work, events, outgoing, counters, tick_gate });
         thread::scope(|scope| {
             thread::Builder::new()
@@ -102,7 +102,7 @@ impl Server {
                 .spawn_scoped(scope, || receiver.run())
                 .map_err(|source| ServerError::Thread { name: "receive", source })?;
             let ended = tick.run(requests, stop);
-            // It sees the flag within its timeout.
+            // The thread sees the flag within its timeout.
             stop.store(true, Ordering::Relaxed);
             ended
         })

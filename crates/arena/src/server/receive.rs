@@ -1,4 +1,4 @@
-//! The receive thread: every datagram goes through the gate, and what is to be answered is answered at once.
+//! The receive thread: every datagram goes through the gate, and answers are sent at once.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -18,12 +18,12 @@ use crate::server::window::Counters;
 use crate::time::{SECOND_NS, now_ns, to_timespec};
 
 const SWEEP_NS: u64 = SECOND_NS / 4;
-/// How often the thread looks for silent players and for the end, at the least.
+/// The longest time between two checks for silent players and for the end.
 const WAIT_NS: u64 = SECOND_NS / 10;
-/// Datagrams between two looks at the clock and at the tick.
+/// Datagrams between two checks of the clock and of the tick.
 const BATCH: usize = 64;
 
-/// What the thread works with.
+/// The state of the thread.
 pub(super) struct Receive<'a> {
     pub(super) socket: OwnedFd,
     pub(super) incoming: &'a mut Incoming,
@@ -70,7 +70,7 @@ impl Receive<'_> {
                 page.add(Count::BytesIn, counts.bytes);
             }
             if counts.errors > 0 && counts.packets == 0 {
-                // Out of memory, say: not a reason to end, but one not to spin.
+                // An error such as a lack of memory. Do not end, but do not spin either.
                 thread::sleep(Duration::from_millis(10));
             }
             if is_flood {
@@ -85,14 +85,14 @@ impl Receive<'_> {
     }
 }
 
-/// Waits until something came. False if nothing did.
+/// Waits until a datagram arrives. False if none did.
 fn wait(socket: &OwnedFd) -> bool {
     let mut waiting = [PollFd::new(socket, PollFlags::IN)];
-    // A signal ends the wait as if nothing had come.
+    // After a signal, the wait ends as if nothing had arrived.
     poll(&mut waiting, Some(&to_timespec(WAIT_NS))).is_ok_and(|ready| ready > 0)
 }
 
-/// Sends without ever waiting: a full socket buffer costs an answer, not the thread.
+/// Sends without waiting. If the socket buffer is full, only this answer is lost.
 fn send(socket: &OwnedFd, counters: &Counters, bytes: &[u8], to: SocketAddr) {
     match sendto(socket, bytes, SendFlags::DONTWAIT, &to) {
         Ok(_) => counters.sent(1, bytes.len() as u64),

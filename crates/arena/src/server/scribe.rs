@@ -1,4 +1,4 @@
-//! Writes the record of a match to a file without the tick ever waiting for a disk: whole pieces go to a thread of their own.
+//! Writes the record of a match to a file. A separate thread writes whole pieces, so that the tick never waits for a disk.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use crate::room::{Act, Room};
 use crate::server::config::ServerError;
 
 const PIECE_BYTES: usize = 64 * 1024;
-/// Pieces on their way to the disk: seconds of a match of 64.
+/// The most pieces on their way to the disk: seconds of a match with 64 players.
 const PIECES: usize = 16;
 
-/// The recorder of a running match and its way to the file.
+/// The recorder of a running match, and its way to the file.
 #[derive(Debug)]
 pub(super) struct Scribe {
     path: PathBuf,
@@ -47,12 +47,12 @@ impl Scribe {
         Ok(Self { path: path.to_owned(), recorder: Recorder::new(config), full, empty, thread, is_behind: false })
     }
 
-    /// Notes what is about to happen. False if it can't, and must not happen.
+    /// Records an act that is about to happen. Returns false if that is not possible; then the act must not happen.
     pub(super) fn act(&mut self, act: &Act) -> bool {
         self.is_behind || self.recorder.act(act)
     }
 
-    /// The tick is done. If the disk is so far behind that the server would wait for it, the record ends here, and the end reports
+    /// Ends the tick. If the disk is so far behind that the server would have to wait, the record ends here, and the final error reports
     /// that it is incomplete.
     pub(super) fn tick(&mut self, room: &Room, due_us: u32) {
         if self.is_behind {
@@ -70,12 +70,12 @@ impl Scribe {
         }
     }
 
-    /// Writes the rest, and waits for it.
+    /// Writes the rest, and waits until it is written.
     pub(super) fn end(mut self) -> Result<(), ServerError> {
         let failed = |source| ServerError::Record { path: self.path.clone(), source };
         let mut rest = Vec::new();
         self.recorder.take(&mut rest);
-        // Waits for room: no tick does any more.
+        // Waiting for space is allowed now, because no tick does any more.
         let sent = self.full.send(rest);
         drop(self.full);
         let written = self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that writes panicked")));

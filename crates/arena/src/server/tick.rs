@@ -1,4 +1,4 @@
-//! The tick thread: takes in what was received, plays one tick, sends everybody a snapshot, and answers a command if one waits.
+//! The tick thread: handles received events, plays one tick, sends snapshots to all players, and answers a waiting command.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
@@ -25,10 +25,10 @@ use crate::time::SECOND_NS;
 use crate::work::Work;
 use crate::worker_group::WorkerGroup;
 
-/// One tick in this many has the work that is for the tail: two in a hundred, so that the 99th percentile is one of them.
+/// One tick in this many has the additional work for the tail. That is two in a hundred, so it determines the 99th percentile.
 const TAIL_EVERY: u64 = 50;
 
-/// What the tick is made of.
+/// The parts of a tick.
 pub(super) struct Parts<'a> {
     pub(super) group: WorkerGroup,
     pub(super) telemetry: Option<Telemetry>,
@@ -47,7 +47,7 @@ pub(super) struct Tick<'a> {
     work_units: u64,
     delay_units: u64,
     tail_units: u64,
-    /// Ticks of this measuring window.
+    /// The number of ticks in this measuring window.
     ticks: u64,
     period_ns: u64,
     addresses: Vec<Option<SocketAddr>>,
@@ -99,7 +99,7 @@ impl<'a> Tick<'a> {
         let parts = &mut self.parts;
         let jobs_before = parts.group.done();
         self.room.tick(&mut parts.group, due_us);
-        // In the middle of its fifty, so that a window which has a tick more or less than another has as many of them.
+        // The work is in the middle of the fifty. So windows that differ by one tick have the same amount of it.
         let tail_units = if self.ticks % TAIL_EVERY == TAIL_EVERY / 2 { self.tail_units } else { 0 };
         self.ticks += 1;
         parts.work.run(self.work_units + self.delay_units + tail_units, &mut parts.group);
@@ -113,10 +113,10 @@ impl<'a> Tick<'a> {
         }
     }
 
-    /// What came since the last tick.
+    /// Handles the events since the last tick.
     fn take_in(&mut self) {
         let parts = &mut self.parts;
-        // As many as the queue can hold: what comes while it is drained waits for the next tick.
+        // At most as many as the queue holds. Events that arrive meanwhile wait for the next tick.
         for event in parts.events.try_iter().take(QUEUE_EVENTS) {
             let act = match event {
                 Event::Join { slot, address } => {
@@ -135,12 +135,12 @@ impl<'a> Tick<'a> {
         }
     }
 
-    /// Everybody's snapshot, in one go. A full socket buffer costs a datagram, not a tick.
+    /// Sends all snapshots in one call. If the socket buffer is full, a datagram is lost, but the tick is not delayed.
     fn send(&mut self, jobs: u64) {
         let Parts { outgoing, counters, telemetry, .. } = &mut self.parts;
         for (Slot(slot), datagram, is_full) in self.room.datagrams() {
             if let Some(address) = self.addresses[slot] {
-                // What is not taken is counted below.
+                // Refused datagrams are counted below.
                 let _ = outgoing.send(address, datagram);
                 self.window.snapshot(is_full);
             }
@@ -187,7 +187,7 @@ impl<'a> Tick<'a> {
     }
 }
 
-/// The clock of this thread, and the thread as it is to be configured.
+/// The clock of this thread, and the thread's configuration.
 fn clock(config: &ServerConfig, period_ns: u64) -> Result<TickClock, TickError> {
     let thread_config = match config.keeping {
         Keeping::Steady => ThreadConfig { fifo: config.fifo, ..ThreadConfig::default() },
@@ -204,7 +204,7 @@ fn clock(config: &ServerConfig, period_ns: u64) -> Result<TickClock, TickError> 
     Ok(TickClock::start(settings)?.on(thread))
 }
 
-/// Sets and reads back the slack of this thread's timers.
+/// Sets this thread's timer slack, and reads it back.
 fn timer_slack(value: Option<u64>) -> Answer {
     let set = match value.and_then(NonZeroU64::new) {
         Some(value) => set_current_timer_slack(Some(value)),

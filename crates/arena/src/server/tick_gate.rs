@@ -1,23 +1,23 @@
-//! Under a flood the receive thread waits while a tick runs. Otherwise both would share a CPU, and the scheduler gives each four
-//! milliseconds at a time: snapshots would be late for the sake of datagrams that are refused anyway.
+//! During a flood the receive thread waits while a tick runs. Otherwise both would share a CPU, and the scheduler gives each four
+//! milliseconds at a time. Snapshots would then be late because of datagrams that are refused anyway.
 
 use evenkeel_rt::Event;
 
-/// So many datagrams are judged together.
+/// How many datagrams are judged together.
 const ROUND: u32 = 256;
-/// If more of them than this were nobody's we know, it is a flood: a full match with all its inputs has none.
+/// If more than this many of them come from unknown senders, it is a flood. A full match with all its inputs has none.
 const STRANGERS: u32 = 192;
-/// And if they came within this time, in nanoseconds: 25,600 a second, four times what 64 players send at the highest rate they may.
+/// They must also arrive within this time, in nanoseconds. That is 25,600 per second, four times what 64 players may send.
 const ROUND_NS: u64 = 10_000_000;
 
-/// Says to the receive thread whether a tick is being played.
+/// Shows the receive thread whether a tick runs.
 #[derive(Debug)]
 pub(super) struct TickGate {
     between_ticks: Event,
 }
 
 impl TickGate {
-    /// No tick is being played.
+    /// No tick runs.
     pub(super) fn new() -> Self {
         let between_ticks = Event::new();
         between_ticks.set();
@@ -50,7 +50,7 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// A datagram came, of somebody we know or not. Whether there is a flood.
+    /// Counts a datagram of a known or unknown sender. Returns whether there is a flood.
     pub(super) fn saw(&mut self, is_stranger: bool, now_ns: u64) -> bool {
         self.seen += 1;
         self.strangers += u32::from(is_stranger);
@@ -62,7 +62,7 @@ impl Flood {
         self.is_on
     }
 
-    /// Nothing came for a while.
+    /// Nothing arrived for a while.
     pub(super) fn quiet(&mut self) {
         *self = Self::default();
     }
@@ -72,7 +72,7 @@ impl Flood {
 mod tests {
     use super::*;
 
-    /// Whether this many datagrams a second, of which a share is strangers', end as a flood.
+    /// Whether this many datagrams per second end as a flood, if this share comes from unknown senders.
     fn is_flood(a_second: u64, strangers: f64) -> bool {
         let mut flood = Flood::default();
         let count = 4 * u64::from(ROUND);

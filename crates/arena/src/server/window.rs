@@ -1,4 +1,4 @@
-//! What the server counts and times between two `window` commands.
+//! The counts and times of the server between two `window` commands.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,10 +10,10 @@ use crate::game::sim::Fired;
 use crate::net::gate::Refusal;
 use crate::time::{now_ns, process_cpu_ns};
 
-/// A count that the kernel does not report.
+/// Marks a count that the kernel does not report.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Datagrams since the start, counted by both threads. Each number stands for itself, so no ordering is needed.
+/// Datagrams since the start, counted by both threads. Each number is independent, so no ordering is needed.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     received: AtomicU64,
@@ -42,7 +42,7 @@ impl Counters {
         self.send_failed.fetch_add(packets, Ordering::Relaxed);
     }
 
-    /// Datagrams that the kernel had no room for so far, if it reports them.
+    /// Stores how many datagrams did not fit into the socket's buffer so far, if the kernel reports it.
     pub(super) fn overflowed(&self, packets: Option<u64>) {
         self.overflowed.store(packets.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
@@ -129,7 +129,7 @@ pub(super) struct Window {
     shots_hit: u64,
     shots_too_old: u64,
     rewound: DurationHistogram,
-    /// Survives the window: a gap between two windows belongs to the second.
+    /// This survives the window: a gap between two windows belongs to the second.
     last_start_ns: Option<u64>,
 }
 
@@ -184,7 +184,7 @@ impl Window {
         self.rewound.record_ns(u64::from(fired.rewound) * self.period_ns / 256);
     }
 
-    /// The numbers so far; from here on they start again.
+    /// Returns the numbers so far, and starts anew.
     pub(super) fn close(&mut self, counters: &Counters, players: u64, clock: &TickClock) -> ServerWindow {
         let (now_ns, cpu_ns, counts) = (now_ns(), process_cpu_ns(), counters.now());
         let packets = counts.since(&self.opened_counts);
@@ -221,7 +221,7 @@ impl Window {
     }
 }
 
-/// What the clock itself has kept account of.
+/// The figures of the clock itself.
 fn since_start(clock: &TickClock) -> SinceStart {
     let report = clock.report();
     SinceStart {
@@ -234,7 +234,7 @@ fn since_start(clock: &TickClock) -> SinceStart {
     }
 }
 
-/// Memory of this process that is in RAM, or none if the kernel does not report it.
+/// Resident memory of this process, or none if the kernel does not report it.
 fn resident_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -302,7 +302,7 @@ mod tests {
             assert!((0.998..1.002).contains(&ratio), "{quantiles:?}");
         }
 
-        // Late, but a period after the last one began, in the window before: nothing is missing.
+        // This tick is late, but a period after the previous one, which began in the earlier window. So nothing is missing.
         window.record(&tick(180, 5, 0));
         let second = window.close(&counters, 3, &clock);
         assert_eq!((second.ticks, second.missed_ticks), (1, 0));

@@ -1,5 +1,5 @@
-//! Sends as fast as one thread can, from addresses that are not its own, for this many seconds: hellos, joins with cookies made up,
-//! inputs and pings in the name of players, rubbish, and what is too long.
+//! Sends datagrams from forged addresses for this many seconds, as fast as one thread can: hellos, joins with invented cookies, inputs and
+//! pings with the addresses of players, random bytes, and datagrams that are too long.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket}
 const IP_BYTES: usize = 20;
 const UDP_BYTES: usize = 8;
 
-/// What was sent.
+/// The number of sent datagrams.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) datagrams: u64,
@@ -28,7 +28,7 @@ impl fmt::Display for Sent {
     }
 }
 
-/// Numbers without end, the same every time.
+/// An endless sequence of pseudo-random numbers, the same every time.
 struct Noise(u64);
 
 impl Noise {
@@ -48,7 +48,7 @@ pub(crate) fn start(target: SocketAddr, seconds: u64) -> JoinHandle<Sent> {
 }
 
 fn flood(target: SocketAddrV4, seconds: u64) -> Sent {
-    // IP headers come from us, so the source is whatever we say.
+    // We write the IP headers ourselves, so the source address can be any.
     let raw = socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::RAW)).unwrap();
     let to = SocketAddrV4::new(*target.ip(), 0);
     let mut noise = Noise(0x2545_f491_4f6c_dd1d);
@@ -73,7 +73,7 @@ fn flood(target: SocketAddrV4, seconds: u64) -> Sent {
     sent
 }
 
-/// Mostly anybody; one in eight pretends to be where the players are.
+/// A random source address. One in eight is in the range of the players.
 fn source(noise: &mut Noise) -> SocketAddrV4 {
     let number = noise.next();
     let [_, a, b, c, high, low, ..] = number.to_le_bytes();
@@ -102,7 +102,7 @@ fn fill(body: &mut Vec<u8>, noise: &mut Noise) {
     }
 }
 
-/// IPv4 and UDP; the kernel fills in the length and the checksum of the first, and none is one of the second.
+/// IPv4 and UDP headers. The kernel fills in the length and the checksum of IPv4. A UDP checksum of zero means none.
 fn head(packet: &mut Vec<u8>, from: SocketAddrV4, to: SocketAddrV4, bytes: usize) {
     packet.clear();
     let total = (IP_BYTES + UDP_BYTES + bytes) as u16;

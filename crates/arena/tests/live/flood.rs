@@ -1,5 +1,5 @@
-//! A flood from forged addresses, in a network of the check's own: who plays goes on playing, who has proved nothing costs no memory
-//! and gets back less than was sent.
+//! A flood from forged addresses, in a separate network namespace. Players must be able to continue. Unknown senders cost no memory, and
+//! get back less than they sent.
 
 use std::process::Command;
 use std::thread::sleep;
@@ -13,12 +13,12 @@ use crate::attacker;
 use crate::program::Program;
 use crate::{WINDOW, bots, server};
 
-/// How far the slowest of a hundred snapshots may be off its cadence.
+/// How far the slowest of a hundred snapshots may be off its period.
 const OFF_CADENCE_US: f64 = 2_000.0;
 const FLOOD_S: u64 = 4;
 const TRIES: usize = 3;
 
-/// Set for the copy of this program that runs in a network namespace of its own.
+/// Set for the copy of this program that runs in a separate network namespace.
 const INSIDE: &str = "EVENKEEL_TEST_INSIDE_NAMESPACE";
 
 #[test]
@@ -28,7 +28,7 @@ fn a_flood_from_forged_addresses_holds_up_nobody() {
     }
     let _host = HostLock::take();
     let alone = |script: &str| Command::new("unshare").args(["--net", "sh", "-c", script]).env(INSIDE, "1").output();
-    // Every address of 10/8 is here, so that answers to forged ones arrive, and cost what they cost, and leave no machine.
+    // Every address of 10/8 is local here. So answers to forged addresses arrive and cost as much as usual, but leave no machine.
     let network = "ip link set lo up && ip route add local 10.0.0.0/8 dev lo";
     match alone(network) {
         Ok(output) if output.status.success() => {}
@@ -45,7 +45,7 @@ fn a_flood_from_forged_addresses_holds_up_nobody() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What the players and the server saw in one second or more.
+/// The figures of the players and the server over a second or more.
 struct WindowStats {
     server: ServerWindow,
     bots: BotsWindow,
@@ -85,11 +85,11 @@ impl WindowStats {
     }
 }
 
-/// Runs where lo is all there is.
+/// Runs in a namespace that has only loopback.
 fn within_a_network_of_our_own() {
-    // The tick's thread is real-time, as it should be on a server that strangers can reach: what a flood takes is the rest of the CPUs.
+    // The tick thread is real-time, as it should be on a public server. The flood takes only the rest of the CPUs.
     let (mut server, addr) = server(&["--players", "64", "--work-us", "300", "--fifo", "1"]);
-    // Players have machines of their own: what comes late here is to be the server's doing, not the turns of the bots' thread.
+    // Real players have their own machines. So lateness here must come from the server, not from the scheduling of the bots' thread.
     let mut bots = bots(addr, &["--bots", "63", "--probe-gap-us", "2000", "--fifo", "1"]);
     let BotsEvent::Ready { bots: 63, .. } = bots.next_line() else { panic!("not all joined") };
     sleep(Duration::from_millis(500));
@@ -108,7 +108,7 @@ fn within_a_network_of_our_own() {
         if off_us(&flooded) <= OFF_CADENCE_US {
             return Some(Ok(()));
         }
-        // Late without a flood too: then the flood shows nothing.
+        // If the server is late even without a flood, the flood shows nothing.
         let quiet_us = off_us(&before).max(off_us(&after));
         let is_fit = quiet_us < OFF_CADENCE_US / 2.0 && Needs::on_last_cpu().unmet().is_none();
         let what =
@@ -118,14 +118,14 @@ fn within_a_network_of_our_own() {
     });
 }
 
-/// What holds however busy the machine is.
+/// Checks that hold however busy the machine is.
 fn check_always(quiet: &WindowStats, flooded: &WindowStats, sent: &attacker::Sent) {
     let (server, bots) = (&flooded.server, &flooded.bots);
     assert_eq!((server.players, bots.silent_bots), (64, 0), "everybody plays on, and nobody came in");
-    // What did not fit into the socket is the kernel's to drop, and how many a second it is is the machine's to say.
+    // The kernel drops datagrams that do not fit into the socket. How many depends on the machine.
     assert!(sent.datagrams > 10_000 && server.dropped_in > 1_000, "there was a flood: {sent}: {server:?}");
     let answers = server.packets_out.saturating_sub(server.ticks * server.players + bots.round_trip_us.count);
-    // 20,000 challenges a second, and what lies between two windows.
+    // 20,000 challenges per second, plus those between two windows.
     let most = 20_000.0 * server.span_us / 1e6 * 1.1 + 3_000.0;
     assert!((answers as f64) < most, "{answers} answers to strangers, at most {most}");
     assert!(answers * 20 < sent.bytes, "more came back than went out");

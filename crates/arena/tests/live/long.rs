@@ -1,9 +1,9 @@
-//! Sixty-four bots for long: no tick is missed but by what the machine itself shows, and memory stays flat. The figures of the findings are
-//! those of half an hour; a sample of some seconds is checked each time.
+//! Sixty-four bots for a long time: ticks are missed only when the machine took the time, and memory stays flat. The figures in the
+//! findings are from half an hour. The regular check takes some seconds.
 //!
-//! Independent watchers show what explains a missed tick: a real-time thread on each CPU, above the priority of the tick, that wakes
-//! each millisecond. If such a thread is late, no server could have kept the tick; an ordinary neighbour delays neither. The report
-//! adds the kernel's count of stolen time, in units of 10 ms.
+//! Independent watchers show whether the machine explains a missed tick. Each is a real-time thread on one CPU, above the priority of the
+//! tick, that wakes each millisecond. If such a thread is late, no server could have kept the tick. An ordinary neighbour delays neither.
+//! The report adds the kernel's count of stolen time, in units of 10 ms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use crate::{WINDOW, bots, server, window};
 
 const PERIOD_NS: u64 = 20_000_000;
-/// A thread on one CPU that notes the most that it lost within one tick.
+/// A thread on one CPU that records the most time that it lost within one tick.
 struct Watcher {
     most_ns: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -83,7 +83,7 @@ fn sixty_four_bots_for(seconds: u64) {
     assert!(matches!(joined, BotsEvent::Ready { bots: 64, .. }), "{joined:?}");
     let cpus = sched_getaffinity(None).unwrap();
     let watchers: Vec<Watcher> = (0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu)).map(Watcher::on).collect();
-    // The first seconds are for joining, and for pages that are touched for the first time.
+    // The first seconds are for joining, and for first touches of pages.
     sleep(Duration::from_secs(3));
     lost_ns(&watchers);
     let first = window(&mut server);
@@ -100,7 +100,7 @@ fn sixty_four_bots_for(seconds: u64) {
         most_ns = most_ns.max(gap_ns);
         (ticks, missed) = (ticks + last.ticks, missed + last.missed_ticks);
         if last.missed_ticks > 0 {
-            // A pause between the server's answer and our look at the watchers is seen before the tick that it made miss.
+            // A pause between the server's answer and our reading of the watchers is seen before the tick that it caused to be missed.
             let enough_ns = lost::enough_ns(PERIOD_NS, (1e3 * last.work_us.p50.unwrap_or(0.0)) as u64);
             let explained = gap_ns.max(before_ns) >= enough_ns || stolen > 0;
             unexplained += if explained { 0 } else { last.missed_ticks };
@@ -128,7 +128,7 @@ fn sixty_four_bots_for(seconds: u64) {
         first.resident_kib.unwrap_or(0),
         last.resident_kib.unwrap_or(0)
     );
-    // Each that was due was had or missed; whether those were too many is asked of the watchers.
+    // Each due tick ran or was missed. The watchers decide whether too many were missed.
     assert!(ticks > 0 && ticks + missed >= seconds * 40, "{ticks} ticks and {missed} missed in {seconds} s");
     assert!(is_real_time || ticks >= seconds * 40, "{ticks} ticks in {seconds} s, {missed} missed, and nobody watched");
     assert!(last.resident_kib <= first.resident_kib.map(|kib| kib + 1024), "memory grew");

@@ -1,4 +1,4 @@
-//! Effects that are planted in the server's ticks, seen in its own windows; and a player that says nothing, who goes after three seconds.
+//! Effects that are planted in the server's ticks must show in its own windows. A silent player is removed after three seconds.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn set(server: &mut Program, what: &str, us: u32) {
     assert!(!matches!(answer, Answer::Error { .. }), "{answer:?}");
 }
 
-/// The work of ticks in a window that holds the one with the tail, the 26th of each fifty.
+/// The work of ticks in a window that contains the tick with the tail, the 26th of each fifty.
 fn work(server: &mut Program) -> Quantiles {
     window(server);
     sleep(Duration::from_millis(1_100));
@@ -30,7 +30,7 @@ fn work(server: &mut Program) -> Quantiles {
 #[test]
 fn planted_work_shows_in_the_windows() {
     let _host = HostLock::take();
-    // The kernel runs the server where it likes: the last CPU stands for all.
+    // The kernel chooses the server's CPU, so the last CPU represents all.
     fitness::one_of(TRIES, &Needs::on_last_cpu(), || {
         let (mut server, _) = server(&["--work-us", "0"]);
         let without = work(&mut server);
@@ -53,7 +53,7 @@ fn planted_work_shows_in_the_windows() {
     });
 }
 
-/// The bookkeeping is tested without a clock; here the server asks for it in time.
+/// Other tests check the bookkeeping without a clock. Here the server must check in time.
 #[test]
 fn a_silent_player_goes() {
     let _host = HostLock::take();
@@ -66,6 +66,6 @@ fn a_silent_player_goes() {
     }
     let took = joined_at.elapsed();
     drop(joined);
-    // It was heard a moment before we began to count.
+    // The server heard the player a moment before we began to count.
     assert!(took > Duration::from_nanos(SILENCE_NS) - Duration::from_millis(500), "{took:?}");
 }

@@ -1,4 +1,4 @@
-//! A started server or bots process for the tests: talks its lines with a time limit, and leaves no process behind.
+//! A server or bots process for the tests. It exchanges lines within a time limit, and leaves no process behind.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 
-/// Only bounds a hang: a busy machine may keep a program waiting for long.
+/// The time limit for a hang only: a busy machine may keep a program waiting for long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Program {
@@ -58,7 +58,7 @@ impl Program {
         self.stdin = None;
     }
 
-    /// Waits for its end, for which something must have asked it.
+    /// Waits until it ends. The caller must have asked it to end.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
@@ -73,7 +73,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Ended already, mostly; waited for in any case, so that no zombie stays.
+        // It has usually ended already. Wait in any case, so that no zombie stays.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

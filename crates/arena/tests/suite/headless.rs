@@ -1,5 +1,5 @@
-//! Headless by construction: nothing that draws, sounds or takes keys is among what the arena is built from, what its sources name,
-//! or what the running server has open.
+//! The arena is headless by construction. Nothing that draws, plays sound or reads keys is among its dependencies, in its sources, or open
+//! in the running server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Who the sources may ask for anything. None of these draws, sounds or takes keys.
+/// The crates that the sources may use. None of these draws, plays sound or reads keys.
 const ROOTS: [&str; 15] = [
     "anyhow",
     "clap",
@@ -26,7 +26,7 @@ const ROOTS: [&str; 15] = [
     "std",
 ];
 
-/// Parts of the names of packages that draw, sound or take keys, as the field calls them.
+/// Parts of the names of packages that draw, play sound or read keys.
 const NOT_HEADLESS: [&str; 34] = [
     "alsa",
     "ash",
@@ -68,7 +68,7 @@ fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Every package that the lock file lets the arena be built from: more than is built, and never less.
+/// Every package in the lock file that the arena may be built from. This may be more than is built, but never less.
 fn packages() -> BTreeSet<String> {
     let lock = fs::read_to_string(top().join("Cargo.lock")).unwrap();
     let mut needs: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -89,7 +89,7 @@ fn packages() -> BTreeSet<String> {
 }
 
 #[test]
-fn nothing_it_is_built_from_draws_sounds_or_takes_keys() {
+fn no_dependency_draws_plays_sound_or_reads_keys() {
     let packages = packages();
     assert!(packages.len() > 20 && packages.contains("evenkeel-rt"), "{packages:?}");
     let ours: Vec<&String> = packages.iter().filter(|name| name.starts_with("evenkeel-")).collect();
@@ -97,7 +97,7 @@ fn nothing_it_is_built_from_draws_sounds_or_takes_keys() {
     for name in &packages {
         let parts: Vec<&str> = name.split(['-', '_']).collect();
         let is_one = |word: &&str| name.as_str() == *word || parts.iter().any(|part| part.starts_with(*word));
-        // Three letters of `ash` are also the start of `ashpd`; nothing of what we use begins so.
+        // `ash` is also the start of `ashpd`. No dependency here has such a name.
         let found = NOT_HEADLESS.iter().find(|word| is_one(word));
         assert_eq!(found, None, "{name}");
     }

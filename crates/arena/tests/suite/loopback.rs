@@ -1,5 +1,5 @@
-//! The real server and the real bots on loopback. Counts are compared with each other, never with the wall clock: the machine may stand
-//! still at any time.
+//! The real server and the real bots on loopback. Counts are compared with each other, never with the wall clock, because the machine may
+//! stall at any time.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread::sleep;
@@ -48,7 +48,7 @@ fn refused(program: &mut Program, line: &str) {
     }
 }
 
-/// Asks until it is so, or for so long that it never will be.
+/// Repeats `ask` until `is_so` holds, or until it clearly never will.
 fn until<T>(mut ask: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> Option<T> {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
@@ -61,7 +61,7 @@ fn until<T>(mut ask: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> Option<T>
     None
 }
 
-/// What server and bots saw in all windows so far.
+/// The sums of the server's and the bots' figures over all windows so far.
 #[derive(Debug, Default)]
 struct Sums {
     ticks: u64,
@@ -72,8 +72,8 @@ struct Sums {
 }
 
 impl Sums {
-    /// Eight bots get eight snapshots a tick, and what they send arrives. The windows of the two programs end one after the other: in the long
-    /// run that is nothing.
+    /// Eight bots get eight snapshots per tick, and what they send arrives. The windows of the two programs end one after the other. In the
+    /// long run this difference is negligible.
     fn agree(&self) -> bool {
         let per_tick = self.snapshots as f64 / self.ticks as f64;
         let arrived = self.packets_in as f64 / self.sent as f64;
@@ -139,13 +139,13 @@ fn the_server_takes_commands_and_survives_rubbish() {
     for value in [1, 123_456, before] {
         let answer: Answer = server.ask(&format!(r#"{{"cmd":"timer_slack_ns","value":{value}}}"#));
         assert_eq!(answer, Answer::TimerSlack { timer_slack_ns: value });
-        // What the kernel says of the tick thread, which is the first.
+        // The kernel's information about the tick thread, which is the first thread.
         if may_read {
             assert_eq!(std::fs::read_to_string(&slack).unwrap().trim(), value.to_string());
         }
     }
 
-    // What is asked for is done in each tick: how much longer they take is measured in a live check.
+    // The server does the requested work in each tick. A live check measures how much longer the ticks take.
     for (line, answer) in [
         (r#"{"cmd":"delay_us","value":5000}"#, Answer::Delay { delay_us: 5_000 }),
         (r#"{"cmd":"delay_us","value":0}"#, Answer::Delay { delay_us: 0 }),
@@ -155,7 +155,7 @@ fn the_server_takes_commands_and_survives_rubbish() {
     ] {
         assert_eq!(server.ask::<Answer>(line), answer);
     }
-    // One tick in fifty has the tail, the 26th of a window.
+    // One tick in fifty has the tail: the 26th of a window.
     let mut wait = Duration::from_millis(60);
     let with_tail = || {
         sleep(wait);
@@ -184,7 +184,7 @@ fn without_control_it_prints_lines_for_people_until_a_signal() {
 
 #[test]
 fn bots_without_server_say_so_and_end() {
-    // Bound but mute, so that nobody else answers there.
+    // The socket is bound but never answers, so that no other server answers there.
     let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut bots = bots(mute.local_addr().unwrap(), &["--bots", "2", "--join-timeout-ms", "200"]);
     let BotsEvent::Failed { joined: 0, wanted: 3, format: FORMAT, .. } = bots.next_line() else {
@@ -195,7 +195,8 @@ fn bots_without_server_say_so_and_end() {
 
 #[test]
 fn bots_that_do_not_all_fit_say_how_many_did() {
-    // As long as three take to join here, which nobody knows, and over before they count as silent, after three seconds.
+    // The join must take as long as three clients take here, which is unknown. It must end before they count as silent, after three
+    // seconds.
     let attempts = ["300", "1000", "2500"].into_iter().map(|timeout_ms| {
         let (_server, addr) = server(&["--players", "3"]);
         let mut bots = bots(addr, &["--bots", "5", "--join-timeout-ms", timeout_ms]);
@@ -218,7 +219,7 @@ fn client(from: &str, to: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Bytes of the next answer, which has to come.
+/// The bytes of the next answer, which must arrive.
 fn answered(socket: &UdpSocket, bytes: &[u8]) -> Vec<u8> {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket.send(bytes).unwrap();
@@ -227,7 +228,7 @@ fn answered(socket: &UdpSocket, bytes: &[u8]) -> Vec<u8> {
     buffer[..length].to_vec()
 }
 
-/// Sends what must get no answer. One thread answers everything in the order in which it came: the next answer is that to a hello.
+/// Sends bytes that must get no answer. One thread answers everything in order, so the next answer is that to a hello.
 fn unanswered(socket: &UdpSocket, bytes: &[u8], nonce: u64) {
     socket.send(bytes).unwrap();
     let answer = answered(socket, &encoded(FromClient::Hello { nonce }));
@@ -244,7 +245,8 @@ fn encoded(message: FromClient) -> Vec<u8> {
     bytes
 }
 
-/// The window in which the server had sent so many packets, or several as one: a packet is counted a moment after it has left.
+/// The window by which the server has sent this many packets. Several windows are added up, because a packet is counted a moment after it
+/// was sent.
 fn window_of(server: &mut Program, packets_out: u64) -> ServerWindow {
     let mut whole = window(server);
     for _ in 0..100 {
@@ -272,7 +274,7 @@ fn hostile_datagrams_make_no_player_and_get_no_larger_answer() {
         panic!("{challenge:?}");
     };
 
-    // The cookie from another host, and from another port.
+    // Sends the cookie from another host, and from another port.
     let join = encoded(FromClient::Join { nonce: 1, cookie });
     for thief in [client("127.0.0.2", addr), client("127.0.0.1", addr)] {
         unanswered(&thief, &join, 2);
@@ -294,7 +296,7 @@ fn hostile_datagrams_make_no_player_and_get_no_larger_answer() {
         };
         attacker.send(&(0..length).map(random).collect::<Vec<u8>>()).unwrap();
         if length % 50 == 49 {
-            // The answer comes after all before it have been dealt with, so the socket's buffer never overflows.
+            // The answer comes after everything before it was handled, so the socket's buffer never overflows.
             let challenge = answered(&attacker, &hello);
             assert!(matches!(FromServer::parse(&challenge), Ok(FromServer::Challenge { .. })));
         }

@@ -1,4 +1,4 @@
-//! The arena from the outside: what it is built from, and its two programs on loopback. Nothing here is timed; `tests/live/` does that.
+//! Tests the arena from outside: its dependencies, and its two programs on loopback. Nothing is timed here; `tests/live/` does that.
 
 #![expect(
     clippy::unwrap_used,

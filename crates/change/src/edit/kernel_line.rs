@@ -1,10 +1,10 @@
 //! Edits kernel arguments in a file of another owner: an entry of the Boot Loader Specification, in its `options`
 //! lines, or `/etc/kernel/cmdline`, which contains only arguments.
 //!
-//! Ours go to the end of the first such line, after two spaces. GRUB reads only the first `options` line. If that line
-//! has the word `--`, ours go before it, because the kernel passes all words after it to init. The kernel accepts any
-//! white space between arguments; people and programs write one space. So two spaces mark our words, even if others are
-//! equal. The rest of the text is never parsed: order, repeats, quotes, variables, comments and odd spacing stay.
+//! Our arguments go to the end of the first such line, after two spaces. GRUB reads only the first `options` line. If that line has the
+//! word `--`, ours go before it, because the kernel passes all words after it to init. The kernel accepts any white space between
+//! arguments, but people and programs write one space. So two spaces mark our words, even if others are equal. The rest of the text is
+//! never parsed: order, repeats, quotes, variables, comments and odd spacing stay.
 
 use crate::arguments;
 
@@ -42,13 +42,13 @@ pub(super) fn with(text: &str, arguments: &[String]) -> Result<String, String> {
     Ok(format!("{head}{MARK}{ours}{rest}"))
 }
 
-/// For an entry without the line, GRUB uses the arguments of its variable `default_kernelopts`, including root=.
+/// If an entry has no such line, GRUB uses the arguments of its variable `default_kernelopts`, including root=.
 const NO_OPTIONS: &str = "it has no `options` line with arguments: the boot loader gives such an entry its own default arguments, \
                           root= among them, and a line with ours alone would replace those";
 const NO_ARGUMENTS: &str = "it holds no kernel arguments, and ours alone would be a kernel without its root";
 
-/// The text without our arguments. If the mark is gone because somebody rewrote the line, the last equal word is
-/// removed: it is the one that we added, unless people moved it.
+/// The text without our arguments. If the mark is gone because somebody rewrote the line, the last equal word is removed. That is the word
+/// that we added, unless people moved it.
 pub(super) fn without(text: &str, arguments: &[String]) -> String {
     let ours = arguments.join(" ");
     if ours.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn without(text: &str, arguments: &[String]) -> String {
         let (head, rest) = (&text[..line.start], &text[line.start + line.body.len()..]);
         let (before, after) = (&line.body[..at], &line.body[at + MARK.len() + ours.len()..]);
         let is_last = matches!(rest, "" | "\n" | "\r\n");
-        // Earlier versions added a whole line. The newline that separates it from a line without one is ours too.
+        // Earlier versions added a whole line. If the line before it had no newline, the newline in between is ours too.
         return match (before == OPTIONS && after.is_empty() && is_last, rest) {
             (true, "") => head.strip_suffix('\n').unwrap_or(head).to_owned(),
             (true, _) => head.to_owned(),
@@ -81,7 +81,7 @@ pub(super) fn without(text: &str, arguments: &[String]) -> String {
 /// The key of the lines that hold arguments.
 const OPTIONS: &str = "options";
 
-/// A line that holds arguments.
+/// A line that contains arguments.
 struct Line<'a> {
     /// Counted from 1.
     number: usize,
@@ -153,7 +153,7 @@ fn without_word(body: &str, argument: &str) -> String {
     match body.rmatch_indices(argument).find(is_word) {
         Some((at, _)) => {
             let (before, after) = (body[..at].trim_end(), &body[at + argument.len()..]);
-            // For the first word, the white space after it goes too.
+            // For the first word, remove the white space after it too.
             if before.is_empty() { after.trim_start().to_owned() } else { format!("{before}{after}") }
         }
         None => body.to_owned(),

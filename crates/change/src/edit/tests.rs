@@ -7,7 +7,7 @@ use proptest::test_runner::Config;
 
 use super::*;
 
-/// How many cases each property tries: `EVENKEEL_CASES`, as `make lab` sets it, else 4,096.
+/// The number of cases for each property: `EVENKEEL_CASES`, as `make lab` sets it, otherwise 4,096.
 pub(crate) fn cases() -> Config {
     let cases = std::env::var("EVENKEEL_CASES").ok().and_then(|text| text.parse().ok());
     Config { cases: cases.unwrap_or(4096), failure_persistence: None, ..Config::default() }
@@ -142,7 +142,7 @@ fn arguments_go_to_the_end_of_the_first_line_of_arguments_and_before_those_of_in
 }
 
 #[test]
-fn what_people_did_since_stays() {
+fn later_changes_of_people_stay() {
     let content = arguments(&["isolcpus=2-3", "idle=poll"]);
     let texts = [
         ("words after ours", "root=/dev/sda1  isolcpus=2-3 idle=poll quiet\n"),
@@ -170,7 +170,7 @@ fn what_people_did_since_stays() {
 }
 
 #[test]
-fn what_an_earlier_version_put_elsewhere_is_taken_out() {
+fn content_of_an_earlier_version_elsewhere_is_removed() {
     let content = arguments(&["isolcpus=2-3", "idle=poll"]);
     let ours = "  isolcpus=2-3 idle=poll";
     let texts = [
@@ -246,7 +246,7 @@ fn word() -> impl Strategy<Value = String> {
     prop_oneof![8 => proptest::sample::select(KNOWN).prop_map(str::to_owned), 2 => "[a-z._]{1,8}(=[!-~&&[^\"]]{0,12})?"]
 }
 
-/// Words with any white space between them and around.
+/// Words with any white space between and around them.
 fn words() -> impl Strategy<Value = String> {
     let space = || prop_oneof![6 => Just(" ".to_owned()), 1 => "[ \t]{2,4}", 1 => Just("\t".to_owned())];
     let end = prop_oneof![4 => Just(String::new()), 1 => "[ \t]{1,3}"];
@@ -282,8 +282,7 @@ fn ours() -> impl Strategy<Value = Vec<String>> {
     proptest::sample::subsequence(KNOWN, 1..4).prop_map(|words| words.into_iter().map(str::to_owned).collect())
 }
 
-/// The words that the kernel itself reads, as `parse_args` and `next_arg` split a line (`kernel/params.c`,
-/// `lib/cmdline.c`).
+/// The words that the kernel itself reads: this splits a line as its `parse_args` and `next_arg` do (`kernel/params.c`, `lib/cmdline.c`).
 fn read_by_kernel(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();

@@ -1,4 +1,4 @@
-//! The files of an image that contain kernel arguments, and what in them prevents our argument from taking effect.
+//! The files of an image that contain kernel arguments, and obstacles in them that prevent our argument from taking effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ const DROP_INS: &str = "/etc/default/grub.d/";
 const VARIABLES: [&str; 4] =
     ["/boot/grub2/grubenv", "/boot/grub2/grub.cfg", "/boot/grub/grubenv", "/boot/grub/grub.cfg"];
 
-/// These files of a root, in the order in which programs read them.
+/// The boot files of a root, in the order in which programs read them.
 pub fn boot_files(root: &Root) -> Vec<BootFile> {
     let in_folder = |folder: &str, end: &str| {
         let names = root.entries(folder.trim_end_matches('/')).unwrap_or_default().into_iter();
@@ -40,7 +40,7 @@ pub fn boot_files(root: &Root) -> Vec<BootFile> {
     paths.into_iter().filter_map(read).collect()
 }
 
-/// What prevents our argument from taking effect on a machine that boots from the image.
+/// An obstacle that prevents our argument from taking effect on a machine that boots from the image.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Obstacle<'a> {
     /// Another owner sets the argument to a different value.
@@ -53,8 +53,8 @@ pub(super) enum Obstacle<'a> {
     Closed { path: &'a str, why: String },
 }
 
-/// The files that take our arguments. Their paths come from outside of this crate, so they are checked: only files,
-/// never parent folders.
+/// The files that take our arguments. Their paths come from outside of this crate, so they are checked: each must be a file in the folder,
+/// and may not name a parent folder.
 pub(super) fn entries<'a>(context: &PersistContext<'a>) -> impl Iterator<Item = &'a BootFile> {
     let is_name = |name: &str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+~@".contains(&byte);
@@ -71,7 +71,7 @@ pub(super) fn entries<'a>(context: &PersistContext<'a>) -> impl Iterator<Item = 
     })
 }
 
-/// What prevents `argument` from taking effect; `ours` is the path of our file, if there is one.
+/// The obstacle that prevents `argument` from taking effect. `ours` is the path of our file, if there is one.
 pub(super) fn obstacle<'a>(context: &PersistContext<'a>, argument: &str, ours: &'a str) -> Option<Obstacle<'a>> {
     match context.facts.boot.loader.known() {
         Some(BootLoader::GrubDropIns) => in_defaults(context, argument, ours),
@@ -148,7 +148,7 @@ fn in_entry<'a>(
     None
 }
 
-/// GRUB's variables, each with all values that its files set: the boot decides which one counts.
+/// GRUB's variables, each with all values that its files set. The boot decides which value counts.
 struct Variables<'a>(BTreeMap<&'a str, Vec<(&'a str, Origin<'a>)>>);
 
 impl<'a> Variables<'a> {

@@ -61,7 +61,7 @@ interrupts() {
 }
 "##;
 
-/// For one interrupt, by its name.
+/// Sets one interrupt, found by its name.
 pub(super) const SERVE: &str = r##"
 # serve INTERFACE NAME CPUS
 serve() {
@@ -73,7 +73,7 @@ serve() {
 }
 "##;
 
-/// For the interrupts of all interfaces.
+/// Sets the interrupts of all interfaces.
 pub(super) const SERVE_ALL: &str = r##"
 # serve_all CPUS
 serve_all() {

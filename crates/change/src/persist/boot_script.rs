@@ -67,7 +67,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// The version of the kernel, if a file that moved has no place in it any more.
+/// If a file has moved and has no place in this kernel any more, returns the kernel's version.
 fn gone(context: &PersistContext<'_>, setting: &Setting) -> Option<Version> {
     // The kernel of an image differs from that of the machine that builds it.
     let version = context.facts.kernel.version.known().filter(|_| !context.is_image)?;
@@ -85,10 +85,9 @@ fn is_of_network(setting: &Setting) -> bool {
     }
 }
 
-/// It runs after programs that set the same values at their start (TuneD, irqbalance), and before the server.
-/// Interfaces exist once the network is up. Waiting for udev to settle would wait for everything else too, and
-/// guarantees no interface. ExecStart names the shell because SELinux does not allow a service to execute a file of
-/// `/etc`.
+/// The unit runs after programs that set the same values at their start (TuneD, irqbalance), and before the server. Interfaces exist once
+/// the network is up. Waiting for udev to settle would wait for everything else too, and guarantees no interface. ExecStart names the shell
+/// because SELinux does not allow a service to execute a file of `/etc`.
 fn unit(context: &PersistContext<'_>, is_of_network: bool) -> String {
     let (wants, online) =
         if is_of_network { ("Wants=network-online.target\n", " network-online.target") } else { ("", "") };
@@ -260,7 +259,7 @@ fn script(calls: &str) -> String {
     format!("{text}\n{calls}\nexit \"$failed\"\n")
 }
 
-/// One write per value: the shell's `printf` writes such a short text at once.
+/// Write each value at once: the shell's `printf` writes such a short text in one call.
 const BASE: &str = r##"#
 # Settings that only the running kernel knows; evenkeel-settings.service runs this at each boot. A value that did not take effect is reported,
 # and the rest is set all the same.

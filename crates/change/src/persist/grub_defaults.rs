@@ -1,6 +1,6 @@
-//! Computes the kernel arguments from `/etc/default/grub` and the files of `/etc/default/grub.d`, with the line of each
-//! word. `update-grub` runs these files as shell; here they are only read. A statement that is not understood counts as
-//! possible: its words join the existing ones, and remove none.
+//! Computes the kernel arguments from `/etc/default/grub` and the files of `/etc/default/grub.d`, with the line of each word. `update-grub`
+//! runs these files as shell; here they are only read. If a statement is not understood, its words count as possible additions. It removes
+//! no words.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,8 +14,8 @@ pub(super) const LINUX: &str = "GRUB_CMDLINE_LINUX";
 /// Entries other than recovery entries also have these, after the first.
 const DEFAULT: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
 
-/// The maximum length of a value: the kernel accepts a line of at most 4,096 bytes, and a file that doubles a variable
-/// on each line must not fill the memory.
+/// The maximum length of a value. The kernel accepts a line of at most 4,096 bytes. A file that doubles a variable on each line must not
+/// fill the memory.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Marks where our file is read.
@@ -47,9 +47,9 @@ pub(super) struct Word<'a> {
 pub(super) struct Line<'a> {
     /// The words before ours.
     pub(super) before: Vec<Word<'a>>,
-    /// The words behind ours.
+    /// The words after ours.
     pub(super) after: Vec<Word<'a>>,
-    /// Where the line loses what our file adds.
+    /// Where a file removes what our file adds.
     pub(super) replaced: Option<Origin<'a>>,
     /// Words of statements that are not understood.
     pub(super) maybe: Vec<Word<'a>>,
@@ -112,7 +112,7 @@ impl<'a> Value<'a> {
 #[derive(Debug, Default)]
 struct Shell<'a> {
     variables: BTreeMap<String, Value<'a>>,
-    /// Where each was set last.
+    /// Where each variable was set last.
     set: BTreeMap<String, Origin<'a>>,
     maybe: Vec<Word<'a>>,
 }
@@ -120,7 +120,7 @@ struct Shell<'a> {
 impl<'a> Shell<'a> {
     fn run(&mut self, path: &'a str, text: &str) {
         let statements = statements(text);
-        // A branch may set it or not.
+        // In a branch, the variable may or may not be set.
         let is_sure = !statements.iter().any(|statement| statement.branches());
         for statement in &statements {
             self.take(statement, Origin { path, line: statement.line }, is_sure);
@@ -142,7 +142,7 @@ impl<'a> Shell<'a> {
         }
         for (name, adds, expanded, is_sure) in assigned {
             let value = self.variables.entry(name.to_owned()).or_default();
-            // In front of a command, it applies only to that command.
+            // In front of a command, an assignment applies only to that command.
             if is_sure && !adds && rest.is_empty() {
                 *value = Value::default();
             } else {
@@ -153,7 +153,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Records the words of a statement that affects the line and is not understood.
+    /// Records the words of a statement that affects the line but is not understood.
     fn guess(&mut self, text: &str, origin: Origin<'a>) {
         if text.contains(LINUX) {
             let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-=,/+@".contains(letter);
@@ -182,7 +182,7 @@ impl<'a> Shell<'a> {
     }
 }
 
-/// `NAME=` or `NAME+=` at the beginning of a text: the name, whether the value is added, and what follows.
+/// Splits `NAME=` or `NAME+=` from the beginning of a text: the name, whether the value is added, and the rest.
 fn assignment(text: &str) -> Option<(&str, bool, &str)> {
     let (name, value) = text.split_once('=')?;
     let (name, adds) = name.strip_suffix('+').map_or((name, false), |name| (name, true));
@@ -197,13 +197,13 @@ struct Expansion<'s, 'a> {
     shell: &'s Shell<'a>,
     origin: Origin<'a>,
     value: Value<'a>,
-    /// What is not in the value yet.
+    /// Text that is not in the value yet.
     text: String,
     is_sure: bool,
 }
 
 impl<'a> Expansion<'_, 'a> {
-    /// Returns what follows the word.
+    /// Reads one word and returns the text after it.
     fn word<'t>(&mut self, text: &'t str) -> &'t str {
         let mut rest = text.char_indices().peekable();
         let (mut quote, mut depth) = (None, 0_usize);
@@ -236,7 +236,7 @@ impl<'a> Expansion<'_, 'a> {
         ""
     }
 
-    /// Reads what follows a `$`. Returns whether it opens a command, whose text then follows.
+    /// Reads a variable after a `$`. Returns whether it opens a command, whose text then follows.
     fn variable(&mut self, rest: &mut Peekable<CharIndices<'_>>) -> bool {
         let part = |(_, letter): &(usize, char)| letter.is_ascii_alphanumeric() || *letter == '_';
         if rest.next_if(|(_, next)| *next == '(').is_some() {
@@ -279,7 +279,7 @@ struct Statement {
     /// Where it begins, counted from 1.
     line: usize,
     text: String,
-    /// Whether it runs only depending on the result of the previous one.
+    /// Whether it runs depending on the result of the previous statement.
     is_joined: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Persists the CPUs that irqbalance avoids: a variable in the file that its unit reads.
 //!
-//! A package owns the file, and irqbalance has no drop-in folder. So we add a block at its end: of several assignments
-//! in an `EnvironmentFile=`, the last one counts.
+//! A package owns the file, and irqbalance has no drop-in folder. So we add a block at its end: the last of several assignments in an
+//! `EnvironmentFile=` counts.
 
 use evenkeel_host::{Fact, Lasts, Setting, TakesEffect};
 use evenkeel_sys::CpuSet;

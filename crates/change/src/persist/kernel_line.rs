@@ -1,8 +1,8 @@
 //! Persists kernel arguments, for each boot loader.
 //!
-//! evenkeel adds arguments and changes none. If another owner has set an argument of the same name, it stays, and ours
-//! would not help: some arguments accumulate, for others the last one wins, and nobody would remember what each boot
-//! entry had. evenkeel reports that instead.
+//! evenkeel adds arguments and changes none. If another owner has set an argument of the same name, that argument stays, and evenkeel
+//! reports it. Adding ours would not help: some arguments accumulate, for others the last one wins, and nobody would remember what each
+//! boot entry had.
 
 use std::fmt::Write;
 
@@ -80,9 +80,9 @@ fn is_plain(argument: &str) -> bool {
     argument.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-=,:+/@".contains(&byte))
 }
 
-/// An argument of the same name that another owner gave the running kernel. The same value does no harm.
+/// An argument of the same name that another owner passed to the running kernel. An argument with the same value does no harm.
 fn others<'a>(context: &PersistContext<'a>, name: &str, argument: &str) -> Option<&'a str> {
-    // A mounted image may show the /proc of the machine that builds it.
+    // A mounted image may show the /proc of the build machine.
     let booted = context.facts.kernel.command_line.known().filter(|_| !context.is_image)?;
     booted
         .iter()
@@ -97,7 +97,7 @@ fn in_image<'a>(context: &PersistContext<'a>, argument: &str) -> Option<Obstacle
     if context.is_image { boot_files::obstacle(context, argument, GRUB_DROP_IN) } else { None }
 }
 
-/// Why it is refused, and what to do.
+/// Why an argument is refused, and what to do.
 fn words_of(obstacle: &Obstacle<'_>, ours: &str) -> (String, String) {
     match obstacle {
         Obstacle::Other { argument, origin } => (
@@ -125,10 +125,10 @@ fn words_of(obstacle: &Obstacle<'_>, ours: &str) -> (String, String) {
     }
 }
 
-/// `update-grub` sources these files as shell: one line per argument, each of which adds to the earlier lines.
+/// `update-grub` runs these files as shell. Each line adds one argument to the earlier ones.
 ///
-/// `GRUB_CMDLINE_LINUX` and not `…_DEFAULT`, because recovery entries lack the latter. A kernel that needs an argument
-/// to run well needs it in recovery too.
+/// Use `GRUB_CMDLINE_LINUX` and not `…_DEFAULT`, because recovery entries lack the latter. A kernel that needs an argument to run well
+/// needs it in recovery too.
 fn grub_drop_in(arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     let mut text = HEAD.to_owned();
     for (setting, argument) in arguments {

@@ -1,12 +1,12 @@
 //! Persists ethtool settings of drivers (queues, rings, coalescing) in `.link` files, which udev applies when an
 //! interface appears.
 //!
-//! No `nmcli` on Red Hat: NetworkManager keeps such settings in a connection, which may have any name, come from
-//! cloud-init, or apply to no particular interface. udev applies `.link` files there as everywhere.
+//! We do not use `nmcli` on Red Hat. NetworkManager keeps such settings in a connection, which may have any name, come from cloud-init, or
+//! apply to no particular interface. udev applies `.link` files there as everywhere.
 //!
-//! Only the first `.link` file that matches an interface counts. So ours must repeat what the distribution's
-//! `99-default.link` says, or interfaces lose their names. And if netplan wrote one for an interface, ours must not
-//! come before it, and also goes into that file's drop-in folder.
+//! Only the first `.link` file that matches an interface counts. So ours must repeat the settings of the distribution's `99-default.link`,
+//! or interfaces lose their names. If netplan wrote a file for an interface, ours must not come before it, and also goes into that file's
+//! drop-in folder.
 
 use std::fmt::Write;
 
@@ -37,7 +37,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
         let (why, todo) = why_not(context, &nics, setting).unwrap_or_default();
         plan.cannot.push(refuse(setting, why, todo));
     }
-    // Interfaces with their own settings first: their files must match before those of the driver.
+    // Interfaces with their own settings come first: their files must match before those of the driver.
     let alone = |nic: &Nic| settings.iter().any(|setting| setting.place.as_ref() == Some(&nic.name));
     for nic in nics.iter().filter(|nic| alone(nic)) {
         if let Some(name) = name_match(nic) {
@@ -67,8 +67,8 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// The file name and match for a driver. An image does not know its interfaces yet: there it matches any cloud driver,
-/// and no software interface, because those have no rings.
+/// The file name and match for a driver. An image does not know its interfaces yet. There it matches any cloud driver, but no software
+/// interface, because those have no rings.
 fn drivers<'a>(context: &PersistContext<'_>, nics: &[&'a Nic]) -> impl Iterator<Item = (&'a str, &'a str)> {
     let mut drivers: Vec<(&str, &str)> = nics.iter().filter_map(|nic| driver(nic)).map(|name| (name, name)).collect();
     drivers.sort_unstable();
@@ -111,7 +111,7 @@ fn why_not(context: &PersistContext<'_>, nics: &[&Nic], setting: &Setting) -> Op
     }
 }
 
-/// The keys for one interface, or for all of a driver. Of several settings of one knob, the last one for it counts.
+/// The keys for one interface, or for all interfaces of a driver. If one knob has several settings, the last one counts.
 fn keys(settings: &[&Setting], nic: Option<&Nic>) -> String {
     let is_meant = |setting: &&&Setting| match (&setting.place, nic) {
         (None, _) => true,
@@ -134,8 +134,8 @@ fn add(context: &PersistContext<'_>, plan: &mut PersistPlan, path: &str, matchin
     plan.files.push(PersistedFile { path: path.to_owned(), content: Content::Whole { text, mode: 0o644 } });
 }
 
-/// Netplan's file for an interface (cloud-init has netplan write one on Debian and Ubuntu) comes before ours and is
-/// recreated at each boot. Its drop-in folder adds to it. If there is no such file, nothing reads the folder.
+/// Netplan's file for an interface comes before ours and is recreated at each boot (cloud-init uses netplan on Debian and Ubuntu). Its
+/// drop-in folder adds to it. If there is no such file, nothing reads the folder.
 fn netplan(context: &PersistContext<'_>, plan: &mut PersistPlan, nic: &Nic, keys: &str) {
     let id = context.facts.machine.distribution.known().map(|distribution| distribution.id.as_str());
     if keys.is_empty() || !matches!(id, Some("debian" | "ubuntu")) || !is_name(&nic.name) {
@@ -151,7 +151,7 @@ fn defaults(context: &PersistContext<'_>) -> String {
     let mut text =
         "NamePolicy=keep kernel database onboard slot path\nAlternativeNamesPolicy=database onboard slot path"
             .to_owned();
-    // systemd 255 and newer, from memory. Without it, a program may not find an interface by its alternative name.
+    // The content for systemd 255 and newer, from memory. Without it, a program may not find an interface by its alternative name.
     if systemd_version(context).is_some_and(|version| version >= 255) {
         text.push_str(" mac");
     }
@@ -159,8 +159,8 @@ fn defaults(context: &PersistContext<'_>) -> String {
     text
 }
 
-/// A capture holds no addresses, so the place in the machine identifies an interface. Its predictable name comes from
-/// that place, and udev knows it before it applies `.link` files. A kernel name is the name from the start.
+/// A capture contains no addresses, so the place in the machine identifies an interface. Its predictable name comes from that place, and
+/// udev knows it before it applies `.link` files. A kernel name is the name from the start.
 fn name_match(nic: &Nic) -> Option<String> {
     let name = nic.name.as_str();
     if !is_name(name) {
@@ -189,7 +189,7 @@ fn name_match(nic: &Nic) -> Option<String> {
     Some(format!("Property=ID_NET_NAME_{property}={name}"))
 }
 
-/// Names become parts of paths and lines.
+/// Names become parts of paths and lines, so allow only harmless characters.
 fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     (1..=15).contains(&name.len()) && name.bytes().all(plain)

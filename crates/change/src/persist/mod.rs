@@ -1,10 +1,10 @@
-//! Makes settings persist over a boot, with one recipe per file. Each recipe takes its own settings and returns files
-//! and commands; all are pure. A recipe writes our own drop-ins wherever programs read them, and edits a file of
-//! another owner only if there is no other way.
+//! Makes settings persist over a boot, with one recipe per file. Each recipe takes its own settings and returns files and commands. All
+//! recipes are pure. A recipe writes our own drop-ins wherever programs read them. It edits a file of another owner only if there is no
+//! other way.
 //!
-//! None writes `/etc/modprobe.d`. Of all knobs only `haltpoll.guest_halt_poll_ns` is a module parameter, and its module
-//! is the idle governor, which Linux always builds in (`bool` in `drivers/cpuidle/Kconfig`). Nothing loads it, so
-//! nothing would read `options haltpoll`; the boot script writes the parameter instead.
+//! No recipe writes `/etc/modprobe.d`. Of all knobs only `haltpoll.guest_halt_poll_ns` is a module parameter. Its module is the idle
+//! governor, which Linux always builds in (`bool` in `drivers/cpuidle/Kconfig`). Nothing loads it, so nothing would read `options
+//! haltpoll`. The boot script writes the parameter instead.
 
 mod boot_files;
 mod boot_irqs;
@@ -68,7 +68,7 @@ fn merged(commands: Vec<PersistedCommand>) -> Vec<PersistedCommand> {
     let mut once: Vec<PersistedCommand> = Vec::new();
     for command in commands {
         match once.iter_mut().find(|other| other.argv == command.argv && other.undo == command.undo) {
-            // It always runs, whatever changed.
+            // This command always runs, whatever changed.
             Some(first) if first.after.is_empty() || command.after.is_empty() => first.after.clear(),
             Some(first) => {
                 let new: Vec<String> = command.after.into_iter().filter(|file| !first.after.contains(file)).collect();

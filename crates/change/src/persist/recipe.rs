@@ -14,7 +14,7 @@ pub struct PersistContext<'a> {
     pub unit: Option<&'a ServiceName>,
     /// The path of this program on the machine, for the unit that verifies after a boot; `None` if it is not installed.
     pub program: Option<&'a str>,
-    /// Whether the root is not running: then no program can be notified.
+    /// Whether the root is not running. Then no program can be notified.
     pub is_image: bool,
     /// The files of an image that contain its kernel arguments, as [`boot_files`](super::boot_files) reads them; empty
     /// for a running machine.

@@ -11,8 +11,8 @@ use crate::persist_plan::{Cannot, Carried, Content, PersistPlan, PersistedFile};
 
 const PATH: &str = "/etc/sysctl.d/90-evenkeel.conf";
 
-/// Keys that exist only once a module is loaded, perhaps after the files were read. udev then reads them again, by the
-/// rule in `sysctl.d(5)`.
+/// Keys that exist only after a module is loaded, perhaps after the files were read. udev then reads them again, by the rule in
+/// `sysctl.d(5)`.
 const OF_MODULE: &str = "net/netfilter/";
 const MODULE_RULE_PATH: &str = "/etc/udev/rules.d/90-evenkeel-sysctl.rules";
 const MODULE_RULE: &str = "ACTION==\"add\", SUBSYSTEM==\"module\", KERNEL==\"nf_conntrack\", \
@@ -20,7 +20,7 @@ const MODULE_RULE: &str = "ACTION==\"add\", SUBSYSTEM==\"module\", KERNEL==\"nf_
 
 pub(super) const RECIPE: Recipe = Recipe { takes: |setting| key(setting).is_some(), plan };
 
-/// The setting's name in such a file. With slashes, because an interface's name may have dots.
+/// The setting's name in such a file. It has slashes, because an interface's name may contain dots.
 fn key(setting: &Setting) -> Option<&'static str> {
     match setting.knob.place {
         Place::File { path, .. } => path.strip_prefix("/proc/sys/"),

@@ -11,9 +11,8 @@ pub(super) const UNITS: &str = "/etc/systemd/system";
 
 /// A unit of evenkeel, and the link that starts it at boot.
 ///
-/// The link is what `systemctl enable` creates. It belongs to `multi-user.target`, not to `sysinit.target`: our units
-/// write to devices that drivers provide, and the early boot must not wait for that. `Before=` names units that must
-/// start later.
+/// The link is what `systemctl enable` creates. It belongs to `multi-user.target`, not to `sysinit.target`: our units write to devices that
+/// drivers provide, and the early boot must not wait for that. `Before=` names units that must start later.
 pub(super) fn files(name: &str, text: String) -> [PersistedFile; 2] {
     let path = format!("{UNITS}/{name}");
     let link = PersistedFile {

@@ -1,8 +1,8 @@
 //! The script as an Ansible role of builtin modules: it installs the script and runs it, and has tasks to undo it.
 //!
-//! The script does the work, instead of one task per value and file. `sysctl` is not a builtin module, and `copy` on a
-//! file below `/sys` replaces instead of writes. No module records the original values or restores all of them when one
-//! step fails. The role's YAML contains no text of the plan, so the plan cannot inject a template.
+//! The script does the work, instead of one task per value and file. `sysctl` is not a builtin module, and `copy` replaces a file below
+//! `/sys` instead of writing to it. No module records the original values or restores all of them when one step fails. The role's YAML
+//! contains no text of the plan, so the plan cannot inject a template.
 
 use super::{RenderError, RenderedFile, name, script};
 use crate::plan_file::PlanFile;

@@ -1,7 +1,7 @@
 //! The script as user data of cloud-init: `write_files` installs it, and `runcmd` runs it at the first boot.
 //!
-//! The script also writes the files that persist settings, not `write_files`. Only the script records the original
-//! content, adds blocks and links, creates folders, and runs a command only if a file changed.
+//! The script, not `write_files`, also writes the files that persist settings. Only the script records the original content, adds blocks
+//! and links, creates folders, and runs a command only if a file changed.
 
 use std::fmt::Write;
 

@@ -58,7 +58,7 @@ pub struct RenderError {
     pub why: &'static str,
 }
 
-/// What the user must do after a plan's script has run.
+/// The steps that the user must do after a plan's script has run.
 pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
     let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
     let steps = plan.steps.iter().filter(|planned| !planned.already_so).filter_map(|planned| {
@@ -92,7 +92,7 @@ fn carried<'a>(persist: Option<&'a PersistPlan>, setting: &str) -> Option<&'a st
     persist?.carried.iter().find(|carried| carried.setting == setting).map(|carried| carried.by.as_str())
 }
 
-/// A name for the rendering of a plan, the same whenever and wherever its settings are planned.
+/// A name for the rendering of a plan. It is the same whenever and wherever its settings are planned.
 pub fn name(plan: &PlanFile) -> String {
     let unit = plan.persist.as_ref().and_then(|lasting| lasting.unit.clone()).unwrap_or_default();
     let kept = if plan.persist.is_some() { "kept" } else { "" };
@@ -149,7 +149,7 @@ fn below<'a>(path: &'a str, tops: &[&str], why: &'static str) -> Result<&'a str,
     if is_inside && path.len() <= 4096 { line("the path", path) } else { Err(refused("the path", path, why)) }
 }
 
-/// `text` as a comment: one line, whatever it was.
+/// `text` as a comment of one line.
 fn comment(text: &str) -> String {
     text.chars().map(|letter| if is_plain(letter) { letter } else { '?' }).take(1000).collect()
 }

@@ -202,7 +202,7 @@ fn file(text: &mut String, file: &PersistedFile) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// `text` as it is, ended by a word that it does not contain.
+/// `text` unchanged, followed by an end word that it does not contain.
 fn here_document(text: &str) -> String {
     let mut end = "END".to_owned();
     while text.contains(&end) {

@@ -12,15 +12,14 @@ use crate::persist_plan::Content;
 use crate::plan_file::PlanFile;
 use crate::shell::{quoted, word};
 
-/// The boot, so that values of an earlier one are not restored: the kernel has lost what we wrote, and interrupts may
-/// have other numbers.
+/// The boot, so that values of an earlier boot are not restored. The kernel has lost what we wrote, and interrupts may have other numbers.
 pub(super) const BOOT: &str = r#"boot=$(cat "$root/proc/sys/kernel/random/boot_id" 2>/dev/null) || boot=none
 case $boot in '' | *[!0-9a-z-]*) boot=none ;; esac
 "#;
 
 /// The marks around a block, taken from the output of [`edit`](crate::edit), so that they are the same.
 pub(super) fn marks() -> String {
-    // No line of a file equals this.
+    // A word that no line of a file equals.
     const HERE: &str = "\0";
     let around = |before: &str| {
         let before = Entry::File { text: before.to_owned(), mode: 0o644 };
@@ -88,8 +87,8 @@ pub(super) fn functions(text: &mut String, needs: &Needs) {
 
 /// The script that undoes a plan from the values in the plan, for users who did not run its script or lost its records.
 ///
-/// A plan does not contain the original content of files. Files that evenkeel owns whole are removed; from the others,
-/// our part is removed.
+/// A plan does not contain the original content of files. Files that evenkeel owns completely are removed. From other files, our part is
+/// removed.
 ///
 /// # Errors
 /// If a script cannot contain one of the plan's texts.

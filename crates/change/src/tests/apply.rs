@@ -1,4 +1,4 @@
-//! What `apply` does and says, step by step.
+//! Tests what `apply` does and reports, step by step.
 
 use std::fs::File;
 
@@ -10,7 +10,7 @@ use super::{HOST, Quick, SWAPPINESS, Stage, plan, without_checksums};
 use crate::outside::Outside;
 use crate::{ApplyError, apply};
 
-/// Applies to the captured host; shows what became of each step, and what changed on the host.
+/// Applies settings to the captured host. Shows the outcome of each step, and what changed on the host.
 fn check(settings: &[&str], expect: Expect) {
     let stage = Stage::new();
     let before = stage.root.capture();
@@ -34,7 +34,7 @@ fn check(settings: &[&str], expect: Expect) {
 }
 
 #[test]
-fn what_becomes_of_steps() {
+fn the_outcomes_of_steps() {
     check(
         &["vm.swappiness=10", "net.core.busy_poll=0", "net.rps_cpus=0-1", "irq.affinity=1"],
         expect![[r#"
@@ -142,7 +142,7 @@ fn a_step_that_fails_takes_the_others_with_it() {
 }
 
 #[test]
-fn what_is_asked_twice_is_so_already() {
+fn a_repeated_setting_is_already_in_force() {
     let stage = Stage::new();
     let mut state = stage.state();
     let settings = plan(&["thp.enabled=never", "irq.affinity=1", "net.rps_cpus=0-1"]);
@@ -153,9 +153,9 @@ fn what_is_asked_twice_is_so_already() {
     assert!(stage.is_as(&once));
 }
 
-/// A mask that was taken, while the interrupt goes on being served elsewhere.
+/// The kernel accepted the mask, but the interrupt is still served on another CPU.
 #[test]
-fn what_is_in_force_counts_not_what_was_asked() {
+fn the_value_in_force_counts_not_the_requested_one() {
     let stage = Stage::on(&HOST.replace("25/effective_affinity_list = 0", "27/x = 0"));
     let mut settings = plan(&["irq.affinity=1"]);
     apply(&stage.root, &stage.writer, &mut stage.state(), &settings, "an old kernel does not show it").unwrap();
@@ -167,7 +167,7 @@ fn what_is_in_force_counts_not_what_was_asked() {
     assert_eq!(stage.text("/proc/irq/25/smp_affinity_list"), "1");
 }
 
-/// Notes what was not synced yet, and what the journal holds, whenever the host is written to.
+/// At each write to the host, notes what was not synced yet, and what the journal holds.
 struct Watch {
     journal: std::path::PathBuf,
     unsynced: usize,
@@ -208,7 +208,7 @@ fn the_journal_is_on_disk_before_the_write_it_describes() {
     assert_eq!(writes.load(std::sync::atomic::Ordering::Relaxed), 8, "5 values, 3 of them and a side effect put back");
 }
 
-/// What a person without this program finds: run by a shell, with the kernel's files moved to a directory.
+/// A shell runs the undo commands that a person without this program finds, with the kernel's files moved to a directory.
 #[test]
 fn the_journal_shows_a_person_what_undoes_it() {
     let stage = Stage::new();

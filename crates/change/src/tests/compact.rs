@@ -1,11 +1,11 @@
-//! Journals that have grown too long: what is closed is left out, the oldest first, and nothing that is in force is lost.
+//! Tests journals that have grown too long. The oldest closed transactions are dropped, and nothing that is in force is lost.
 
 use super::crash::Fuse;
 use super::{SWAPPINESS, Stage, plan};
 use crate::compact::Limits;
 use crate::{Log, State, Which, apply, history, revert};
 
-/// So small that a handful of changes is too much.
+/// Limits so small that a few changes exceed them.
 const SMALL: Limits = Limits { journal: 1 << 20, long: 6000, kept: 1500, worth: 1 };
 
 fn limited(mut state: State) -> State {
@@ -70,7 +70,7 @@ fn a_crash_while_a_journal_is_made_shorter_loses_nothing() {
             break;
         }
         died += 1;
-        // That the journal is whole is what opening it says.
+        // Opening the journal shows that it is whole.
         let mut state = limited(stage.state());
         assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().all_undone, "killed at {dies_at}");
         assert!(stage.is_as(&before), "killed at {dies_at}: {}", stage.text(SWAPPINESS));

@@ -1,5 +1,5 @@
-//! SIGKILL at every boundary: before and after each record, in the middle of one, before and after each sync and each write
-//! to the host. Whatever was reached, `revert` puts every file back, side effects included.
+//! Kills the process at every boundary: before and after each record, in the middle of one, before and after each sync and each write to
+//! the host. Wherever it was killed, `revert` restores every file, side effects included.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::{Quick, Stage, lasting, plan, step};
 use crate::outside::Outside;
 use crate::{Session, State, Which, apply, revert};
 
-/// Lets this many boundaries pass, then nothing, like a killed process.
+/// Lets this many boundaries pass, and then does nothing, like a killed process.
 #[derive(Clone)]
 pub(crate) struct Fuse {
     burn: Arc<Mutex<Burn>>,
@@ -30,7 +30,7 @@ impl Fuse {
         Fuse { burn: Arc::new(Mutex::new(Burn { passed: 0, dies_at, is_dead: false })), claims: None }
     }
 
-    /// On a machine whose locks and registers are in this folder.
+    /// Uses this folder for the locks and registers of the machine.
     pub(crate) fn claiming(self, claims: &Path) -> Fuse {
         Fuse { claims: Some(claims.to_owned()), ..self }
     }
@@ -112,7 +112,7 @@ fn killed(path: &str, errno: Errno) -> TreeError {
     TreeError { doing: "write", path: path.to_owned(), errno, why: "killed".to_owned() }
 }
 
-/// Runs `act` once for each boundary that it has, killed there, after `prepare`; then reverts, and compares every file.
+/// For each boundary in `act`: runs `prepare`, runs `act` and kills it there, then reverts and compares every file.
 fn kill_everywhere(name: &str, prepare: impl Fn(&Stage), act: impl Fn(&Stage, &mut State)) {
     let mut died = 0;
     for dies_at in 0.. {
@@ -207,7 +207,7 @@ fn a_session_killed_anywhere_is_put_back() {
     );
 }
 
-/// The next append moves a torn record to another file; that can be killed too.
+/// The next append moves a torn record to another file. The process may be killed during that, too.
 #[test]
 fn a_crash_while_a_torn_end_is_set_aside_loses_nothing() {
     kill_everywhere(
@@ -224,7 +224,7 @@ fn a_crash_while_a_torn_end_is_set_aside_loses_nothing() {
 }
 
 #[test]
-fn what_outlives_a_boot_is_put_back_wherever_it_was_killed() {
+fn persistent_changes_are_restored_after_any_kill() {
     kill_everywhere(
         "apply to last",
         |_| (),

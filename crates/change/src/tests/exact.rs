@@ -1,4 +1,4 @@
-//! The dry run is the plan: what carrying it out writes is, byte for byte and in its order, what the plan says.
+//! Tests that the plan is an exact dry run: applying it writes exactly the bytes of the plan, in the plan's order.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::outside::Outside;
 use crate::persist::PersistContext;
 use crate::{Job, PlanFile, State, carry_out, edit};
 
-/// Remembers everything that reaches the host.
+/// Records everything that is written to the host.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
 
@@ -63,7 +63,7 @@ fn hosts() -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_is_done_is_what_was_planned() {
+fn exactly_the_planned_changes_are_made() {
     let (mut hosts_planned, mut writes, mut files) = (0, 0, 0);
     for (name, text) in hosts() {
         let root = Root::captured(Capture::parse(&text).unwrap());
@@ -82,7 +82,7 @@ fn what_is_done_is_what_was_planned() {
         let settings: Vec<Setting> =
             SETTINGS.iter().map(|text| Setting::parse(text).unwrap()).filter(has_place).collect();
         let plan = PlanFile::new(&root, &facts, &settings, "t", Some((&context, &[]))).unwrap();
-        // It goes through a file, as a reviewer's does.
+        // The plan goes through a file, like a reviewed plan.
         let plan = PlanFile::parse(&plan.text().unwrap()).unwrap();
 
         let recorder = Recorder::default();
@@ -92,7 +92,7 @@ fn what_is_done_is_what_was_planned() {
         let job = Job { settings: &plan.settings, lasting: plan.persist.as_ref(), ..Job::new(&steps, "t") };
         let before = root.capture();
         if let Err(error) = carry_out(&root, &root.writer().unwrap(), &mut state, &job, |_| Ok(())) {
-            // A captured refusal stops it; what was done until then was put back.
+            // A captured refusal stops it. Everything written before that was restored.
             println!("{name}: {error}");
             continue;
         }
@@ -106,10 +106,10 @@ fn what_is_done_is_what_was_planned() {
     assert!(hosts_planned > 15 && writes > 60 && files > 15, "{hosts_planned} hosts, {writes} writes, {files} files");
 }
 
-/// What the plan alone says will be done, on the machine as it was.
+/// The writes that follow from the plan alone, on the unchanged machine.
 fn expected(plan: &PlanFile, before: &Root) -> Vec<String> {
     let mut lines = Vec::new();
-    // A side effect of an earlier step may make a later one's value so, or not so: the kernel's word counts then.
+    // A side effect of an earlier step may set or change the value of a later one. Then the kernel's value counts.
     let writer = before.writer().unwrap();
     for planned in &plan.steps {
         let Action::Write { path, reading, .. } = &planned.step.action else { continue };

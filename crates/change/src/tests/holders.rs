@@ -1,5 +1,5 @@
-//! Several journals that change one host. Whoever reverts in whatever order, killed wherever: in the end all is as before, or the words say
-//! what is not.
+//! Tests several journals that change one host. They revert in any order and may be killed anywhere. In the end all is restored, or the
+//! report names what is not.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::outside::Outside;
 use crate::register::{Change, Register};
 use crate::{ApplyError, PersistedOutcome, RevertReport, Session, State, Undo, Which, apply, revert};
 
-/// A machine on which others change settings too: their locks and registers are in this folder.
+/// A machine on which several journals change settings. Their locks and registers are in this folder.
 struct Shared(PathBuf);
 
 impl Outside for Shared {
@@ -75,7 +75,7 @@ impl Host {
     }
 }
 
-/// Numbers that look random, the same for the same seed (by Marsaglia).
+/// Pseudo-random numbers, the same for the same seed (by Marsaglia).
 struct Numbers(u64);
 
 impl Numbers {
@@ -95,7 +95,8 @@ impl Numbers {
     }
 }
 
-/// Reverted oldest first they ended with a value that the machine had never had before them, and each with all undone.
+/// Regression: reverted oldest first, the journals ended with a value that the machine had never had before, and each reported that all was
+/// undone.
 #[test]
 fn twenty_journals_leave_in_any_order_and_the_last_restores_what_the_first_found() {
     const COUNT: usize = 20;
@@ -125,9 +126,9 @@ fn twenty_journals_leave_in_any_order_and_the_last_restores_what_the_first_found
     }
 }
 
-/// Values that change each other along, several transactions to a journal, and reverts in between.
+/// Values that change each other, several transactions per journal, and reverts in between.
 #[test]
-fn whatever_they_change_and_whenever_they_leave_all_is_as_before() {
+fn journals_restore_the_host_in_any_order() {
     const JOURNALS: usize = 5;
     const SETTINGS: [&str; 11] = [
         "vm.swappiness=10",
@@ -171,7 +172,7 @@ fn whatever_they_change_and_whenever_they_leave_all_is_as_before() {
     }
 }
 
-/// Runs `act` once for each boundary that it has, killed there; then all journals revert in each order.
+/// Runs `act` once for each boundary in it, and kills it there. Then all journals revert, in each order.
 fn kill_everywhere(name: &str, prepare: impl Fn(&Host), actor: usize, act: impl Fn(&Host, &mut State)) {
     const ORDERS: [[usize; 3]; 4] = [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]];
     let mut died = 0;
@@ -251,15 +252,15 @@ fn a_trial_over_another_journal_killed_anywhere_is_put_back() {
     );
 }
 
-/// What was killed after its journal had the undoing, and before the register had it, holds nothing any more.
+/// The process is killed after its journal has recorded the undo, but before the register has. It holds nothing any more.
 #[test]
-fn who_is_gone_holds_nothing() {
+fn a_removed_journal_holds_nothing() {
     let host = Host::new(HOST);
     let before = host.stage.root.capture();
     for (journal, value) in ["10", "20", "30"].into_iter().enumerate() {
         host.apply(journal, &[&format!("vm.swappiness={value}")]);
     }
-    // In the middle: what it had to put back is the next one's.
+    // A journal in the middle is removed. The next one must restore its original value.
     std::fs::remove_dir_all(host.dir(1)).unwrap();
     assert!(host.revert(2).all_undone);
     assert_eq!(host.stage.text(SWAPPINESS), "10");
@@ -267,7 +268,7 @@ fn who_is_gone_holds_nothing() {
     assert_eq!(host.undo(&report, SWAPPINESS), Undo::Restored { found: "10".into() });
     assert!(host.stage.is_as(&before));
 
-    // At the end: nobody holds what is in force, which is named and put back.
+    // The last journal is removed. Nobody holds the value in force, so the report names it, and it is restored.
     host.apply(0, &["vm.swappiness=10"]);
     host.apply(3, &["vm.swappiness=20"]);
     std::fs::remove_dir_all(host.dir(3)).unwrap();
@@ -280,7 +281,7 @@ fn register(host: &Host) -> PathBuf {
     host.claims().join(register_name(SWAPPINESS))
 }
 
-/// It is an error with the register's name, on the way there and on the way back, and nothing is changed.
+/// The error names the register, when applying and when reverting, and nothing is changed.
 #[test]
 fn a_register_that_can_not_be_read_is_an_error() {
     let host = Host::new(HOST);
@@ -323,7 +324,7 @@ fn a_register_that_can_not_be_read_is_an_error() {
     assert_eq!(host.stage.text(SWAPPINESS), "60");
 }
 
-/// Without the registers nobody can say whose the value is: what is not clear is not written, and named.
+/// Without the registers nobody knows which journal set the value. If that is unclear, nothing is written, and the report says so.
 #[test]
 fn a_register_that_is_lost_leaves_no_wrong_value_unsaid() {
     let host = Host::new(HOST);
@@ -334,11 +335,11 @@ fn a_register_that_is_lost_leaves_no_wrong_value_unsaid() {
     let Undo::Failed { why } = host.undo(&report, SWAPPINESS) else { panic!("{report:?}") };
     assert!(why.contains("\"60\" in /proc/sys/vm/swappiness: it is \"20\", which this journal did not set"), "{why}");
     assert_eq!(host.stage.text(SWAPPINESS), "20");
-    // The one whose value it is puts back what it found, and then the other does.
+    // The journal whose value is in force restores what it found. Then the other one can.
     assert!(host.revert(1).all_undone && host.revert(0).all_undone);
     assert_eq!(host.stage.text(SWAPPINESS), "60");
 
-    // Where a later journal is in the register again, the value that it found shows which one it follows.
+    // If a later journal is in the register again, the value that it found shows which journal it follows.
     host.apply(0, &["vm.swappiness=10"]);
     std::fs::remove_file(register(&host)).unwrap();
     host.apply(1, &["vm.swappiness=20"]);
@@ -351,7 +352,7 @@ fn a_register_that_is_lost_leaves_no_wrong_value_unsaid() {
     assert_eq!(host.stage.text(SWAPPINESS), "60");
 }
 
-/// The registers of an earlier boot mean nothing: the kernel has lost those values.
+/// Registers of an earlier boot mean nothing, because the kernel has lost those values.
 #[test]
 fn a_register_of_another_boot_is_empty() {
     let host = Host::new(HOST);
@@ -365,9 +366,9 @@ fn a_register_of_another_boot_is_empty() {
     assert_eq!(host.stage.text(SWAPPINESS), "55");
 }
 
-/// A write of our own that changes another journal's value along leaves that as it was.
+/// One of our writes also changes another journal's value. That value is restored.
 #[test]
-fn what_another_journal_holds_is_kept_from_our_side_effects() {
+fn our_side_effects_spare_values_of_other_journals() {
     let host = Host::new(HOST);
     let before = host.stage.root.capture();
     host.apply(0, &["thp.enabled=never"]);
@@ -381,7 +382,8 @@ fn what_another_journal_holds_is_kept_from_our_side_effects() {
     assert!(host.revert(1).all_undone && host.stage.is_as(&before));
 }
 
-/// The earlier one took out the file that the later one had written, and the later one put the earlier one's back: for good.
+/// Regression: the earlier journal removed the file that the later one had written, and the later one then restored the earlier one's file
+/// permanently.
 #[test]
 fn a_file_that_another_journal_has_written_anew_is_not_taken_from_it() {
     let host = Host::new(&lasting::host());
@@ -408,7 +410,7 @@ fn real(dir: &Path) -> PathBuf {
     std::fs::canonicalize(dir).unwrap()
 }
 
-/// A register of three journals, with each kind of holder in it.
+/// The register of three journals, with each kind of holder.
 fn long_register() -> String {
     let mut register = Register::new(Some("aaaa".to_owned()), SWAPPINESS);
     let change = |journal: &'static str| Change { journal: Path::new(journal), txn: 1, step: 0 };
@@ -421,7 +423,7 @@ fn long_register() -> String {
 }
 
 proptest! {
-    /// Nothing that stands in a register makes it panic, and what is read is written as it was.
+    /// No text in a register causes a panic, and a register that was read is written back unchanged.
     #[test]
     fn no_text_makes_a_register_panic(at in 0_usize..400, cut in 0_usize..40, with in ".{0,12}") {
         let whole = long_register();

@@ -1,4 +1,4 @@
-//! What outlives a boot: files and commands of a transaction, their undoing, and what `verify` says after the boot.
+//! Tests what persists over a boot: files and commands of a transaction, their undo, and the report of `verify` after the boot.
 
 use evenkeel_host::{Facts, Plan};
 use evenkeel_hostfs::{Capture, Entry, Root, Tree, TreeError};
@@ -17,7 +17,7 @@ pub(super) const SYSCTL: &str = "/etc/sysctl.d/90-evenkeel.conf";
 const GRUB: &str = "/etc/default/grub.d/90-evenkeel.cfg";
 const BALANCE: &str = "/etc/default/irqbalance";
 
-/// The usual host, with a file of somebody else and none of ours.
+/// The usual host, with a file of another owner and none of ours.
 pub(super) fn host() -> String {
     let etc = format!("{GRUB} ! ENOENT\n{BALANCE} =\n| # a comment\n| IRQBALANCE_ARGS=\n{SYSCTL} ! ENOENT\n");
     HOST.replacen('\n', &format!("\n{etc}"), 1)
@@ -73,7 +73,7 @@ fn check(stage: &Stage) -> Verification {
     verify(&stage.root, &Facts::probe(&stage.root), stage.state().log())
 }
 
-/// The machine after a restart: the kernel has forgotten what was written, and files have set what they say.
+/// The machine after a restart: the kernel has lost written values, and files have set theirs.
 fn reboot(stage: &mut Stage, swappiness: &str, cmdline: &str) {
     let mut capture = stage.root.capture();
     capture.saw_text("/proc/sys/kernel/random/boot_id", Ok("bbbb\n".into()));
@@ -97,7 +97,7 @@ fn files_come_and_go_with_their_transaction() {
         stage.text(BALANCE)
     );
 
-    // By hand, the newest record first: the boot loader runs after its file is gone.
+    // A person undoes the newest record first, so the boot loader's command runs after its file is removed.
     assert!(stage.journal().contains(&format!("\"undo\":\"rm -f '{GRUB}'; update-grub\"")), "{}", stage.journal());
 
     let again = keep_it(&stage, &mut stage.state(), "10").unwrap();
@@ -108,7 +108,7 @@ fn files_come_and_go_with_their_transaction() {
 }
 
 #[test]
-fn what_somebody_else_changed_stays_theirs() {
+fn files_that_others_changed_stay() {
     let stage = Stage::on(&host());
     keep_it(&stage, &mut stage.state(), "10").unwrap();
     let tree = stage.root.tree().unwrap();
@@ -146,7 +146,7 @@ fn after_a_boot_what_is_in_force_counts() {
     assert_eq!((found.holds, found.drift.len(), found.pending.len()), (5, 0, 0), "{found:?}");
     assert!(found.ended_by_reboot.is_empty());
 
-    // The sysctl file of somebody else sorts later, and the boot loader never ran.
+    // Another owner's sysctl file sorts later, and the boot loader never ran.
     reboot(&mut stage, "60", "quiet");
     let drift = check(&stage).drift;
     let why: Vec<&str> = drift.iter().map(|drift| drift.why.as_str()).collect();
@@ -165,7 +165,7 @@ fn a_value_that_a_boot_set_again_is_put_back() {
     reboot(&mut stage, "10", "quiet processor.max_cstate=1");
     revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     assert_eq!(stage.text(SWAPPINESS), "60");
-    // One that somebody has changed since is not ours to put back.
+    // If somebody has changed the file since, it is not ours to restore.
     keep_it(&stage, &mut stage.state(), "10").unwrap();
     let boot = |stage: &mut Stage| {
         let mut capture = stage.root.capture();
@@ -192,7 +192,7 @@ fn an_earlier_transaction_is_covered_by_a_later_one_in_the_same_file() {
     assert!(stage.is_as(&before));
 }
 
-/// Its commands fail.
+/// A machine on which all commands fail.
 struct NoPrograms;
 
 impl Outside for NoPrograms {
@@ -209,12 +209,12 @@ fn a_command_that_fails_puts_all_back() {
         panic!("the command fails");
     };
     assert!(matches!(&half_way.failure, Failure::Command { command, .. } if command == "update-grub"), "{half_way}");
-    // What undoes it fails as well: that is left to do, and `revert` does it once the program is there.
+    // The undo fails as well. It remains to be done, and `revert` does it once the program works.
     assert!(!half_way.put_back.all_undone && stage.is_as(&before));
     assert!(revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap().all_undone);
 }
 
-/// A world in which one configuration file can't be written.
+/// A machine on which one configuration file cannot be written.
 struct Stuck;
 
 impl Outside for Stuck {
@@ -230,8 +230,8 @@ impl Outside for Stuck {
     }
 }
 
-/// `update-grub` ran while the file was still there and counted as undone: the next revert took the file away, and the boot loader kept
-/// the argument.
+/// Regression: `update-grub` ran while the file was still there and counted as undone. The next revert removed the file, and the boot
+/// loader kept the argument.
 #[test]
 fn a_command_is_owed_until_the_files_that_it_reads_are_back() {
     let stage = Stage::on(&host());
@@ -269,13 +269,13 @@ fn try_it(stage: &Stage, state: &mut State) -> u64 {
 }
 
 #[test]
-fn what_nobody_confirms_is_put_back() {
+fn unconfirmed_changes_are_reverted() {
     let stage = Stage::new();
     let before = stage.root.capture();
     let id = try_it(&stage, &mut stage.state());
     assert_eq!(check(&stage).unconfirmed, [id]);
     assert_eq!(unconfirmed(&stage.root, stage.state().log()).len(), 1);
-    // Something was built on it since.
+    // A later change depends on it.
     crate::apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&["vm.swappiness=20"]), "later").unwrap();
     let report = expire(&stage.root, &stage.writer, &mut stage.state(), id).unwrap();
     assert!(report.is_some_and(|report| report.all_undone) && stage.is_as(&before));
@@ -289,7 +289,7 @@ fn what_nobody_confirms_is_put_back() {
 }
 
 #[test]
-fn what_is_confirmed_stays() {
+fn confirmed_changes_stay() {
     let stage = Stage::new();
     let id = try_it(&stage, &mut stage.state());
     assert!(confirm(&stage.root, &mut stage.state(), Some(id + 1)).is_err());
@@ -371,7 +371,7 @@ fn an_image_lists_what_its_first_boot_does() {
         "vm.swappiness = 10\n"
     );
 
-    // The machine that boots from it.
+    // The machine that boots from the image.
     let booted = host()
         .replace("aaaa", "bbbb")
         .replace(&format!("{SYSCTL} ! ENOENT\n"), &format!("{SYSCTL} = vm.swappiness = 10\n"));

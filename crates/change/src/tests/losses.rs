@@ -1,4 +1,4 @@
-//! Journals that lost something: each loss is noticed and named, and what is left is put back.
+//! Tests journals that lost something: each loss is noticed and named, and everything else is restored.
 
 use super::{SWAPPINESS, Stage, THP, lasting, plan};
 use crate::{Loss, State, StateError, Which, apply, history, revert};
@@ -18,7 +18,7 @@ fn lines(journal: &str) -> Vec<&str> {
     journal.split_inclusive('\n').collect()
 }
 
-/// What is said of the journal to who would change something, and to who puts it back.
+/// The losses that the journal reports when it is opened to change something, and when it is opened to revert.
 fn losses(stage: &Stage) -> Vec<Loss> {
     let report = revert(&stage.root, &stage.writer, &mut stage.state_to_revert(), Which::All).unwrap();
     assert_eq!(report.all_undone, report.losses.is_empty());
@@ -46,7 +46,7 @@ fn each_record_that_is_missing_is_named_by_its_number() {
             assert_eq!(stage.text(SWAPPINESS) == "60", intent_left(3), "{first} to {last}");
             let lost = found.iter().filter(|loss| matches!(loss, Loss::Before { .. })).count();
             let expected = usize::from(!intent_left(1)) + usize::from(!intent_left(3));
-            // Without its first record nobody knows of the steps of which no record is left.
+            // Without the first record, nobody knows of steps that have no record left.
             if intent_left(0) || first == last {
                 assert_eq!(lost, expected, "{first} to {last}: {found:?}");
             }
@@ -64,7 +64,7 @@ fn the_end_of_a_journal_is_missed_too() {
         let missing = Loss::Records { first: left as u64 + 1, last: all.len() as u64 };
         assert_eq!(losses(&stage), [missing], "{left} records left");
     }
-    // One record more than the note says: its writer was killed in between.
+    // The journal has one record more than the note, because its writer was killed in between.
     let stage = applied();
     let note = stage.dir.path().join("journal.last-record");
     let text = std::fs::read_to_string(&note).unwrap();
@@ -89,7 +89,7 @@ fn records_in_another_order_are_no_journal() {
     }
 }
 
-/// Neighbours are one loss, and there is an end to the list.
+/// Adjacent losses count as one, and the list is limited.
 #[test]
 fn a_file_that_is_no_journal_has_few_losses() {
     let stage = applied();
@@ -107,9 +107,9 @@ fn a_file_that_is_no_journal_has_few_losses() {
     assert!(found.len() < 110 && matches!(found.last(), Some(Loss::More { count }) if *count > 300), "{}", found.len());
 }
 
-/// Records that no older program numbered: the remaining records of a transaction show what is missing.
+/// Older programs did not number records. The remaining records of a transaction show what is missing.
 #[test]
-fn what_makes_a_setting_last_and_lost_its_record_is_named() {
+fn persistent_files_without_a_record_are_named() {
     let stage = Stage::on(&lasting::host());
     lasting::keep_it(&stage, &mut stage.state(), "10").unwrap();
     let whole = stage.journal();

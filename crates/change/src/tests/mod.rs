@@ -1,5 +1,5 @@
-//! A captured host with a real state directory, and the worlds in which a transaction is tested: one that dies at a given
-//! boundary, one whose disk fills up, one that watches the order of things.
+//! A captured host with a real state directory, and simulated surroundings for a transaction: one dies at a given boundary, one has a disk
+//! that fills up, one records the order of events.
 
 mod apply;
 mod compact;
@@ -27,7 +27,7 @@ use crate::ServiceName;
 use crate::outside::Outside;
 use crate::state::State;
 
-/// `min_free_kbytes` is none of the two values that the kernel computes, so that only writing it can bring it back.
+/// `min_free_kbytes` has neither of the two values that the kernel computes, so only a write can restore it.
 pub(crate) const HOST: &str = "evenkeel-capture 1
 /proc/cmdline = BOOT_IMAGE=/vmlinuz quiet intel_idle.max_cstate=1
 /proc/irq/25/effective_affinity = 1
@@ -58,7 +58,7 @@ pub(crate) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 pub(crate) const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// A folder in memory, where there is such, for tests that would wait for the disk at each step and are no tests of the disk.
+/// A folder in memory, if there is one. It is for tests that do not test the disk but would wait for it at each step.
 pub(crate) fn in_memory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -84,7 +84,7 @@ impl Stage {
         State::open_on(self.dir.path(), Box::new(Quick)).unwrap()
     }
 
-    /// To put things back, whatever became of the journal.
+    /// Opens the state for restoring, even if the journal is damaged.
     pub(crate) fn state_to_revert(&self) -> State {
         State::open_to_revert_on(self.dir.path(), Box::new(Quick)).unwrap()
     }
@@ -106,7 +106,7 @@ impl Stage {
     }
 }
 
-/// The steps of `KNOB=VALUE` as `host` would plan them.
+/// The steps for `KNOB=VALUE`, as `host` would plan them.
 pub(crate) fn plan(settings: &[&str]) -> Plan {
     Plan { steps: settings.iter().map(|setting| step(setting)).collect() }
 }
@@ -154,7 +154,7 @@ pub(crate) fn step(setting: &str) -> Step {
     Step { knob: knob.to_owned(), place: place.to_owned(), wanted: wanted.to_owned(), action }
 }
 
-/// The captured host has no disk to lose, so its journal need not wait for one; its clock stands still.
+/// A captured host has no disk to lose data, so its journal does not wait for one. Its clock stands still.
 pub(crate) struct Quick;
 
 impl Outside for Quick {
@@ -167,7 +167,7 @@ impl Outside for Quick {
     }
 }
 
-/// As `cat` shows it, without the checksums.
+/// The journal as `cat` shows it, without the checksums.
 pub(crate) fn without_checksums(journal: &str) -> String {
     journal.lines().map(|line| format!("{}\n", &line[9..])).collect()
 }

@@ -1,4 +1,4 @@
-//! `revert` and `history`.
+//! Tests `revert` and `history`.
 
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_sys::Errno;
@@ -62,7 +62,7 @@ fn one_can_be_reverted_unless_a_later_one_lies_on_it() {
 }
 
 #[test]
-fn what_somebody_else_changed_is_put_back_and_named() {
+fn changes_of_others_are_restored_and_named() {
     let stage = Stage::new();
     let before = stage.root.capture();
     apply_one(&stage, &["vm.swappiness=10", "thp.enabled=never", "net.core.busy_poll=50"]);
@@ -83,7 +83,7 @@ fn what_somebody_else_changed_is_put_back_and_named() {
     );
 }
 
-/// A limit in two spellings, of which one is in use: it comes back, and the journal's shell commands put it back too.
+/// A limit with two files, of which one is in use. `revert` restores it, and so do the journal's shell commands.
 #[test]
 fn the_spelling_that_was_in_use_comes_back() {
     const NAMES: [&str; 4] = ["dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes"];
@@ -118,7 +118,7 @@ fn the_spelling_that_was_in_use_comes_back() {
     }
 }
 
-/// The same machine, changed behind the capture's back.
+/// Changes the captured machine without evenkeel.
 fn changed(stage: &mut Stage, change: impl FnOnce(&mut Capture)) {
     let mut capture = stage.root.capture();
     change(&mut capture);
@@ -139,7 +139,7 @@ fn a_device_that_went_away_leaves_nothing_to_put_back() {
 }
 
 #[test]
-fn one_that_fails_does_not_stop_the_others() {
+fn a_failed_restore_does_not_stop_the_others() {
     let mut stage = Stage::new();
     apply_one(&stage, &["vm.swappiness=10", "net.core.busy_poll=50", "thp.enabled=never"]);
     changed(&mut stage, |capture| capture.refuse_writes("/proc/sys/net/core/busy_poll", Errno::ROFS));
@@ -159,7 +159,7 @@ fn one_that_fails_does_not_stop_the_others() {
 }
 
 #[test]
-fn what_a_restart_forgot_is_not_written() {
+fn values_lost_in_a_restart_are_not_written() {
     let mut stage = Stage::new();
     let first = apply_one(&stage, &["vm.swappiness=10"]);
     let restarted = HOST.replace("boot_id = aaaa", "boot_id = bbbb").replace("swappiness = 60", "swappiness = 55");

@@ -1,4 +1,4 @@
-//! `Session`: switching arms, and leaving nothing behind.
+//! Tests `Session`: switching arms, and leaving nothing behind.
 
 use std::path::PathBuf;
 
@@ -69,7 +69,7 @@ fn a_side_effect_that_is_a_target_itself_is_left_to_its_arm() {
 }
 
 #[test]
-fn what_can_not_be_put_back_is_not_tried() {
+fn values_that_cannot_be_restored_are_not_tried() {
     let stage = Stage::new();
     let mut state = stage.state();
     let mut begin = |setting| match Session::begin(&stage.root, &stage.writer, &mut state, "t", &[step(setting)]) {
@@ -91,7 +91,7 @@ fn a_session_that_was_killed_is_interrupted_until_reverted() {
     let applied = stage.root.capture();
     let mut session = Session::begin(&stage.root, &stage.writer, &mut state, "t", &[step("vm.swappiness=0")]).unwrap();
     session.set(0, "0").unwrap();
-    // Neither ended nor dropped, as after SIGKILL; the kernel then frees the lock, as closing the file does here.
+    // The session is neither ended nor dropped, as after SIGKILL. The kernel then frees the lock; here closing the file does.
     std::mem::forget(session);
     drop(state);
     let mut state = stage.state();
@@ -102,7 +102,7 @@ fn a_session_that_was_killed_is_interrupted_until_reverted() {
     assert!(stage.is_as(&before));
 }
 
-/// A machine of which claims are noted in this directory.
+/// A machine whose claims are in this directory.
 struct Claiming(PathBuf);
 
 impl Outside for Claiming {
@@ -111,9 +111,10 @@ impl Outside for Claiming {
     }
 }
 
-/// Two trials with a journal each took each other's values for the machine's own: the one that ended last put the other's back.
+/// Regression: two trials with separate journals took each other's values for the original, and the one that ended last restored the
+/// other's.
 #[test]
-fn what_one_journal_changes_is_kept_from_another() {
+fn a_journal_does_not_change_values_of_another() {
     let stage = Stage::new();
     let before = stage.root.capture();
     let other = tempfile::tempdir().unwrap();
@@ -134,7 +135,7 @@ fn what_one_journal_changes_is_kept_from_another() {
     }
     assert_eq!(stage.text(SWAPPINESS), "10", "their tries changed nothing of ours");
     assert!(theirs.met_another());
-    // What they alone have changed is theirs to put back, and what ours holds is not.
+    // Values that only they have changed are restored. Values that our session holds are not.
     drop(session);
     assert!(!ours.met_another());
     assert!(revert(&stage.root, &stage.writer, &mut theirs, Which::All).unwrap().all_undone);
@@ -144,9 +145,9 @@ fn what_one_journal_changes_is_kept_from_another() {
     assert!(stage.is_as(&before));
 }
 
-/// Neither where it reads otherwise than before nor where it reads as before: the trial will put its own value from before back.
+/// This holds whether the value differs from the original or not, because the trial will restore its own original.
 #[test]
-fn what_another_journal_is_trying_is_not_put_back_under_its_hands() {
+fn values_in_another_journals_trial_are_not_restored() {
     for tried in ["10", "60"] {
         let stage = Stage::new();
         let other = tempfile::tempdir().unwrap();
@@ -172,7 +173,7 @@ fn what_another_journal_is_trying_is_not_put_back_under_its_hands() {
     }
 }
 
-/// One step that another evenkeel holds is recorded, and the rest comes about.
+/// Another evenkeel holds the place of one step. That is recorded, and the other steps are applied.
 #[test]
 fn a_busy_place_does_not_stop_a_plan_that_is_to_go_on() {
     let stage = Stage::new();

@@ -1,4 +1,4 @@
-//! `verify`: drift, what waits for a boot, and what counts as in force.
+//! Tests `verify`: drift, values that wait for a boot, and what counts as in force.
 
 use evenkeel_host::Facts;
 use evenkeel_hostfs::{Capture, Root};
@@ -103,7 +103,7 @@ fn the_newest_transaction_on_a_file_counts() {
 }
 
 #[test]
-fn what_waits_for_a_boot_is_no_drift() {
+fn pending_settings_are_no_drift() {
     let mut stage = Stage::new();
     let settings = plan(&["cmdline.intel_idle.max_cstate=0", "cpuidle.dma_latency_us=0", "vm.swappiness=10"]);
     apply(&stage.root, &stage.writer, &mut stage.state(), &settings, "t").unwrap();
@@ -131,7 +131,7 @@ fn what_waits_for_a_boot_is_no_drift() {
 }
 
 #[test]
-fn what_goes_to_init_is_no_argument_of_the_kernel() {
+fn arguments_of_init_are_not_the_kernels() {
     let stage = Stage::on(&HOST.replace("max_cstate=1\n", "max_cstate=1 -- idle=poll\n"));
     assert!(is_booted_with(&stage.root, "intel_idle.max_cstate=1"));
     assert!(!is_booted_with(&stage.root, "idle=poll"));

@@ -1,4 +1,4 @@
-//! The same on the machine that runs the tests, where it may be written to: its own kernel, a real disk, a real SIGKILL.
+//! Tests changes on the machine that runs the tests, if it is writable: its own kernel, a real disk, a real SIGKILL.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -19,7 +19,7 @@ const FILES: [&str; 3] = [THP, MIN_FREE, SWAPPINESS];
 /// The journal's folder, for the child that will be killed.
 const CHILD_STATE: &str = "EVENKEEL_TEST_KILLED_CHILD_STATE";
 
-/// The machine as it was, which this puts back if a test does not come to its end.
+/// The original state of the machine. This restores it if a test does not finish.
 struct Machine {
     root: Root,
     writer: HostWriter,
@@ -28,7 +28,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// `None` where the machine can't be written to.
+    /// `None` if the machine is not writable.
     fn take() -> Option<Machine> {
         for path in FILES {
             if let Err(error) = File::options().write(true).open(path) {
@@ -101,7 +101,7 @@ fn apply_verify_revert_on_this_machine() {
     assert_eq!(verification.drift[0].found.known().map(String::as_str), Some("33"));
     assert!(verification.drift[0].mend.starts_with("evenkeel apply vm.swappiness@/proc/sys/vm/swappiness=1"));
 
-    // Another process, another day: all it has is the directory.
+    // Simulate another process on another day: it has only the directory.
     drop(state);
     let mut state = State::open(dir.path()).unwrap();
     let report = revert(root, writer, &mut state, Which::All).unwrap();
@@ -115,7 +115,7 @@ fn a_process_killed_at_any_time_is_put_back() {
     const KILLS: u32 = 24;
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
-    // The kills are spread over what a round of the child takes here: on a slow disk it waits for that for most of its time.
+    // Spread the kills over the time that a round of the child takes here. On a slow disk it mostly waits for the disk.
     let round = {
         let mut state = State::open(dir.path()).unwrap();
         let began = Instant::now();
@@ -136,8 +136,8 @@ fn a_process_killed_at_any_time_is_put_back() {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.map_while(Result::ok).any(|line| line.contains("changed")), "the child came to work");
-        // The first dies with the host changed. The others go on, and die each a little later in the child's round of some tens of
-        // system calls and syncs.
+        // The first process dies with the host changed. The others continue, and each dies a little later in the child's round of some tens
+        // of system calls and syncs.
         if kill > 0 {
             child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
             std::thread::sleep(step * kill);
@@ -165,11 +165,11 @@ fn child_that_changes_until_it_is_killed() {
     let root = Root::live();
     let writer = root.writer().unwrap();
     let mut state = State::open(Path::new(&dir)).unwrap();
-    // The parent holds the lock of the live tests for this process, and its machine is as before.
+    // The parent process holds the lock of the host for this process, and restores the machine.
     let machine =
         std::mem::ManuallyDrop::new(Machine { before: now(), root: root.clone(), writer: writer.clone(), _host: None });
     let plan = machine.plan();
-    // Bounded, in case the parent is gone: some seconds.
+    // Limit the rounds to some seconds, in case the parent is gone.
     for round in 0..500 {
         apply(&root, &writer, &mut state, &plan, "to be killed").unwrap();
         if round == 0 {

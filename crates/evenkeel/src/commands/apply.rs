@@ -54,7 +54,7 @@ pub(crate) struct Args {
     state: StateArgs,
 }
 
-/// The longest that a change may wait for its confirmation, in seconds: an hour.
+/// The longest time that a change may wait for its confirmation, in seconds: an hour.
 const TRY_SECONDS_MAX: u64 = 3600;
 
 /// `60`, or `60s` as people write it.
@@ -163,7 +163,7 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
     Ok(done)
 }
 
-/// The journal; that of a rehearsal is thrown away with its directory, unless one was named.
+/// Opens the journal. That of a rehearsal is discarded with its directory, unless one was named.
 fn open_state(args: &Args, root: &Root) -> Result<(State, Option<tempfile::TempDir>), Failure> {
     if root.kind() != RootKind::Captured || args.state.state.is_some() {
         return Ok((args.state.open()?, None));
@@ -176,14 +176,15 @@ fn open_state(args: &Args, root: &Root) -> Result<(State, Option<tempfile::TempD
 
 pub(super) fn half_way_failure(half_way: HalfWay) -> Failure {
     let exit = exit_of_half_way(&half_way);
-    // Its own words hold those of its cause, which must not be said twice.
+    // The text already contains that of its cause, which must not be repeated.
     let failure = Failure::new(exit, anyhow::anyhow!("{half_way}"));
     let failure = if exit == exit::NOT_ALLOWED { failure.hint("run it as root (sudo)") } else { failure };
     let HalfWay { transaction, put_back, .. } = half_way;
     Failure { aftermath: Some(Box::new(Aftermath { transaction, put_back })), ..failure }
 }
 
-/// What was refused before anything changed is not possible here, or not allowed; only what was changed can be undone.
+/// If nothing was changed, the refused setting is not possible here or not allowed. If something was changed, the code says whether it was
+/// undone.
 fn exit_of_half_way(half_way: &HalfWay) -> Exit {
     if !half_way.put_back.all_undone {
         return exit::NOT_UNDONE;

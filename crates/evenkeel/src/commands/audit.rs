@@ -1,4 +1,4 @@
-//! `audit`: advice on every knob, ranked, in the form that its reader wants: a page, JSON, Markdown or SARIF.
+//! `audit`: advice on every knob, sorted by importance, as a page, JSON, Markdown or SARIF.
 
 use std::path::{Path, PathBuf};
 
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if args.fail_on.is_some_and(fails) { exit::NO } else { exit::WELL })
 }
 
-/// The file that was named; else that of this machine, if it has one. Another machine's findings are not ours to waive.
+/// The named file of waivers, else this machine's, if there is one. Findings of another machine are not waived by our file.
 fn waivers(args: &Args) -> Result<Option<Waivers>, Failure> {
     match &args.waivers {
         Some(file) => Waivers::read(file).map(Some),

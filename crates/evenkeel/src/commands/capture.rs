@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The capture of `root` with a comment that says who took it. Neither time nor host name: a capture is made to be sent.
+/// The capture of `root`, with a comment that names the program. It has neither time nor host name, because captures are made to be sent.
 pub(crate) fn text_of(root: &Root) -> String {
     let by = concat!("\n# taken by evenkeel ", env!("CARGO_PKG_VERSION"), "\n");
     root.capture().to_string().replacen('\n', by, 1)
@@ -57,7 +57,7 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
 /// Reads the files that `apply` needs in addition to the facts, so that it can be rehearsed on the capture.
 fn look_where_plans_look(root: &Root, facts: &Facts) {
     for file in knobs::ALL.iter().flat_map(|knob| files_of(knob, facts)) {
-        // Refused looks are remembered too, and that is all that is wanted of them.
+        // Refused reads are recorded too, and only the record is needed.
         let _ = root.text(&file);
     }
 }

@@ -1,4 +1,4 @@
-//! `completions`: what a shell needs to complete our command lines; for packagers and dotfiles.
+//! `completions`: the file that a shell needs to complete our command lines, for packagers and dotfiles.
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// No space after `KNOB=`, where the value goes. bash parts words at `=`, and the value itself is free.
+/// No space after `KNOB=`, because the value follows. bash splits words at `=`, and the value is not completed.
 const BASH_SETTINGS: &str = r#"
 _evenkeel_settings() {
     _evenkeel "$@"
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The commands that help lists: nobody types the others.
+/// The commands that help lists; others are not for users.
 fn listed(whole: &Command) -> Command {
     let listed = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     Command::new("evenkeel").version(env!("CARGO_PKG_VERSION")).args(whole.get_arguments().cloned()).subcommands(listed)

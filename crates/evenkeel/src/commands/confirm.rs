@@ -31,7 +31,7 @@ pub(super) struct Answer {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
-    // Who comes too late does not keep what should be gone.
+    // If the confirmation comes too late, the change is undone first.
     overdue::settle(&root, &args.state, out);
     let mut journal = args.state.open()?;
     let confirmed = evenkeel_change::confirm(&root, &mut journal, args.transaction).map_err(|error| match error {

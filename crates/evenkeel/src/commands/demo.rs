@@ -1,5 +1,5 @@
-//! `evenkeel demo`: the whole story on this machine in about two minutes. Inspect, audit, put a real server under load, show
-//! that a thing compared with itself comes out the same, prove one knob, put everything back, write a report.
+//! `evenkeel demo`: all steps on this machine in about two minutes. It inspects, audits, puts a real server under load, shows that equal
+//! arms give equal results, proves one knob, restores everything, and writes a report.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,15 +24,15 @@ use crate::report::{self, FullReport, NotTried, SettingText};
 use crate::session_files::TrialLock;
 use crate::show::Out;
 
-/// Many short pairs rather than few long ones: a machine's mood changes over seconds, and the two windows of a pair should
-/// share it. With the default number of pairs both trials fit in two minutes.
+/// Many short pairs rather than few long ones, because a machine's speed changes over seconds, and the two windows of a pair should be
+/// alike. With the default number of pairs, both trials fit in two minutes.
 const WINDOW: Duration = Duration::from_millis(300);
 const SETTLE: Duration = Duration::from_millis(50);
-/// In a demonstration, less than a tenth is not worth changing a host for.
+/// In a demonstration, an effect of less than a tenth is not worth a change of the host.
 const SMALLEST_EFFECT_RATIO: f64 = 0.10;
 const BOTS: u8 = 16;
 
-/// The knobs that can matter to the reference server, those that matter most first; the first that applies is proved.
+/// The knobs that can matter to the reference server, the most important first. The first that applies is proved.
 fn candidates() -> Vec<&'static Knob> {
     let mut candidates: Vec<&Knob> = knobs::ALL.iter().copied().filter(|knob| knob.extras.shortens.is_some()).collect();
     candidates.sort_by_key(|knob| (knob.extras.shortens, knob.when()));
@@ -151,7 +151,7 @@ fn prove(context: &DemoContext<'_>, full: &mut FullReport, arena: &mut Arena) ->
     }
     Ok(())
 }
-/// The first candidate that advice would set and that this user may switch, and why each other knob worth setting is not tried.
+/// The first recommended candidate that this user may switch, and why each other recommended knob is not tried.
 fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) {
     let wanted = |knob: &str| advice.iter().find(|advice| advice.knob == knob && advice.state == Advised::Set);
     let may = |knob: &str| is_root || knobs::find(knob).is_ok_and(Knob::is_of_server);
@@ -176,7 +176,7 @@ fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) 
     (setting, not_tried)
 }
 
-/// The text of every file that a knob names, and of those that change along with one.
+/// The text of every file that a knob names, and of files that the kernel changes along with one.
 fn settings(root: &Root) -> Vec<(String, Option<String>)> {
     let facts = Facts::probe(root);
     let paths: BTreeSet<String> = knobs::ALL.iter().flat_map(|knob| evenkeel_host::files_of(knob, &facts)).collect();
@@ -233,7 +233,7 @@ fn show_end(out: &Out, full: &FullReport, [page, json]: &[PathBuf; 2], revert: &
 
 fn exit_of(full: &FullReport, stopped: bool) -> exit::Exit {
     let fails = full.trials.iter().any(|entry| match entry.control {
-        // A control that does not come out the same says that this machine was too unsteady to believe the trial.
+        // If the control finds a difference, this machine was too unsteady to believe the trial.
         true => entry.report.verdict != Verdict::Same,
         false => entry.report.verdict == Verdict::Worse,
     });

@@ -1,4 +1,4 @@
-//! `explain`: everything known of one knob, and what is advised about it on this machine.
+//! `explain`: all information about one knob, and the advice for this machine.
 
 use evenkeel_host::{Advice, Facts, Knob, advise, knobs};
 use serde::Serialize;

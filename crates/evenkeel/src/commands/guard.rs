@@ -1,9 +1,9 @@
 //! `guard`: the process that restores what a command changes while it runs, however that command ends. It holds the other end of a pipe.
 //! When the pipe closes, because the command is done or was killed, the guard undoes the changes on its list.
 //!
-//! It reads one change a line from standard input: `restore PATH VALUE`, `remove-cgroup PATH` or `end-servers-of PID`. It answers `ok`, or
-//! `no` and why. The command makes a change only after `ok`. `forget PATH` cancels a `restore`: another program has set the value
-//! meanwhile, and its value stays.
+//! It reads one change per line from standard input: `restore PATH VALUE`, `remove-cgroup PATH` or `end-servers-of PID`. It answers `ok`,
+//! or `no` with the reason. The command makes a change only after `ok`. `forget PATH` cancels a `restore`, because another program has set
+//! the value meanwhile, and its value stays.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -26,10 +26,10 @@ const LINES_MAX: usize = 1024;
 /// How long its parent waits for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long what runs in a control group may take to end after SIGKILL.
+/// How long the processes of a control group may take to end after SIGKILL.
 const EMPTY_LIMIT: Duration = Duration::from_secs(20);
 
-/// How often a value is written that the kernel takes and does not keep, and how long lies between.
+/// How often a value is written again if the kernel accepts but does not keep it, and the time between two attempts.
 const RESTORE_TRIES: u32 = 20;
 const RESTORE_PAUSE_NS: u64 = 50_000_000;
 
@@ -44,9 +44,9 @@ pub(crate) struct Args {}
 pub(crate) enum Undo {
     /// Write the value that a file of the kernel's had.
     Restore { path: PathBuf, value: String },
-    /// Kill what is left in a control group that evenkeel made, and remove it.
+    /// Kills the remaining processes in a control group that evenkeel created, and removes the group.
     RemoveGroup(PathBuf),
-    /// End what the command of this number has started as servers of its user's, which know nothing of us.
+    /// Ends the servers that the command with this number started for its user. They run independently of evenkeel.
     EndServersOf(u32),
 }
 
@@ -60,7 +60,7 @@ impl Undo {
         }
     }
 
-    /// Parses a line. It must name an action that a guard may do.
+    /// Parses a line. It must name an action that a guard may take.
     fn parse(line: &str) -> Result<Undo, &'static str> {
         let (verb, rest) = line.split_once(' ').ok_or("a verb and a path are wanted")?;
         match verb {
@@ -103,7 +103,7 @@ fn restore(path: &Path, value: &str) -> Result<(), Failure> {
         if turn > 0 {
             clock::sleep_until_ns(clock::monotonic_ns() + RESTORE_PAUSE_NS);
         }
-        // Opened without making it: a file that is gone, as with a CPU that was taken away, is not to be replaced by a plain one.
+        // The file is opened without creating it. If it is gone, for example with a removed CPU, a plain file must not replace it.
         let written =
             std::fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(value.as_bytes()));
         match written {
@@ -118,8 +118,8 @@ fn restore(path: &Path, value: &str) -> Result<(), Failure> {
     Err(Failure::text(exit::NOT_UNDONE, tried(), why))
 }
 
-/// Whether the file has the value: alone, as the bracketed one of several words, or with other space between the same words. A file that
-/// can't be read has what was written.
+/// Whether the file has the value: alone, as the bracketed one of several words, or with other white space between the same words. A file
+/// that can't be read counts as having the value.
 fn reads(path: &Path, value: &str) -> bool {
     let mut text = String::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(LINE_BYTES_MAX).read_to_string(&mut text));
@@ -152,7 +152,7 @@ fn listen(input: impl BufRead, mut answers: impl Write) -> Vec<Undo> {
     loop {
         let mut line = String::new();
         match input.by_ref().take(LINE_BYTES_MAX).read_line(&mut line) {
-            // A half line is from a parent that was killed while it spoke: it had no answer, so it has changed nothing.
+            // An incomplete line is from a parent that was killed while it wrote. It had no answer, so it has changed nothing.
             Ok(_) if !line.ends_with('\n') => return undos,
             Err(_) => return undos,
             Ok(_) => {}
@@ -161,12 +161,12 @@ fn listen(input: impl BufRead, mut answers: impl Write) -> Vec<Undo> {
             Ok(()) => String::from_utf8_lossy(YES).into_owned(),
             Err(why) => format!("no: {why}\n"),
         };
-        // A parent that does not read any more is about to end, which the next read shows.
+        // A parent that no longer reads is about to end, which the next read shows.
         let _ = answers.write_all(answer.as_bytes()).and_then(|()| answers.flush());
     }
 }
 
-/// One line: something more to undo, or something that is not to be undone any more.
+/// Handles one line, which adds an undo or removes one.
 fn take(line: &str, undos: &mut Vec<Undo>) -> Result<(), &'static str> {
     if let Some(forgotten) = line.strip_prefix("forget ") {
         undos.retain(|undo| !matches!(undo, Undo::Restore { path, .. } if path == Path::new(forgotten)));
@@ -179,7 +179,7 @@ fn take(line: &str, undos: &mut Vec<Undo>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A guard at its post, seen from the command that it guards. Its changes are undone when this is dropped.
+/// A running guard, as seen from the command. Its changes are undone when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     child: Child,
@@ -201,7 +201,7 @@ impl Guard {
         }
     }
 
-    /// Has it hold what is about to be changed. Only after this may the change be made.
+    /// Registers an undo action with the guard. Only after this may the change be made.
     pub(crate) fn hold(&mut self, undo: &Undo) -> Result<(), Failure> {
         self.send(&undo.line())
     }
@@ -234,7 +234,7 @@ impl Guard {
         }
     }
 
-    /// Whether all was undone; none if it was undone before.
+    /// Whether everything was undone; none if this was done before.
     fn finish(&mut self) -> Option<bool> {
         drop(self.line.take()?);
         Some(self.child.wait().is_ok_and(|status| status.success()))
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guard_may_not_do_is_refused() {
+    fn forbidden_actions_are_refused() {
         let table = [
             "",
             "restore",
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_put_back() {
+    fn forgotten_changes_are_not_restored() {
         let said = "restore /proc/sys/a 1\nrestore /proc/sys/b 2\nforget /proc/sys/a\n";
         let mut answers = Vec::new();
         let undos = listen(said.as_bytes(), &mut answers);

@@ -26,7 +26,7 @@ pub(crate) struct Args {
 pub(super) struct Answer {
     transactions: Vec<Transaction>,
     journal: JournalView,
-    /// What was put back just now, because nobody had confirmed it in time.
+    /// The changes that this command undid first, because nobody had confirmed them in time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     undone: Vec<PutBack>,
 }

@@ -1,4 +1,4 @@
-//! `image`: what `apply --persist` writes, written into a root file system that was never booted.
+//! `image`: writes the files of `apply --persist` into a root file system that was never booted.
 
 use std::path::PathBuf;
 

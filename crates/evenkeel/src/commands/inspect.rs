@@ -48,7 +48,7 @@ enum Form {
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct Answer<'a> {
     facts: &'a Facts,
-    /// Only where they are asked for: they move, and the rest of the answer stays the same while the machine does.
+    /// Only present on request, because counters change constantly. The rest of the answer stays the same as long as the machine does.
     #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<&'a Counters>,
 }

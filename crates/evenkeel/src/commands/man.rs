@@ -25,7 +25,7 @@ pub(super) struct Answer<'a> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut whole = crate::command_line::Args::command();
-    // Gives every command its full name and the arguments that all of them have.
+    // Gives every command its full name and the common arguments.
     whole.build();
     let page = page_of(&whole, &args.command)?;
     let mut roff = Vec::new();
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The command of these words: each is one of the command before it.
+/// Finds the command of these words, each of which names a subcommand of the one before.
 fn page_of<'c>(whole: &'c Command, words: &[String]) -> Result<&'c Command, Failure> {
     let mut page = whole;
     for (at, word) in words.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! `evenkeel mcp`: a Model Context Protocol server on standard input and output. Each tool call runs this program with `--json` and gives
-//! its answer, so a tool can do what the command can do, and no more.
+//! `evenkeel mcp`: a Model Context Protocol server on standard input and output. Each tool call runs this program with `--json` and returns
+//! its answer. So a tool can do exactly what the command can do.
 
 mod child;
 mod tools;
@@ -25,7 +25,7 @@ use crate::show::Out;
 
 /// The longest message that is read; a longer one is dropped.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// How many calls may wait for the one that runs.
+/// How many calls may wait for the running one.
 const CALLS_MAX: usize = 16;
 
 const INSTRUCTIONS: &str = "evenkeel shows what a Linux machine is, which kernel settings suit a latency-sensitive server on it and why, and \
@@ -84,7 +84,7 @@ async fn serve(server: Server) -> Result<(), Failure> {
         Err(error) => return Err(Failure::text(exit::WRONG_USE, "start the session with the client", error)),
     };
     let ended = running.waiting().await;
-    // A change that runs is not left half-way. Commands that only read end with this program.
+    // A running change is not stopped half-way. Commands that only read end with this program.
     drop(changing.lock().await);
     ended.map(drop).map_err(|error| Failure::text(exit::NOT_POSSIBLE, "serve the client", error))
 }

@@ -1,4 +1,4 @@
-//! `plan`: what `apply` would do, as data: for review, and for `apply`, `script`, `image` and `diff` to carry out later.
+//! `plan`: the changes that `apply` would make, as data: for review, and for `apply`, `script`, `image` and `diff` to use later.
 
 use std::path::PathBuf;
 

@@ -18,7 +18,7 @@ pub(crate) use design::guard;
 use crate::failure::Outcome;
 use crate::show::Out;
 
-/// What `--help` ends with.
+/// The end of `--help`.
 const EXAMPLES: &str = "\
 Arm A is the current configuration; arm B applies the settings you name. evenkeel alternates A and B
 in random order, tests after every pair, and stops as soon as the result is clear. It prints a
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     trial: asked::TrialArgs,
 }
 
-/// One enum of what else can be asked and its dispatch. A module has `Args`, whose documentation is its help, and `run`.
+/// Defines an enum of the other subcommands and its dispatch. A module has `Args`, whose documentation is its help, and `run`.
 macro_rules! subcommands {
     ($($name:ident => $module:ident),* $(,)?) => {
         #[derive(Clone, Debug, clap::Subcommand)]

@@ -1,4 +1,4 @@
-//! `script`: what `apply` would do, as something to review and to run elsewhere: a shell script, user data, an Ansible role.
+//! `script`: the changes that `apply` would make, for review and to run elsewhere: a shell script, user data, an Ansible role.
 
 use std::path::{Path, PathBuf};
 
@@ -104,8 +104,8 @@ fn render(args: &Args, plan: &PlanFile) -> Result<Vec<RenderedFile>, RenderError
     }
 }
 
-/// What is to be rendered. A plan's file is not taken for itself: its settings are planned anew, and must come to the same. Only what
-/// undoes it is its own: the values that were seen when it was made.
+/// The plan to render. The settings of a plan's file are planned again, and must give the same result. Only the undo part comes from the
+/// file: the values that were read when the plan was made.
 fn plan(args: &Args, root: &Root, facts: &Facts) -> Result<PlanFile, Failure> {
     let term = if args.persist { Term::Lasting } else { Term::Runtime };
     // No journal: the script may run on another machine than this one.
@@ -140,7 +140,7 @@ fn write(path: &Path, format: Format, files: &[RenderedFile]) -> Result<(), Fail
                 std::fs::create_dir_all(folder)?;
             }
             std::fs::write(&path, &file.text)?;
-            // A terminal, a pipe or /dev/null is nobody's to run, and its permissions are everybody's.
+            // A terminal, a pipe or /dev/null is not a script, and its permissions must not be changed.
             match std::fs::metadata(&path)?.is_file() {
                 true => std::fs::set_permissions(&path, std::fs::Permissions::from_mode(file.mode)),
                 false => Ok(()),
@@ -174,7 +174,7 @@ mod tests {
         let plain = folder.path().join("plain");
         write(&plain, Format::Sh, &files).unwrap();
         assert_eq!((std::fs::read_to_string(&plain).unwrap().as_str(), mode(&plain)), ("exit 0\n", 0o755));
-        // A pipe by name in the place of a device: what goes wrong here shall not be the machine's /dev/null.
+        // A named pipe in place of a device, so that a fault cannot damage the machine's /dev/null.
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let before = mode(&pipe);

@@ -27,7 +27,7 @@ use design::PlanArgs;
 use log_files::Context;
 use search::{Asked, Ready, run_search};
 
-/// What `--help` ends with.
+/// The end of `--help`.
 const EXAMPLES: &str = "\
 Every window of the search tests all knobs at once, each on or off by a design. evenkeel then tries
 other values of the knobs that changed the metric, drops those that are not needed, and proves the
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
 }
 
-/// What was asked to be searched among.
+/// The knobs to search among, as requested.
 fn wanted(args: &PlanArgs) -> Result<Wanted, Failure> {
     let bad = |error: evenkeel_host::SettingError| Failure::text(exit::WRONG_USE, "read --knobs", error);
     let mut named = Vec::new();
@@ -132,7 +132,7 @@ fn begin(
     Ok(Ready { design, plans, left_out, spec, workload, log })
 }
 
-/// Leaves out what takes root, for those who are not.
+/// Leaves out settings that need root, for users who are not root.
 fn keep_what_is_allowed(offer: &mut Offer) {
     if process::is_root() {
         return;

@@ -31,7 +31,7 @@ pub(super) struct Answer {
     #[serde(flatten)]
     verification: Verification,
     journal: JournalView,
-    /// What was put back just now, because nobody had confirmed it in time.
+    /// The changes that this command undid first, because nobody had confirmed them in time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     undone: Vec<PutBack>,
 }

@@ -23,7 +23,7 @@ use crate::show::Out;
 /// How often it looks whether it is still wanted, and tries again.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
-/// What lasted for so long will not be over in a second: it tries less often then.
+/// After trying for this long, the watchdog tries less often, because the obstacle will not be gone in a second.
 const HASTE_NS: u64 = 600_000_000_000;
 const LATER_NS: u64 = 30_000_000_000;
 
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     let mut watch = Watch { root: &root, writer: &writer, args, seen: None, held: None };
     let until_ns = match watch.look() {
         Look::Waits(until_ns) => until_ns,
-        // What can't be read now, the one who was started late still tries to undo.
+        // A watchdog that was started late tries to undo even if the journal can't be read now.
         Look::Unknown | Look::Gone if args.late => clock::boottime_ns(),
         Look::Unknown | Look::Gone | Look::Over => return Ok(exit::WELL),
     };
@@ -68,9 +68,9 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// What the journal says of the transaction.
+/// The state of the transaction in the journal.
 enum Look {
-    /// Its time is over at this moment, on the clock that counts since boot.
+    /// The transaction waits until this time, on the clock that counts since boot.
     Waits(u64),
     /// Nobody waits for it any more.
     Over,
@@ -84,7 +84,7 @@ struct Watch<'a> {
     root: &'a Root,
     writer: &'a HostWriter,
     args: &'a Args,
-    /// Which journal was read last: its inode, length and time. One that is as it was is not read again.
+    /// The inode, length and time of the journal that was read last. If they are unchanged, it is not read again.
     seen: Option<(u64, u64, i64, i64)>,
     /// The journal when it last said that the transaction waits. It undoes the change if the journal is gone by then.
     held: Option<Remains>,

@@ -76,7 +76,7 @@ fn section(command: &Command) -> String {
             headings.push(arg.get_help_heading());
         }
     }
-    // Those without a heading come first, as in `--help`.
+    // Arguments without a heading come first, as in `--help`.
     headings.sort_by_key(Option::is_some);
     for heading in headings {
         if let Some(heading) = heading {
@@ -87,7 +87,7 @@ fn section(command: &Command) -> String {
     text + &below(command)
 }
 
-/// What stands below the options in `--help`: indented lines are commands, or a table.
+/// The part below the options in `--help`: indented lines are commands, or a table.
 fn below(command: &Command) -> String {
     let text = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

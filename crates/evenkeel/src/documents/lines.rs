@@ -1,11 +1,12 @@
-//! Every command line of evenkeel in the pages is one of today: an option that was renamed, or that never was, fails here. Nothing is run.
+//! Checks that every command line of evenkeel in the pages is valid today. An option that was renamed or never existed fails here. No
+//! command is run.
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use crate::command_line::Args;
 
-/// What stands for a value of the reader's, and a value that the parser takes.
+/// Placeholders for values of the reader, each with a value that the parser accepts.
 const PLACEHOLDERS: [(&str, &str); 10] = [
     ("NAME=PERCENT", "round_trip_us_p99=25"),
     ("METER", "gaps"),
@@ -26,7 +27,7 @@ const HEADS_OF_FILES: [&str; 2] = ["ticks 1", "ticks 2"];
 struct Line {
     place: String,
     text: String,
-    /// It stands in a sentence, so it may name a command without its arguments.
+    /// Whether the command is inside a sentence, so that it may lack its arguments.
     is_inline: bool,
 }
 
@@ -62,7 +63,7 @@ fn lines_are_found_where_they_stand() {
 }
 
 #[test]
-fn what_is_no_command_line_is_found_out() {
+fn invalid_command_lines_are_found() {
     let line = |text: &str, is_inline| Line { place: String::new(), text: text.to_owned(), is_inline };
     let table = [
         ("audit --no-such-option", true, true),
@@ -97,7 +98,7 @@ fn refused(line: &Line) -> Option<String> {
     (!is_fine).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
-/// A value of the reader's in place of a word that stands for one.
+/// A valid value in place of a word that stands for one.
 fn value_for(word: String) -> String {
     if let Some((_, value)) = PLACEHOLDERS.iter().find(|(placeholder, _)| *placeholder == word) {
         return (*value).to_owned();
@@ -106,7 +107,7 @@ fn value_for(word: String) -> String {
     let knob = evenkeel_host::knobs::ALL.first().map_or("", |knob| knob.id);
     match word.as_str() {
         "KNOB" => knob.to_owned(),
-        // The output of another program, which is a process in all pages.
+        // The output of another program; in the pages this is always a process number.
         text if text.starts_with("$(") => "1234".to_owned(),
         _ => word.replace("KNOB=", &format!("{knob}=")),
     }
@@ -123,7 +124,7 @@ fn lines(page: &str, text: &str) -> Vec<Line> {
         } else if block == Some("text") {
             // Output, or the form of a command.
         } else if block.is_some() || line.starts_with("    ") {
-            // A prompt and a remark are no part of it, and a backslash continues it.
+            // The prompt and a comment are not part of the command, and a backslash continues it.
             let line = line.trim().trim_start_matches("$ ");
             match line.strip_suffix('\\') {
                 Some(part) => begun.push_str(part),
@@ -160,7 +161,7 @@ fn add(found: &mut Vec<Line>, place: &str, text: &str, is_inline: bool) {
     }
 }
 
-/// The commands of a line of a shell, without where their output goes.
+/// The commands of a shell line, without redirections.
 fn commands(text: &str) -> Vec<String> {
     let (mut parts, mut part, mut quote, mut skips) = (Vec::new(), String::new(), None, false);
     let mut before = ' ';

@@ -1,4 +1,5 @@
-//! Holds the pages in docs/ to the command line of today: tests only, because they need the parser's definition, and no other program has it.
+//! Compares the pages in docs/ with today's command line. These are tests, because they need the parser's definition, which no other
+//! program has.
 
 mod commands;
 mod lines;
@@ -11,7 +12,7 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The pages that people read: those of docs/ and of the project's folder. Dated findings keep the options of their day.
+/// The pages for readers: those in docs/ and in the project's root. Dated findings keep the options of their time.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> =
         ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "hosts/README.md", "lab/README.md"]

@@ -1,4 +1,4 @@
-//! Reports over machines as a page of its own: each setting with every machine's estimate and interval on one axis.
+//! Reports of several machines as one page: each setting with every machine's estimate and interval on one axis.
 
 use evenkeel_trial::saved::{Across, Asked};
 use maud::{Markup, html};

@@ -1,4 +1,4 @@
-//! A measurement's page as HTML that needs nothing but itself: the same blocks as on the terminal.
+//! A measurement's page as self-contained HTML, with the same blocks as on the terminal.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::show::units::quantity;
 const WIDTH: f64 = 720.0;
 const BAR_HEIGHT: f64 = 16.0;
 const TIMELINE_HEIGHT: f64 = 90.0;
-/// More points than pixels would be invisible.
+/// The most points of a chart; more than it has pixels would be invisible.
 const POINTS_MAX: usize = 5000;
 
 /// Writes the page.

@@ -1,5 +1,5 @@
-//! A trial over boots as a page of its own: the verdict with what it rests on and what speaks against it, the boots drawn, the guards, and
-//! how to repeat it. It needs no network and no script, and all words of the machine are text and never markup.
+//! A trial over boots as a page: the verdict with its basis and its caveats, the boots as a drawing, the guards, and how to repeat it. It
+//! needs no network and no script, and text from the machine never becomes markup.
 
 use std::collections::BTreeSet;
 use std::slice::from_ref;
@@ -92,7 +92,7 @@ fn effect(report: &BootsReport, source: &Source) -> Markup {
         interval: Some((found.low, found.high)),
         rug: Vec::new(),
     }];
-    // The axis says which way is better of what decides: a guard of which the other way is has its number in the table alone.
+    // The axis has the direction of the deciding metric. A guard with the opposite direction is shown only in the table.
     let fits = |guard: &&GuardOfBoots| guard.metric.better == metric.better;
     shown.extend(report.guards.iter().filter(fits).map(|guard| Estimate {
         label: format!("guard: {}", guard.metric.name),

@@ -1,4 +1,4 @@
-//! The best of several arms: in one sentence, as rows that the terminal and the page share, and as a section of the page.
+//! The choice of the best arm: as one sentence, as rows for the terminal and the page, and as a section of the page.
 
 use evenkeel_trial::saved::{ChoiceEntry, PairOfWindows, RunReport, TrialEntry};
 use evenkeel_trial::{ArmName, Choice, Effect, Left, LeftWhy};
@@ -76,7 +76,7 @@ pub(crate) fn left(left: &Left) -> String {
 /// The titles of the columns, one row an arm.
 pub(crate) const COLUMNS: [&str; 6] = ["arm", "settings", "median", "against A", "verdict", "pairs"];
 
-/// One row an arm, A first.
+/// One row for each arm, A first.
 pub(crate) fn rows(entries: &[TrialEntry]) -> Vec<Vec<String>> {
     let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), trim);
     let of_a = entries.first().and_then(|entry| entry.report.arms.first());

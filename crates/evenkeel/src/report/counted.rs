@@ -19,7 +19,7 @@ pub(super) fn costs(entry: &TrialEntry) -> Markup {
     for cost in &trial.costs {
         measured.remove(&cost.name);
     }
-    // Reports before there were costs have them among what the workload measured.
+    // In older reports without separate costs, they are among the workload's numbers.
     let is_cost = |name: &str| {
         let words = ["rss", "resident", "memory", "power", "joule", "watt"];
         trial.costs.is_empty() && (name.starts_with("cpu") || words.iter().any(|word| name.contains(word)))
@@ -60,7 +60,7 @@ fn unknown(costs: &Medians, trial: &Report) -> Vec<&'static str> {
 
 pub(super) type Medians = BTreeMap<String, [Option<f64>; 2]>;
 
-/// The title of a metric, where it has one.
+/// The title of a metric, if it has one.
 pub(super) type Titles<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 pub(super) fn table(other: ArmName, rows: &Medians, head: &str, title: Titles<'_>) -> Markup {

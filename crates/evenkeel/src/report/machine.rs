@@ -41,7 +41,7 @@ pub(super) fn machine(saved: &RunReport) -> Markup {
     }
 }
 
-/// Each interface with hardware: its driver, and who serves its interrupts.
+/// Each hardware interface: its driver, and the CPUs that serve its interrupts.
 fn interfaces(facts: &Value) -> Vec<String> {
     let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or("unknown").to_owned();
     let list = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned().unwrap_or_default();

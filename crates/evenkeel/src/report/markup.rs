@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = concat!(include_str!("report.css"), include_str!("trial.css"));
 
-/// A page with its head; `inside` is what follows the title.
+/// A page with its head; `inside` is the part after the title.
 pub(super) fn framed(title: &str, sub: &Markup, inside: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -32,7 +32,7 @@ pub(super) fn word(verdict: Outcome) -> Markup {
     badge(verdict, &verdict.to_string())
 }
 
-/// The same with other words.
+/// A badge with other words.
 pub(super) fn badge(verdict: Outcome, words: &str) -> Markup {
     use evenkeel_trial::Outcome::{Better, NotEngaged, Same, Undecided, Worse};
     let (sign, class) = match verdict {

@@ -1,4 +1,4 @@
-//! What `demo` and `prove` leave behind: one object, written as `report.json` for programs and as `report.html` for people.
+//! The report of `demo` and `prove`: one object, written as `report.json` for programs and as `report.html` for people.
 
 use std::path::{Path, PathBuf};
 
@@ -103,7 +103,7 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
     tempfile::NamedTempFile::new_in(folder).map(drop).map_err(failed)
 }
 
-/// Writes a file into a folder, which is made if it is not there, and returns its path.
+/// Writes a file into a folder, which is created if it is missing, and returns its path.
 pub(crate) fn write_page(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
     let failed = |path: &Path, error| Failure::io(exit::NOT_POSSIBLE, format!("write {}", path.display()), &error);
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;

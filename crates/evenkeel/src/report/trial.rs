@@ -26,7 +26,7 @@ pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Ma
                 @if saved.choice.is_some() { "Arm " (trial.other()) ": " }
                 @if entry.control { "Control: A against A" } @else { "Trial: " code { (entry.knob) } }
             }
-            // One trial has its headline at the top of the page.
+            // With one trial only, the headline is already at the top of the page.
             @if saved.trials.len() > 1 { p.verdict { (word(trial.verdict)) " " strong { (sentence(&entry.sentence)) } } }
             (caveats(&trial.caveats))
             (effect(saved, entry, &source))
@@ -106,7 +106,7 @@ fn evidence(other: ArmName, e_value: f64, confidence: f64) -> String {
     format!("e-value against \u{201c}{other} has no effect\u{201d}: {} (a claim needs {}).", trim(e_value), trim(bar))
 }
 
-/// The trial, what the machine makes of nothing, and the guards, on one axis.
+/// The trial, its control and its guards, on one axis.
 fn rows(saved: &RunReport, entry: &TrialEntry) -> Vec<Estimate> {
     let trial = &entry.report;
     let rug = |pairs: Vec<PairOfWindows<'_>>| pairs.iter().filter_map(PairOfWindows::ratio).take(RUG_MAX).collect();
@@ -302,7 +302,7 @@ fn interleaves(trial: &Report) -> String {
     trial.settle.interleaves.map_or_else(String::new, |interleaves| format!(" in {interleaves} interleaves"))
 }
 
-/// When the trial was to end, in words.
+/// When the trial was planned to end, in words.
 fn ends(stop: Stop) -> String {
     match stop {
         Stop::Sequential { pairs_max, .. } => format!("tested after each, at most {pairs_max}"),

@@ -28,9 +28,9 @@ pub(crate) struct Claim<'a> {
     pub(crate) confidence: f64,
     /// The smallest effect that matters, as a share.
     pub(crate) matters_ratio: f64,
-    /// The smallest effect that could have been seen, as a share.
+    /// The smallest detectable effect, as a share.
     pub(crate) visible_ratio: Option<f64>,
-    /// Why the settings had nothing to act on, as far as their counters show.
+    /// Why the settings had no effect, as far as their counters show.
     pub(crate) idle: Option<&'a str>,
     /// The guard that vetoed, and how much it changed.
     pub(crate) vetoed_by: Option<(&'a str, Option<f64>)>,
@@ -163,7 +163,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// Settings that do nothing here, with the reasons, and what the one window that was measured gave.
+/// The sentence for settings that have no effect here, with the reasons, and the result of the one measured window.
 pub(crate) fn inert(what: &str, reasons: &[(String, String)], median: Option<f64>, unit: &str) -> String {
     let whys: Vec<String> = match reasons {
         [(_, why)] => vec![why.clone()],
@@ -189,7 +189,7 @@ pub(crate) fn preview(detectable: Detectable) -> String {
 pub(crate) fn range(low: f64, high: f64) -> String {
     let ((low, low_way), (high, high_way)) = (change(low), change(high));
     match (low_way == high_way, low_way) {
-        // The smaller change first, which of two lower ones is the higher ratio.
+        // Between two decreases, the smaller change is the higher ratio, so it comes first.
         (true, ChangeWay::Lower) => format!("between {high} and {low} lower"),
         (true, way) => format!("between {low} and {high} {way}"),
         (false, _) => format!("between {low} {low_way} and {high} {high_way}"),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_spoils_a_verdict_comes_before_it() {
+    fn reasons_against_a_verdict_come_before_it() {
         let same = ["k is already 1 here, so both arms have it".to_owned()];
         let failed = Ended::Failed { why: "measure x: it ended".to_owned() };
         for (same, ended, pairs, expected) in [

@@ -9,7 +9,7 @@ use crate::show::page::{BAD, DIM, Indent, PLAIN, Page, WARN};
 
 /// The longest name in a column.
 const NAME_MAX: usize = 24;
-/// Machines that are named one by one; of more only the first are.
+/// The most machines that are named; of more, only the first are.
 const NAMED_MAX: usize = 6;
 
 pub(crate) fn page(across: &Across) -> String {

@@ -1,5 +1,5 @@
-//! The page of `audit`: what to act on first, each finding with its reason and what would be done about it. The other forms of the
-//! same answer are made from the same values.
+//! The page of `audit`: the most urgent findings first, each with its reason and the change that would help. The other formats of the
+//! answer are made from the same values.
 
 use anstyle::Style;
 use evenkeel_host::{Advice, Effect, Facts, Goal, Place, Plan, Server, Setting, State, Step, When, knobs};
@@ -9,7 +9,7 @@ use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
 use crate::show::step::{has_places, how, value};
 use crate::waivers::Waiver;
 
-/// Where the text of a finding begins.
+/// The column at which the text of a finding begins.
 const TEXT_COLUMN: usize = 10;
 
 /// The answer of `audit`.
@@ -19,7 +19,7 @@ pub(crate) struct Audit<'a> {
     pub(crate) server: Server,
     #[serde(rename = "advice")]
     pub(crate) findings: Vec<Finding<'a>>,
-    /// Where there is a file of waivers.
+    /// Present if there is a file of waivers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waivers: Option<WaiversView>,
 }
@@ -74,7 +74,7 @@ impl Audit<'_> {
         format!("Advice for {}: {}", self.goal, counts.join(", "))
     }
 
-    /// Every finding, in the order in which a reader would act: what can be set by what it takes, then the rest by its state.
+    /// Every finding in the order in which a reader would act: settings that can be changed, by their effort, then the rest by state.
     pub(crate) fn sections(&self) -> Vec<Section<'_>> {
         let section = |title, holds: &dyn Fn(&Finding<'_>) -> bool| Section {
             title,
@@ -146,7 +146,7 @@ pub(crate) fn summary(audit: &Audit<'_>) -> String {
     let (mut shown, mut left) = (0, SUMMARY_LINES_MAX - SUMMARY_OTHER_LINES);
     for group in &to_set {
         let advice = group[0].advice;
-        // Each of several places has its own values.
+        // With several places, each has its own value, so only their number is shown.
         let what = match group.len() {
             1 => values(advice),
             places => format!(" at {places} places"),
@@ -200,7 +200,7 @@ fn soon(when: When) -> &'static str {
     }
 }
 
-/// What the audit says of a step; nothing if the value is the one to keep.
+/// The audit's opinion on a step; none if the value is the recommended one.
 pub(crate) fn opinion(step: &Step, advice: &[Advice]) -> Option<String> {
     let advice = advice.iter().find(|advice| advice.knob == step.knob && advice.place == step.place)?;
     let is_wanted = |value: &Option<String>| value.as_deref() == Some(step.wanted.as_str());
@@ -252,7 +252,7 @@ fn values(advice: &Advice) -> String {
     }
 }
 
-/// The place, for a knob that has several; with the id where that does not end in it.
+/// The place, if the knob has several. It includes the id if the place does not end in it.
 fn place(advice: &Advice) -> Option<String> {
     let is_one_of_several = has_places(advice.knob) && advice.id != advice.knob;
     is_one_of_several.then(|| match advice.id.strip_prefix(advice.knob) == Some(&format!("@{}", advice.place)) {
@@ -266,7 +266,7 @@ pub(crate) fn is_to_set(group: &[Finding<'_>]) -> bool {
     group[0].advice.state == State::Set && group[0].waived.is_none()
 }
 
-/// Neighbours that differ in their place alone are one finding to a reader.
+/// Neighbours that differ only in their place are shown as one finding.
 pub(crate) fn groups<'a>(findings: impl Iterator<Item = Finding<'a>>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for finding in findings {
@@ -290,7 +290,7 @@ pub(crate) fn commands(group: &[Finding<'_>], audit: &Audit<'_>) -> Vec<String> 
     let setting = |advice: &Advice| {
         let value = advice.wanted.as_deref()?;
         let setting = if is_all { format!("{id}={value}") } else { format!("{id}@{}={value}", advice.place) };
-        // Of all characters in a value, a shell interprets only the space between several numbers.
+        // A value has only one character that a shell interprets: the space between several numbers.
         Some(if setting.contains(' ') { format!("'{setting}'") } else { setting })
     };
     let mut settings: Vec<String> = group.iter().filter_map(|finding| setting(finding.advice)).collect();
@@ -302,7 +302,7 @@ pub(crate) fn commands(group: &[Finding<'_>], audit: &Audit<'_>) -> Vec<String> 
 /// The commands that take a setting of this knob.
 pub(crate) fn verbs(knob: &str) -> &'static [&'static str] {
     match knobs::find(knob).map(|knob| knob.place) {
-        // It lasts as long as a process: that of the trial.
+        // Such a setting lasts only as long as a process, so only a trial can use it.
         Ok(Place::Held { .. } | Place::Process) => &["prove"],
         // A trial does not restart the machine.
         Ok(Place::KernelArgument { .. }) => &["apply"],

@@ -1,5 +1,5 @@
-//! `Block`: what a measurement's page is made of. The terminal and the HTML page show the same blocks, so that neither can say what the
-//! other does not.
+//! `Block`: a part of a measurement's page. The terminal and the HTML page show the same blocks, so that neither can contain more than the
+//! other.
 
 use evenkeel_measure::{Samples, Unit};
 
@@ -7,7 +7,7 @@ use crate::show::finding::{Finding, Grade};
 use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN, width};
 use crate::show::units::quantity;
 
-/// The longest bar, in columns, and how many columns stand before it.
+/// The longest bar in columns, and the number of columns before it.
 const BAR_COLUMNS_MAX: usize = 40;
 const BEFORE_BAR_COLUMNS: usize = 27;
 /// The glyphs of a timeline's column, from empty to full.
@@ -17,7 +17,7 @@ const TIMELINE_COLUMNS_MAX: usize = 72;
 /// A part of a page.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
-    /// Whether the numbers are good. The first words say of what, if the page has several.
+    /// Whether the numbers are good. The first words name the subject, if the page has several.
     Finding(Option<&'static str>, Finding),
     /// A heading.
     Heading(String),
@@ -44,7 +44,7 @@ pub(crate) struct Timeline {
     pub(crate) total_ns: u64,
     /// The unit of its points.
     pub(crate) unit: Unit,
-    /// When, since the start in nanoseconds, and how much.
+    /// The points: nanoseconds since the start, and the value.
     pub(crate) points: Vec<(u64, u64)>,
 }
 
@@ -116,7 +116,7 @@ fn histogram(page: &mut Page, samples: &Samples) {
     }
 }
 
-/// The longest of each column's points, on a logarithmic scale between the shortest and the longest.
+/// The maximum of each column's points, on a logarithmic scale between the smallest and the largest.
 fn timeline(page: &mut Page, shown: &Timeline) {
     let columns = TIMELINE_COLUMNS_MAX.min(width() - 2);
     let mut longest = vec![0_u64; columns];

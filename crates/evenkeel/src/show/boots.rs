@@ -25,7 +25,7 @@ pub(crate) fn page(report: &BootsReport) -> String {
     page.finish()
 }
 
-/// The same for tickets and wikis.
+/// The same report as Markdown, for tickets and wikis.
 pub(crate) fn markdown(report: &BootsReport) -> String {
     // Text from the machine must not end a cell or become a link or a tag.
     let cell = |text: &str| text.replace(['|', '<', '>', '[', ']', '`', '\n', '\r'], " ");
@@ -260,7 +260,7 @@ mod tests {
         assert!(!text.contains("better (over 4 boots only: weaker than a trial)\n\n\n"));
     }
 
-    /// The same with a guard that is 40 % higher, or as it was.
+    /// The same state with a guard that is 40 % higher in B, or equal.
     fn guarded(is_harmed: bool) -> BootsState {
         let mut state = abba();
         let metric = Metric::us("due_to_done_us_max", "the longest");
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_says_ends_no_cell() {
+    fn text_of_a_machine_ends_no_cell() {
         let mut state = abba();
         state.workload_words = "a | b\n# <script>".into();
         assert!(!markdown(&state.report()).contains("# <script>"));

@@ -105,7 +105,7 @@ fn arrow(line: &Line) -> &'static str {
     }
 }
 
-/// Who published what, once each.
+/// The sources of reference values, each once.
 fn references(card: &Card) -> Vec<Block> {
     let mut seen = BTreeSet::new();
     let references = card.lines().filter_map(|(_, line)| line.reference.as_ref());
@@ -120,7 +120,7 @@ fn references(card: &Card) -> Vec<Block> {
     }
 }
 
-/// A number in its unit. One of a newer card is shown as it is.
+/// A number in its unit. An unknown unit of a newer card is shown unchanged.
 fn quantity(value: f64, unit: &str) -> String {
     match serde_json::from_value::<Unit>(unit.into()) {
         Ok(unit) => real_quantity(value, unit),

@@ -14,7 +14,7 @@ use crate::failure::Aftermath;
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
 use crate::show::step::{has_places, value};
 
-/// Where the text after a first word such as `applied` begins.
+/// The column at which the text after a first word such as `applied` begins.
 const TEXT_COLUMN: usize = 16;
 
 /// Notes on the journal itself.

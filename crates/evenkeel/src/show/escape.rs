@@ -1,5 +1,5 @@
-//! Characters that act on a terminal instead of being shown on it: control characters (C0, DEL, C1), and those that set the direction of
-//! the text around them. Names and values come from elsewhere; none of these characters may reach a terminal out of them, as text or in JSON.
+//! Characters that control a terminal instead of being shown: control characters (C0, DEL, C1), and characters that set the direction of
+//! text. Names and values come from elsewhere. None of these characters in them may reach a terminal, as text or in JSON.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|character| if acts(character) { REPLACEMENT } else { character }).collect()
 }
 
-/// The same for a text of several lines with our own styles: line ends, tabs and colour sequences stay.
+/// Cleans a text of several lines with our own styles: line ends, tabs and colour sequences stay.
 pub(crate) fn styled(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut rest = text;
@@ -32,20 +32,20 @@ pub(crate) fn styled(text: &str) -> String {
     cleaned
 }
 
-/// The same of a page without styles: line ends and tabs stay.
+/// Cleans a page without styles: line ends and tabs stay.
 pub(crate) fn page(text: &str) -> String {
     let kept = |character: char| matches!(character, '\n' | '\t') || !acts(character);
     text.chars().map(|character| if kept(character) { character } else { REPLACEMENT }).collect()
 }
 
-/// How long the sequence is that sets a style (`ESC [ 1;31 m`), if the text begins with one.
+/// The length of a sequence that sets a style (`ESC [ 1;31 m`), if the text begins with one.
 fn style_bytes(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\x1b[")?;
     let length = parameters.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
     (parameters.as_bytes().get(length) == Some(&b'm')).then_some(length + 3)
 }
 
-/// A JSON text with such characters as `\u` and four digits. They stand in its strings alone, where that means the same.
+/// Writes such characters in a JSON text as `\u` and four digits. They occur only inside strings, where both forms mean the same.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let is_escaped = |character: char| character != '\n' && acts(character);
     if !text.contains(is_escaped) {

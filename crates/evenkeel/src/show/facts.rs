@@ -1,4 +1,4 @@
-//! The page of `inspect`: facts grouped by area. An unknown is said in words with its reason, never left out.
+//! The page of `inspect`: facts grouped by area. An unknown fact is shown with its reason, never left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -172,7 +172,7 @@ fn cpus(page: &mut Page, cpus: &Cpus) {
     cpus::vulnerabilities(page, cpus);
 }
 
-/// Each core as the CPUs that share it, `0+2`; one that is off as `3(off)`, one whose siblings are unknown as `3`.
+/// Each core as the CPUs that share it, `0+2`. A CPU that is off is `3(off)`, and one with unknown siblings is `3`.
 fn cores_by_package(cpus: &Cpus) -> BTreeMap<String, Vec<String>> {
     let mut packages: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for cpu in &cpus.cpus {
@@ -191,7 +191,7 @@ fn cores_by_package(cpus: &Cpus) -> BTreeMap<String, Vec<String>> {
     packages
 }
 
-/// One row a kind of cache: its size, and which CPUs share each.
+/// One row for each kind of cache: its size, and the CPUs that share it.
 fn caches(page: &mut Page, cpus: &Cpus) {
     let mut kinds: BTreeMap<(String, String), BTreeSet<CpuSet>> = BTreeMap::new();
     let mut unknowns = Vec::new();
@@ -335,7 +335,7 @@ fn sysctls(page: &mut Page, facts: &Facts) {
     let value = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let rows: Vec<Vec<String>> = known.map(|(path, text)| vec![name(path), value(text)]).collect();
     page.table(&["name", "value"], &rows);
-    // A file that moved between kernel versions is absent from all but one of its places, which is nothing to report.
+    // A file that moved between kernel versions is missing at all but one of its places. This is not reported.
     let moved: Vec<&str> = knobs::ALL
         .iter()
         .filter(|knob| matches!(knob.place, Place::FileSince { .. }))
@@ -346,7 +346,7 @@ fn sysctls(page: &mut Page, facts: &Facts) {
     notes(page, facts.sysctls.iter().filter(|(path, fact)| is_reported(path, fact)).map(|(_, fact)| unknown(fact)));
 }
 
-/// The word that a value is in JSON; `other lxc` for one that carries a name.
+/// The word of a value in JSON; `other lxc` for a value that has a name.
 fn word<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -357,7 +357,7 @@ fn word<T: Serialize>(value: &T) -> String {
     }
 }
 
-/// The words of a list, or that there are none.
+/// The words of a list, or a text that says that there are none.
 fn listed(words: &[String]) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }

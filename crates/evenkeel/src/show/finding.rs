@@ -4,7 +4,7 @@ use crate::show::units::percent;
 
 /// The duration of a tick at 60 Hz in nanoseconds: what several meters compare with.
 pub(crate) const TICK_NS: f64 = 1e9 / 60.0;
-/// The same for a sentence.
+/// That duration in a sentence.
 pub(crate) const A_TICK: &str = "a tick at 60 Hz lasts 16.7 ms";
 /// If other programs use more of the machine than this, the numbers may be theirs.
 const BUSY_SHARE: f64 = 0.25;
@@ -54,7 +54,7 @@ impl Finding {
         Finding::new(Grade::Unknown, says)
     }
 
-    /// The same, without a grade if other programs used much of the machine. They can't make a number better, so a good one stays.
+    /// Removes the grade if other programs used much of the machine. They can't make a number better, so a good grade stays.
     pub(crate) fn if_idle(self, others: Option<f64>) -> Finding {
         if self.grade == Grade::Good || busy(others).is_none() { self } else { Finding::unknown(self.says) }
     }

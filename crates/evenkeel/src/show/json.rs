@@ -6,7 +6,7 @@ use crate::exit;
 use crate::failure::{Aftermath, Failure};
 use crate::show::escape;
 
-/// The number of the format of every answer. A field may be added under the same number; none changes its meaning.
+/// The format number of all answers. A field may be added under the same number; none changes its meaning.
 pub(crate) const FORMAT: u32 = 1;
 /// The format of a trial's answer: caveats have figures, and there may be several arms.
 const FORMAT_OF_TRIALS: u32 = 2;
@@ -49,13 +49,13 @@ pub(crate) fn answer_in<T: Serialize>(format: u32, answer: &T) -> Result<String,
     document(&envelope).map_err(|error| Failure::text(exit::NOT_POSSIBLE, "write the answer as JSON", error))
 }
 
-/// Any document as text: the one place where JSON for standard output is made.
+/// Converts a document to text: the only place that makes JSON for standard output.
 pub(crate) fn document<T: Serialize>(document: &T) -> Result<String, serde_json::Error> {
     let text = serde_json::to_string_pretty(document)?;
     Ok(escape::json(&text).into_owned() + "\n")
 }
 
-/// The text of a failure. It is made of texts and numbers alone, which always have a JSON form.
+/// The text of a failure. It contains only texts and numbers, which always have a JSON form.
 pub(crate) fn failure(failure: &Failure) -> String {
     let message = failure.message();
     let error = ErrorFields { message: &message, hint: failure.hint.as_deref(), exit_code: failure.exit.code };

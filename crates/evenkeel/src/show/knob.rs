@@ -77,7 +77,7 @@ pub(crate) struct Handling {
     /// The command that proves it, where a trial can.
     #[serde(skip_serializing_if = "Option::is_none")]
     prove: Option<String>,
-    /// What restores it.
+    /// The command that restores it.
     undo: String,
 }
 

@@ -13,7 +13,7 @@ use crate::times;
 const BAR_CELLS: usize = 31;
 /// The bar reaches this multiple of the smallest effect that matters, or as far as the estimate needs.
 const BAR_REACH: f64 = 3.0;
-/// The widest that the bar gets: e to the fourth is 55 times either way.
+/// The largest extent of the bar: e to the fourth is 55 times in both directions.
 const BAR_REACH_MAX: f64 = 4.0;
 
 /// The progress of a trial, and its results so far.
@@ -29,7 +29,7 @@ pub(crate) struct Live<'a> {
     pub(crate) of: usize,
     /// Pairs that were dropped.
     pub(crate) dropped: usize,
-    /// The time that it may take yet, at the most.
+    /// The longest remaining time.
     pub(crate) left: Duration,
     /// Whether it may end before all its pairs.
     pub(crate) may_end_sooner: bool,
@@ -42,13 +42,13 @@ pub(crate) struct Live<'a> {
 /// The result of an arm against A so far.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveArm {
-    /// Its letter.
+    /// The arm's letter.
     pub(crate) name: String,
     /// The estimate of its ratio to A so far.
     pub(crate) ratio: Option<f64>,
     /// Its interval.
     pub(crate) interval: Option<(f64, f64)>,
-    /// The evidence against "it does nothing", and the bar at which it decides.
+    /// The e-value against "no effect", and the e-value that decides.
     pub(crate) evidence: Option<(f64, f64)>,
     /// The verdict if it ended now.
     pub(crate) verdict: Outcome,
@@ -69,7 +69,7 @@ impl Live<'_> {
         lines.iter().map(|line| cut(line, columns)).collect()
     }
 
-    /// All of it on one line, for a log or a pipe.
+    /// The whole progress on one line, for a log or a pipe.
     pub(crate) fn line(&self) -> String {
         let known = |arm: &LiveArm| {
             let between = arm.interval.map_or_else(String::new, |(low, high)| format!(" ({})", range(low, high)));
@@ -102,7 +102,7 @@ impl Live<'_> {
         [stage, pairs, dropped, left].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// The interval as `[===o==]` around the line of no difference `|`, between the ends of what matters `:`.
+    /// The interval as `[===o==]`, with `|` for no difference and `:` for the smallest effects that matter.
     fn bar(&self, interval: Option<(f64, f64)>, ratio: f64) -> String {
         let matters = self.matters_ratio.max(1e-6).ln_1p();
         let (low, high) = interval.unwrap_or((ratio, ratio));
@@ -127,7 +127,7 @@ impl Live<'_> {
     }
 }
 
-/// How near it is to being decided.
+/// How near the arm is to a decision.
 fn nearness(arm: &LiveArm) -> Option<String> {
     let (e_value, bar) = arm.evidence?;
     let would = match arm.verdict {
@@ -137,7 +137,7 @@ fn nearness(arm: &LiveArm) -> Option<String> {
     Some(format!("{would}: e-value {} (a claim needs {})", trim(e_value), trim(bar)))
 }
 
-/// One of several arms on one line, what is decided first: the end of it is what a narrow terminal cuts off.
+/// One arm on one line. The decision comes first, because a narrow terminal cuts off the end.
 fn row(arm: &LiveArm) -> String {
     let known = match (arm.verdict, &arm.left, arm.evidence) {
         (_, Some(left), _) => left.clone(),
@@ -152,7 +152,7 @@ fn row(arm: &LiveArm) -> String {
     format!("{}  {ratio}; {known}; {between}", arm.name)
 }
 
-/// No longer than the terminal is wide: a line that wraps makes the others jump.
+/// At most as long as the terminal is wide, because a wrapped line makes the others jump.
 fn cut(line: &str, columns: usize) -> String {
     let line = escape::plain(line);
     if line.chars().count() < columns || columns < 2 {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_so_far() {
+    fn the_results_so_far_are_shown() {
         let table = [
             live(),
             Live { dropped: 2, ..with(LiveArm { verdict: Outcome::Better, evidence: Some((31.0, 20.0)), ..arm() }) },

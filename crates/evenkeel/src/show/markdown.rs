@@ -55,7 +55,7 @@ fn cell(column: &str, group: &Group<'_>, audit: &Audit<'_>) -> String {
     }
 }
 
-/// Words of a cell. Names come from the machine, and must neither end the cell nor become links or tags; the backticks of our own
+/// The text of a cell. Names come from the machine, and must neither end the cell nor become links or tags. The backticks of our own
 /// reasons stay.
 fn text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Showing: the one place that prints. An answer is one JSON object or text for people; both from the same data.
+//! The one place that prints. An answer is a JSON object, or a text made from the same data.
 
 pub(crate) mod across;
 pub(crate) mod advice;
@@ -34,7 +34,7 @@ use crate::failure::Failure;
 use crate::progress::Telling;
 use crate::show::page::BAD;
 
-/// Where answers go, and how they look.
+/// How answers are printed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Out {
     output: OutputOptions,
@@ -57,7 +57,7 @@ impl Out {
         self.text(&text)
     }
 
-    /// The same in a format of its own number.
+    /// Prints an answer whose JSON has this format number.
     pub(crate) fn answer_in<T: Serialize + JsonSchema>(
         &self,
         format: u32,
@@ -68,7 +68,7 @@ impl Out {
         self.text(&text)
     }
 
-    /// The same of a trial, whose JSON has a format of its own.
+    /// Prints the answer of a trial, whose JSON has a format of its own.
     pub(crate) fn answer_of_trial<T: Serialize + JsonSchema>(
         &self,
         answer: &T,
@@ -78,7 +78,7 @@ impl Out {
         self.text(&text)
     }
 
-    /// Prints an answer whose JSON is a document of its own, with a format's number in it.
+    /// Prints an answer whose JSON is another document, which has its own format number.
     pub(crate) fn plain(&self, document: &str, text: impl FnOnce() -> String) -> Result<(), Failure> {
         let text = if self.output.json { escape::json(document).into_owned() } else { text() };
         self.text(&text)
@@ -95,7 +95,7 @@ impl Out {
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))
     }
 
-    /// Prints how far a long command is, at once. With `--json` the answer alone goes to standard output.
+    /// Prints the status of a long command at once. With `--json`, only the answer goes to standard output.
     pub(crate) fn status(&self, text: &str) {
         if !self.output.json {
             // If printing fails here, the answer still has the text.
@@ -108,7 +108,7 @@ impl Out {
         self.complain(&escape::page(text));
     }
 
-    /// The same of a page with styles. Names in it are clean already; of others a style would hide what follows.
+    /// Prints a warning page with styles. The names in it must be cleaned already, because a style in them could hide the rest.
     pub(crate) fn warn_page(&self, page: &str) {
         self.complain(&escape::styled(page));
     }
@@ -118,7 +118,7 @@ impl Out {
         self.telling() == Telling::Drawn
     }
 
-    /// How a long command reports its progress: drawn on a terminal, else a line now and then.
+    /// How a long command reports its progress: drawn on a terminal, otherwise as lines from time to time.
     pub(crate) fn telling(&self) -> Telling {
         match (self.output.json, io::stderr().is_terminal()) {
             (true, _) => Telling::Nothing,
@@ -171,7 +171,7 @@ impl Out {
     }
 
     fn complain(&self, text: &str) {
-        // If this fails, nobody reads it.
+        // If this fails, there is no reader.
         let _ = AutoStream::new(io::stderr().lock(), self.choice()).write_all(text.as_bytes());
     }
 

@@ -10,24 +10,24 @@ use evenkeel_sys::Errno;
 
 use crate::show::escape::plain;
 
-/// The width in a pipe, a log and a test, where it must not vary.
+/// The width in a pipe, a log and a test, where it must be constant.
 const USUAL_WIDTH: usize = 80;
-/// Narrower terminals get lines of this width; wider ones than the last get no longer lines, which nobody could read.
+/// The range of line widths. Wider lines would be hard to read.
 const WIDTHS: std::ops::RangeInclusive<usize> = 40..=200;
 /// The narrowest column that a table wraps text into.
 const CELL_WIDTH_MIN: usize = 16;
 
-/// Where the values of labelled rows begin.
+/// The column at which the values of labelled rows begin.
 const VALUE_COLUMN: usize = 20;
 
-/// The most of an odd text that a page shows, in characters; JSON has more of it.
+/// The most characters of an odd text that a page shows; JSON has more.
 const RAW_CHARS_MAX: usize = 60;
 
-/// The most of a word, or of a table's cell, that a page shows, in characters; JSON has all of it. Names of functions have some hundreds.
+/// The most characters of a word or of a table's cell that a page shows; JSON has all of it. Names of functions have some hundreds.
 /// `format!` panics at a width of 65,536.
 const WORD_CHARS_MAX: usize = 1000;
 
-/// The most of a line or a paragraph: four times what a kernel's command line may have.
+/// The most characters of a line or a paragraph: four times the longest kernel command line.
 const LINE_CHARS_MAX: usize = 16_384;
 
 pub(crate) const PLAIN: Style = Style::new();
@@ -37,7 +37,7 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// How wide pages are: as the terminal, else as `COLUMNS` says, else 80 columns.
+/// The width of pages: that of the terminal, else `COLUMNS`, else 80 columns.
 pub(crate) fn width() -> usize {
     static WIDTH: OnceLock<usize> = OnceLock::new();
     *WIDTH.get_or_init(|| {
@@ -63,14 +63,14 @@ impl Default for Page {
 /// A wrapped paragraph's place on the page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Indent {
-    /// Of the first line, in columns.
+    /// The indent of the first line, in columns.
     pub(crate) first: usize,
-    /// Of the other lines, in columns.
+    /// The indent of the other lines, in columns.
     pub(crate) rest: usize,
 }
 
 impl Indent {
-    /// The same for every line.
+    /// The same indent for every line.
     pub(crate) fn all(columns: usize) -> Indent {
         Indent { first: columns, rest: columns }
     }
@@ -87,7 +87,7 @@ impl Page {
         }
     }
 
-    /// One unbroken line, however long: for commands to copy.
+    /// One unbroken line of any length, for commands to copy.
     pub(crate) fn line(&mut self, style: Style, text: &str) {
         let text = one_line(text);
         let text = text.trim_end();
@@ -124,7 +124,7 @@ impl Page {
         wrap(text, self.width.saturating_sub(indent.first.max(indent.rest))).len()
     }
 
-    /// `label   value`, the value wrapped in its column. A label that is as long as the page has lines of its own.
+    /// `label   value`, with the value wrapped in its column. If the label is too long, the value has its own lines.
     pub(crate) fn row(&mut self, label: &str, style: Style, value: &str) {
         let label = plain(label);
         let is_long = label.chars().count() >= self.width;
@@ -138,7 +138,7 @@ impl Page {
         }
     }
 
-    /// A row with a fact: its value, or dim words that say why it is unknown.
+    /// A row with a fact: its value, or the reason why it is unknown, in dim text.
     pub(crate) fn fact<T: Display>(&mut self, label: &str, fact: &Fact<T>) {
         self.fact_as(label, fact, T::to_string);
     }
@@ -162,7 +162,7 @@ impl Page {
 
     /// Rows in columns as wide as their widest cell; indented by two.
     pub(crate) fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
-        // A column is as wide as its widest cell in every row: one cell of a megabyte would make each row one.
+        // A column is as wide as its widest cell, so a cell of a megabyte would widen every row.
         let cells = |row: &mut dyn Iterator<Item = &str>| -> Vec<String> {
             row.map(|cell| cut(&plain(cell), WORD_CHARS_MAX).into_owned()).collect()
         };
@@ -186,7 +186,7 @@ impl Page {
     fn table_row(&mut self, style: Style, cells: &[String], widths: &[usize], last: usize) {
         let is_wide = cells.len() == widths.len() && widths.last().is_some_and(|width| *width > last);
         let (cells, rest) = match cells.split_last() {
-            // One that was cut is one long word, and says how much is missing: it stays as it is.
+            // A cell that was cut is one long word and says how much is missing, so it is not wrapped.
             Some((cell, others)) if is_wide && cell.chars().count() <= WORD_CHARS_MAX => (others, wrap(cell, last)),
             _ => (cells, Vec::new()),
         };
@@ -215,7 +215,7 @@ pub(crate) fn unknown<T>(fact: &Fact<T>) -> String {
     match fact {
         Fact::Known(_) => String::new(),
         Fact::Absent { why } => {
-            // The errno of absence says nothing that the word does not.
+            // The errno of a missing file adds nothing to the word.
             let errno = format!(": {}", Errno::NOENT);
             format!("absent: {}", why.strip_suffix(&errno).unwrap_or(why))
         }
@@ -230,9 +230,9 @@ pub(crate) fn unknown<T>(fact: &Fact<T>) -> String {
     }
 }
 
-/// The text, cut to at most this many characters, with how many are missing.
+/// The text, cut to at most this many characters, with the number of missing ones.
 fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
-    // Most texts have fewer bytes than that, and need not be counted.
+    // A text with fewer bytes than that need not be counted.
     let end = if text.len() > chars_max { text.char_indices().nth(chars_max) } else { None };
     match end {
         None => Cow::Borrowed(text),
@@ -248,7 +248,7 @@ fn missing(text: &str) -> String {
     format!("… ({} more characters)", text.chars().count())
 }
 
-/// One line for a terminal: without characters that act on it, and not longer than a page's lines.
+/// Cleans a text and cuts it to one line of a page, for a terminal.
 pub(crate) fn one_line(text: &str) -> String {
     cut(&plain(text), LINE_CHARS_MAX).into_owned()
 }
@@ -303,7 +303,7 @@ fn words(text: &str) -> Vec<Cow<'_, str>> {
     words
 }
 
-/// A word in pieces that each fit a line, as far as it has places to break it.
+/// A word in pieces that fit a line, if it has places to break it.
 fn pieces(word: &str, width: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = word;
@@ -364,8 +364,8 @@ mod tests {
         }
     }
 
-    /// A cell of 65,536 characters ended the program, and the time of a long word grew with its square: no time is asserted, but twenty
-    /// megabytes would not end.
+    /// Regression: a cell of 65,536 characters ended the program, and the time for a long word grew with its square. No time is asserted
+    /// here, but twenty megabytes would not end.
     #[test]
     fn what_is_too_long_is_cut_and_says_so() {
         let said = |text: String| {

@@ -1,5 +1,5 @@
-//! The answer of `audit` as SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format), so that services that collect findings
-//! of many tools take ours: rules are the knobs, results are what asks for action, waivers are suppressions.
+//! The answer of `audit` as SARIF 2.1.0 (OASIS, Static Analysis Results Interchange Format), for services that collect findings of many
+//! tools. Knobs are rules, findings that need action are results, and waivers are suppressions.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::show::json;
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// The name of the fingerprint; its version changes if ids should ever be made in another way.
+/// The name of the fingerprint. Its version would change if ids were computed in another way.
 const FINGERPRINT: &str = "evenkeelFindingId/v1";
 
 pub(crate) fn log(audit: &Audit<'_>, facts: &Facts) -> Result<String, Failure> {
     let files = Files::from_audit(audit, facts);
     let mut results: Vec<Value> = audit.findings.iter().filter_map(|finding| result(finding, &files)).collect();
     if audit.waivers.is_some() {
-        // An empty list says that the result was looked up and is not suppressed; all results of a run have one or none does.
+        // An empty list means that the result was checked and is not suppressed. Either all results of a run have a list, or none has.
         for result in results.iter_mut().filter_map(Value::as_object_mut) {
             result.entry("suppressions").or_insert_with(|| json!([]));
         }
@@ -48,7 +48,7 @@ pub(crate) fn log(audit: &Audit<'_>, facts: &Facts) -> Result<String, Failure> {
     json::document(&log).map_err(|error| Failure::text(exit::NOT_POSSIBLE, "write the answer as SARIF", error))
 }
 
-/// The project's page, from the workspace's manifest; none until there is one, because a link must never lead nowhere.
+/// The project's page, from the workspace's manifest; none until there is one, because a dead link is worse than none.
 fn page() -> Option<&'static str> {
     Some(env!("CARGO_PKG_REPOSITORY")).filter(|page| !page.is_empty())
 }
@@ -131,7 +131,7 @@ impl Files {
             if !audit.findings.iter().any(asks) {
                 continue;
             }
-            // Only the path counts, so any value will do.
+            // Only the path of the place matters here, so any value will do.
             let setting = Setting { knob, place: None, value: String::new() };
             for step in Plan::from_settings(facts, &[setting]).map(|plan| plan.steps).unwrap_or_default() {
                 let path = match step.action {
@@ -150,7 +150,7 @@ impl Files {
     }
 }
 
-/// The URI of an absolute path; what is neither letter, digit nor `/-_.~` is percent-encoded (RFC 3986).
+/// The URI of an absolute path. All characters except letters, digits and `/-_.~` are percent-encoded (RFC 3986).
 fn file_uri(path: &str) -> String {
     let mut uri = "file://".to_owned();
     for byte in path.bytes() {

@@ -13,7 +13,7 @@ pub(crate) fn how(step: &Step) -> String {
     }
 }
 
-/// Whether a knob is set at several places; the place of any other goes without saying.
+/// Whether a knob is set at several places. A single place is not shown.
 pub(crate) fn has_places(knob: &str) -> bool {
     knobs::find(knob)
         .is_ok_and(|knob| matches!(knob.place, Place::Each { .. } | Place::EachNetworkIrq | Place::ByHandEach { .. }))

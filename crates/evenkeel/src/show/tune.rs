@@ -33,7 +33,7 @@ pub(crate) struct SearchResult {
     pub(crate) not_tried: Vec<LeftOut>,
     /// Whether every setting that was switched reads as before.
     pub(crate) all_as_before: bool,
-    /// The goal file, where one was written.
+    /// The goal file, if one was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal_file: Option<String>,
     /// Whether `evenkeel apply` takes it as it is.
@@ -153,7 +153,7 @@ fn headline(result: &SearchResult) -> String {
     }
 }
 
-/// How long the machine was left alone after a switch, and where that is from.
+/// The settle time after a switch, and its source.
 fn settled(result: &SearchResult) -> String {
     let ms = result.design.settle_ms;
     let guess = result.design.settles.iter().find_map(|found| match &found.settle.how {

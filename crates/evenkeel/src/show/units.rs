@@ -1,4 +1,4 @@
-//! Numbers with their units, as people read them: the digits and the unit of a number are chosen here and nowhere else.
+//! Prints numbers with their units for people. Only this file chooses the digits and the unit of a number.
 
 use evenkeel_measure::Unit;
 
@@ -17,7 +17,7 @@ pub(crate) fn part(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// `35.8 MiB`: binary units, one decimal where it is not whole.
+/// `35.8 MiB`: binary units, with one decimal if the number is not whole.
 pub(crate) fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let power = (1..units.len()).take_while(|power| bytes >> (10 * power) > 0).last().unwrap_or(0);
@@ -29,12 +29,12 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// `38.2 us`: three digits, in the unit that people would say it in.
+/// `38.2 us`: three digits, in the most readable unit.
 pub(crate) fn quantity(value: u64, unit: Unit) -> String {
     real_quantity(value as f64, unit)
 }
 
-/// The same for what is no whole number.
+/// The same for a number that need not be whole.
 pub(crate) fn real_quantity(value: f64, unit: Unit) -> String {
     let steps: &[(&str, f64)] = match unit {
         Unit::Ns => &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)],

@@ -1,5 +1,5 @@
-//! `Scene`: the program in a folder of its own, as root and as an ordinary user, and the settings of the host, which must read as before at
-//! the end. Shared by the suite and the live checks.
+//! `Scene`: runs the program in a separate folder, as root and as an ordinary user. At the end the settings of the host must be unchanged.
+//! The suite and the live checks share this.
 
 #![allow(dead_code, reason = "each of the two programs uses its part")]
 
@@ -15,9 +15,9 @@ use evenkeel_sys::process;
 use evenkeel_testkit::HostLock;
 use serde_json::Value;
 
-/// `nobody` on every distribution that we know.
+/// The number of `nobody` on every distribution that we know.
 pub(crate) const ORDINARY_USER: u32 = 65534;
-/// Bounds a hang. Nothing is judged by it.
+/// The time limit for a hang. No result depends on it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Scene {
@@ -25,14 +25,14 @@ pub(crate) struct Scene {
     host: Option<Host>,
 }
 
-/// The host, held by one test, with what every setting read before.
+/// The host, held by one test, with the original value of every setting.
 struct Host {
     _lock: HostLock,
     before: BTreeMap<String, Option<String>>,
 }
 
 impl Scene {
-    /// A folder that any user may write to, as `/tmp` is, for a test that leaves the host alone.
+    /// A folder that any user may write to, like `/tmp`, for a test that does not change the host.
     pub(crate) fn new() -> Scene {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ impl Scene {
         Scene { folder, host: None }
     }
 
-    /// The same for a test that switches settings of the host or measures it.
+    /// A scene for a test that changes settings of the host or measures it.
     pub(crate) fn of_host() -> Scene {
         let lock = HostLock::take();
         let mut scene = Scene::new();
@@ -52,7 +52,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// The program with a state directory of its own: root's is not a test's to leave anything in.
+    /// The program with a separate state directory, because a test must leave nothing in root's.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
         let (own, behind) = line.split_once(" -- ").map_or((line, None), |(own, behind)| (own, Some(behind)));
@@ -86,10 +86,10 @@ impl Scene {
         (!is_missing).then_some(output)
     }
 
-    /// The same as somebody who is not root. The program must be where that user can start it, so it is copied.
+    /// Runs a line as an ordinary user. The program must be in a place where that user can start it, so it is copied.
     pub(crate) fn run_as_ordinary_user(&self, line: &str) -> Output {
         let programs = Path::new(env!("CARGO_BIN_EXE_evenkeel")).parent().unwrap();
-        // Cargo builds the arena's programs only with the whole workspace; tests that need them check for them.
+        // Cargo builds the arena's programs only with the whole workspace. Tests that need them check for them.
         for name in ["evenkeel", "evenkeel-arena", "evenkeel-bots"] {
             if name == "evenkeel" || programs.join(name).exists() {
                 std::fs::copy(programs.join(name), self.path(name)).unwrap();
@@ -127,7 +127,7 @@ impl Scene {
 }
 
 impl Drop for Scene {
-    /// A test that fails half-way leaves the host as it was all the same.
+    /// A test that fails half-way also restores the host.
     fn drop(&mut self) {
         let Some(host) = &self.host else { return };
         let now = settings();
@@ -154,7 +154,7 @@ impl Running {
         self.0.id()
     }
 
-    /// Waits until it is so; fails if the program ends before.
+    /// Waits until it is so. Fails if the program ends before.
     pub(crate) fn wait_until(&mut self, mut is_so: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !is_so() {
@@ -186,7 +186,7 @@ impl Running {
     fn read(&mut self) -> Finished {
         use std::io::Read;
         let (mut stdout, mut stderr) = (String::new(), String::new());
-        // Answers are smaller than a pipe holds, so one stream after the other blocks nobody.
+        // Answers are smaller than a pipe's buffer, so reading one stream after the other blocks nobody.
         let _ = self.0.stderr.take().unwrap().read_to_string(&mut stderr);
         let _ = self.0.stdout.take().unwrap().read_to_string(&mut stdout);
         Finished { code: self.0.wait().unwrap().code(), stdout, stderr }
@@ -195,7 +195,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail where it has ended already, which is what is wanted.
+        // Both calls fail if it has ended already, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -15,7 +15,7 @@ struct Strict {
     validator: Validator,
 }
 
-/// By the name that `evenkeel schema` lists; of several numbers, the newest.
+/// The schemas by the name that `evenkeel schema` lists. If there are several versions, the newest.
 fn schemas() -> &'static BTreeMap<String, Strict> {
     static SCHEMAS: OnceLock<BTreeMap<String, Strict>> = OnceLock::new();
     SCHEMAS.get_or_init(|| {
@@ -34,7 +34,7 @@ fn schemas() -> &'static BTreeMap<String, Strict> {
     })
 }
 
-/// Puts definitions where they are referred to: whether one must be strict depends on its place.
+/// Inserts definitions at the places that refer to them, because their place decides whether they must be strict.
 fn resolve(part: &mut Value, definitions: &Value) {
     match part {
         Value::Object(map) => {
@@ -49,7 +49,7 @@ fn resolve(part: &mut Value, definitions: &Value) {
     }
 }
 
-/// Forbids fields that the schema does not name. What stands beside others about the same object must not forbid theirs.
+/// Forbids fields that the schema does not name. If several schemas describe the same object, one must not forbid the fields of another.
 fn make_strict(schema: &mut Value, is_beside_others: bool) {
     let Some(map) = schema.as_object_mut() else { return };
     let is_object = ["properties", "anyOf", "oneOf", "allOf"].iter().any(|key| map.contains_key(*key));
@@ -89,7 +89,7 @@ pub(crate) fn check_as(name: &str, answer: &Value) {
     assert!(errors.is_empty(), "the answer does not follow docs/schemas/{name}:\n{}\n{answer:#}", errors.join("\n"));
 }
 
-/// Fails unless the answer follows one of the schemas, for callers that have no command line.
+/// Fails unless the answer follows one of the schemas, for callers without a command line.
 pub(crate) fn check_any(answer: &Value) {
     let follows = schemas().values().any(|schema| schema.validator.is_valid(answer));
     assert!(follows, "the answer follows no schema in docs/schemas:\n{answer:#}");
@@ -107,7 +107,7 @@ fn name_of(line: &str) -> String {
     names.into_iter().find(|name| schemas().contains_key(name)).unwrap_or_else(|| panic!("{line}: no schema"))
 }
 
-/// The answer in this text, which follows the schema of that name.
+/// Parses the answer in this text, which must follow the schema of that name.
 pub(crate) fn parse(name: &str, text: impl AsRef<[u8]>) -> Value {
     let text = text.as_ref();
     let answer =

@@ -1,4 +1,4 @@
-//! The built-in workloads as a trial starts them.
+//! Starts the built-in workloads as a trial does.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) fn programs() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_evenkeel")).parent().unwrap().to_owned()
 }
 
-/// Why there is no arena, if so.
+/// Why the arena is missing, if it is.
 pub(crate) fn missing_arena() -> Option<&'static str> {
     let is_missing = !programs().join("evenkeel-arena").exists();
     is_missing.then_some("evenkeel-arena is not built; `cargo build --workspace` builds it")
@@ -31,12 +31,12 @@ fn options(placement: Placement, set: &[(&str, &str)]) -> Options {
     }
 }
 
-/// A workload whose server and load are on CPUs of their own.
+/// A workload whose server and load have separate CPUs.
 pub(crate) fn start(name: &str, set: &[(&str, &str)]) -> Box<dyn Workload> {
     (evenkeel_workload::find(name).unwrap().start)(&options(Placement::Apart, set)).unwrap()
 }
 
-/// The same as `prove` starts it.
+/// A workload started as `prove` starts it.
 pub(crate) fn settable(name: &str, set: &[(&str, &str)]) -> Settable {
     Settable::start(evenkeel_workload::find(name).unwrap(), &options(Placement::Apart, set)).unwrap()
 }

@@ -1,6 +1,6 @@
-//! `Bare`: what the machine does to threads that only sleep, while a trial runs. A trial that ends because too many of its windows were
-//! dropped is excused only where these threads, which no trial has a part in, saw as much: else the dropping is at fault, or the
-//! trial disturbed itself.
+//! `Bare`: threads that only sleep while a trial runs, to see what the machine does to them. A trial that ends because of too many dropped
+//! windows is excused only if these independent threads saw as many disturbances. Otherwise the rule for dropping is wrong, or the trial
+//! disturbed itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +11,15 @@ use evenkeel_sys::{CpuSet, thread};
 use evenkeel_testkit::live::not_judged;
 use serde_json::Value;
 
-/// As often as a trial looks.
+/// As often as a trial checks.
 const PERIOD: Duration = Duration::from_millis(5);
-/// Half of the pause that drops a window: two threads on one CPU do not wake at one moment.
+/// Half of the pause that drops a window, because two threads on one CPU do not wake at the same moment.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Half of the share that drops a window, were it stolen in one of eight: of four pairs one has to be dropped before the spare ones are used up.
+/// Half of the stolen share that drops a window, spread over eight windows: one pair of four must be dropped before the spare pairs are
+/// used up.
 const STOLEN_SHARE: f64 = 0.1 / 16.0;
 
-/// A thread on each CPU that this process may use, until it is asked what they saw.
+/// A thread on each CPU that this process may use. They run until their results are read.
 pub(crate) struct Bare {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<usize>>,
@@ -45,7 +46,7 @@ impl Bare {
         Bare { stop, threads, ticks: ticks() }
     }
 
-    /// Fails unless what they saw is enough for the windows that a trial dropped.
+    /// Fails unless the threads saw enough disturbances for the windows that a trial dropped.
     pub(crate) fn excuses(mut self, dropped: &Value) {
         let [stolen, total] = ticks();
         let stolen_share = (stolen - self.ticks[0]) as f64 / (total - self.ticks[1]).max(1) as f64;
@@ -59,13 +60,13 @@ impl Bare {
 }
 
 impl Drop for Bare {
-    /// What comes next is measured without them.
+    /// The next measurement must run without these threads.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// A window that took too long with neither a pause nor anything stolen was late by what the trial did itself.
+/// If a window took too long without a pause or stolen time, the trial itself was late.
 fn is_enough(dropped: &Value, pauses: usize, stolen_share: f64) -> Result<(), String> {
     let dropped = dropped.as_array().unwrap();
     let by = |reason: &str| dropped.iter().filter(|dropped| dropped["reason"].get(reason).is_some()).count();
@@ -77,7 +78,7 @@ fn is_enough(dropped: &Value, pauses: usize, stolen_share: f64) -> Result<(), St
     if dropped.is_empty() || paused + stolen < dropped.len().div_ceil(2) {
         return Err(format!("the machine is no excuse: {seen}: {dropped:?}"));
     }
-    // A pause that lies on the border of two windows drops both.
+    // A pause on the border of two windows drops both.
     if pauses * 2 < paused || (stolen > 0 && stolen_share < STOLEN_SHARE) {
         Err(format!("the machine did not do it: {seen}"))
     } else {
@@ -85,7 +86,7 @@ fn is_enough(dropped: &Value, pauses: usize, stolen_share: f64) -> Result<(), St
     }
 }
 
-/// What was stolen of the CPUs since the machine started, and all.
+/// The stolen and the total CPU time since boot.
 fn ticks() -> [u64; 2] {
     let stat = std::fs::read_to_string("/proc/stat").unwrap();
     let numbers: Vec<u64> =

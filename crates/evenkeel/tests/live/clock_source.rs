@@ -1,4 +1,4 @@
-//! `Switchable`: the clock source of this host, and another one that checks may choose meanwhile.
+//! `Switchable`: the clock source of this host, and another one that checks may select for a while.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use crate::faults::CLOCK_SOURCE;
 
 const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
-/// The source in force and another one. The former is put back when this is dropped.
+/// The current source and another one. The current one is restored when this is dropped.
 pub(crate) struct Switchable {
     pub(crate) before: String,
     pub(crate) other: String,
 }
 
 impl Switchable {
-    /// None where this user may not change the source, or there is only one: then the check is not judged.
+    /// None if this user may not change the source, or there is only one. The check is then not judged.
     pub(crate) fn find() -> Option<Switchable> {
         let before = source();
         let offered = fs::read_to_string(OFFERED).unwrap_or_default();
@@ -27,12 +27,12 @@ impl Switchable {
         Some(Switchable { other: found?.to_owned(), before })
     }
 
-    /// Chooses the other source.
+    /// Selects the other source.
     pub(crate) fn switch(&self) {
         fs::write(CLOCK_SOURCE, &self.other).unwrap();
     }
 
-    /// Chooses the source that was in force before.
+    /// Selects the original source.
     pub(crate) fn switch_back(&self) {
         fs::write(CLOCK_SOURCE, &self.before).unwrap();
     }
@@ -44,7 +44,7 @@ impl Drop for Switchable {
     }
 }
 
-/// The source in force.
+/// The current source.
 pub(crate) fn source() -> String {
     fs::read_to_string(CLOCK_SOURCE).unwrap_or_default().trim().to_owned()
 }

@@ -1,5 +1,5 @@
-//! `measure clock` and `measure wake` with what goes wrong on a real machine: the meter is killed while another clock source is in force,
-//! somebody else changes the source, a CPU goes away.
+//! `measure clock` and `measure wake` with faults of a real machine: the meter is killed while another clock source is selected, another
+//! program changes the source, a CPU goes offline.
 
 use std::process::{Child, Output};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn json(output: &Output) -> Value {
 }
 
 fn start_switching() -> Child {
-    // Enough calls that each source is in force for some time: the meter is to be interrupted.
+    // Use enough calls that each source is selected for some time, because the meter is to be interrupted.
     evenkeel("measure clock --json --each-source --cpus 0 --calls 20000000").spawn().unwrap()
 }
 
@@ -61,9 +61,9 @@ fn a_meter_that_is_killed_leaves_the_source_as_it_was() {
 fn a_value_that_another_program_set_stays_and_is_reported() {
     let _host = HostLock::take();
     let Some(switchable) = Switchable::find() else { return };
-    // While only the source in force is measured.
+    // Here only the current source is measured.
     let meter = evenkeel("measure clock --json --cpus 0 --calls 20000000").spawn().unwrap();
-    // It is at work when it has had the CPU for as long as its start never takes; by then it knows which source was in force.
+    // The meter measures once it has used more CPU time than its start ever needs. By then it knows the original source.
     until("the meter is at work", || cpu_ns(meter.id()) >= 500_000_000);
     switchable.switch();
     let answer = json(&meter.wait_with_output().unwrap());
@@ -72,7 +72,7 @@ fn a_value_that_another_program_set_stays_and_is_reported() {
     assert_eq!(source(), switchable.other, "theirs is left");
     switchable.switch_back();
 
-    // While it switches by itself: whatever it sets, the other's word is in force at the end.
+    // Here it switches by itself. Whatever it sets, the source that the other program chose must be selected at the end.
     let mut meter = start_switching();
     until("the meter changes the source", || source() == switchable.other);
     switchable.switch_back();

@@ -60,7 +60,7 @@ fn two_trials_at_once_report_each_other() {
     scene.assert_all_as_before();
 }
 
-/// Any user may bind such names, with whatever is in them.
+/// Any user may bind such names, with any content.
 #[test]
 fn sockets_that_only_look_like_a_trial_do_no_harm() {
     let scene = Scene::of_host();

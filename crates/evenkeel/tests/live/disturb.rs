@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const TRIES: usize = 3;
 
-/// The limit holds for the command and its child together: each of the two alone would get by with half of it.
+/// The limit applies to the command and its child together. Each alone would fit into half of it.
 #[test]
 fn a_quota_limits_the_command_and_what_it_starts() {
     let _host = HostLock::take();
@@ -30,7 +30,7 @@ fn a_quota_limits_the_command_and_what_it_starts() {
     });
 }
 
-/// How much longer a loop takes than its CPU time, as this machine is now.
+/// The time of a loop divided by its CPU time, on this machine at this moment.
 fn stretch() -> f64 {
     1.0 / fitness::spinning_share()
 }
@@ -42,8 +42,8 @@ fn judge(answer: &Value, stretched: f64) -> Result<(), String> {
     let (periods, throttled) = (did["periods"].as_u64().unwrap(), did["throttled_periods"].as_u64().unwrap());
     let wall_ns = answer["command"]["wall_ns"].as_u64().unwrap();
     let throttled_share = did["throttled_ns"].as_u64().unwrap() as f64 / wall_ns as f64;
-    // Some kernels do not count time that a hypervisor takes against the limit. Then the quota lasts longer, by as much as a bare loop takes
-    // longer than its CPU time. That varies from moment to moment, so there the bound is half as tight.
+    // Some kernels do not count time that a hypervisor takes against the limit. Then the quota lasts longer, by as much as a bare loop
+    // takes longer than its CPU time. That varies from moment to moment, so the bound is looser there.
     let part = if stretched < 1.1 { 0.5 } else { 0.25 };
     let least = part * (1.0 - 0.3 * stretched).max(0.0) / 0.7;
     if periods >= 4 && throttled * 10 >= periods * 7 && throttled_share > least {

@@ -1,4 +1,4 @@
-//! `prove` on a server that knows nothing of it, from the start of the server to the report.
+//! `prove` on an unprepared server, from its start to the report.
 
 use std::process::Command;
 

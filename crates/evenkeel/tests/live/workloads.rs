@@ -1,4 +1,4 @@
-//! What knobs do to the built-in workloads that is known beforehand, by ratios within a few pairs of short windows; the long runs are in
+//! Checks known effects of knobs on the built-in workloads, by ratios within a few pairs of short windows. The long runs are in
 //! docs/findings.
 
 use std::path::Path;
@@ -23,7 +23,7 @@ fn window(workload: &mut dyn Workload) -> Sample {
     try_window(workload, SETTLE, WINDOW).unwrap()
 }
 
-/// The ratio of B's median to A's over a few pairs, in turns.
+/// The ratio of B's median to A's over a few interleaved pairs.
 fn ratio(
     workload: &mut dyn Workload,
     metric: &str,
@@ -40,14 +40,14 @@ fn ratio(
             seen[1] / seen[0]
         })
         .collect();
-    // What comes next is not to be measured in the last arm.
+    // Restore arm A, so that the next measurement does not run in the last arm.
     switch(workload, false);
     ratios.sort_by(f64::total_cmp);
     ratios[ratios.len() / 2]
 }
 
-/// Fails after a few ratios outside `within` on a machine that was fit beside them. A try gives none where the machine did not let it have
-/// what it is about.
+/// Fails after a few ratios outside `within`, if the machine was fit each time. A try returns none if the machine did not provide the
+/// condition under test.
 fn holds(what: &str, mut seen: impl FnMut() -> Option<f64>, within: std::ops::RangeInclusive<f64>) {
     let needs = Needs::on_last_cpu();
     fitness::holds(TRIES, || {
@@ -77,7 +77,7 @@ fn timer_slack_matters_to_a_loop_that_sleeps_and_not_to_one_on_timerfd() {
         live::not_judged("whoever started this test has another timer slack than the kernel's default");
         return;
     }
-    // 2 ms are more than what timers are late by on any machine, be it a virtual one in another; 50 us are not.
+    // A slack of 2 ms exceeds the lateness of timers on any machine, even in nested virtualisation. 50 us does not.
     holds("slack 50 us to 2 ms, clock_nanosleep", || slack("nanosleep"), 2.0..=1000.0);
     holds("slack 50 us to 2 ms, timerfd", || slack("timerfd"), 0.8..=1.25);
 }
@@ -113,7 +113,7 @@ fn what_a_tick_of_the_arena_does_is_switched_while_it_runs() {
     }
     fitness::one_of(TRIES, &Needs::on_last_cpu().without_timers(), || {
         let mut workload = settable("arena", &[("work-us", "200")]);
-        // A window of a second is 50 ticks, of which one has the tail.
+        // A window of a second has 50 ticks, including one with the tail.
         let long = |workload: &mut Settable| try_window(workload, SETTLE, 5 * WINDOW).unwrap();
         let before = long(&mut workload);
         workload.configure(&[("work-us", Some("4200"))]).unwrap();
@@ -124,14 +124,14 @@ fn what_a_tick_of_the_arena_does_is_switched_while_it_runs() {
         let both = long(&mut workload);
         workload.stop();
         let p50 = |sample: &Sample| sample["work_us_p50"];
-        // A busy machine misses ticks: what counts is how many were due.
+        // A busy machine misses ticks, so count the due ones.
         let due = |sample: &Sample| sample["ticks"] + sample["missed_ticks"];
         let table = [
             ("work is added", p50(&worked) > p50(&before) + 2_000.0),
             ("work is taken away", p50(&tailed) < p50(&worked)),
             ("a tail is added", tailed["work_us_p99"] > p50(&tailed) + 4_000.0),
             ("ticks come twice as often", due(&both) > 1.5 * due(&before)),
-            // How much work takes so long, each start finds out anew.
+            // Each start measures again how much work takes this long.
             ("the work is the same after a new start", p50(&both) > p50(&worked) / 2.0),
         ];
         let wrong: Vec<&str> = table.into_iter().filter_map(|(what, holds)| (!holds).then_some(what)).collect();
@@ -144,7 +144,7 @@ fn what_a_tick_of_the_arena_does_is_switched_while_it_runs() {
 fn a_larger_buffer_keeps_what_comes_between_two_readings() {
     let _host = HostLock::take();
     let delivered = |ask_bytes: &str| {
-        // A tenth of the packets and ten times the pause: the same packets wait, and the machine has little to do.
+        // A tenth of the packets and ten times the pause: the same number of packets waits, and the machine has little to do.
         let set = [("ask-bytes", ask_bytes), ("pps", "16000"), ("drain-ms", "50")];
         let mut workload = start("drain", &set);
         let sample = window(workload.as_mut());
@@ -158,12 +158,12 @@ fn a_larger_buffer_keeps_what_comes_between_two_readings() {
             live::not_judged(format_args!("net.core.rmem_max lets a server ask for no more: {seen}"));
             return Ok(());
         }
-        // 800 packets come between two readings; 131,072 bytes hold some 170 small ones.
+        // 800 packets arrive between two readings. 131,072 bytes hold some 170 small ones.
         if small < 0.6 && large > 2.0 * small { Ok(()) } else { Err(seen) }
     });
 }
 
-/// How often CPUs were put into a state that takes time to leave, so far.
+/// How often CPUs entered an idle state that takes time to leave, so far.
 fn idle_entries() -> u64 {
     let folders = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let number = |file: std::path::PathBuf| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
@@ -190,14 +190,14 @@ fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
     let mut held = None;
     let mut limit = || {
         let switch = |_: &mut dyn Workload, is_b: bool| {
-            // Dropped first: the limit of the arm before ends.
+            // Drop it first, so that the limit of the previous arm ends.
             drop(held.take());
             held = is_b.then(|| hand.hold_dma_latency_us(0).unwrap());
         };
         let before = idle_entries();
         window(workload.as_mut());
         let entries = idle_entries().saturating_sub(before);
-        // Where CPUs poll instead of sleeping, by haltpoll or for want of idle time, there is nothing that a limit could better.
+        // If CPUs poll instead of sleeping (haltpoll), or have no idle time, a limit cannot improve anything.
         println!("{entries} times a CPU was put to sleep in a window without a limit");
         let found = ratio(workload.as_mut(), "round_trip_us_p50", switch, 3);
         (entries > 500 || found <= 0.9).then_some(found)
@@ -206,15 +206,15 @@ fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
     workload.stop();
 }
 
-/// Threads that run only where nobody else would, one on each of our CPUs: what idle knobs come to when they keep CPUs awake, on
-/// machines too that have none.
+/// One thread per CPU that runs only when the CPU would idle. It simulates idle knobs that keep CPUs awake, even on machines without such
+/// knobs.
 struct Awake {
     stop: Arc<AtomicBool>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
-/// How long such threads were there, and how long of it was gone a millisecond or more at a time: a server that answers takes microseconds, so
-/// that was somebody else, and CPUs that are taken away for being used keep nobody awake.
+/// How long such threads existed, and how much of that time was missing in pieces of a millisecond or more. A server that answers takes
+/// microseconds, so another guest took that time. If CPUs are taken away because they are busy, these threads keep no CPU awake.
 #[derive(Default)]
 struct Record {
     all_ns: AtomicU64,
@@ -222,7 +222,7 @@ struct Record {
 }
 
 impl Record {
-    /// The share that was gone since this was asked last.
+    /// The missing share since the last call.
     fn gone_share(&self) -> f64 {
         self.gone_ns.swap(0, Ordering::Relaxed) as f64 / (self.all_ns.swap(0, Ordering::Relaxed) as f64).max(1.0)
     }
@@ -261,7 +261,7 @@ impl Drop for Awake {
     }
 }
 
-/// On CPUs that never sleep both wakes of a round trip are cheap.
+/// On CPUs that never sleep, both wakes of a round trip are cheap.
 #[test]
 fn cpus_that_stay_awake_answer_sooner() {
     let _host = HostLock::take();
@@ -284,7 +284,7 @@ fn cpus_that_stay_awake_answer_sooner() {
     workload.stop();
 }
 
-/// The same by the test that trials use, which must see it within a usual number of pairs.
+/// The sequential test of trials must see the effect within a usual number of pairs.
 #[test]
 fn the_sequential_test_sees_that_cpus_stay_awake() {
     const PAIRS_MAX: usize = 40;

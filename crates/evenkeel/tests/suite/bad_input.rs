@@ -1,4 +1,4 @@
-//! Input that is wrong, cut, huge or hostile: a clear error and the right exit code, at once.
+//! Input that is wrong, truncated, huge or hostile causes a clear error and the right exit code at once.
 
 use std::fs::File;
 
@@ -310,7 +310,7 @@ fn files_that_are_no_machine() {
             error: failed to write the capture missing/h.txt: no such file or directory (ENOENT)
         "#]],
     );
-    // A NUL is a byte like others until somebody wants a number.
+    // A NUL is an ordinary byte until a number is expected.
     assert_eq!(scene.run("inspect --host nul.txt").code, 0);
     let (_, audit) = scene.json("explain vm.swappiness --host nul.txt");
     assert_eq!(audit["advice"][0]["state"], "unknown", "{audit}");
@@ -319,7 +319,7 @@ fn files_that_are_no_machine() {
 #[test]
 fn an_endless_file_is_refused_without_holding_it() {
     let scene = Scene::new();
-    // Sparse: takes no room on the disk.
+    // The file is sparse, and uses no space on the disk.
     File::create(scene.path("huge.txt")).unwrap().set_len(100 << 20).unwrap();
     check(
         &scene,
@@ -345,7 +345,7 @@ fn an_endless_file_is_refused_without_holding_it() {
     );
 }
 
-/// A list of all numbers of 32 bits must cost nothing, and be shown as it was read.
+/// A list of all 32-bit numbers must cost nothing, and be shown as it was read.
 #[test]
 fn an_absurd_list_of_cpus_is_odd() {
     let scene = Scene::new();
@@ -359,7 +359,7 @@ fn an_absurd_list_of_cpus_is_odd() {
     assert!(scene.run("inspect --all --host host.txt").stdout.contains("odd: "));
 }
 
-/// Whatever a file holds, a fact comes of it and no crash. Each line of the machine in turn holds something else.
+/// Any text in a file gives a fact, and never a crash. Each line of the machine is replaced in turn.
 #[test]
 fn no_line_of_a_capture_brings_the_program_down() {
     let scene = Scene::new();
@@ -380,7 +380,7 @@ fn no_line_of_a_capture_brings_the_program_down() {
     }
 }
 
-/// A capture may come from a stranger: nothing in it may move the cursor of the terminal that shows it.
+/// A capture may come from a stranger. Nothing in it may move the cursor of the terminal that shows it.
 #[test]
 fn escape_sequences_stay_in_the_capture() {
     let scene = Scene::new();
@@ -406,7 +406,7 @@ fn a_journal_with_a_torn_tail_is_read() {
     assert_eq!(answer["transactions"][0]["status"], "in-force");
     assert!(scene.run("verify --host after.txt --state state").stdout.contains("cut by a crash"));
 
-    // Damage before the end is another matter: what follows it can't be trusted to be all. It is put back, and what is lost is named.
+    // Damage before the end is different: the records after it may be incomplete. They are restored, and the loss is named.
     let mut damaged = whole;
     damaged[20] ^= 1;
     scene.write("state/journal", damaged);
@@ -418,7 +418,7 @@ fn a_journal_with_a_torn_tail_is_read() {
     assert!(seen.code == 6 && seen.stdout.contains("byte 0: the checksum does not match"), "{seen}");
 }
 
-/// A unit's name becomes a path: every command that takes one takes the same.
+/// A unit's name becomes a path. Every command with such an argument accepts the same names.
 #[test]
 fn a_unit_that_is_a_path_is_refused_by_every_command() {
     let scene = Scene::new();
@@ -443,7 +443,7 @@ fn a_unit_that_is_a_path_is_refused_by_every_command() {
             }
         }
     }
-    // A plan's file may come from anywhere.
+    // A plan file may come from anywhere.
     assert_eq!(
         scene.run("plan --host host.txt --persist --unit x.service --output plan.json vm.swappiness=10").code,
         0

@@ -34,7 +34,7 @@ fn json(output: &Output) -> Value {
     answer
 }
 
-/// A trial of which so many boots are measured, B's a fifth lower.
+/// A trial with this many measured boots. B is a fifth lower.
 fn measured(boots: usize) -> BootsState {
     let design = BootsDesign {
         settings: vec![KNOB.to_owned()],
@@ -61,7 +61,7 @@ fn measured(boots: usize) -> BootsState {
     state
 }
 
-/// The same with a guard that reads so much in A and in B.
+/// The same trial with a guard that has these values in A and in B.
 fn guarded(boots: usize, [a, b]: [f64; 2]) -> BootsState {
     let mut state = BootsState { ended: Some(BootsEnded::Whole), ..measured(boots) };
     state.design.guards = vec![Guard { metric: Metric::us("round_trip_us_p99", "the tail"), harm_ratio: 0.25 }];
@@ -108,7 +108,7 @@ fn what_takes_a_reboot_is_refused_with_the_way_to_go() {
 }
 
 #[test]
-fn what_would_be_done_is_said_beforehand() {
+fn planned_steps_are_shown_beforehand() {
     let line = format!("boots start {KNOB} --boots 8 --seed 0 --plan-only --host hosts/aws-m4.xlarge-xen-4.4.txt");
     let answer = json(&prove(&format!("{line} --json")));
     assert_eq!((answer["format"].as_u64(), answer["error"].as_f64()), (Some(1), Some(0.05)));
@@ -129,7 +129,8 @@ fn what_would_be_done_is_said_beforehand() {
     }
 }
 
-/// What decides, what of it matters and what may veto: as far as it is known before the workload runs, and never a guess.
+/// The deciding metric, the smallest effect that matters and the guards are shown before the workload runs, as far as they are known. They
+/// are never guessed.
 #[test]
 fn what_decides_and_what_may_veto_is_said_beforehand() {
     let usual = "Guard: the p99 of the deciding metric, if the workload measures it, must not be 25 % worse in every boot of B.";
@@ -206,7 +207,7 @@ fn the_status_never_says_better_alone() {
     assert_eq!(json(&prove(&format!("{state} --json")))["is_put_back"], true);
     let pages = text.clone() + &std::fs::read_to_string(out.join("boots.md")).unwrap();
     assert!(pages.matches("better").count() >= 2, "{pages}");
-    // A page wraps its lines.
+    // A page wraps its lines, so compare words.
     let pages = pages.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(
         pages.matches("better").count(),
@@ -227,7 +228,7 @@ fn a_guard_that_is_harmed_makes_it_a_no() {
     let out = dir.path().join("out");
     let state = format!("boots status --state {}", dir.path().display());
     let output = prove(&format!("{state} --report {}", out.display()));
-    // As a trial that a guard vetoes.
+    // The same exit code as for a trial that a guard vetoes.
     assert_eq!(output.status.code(), Some(1), "{}", both(&output));
     let [html, markdown] = ["boots.html", "boots.md"].map(|name| std::fs::read_to_string(out.join(name)).unwrap());
     for page in [both(&output), html, markdown] {
@@ -251,7 +252,7 @@ fn a_guard_that_is_harmed_makes_it_a_no() {
     assert_eq!((guard["margin"].as_f64(), guard["ratio"].as_f64()), (Some(0.25), Some(1.4)));
     assert_eq!(answer["design"]["guards"][0]["harm_ratio"].as_f64(), Some(0.25));
 
-    // Neither one within its margin, nor one of a trial that is not over, is a no.
+    // A guard within its margin does not veto, and neither does the guard of an unfinished trial.
     let (dir, _) = kept(&guarded(4, [500.0, 600.0]));
     let output = prove(&format!("boots status --json --state {}", dir.path().display()));
     assert_eq!((output.status.code(), json(&output)["comparison"]["verdict"].as_str()), (Some(0), Some("better")));
@@ -267,7 +268,7 @@ fn a_state_without_guards_is_read() {
     assert_eq!((&status["guards"], &status["vetoed_by"]), (&Value::Null, &Value::Null));
 }
 
-/// In text, page and JSON alike; and no script that keeps what helped is misled.
+/// This holds in text, page and JSON alike. It does not mislead a script that keeps helpful settings.
 #[test]
 fn settings_that_never_acted_are_reported_as_not_engaged() {
     let counted = |busy: f64| BootCounters {
@@ -332,13 +333,13 @@ fn the_page_of_a_trial_needs_nothing_but_itself() {
     ] {
         assert!(page.to_lowercase().contains(&words.to_lowercase()), "no {words}: {page}");
     }
-    // The numbers are inside it too.
+    // The page contains the numbers too.
     assert!(page.contains("download=\"boots.json\"") && !page.contains("src=") && !page.contains("href=\"http"));
 }
 
 #[test]
 fn a_trial_that_was_reverted_says_so_and_can_be_cancelled() {
-    // Its unit is not in the journal, as after `evenkeel revert`.
+    // The journal does not contain its unit, as after `evenkeel revert`.
     let (dir, file) = kept(&measured(2));
     let state = format!("--state {}", dir.path().display());
     let status = json(&prove(&format!("boots status --json {state}")));
@@ -360,7 +361,7 @@ fn a_trial_that_just_begins_is_not_reported_as_cancelled() {
 
 #[test]
 fn a_damaged_state_is_put_away() {
-    // Units that older versions installed call the first.
+    // Units that older versions installed use the first spelling.
     for option in ["--boots-resume", "boots resume", "boots cancel"] {
         let (dir, file) = kept(&measured(2));
         let mut bytes = std::fs::read(&file).unwrap();
@@ -374,7 +375,7 @@ fn a_damaged_state_is_put_away() {
         assert_eq!(output.status.code(), Some(5), "{option}: {}", both(&output));
         assert!(both(&output).contains("giving up and restoring all settings"), "{}", both(&output));
         assert!(!file.exists() && std::fs::read(dir.path().join("boots.damaged")).unwrap() == bytes);
-        // And nothing is done a second time.
+        // Nothing is done a second time.
         let again = prove(&format!("{option} {state}"));
         assert_eq!((again.status.code(), both(&again).contains("no trial over boots")), (Some(0), true));
     }

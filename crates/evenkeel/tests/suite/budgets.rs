@@ -1,5 +1,5 @@
-//! A budget is kept: what `prove` accepts ends in an answer within it, and what has no room for one is refused with the budget that would do. On
-//! simulated servers that settle slowly, are noisy, lose windows, or take long to switch.
+//! Budgets are kept. If `prove` accepts a budget, it answers within it. Otherwise it refuses, and names a budget that is large enough. The
+//! simulated servers settle slowly, are noisy, lose windows, or take long to switch.
 
 use evenkeel_stats::VALUE_RANGE;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::scene::{Scene, json as answer_of, said};
 
 const SLACK: &str = "prove process.timer_slack_ns=1 --workload simulated --set script=script.json";
 
-/// A server, and what `--set` it takes.
+/// A server, and its `--set` options.
 struct Server {
     name: &'static str,
     script: Value,
@@ -24,18 +24,18 @@ fn servers() -> Vec<Server> {
         server("settles in a second", json!({"settles": {"ratio": 2.0, "ms": 300.0}}), 4),
         server("settles in a minute", json!({"settles": {"ratio": 3.0, "ms": 20_000.0}}), 4),
         server("switches slowly", json!({"effects": slower(1.02), "switch_ms": 700}), 20),
-        // Windows that a rule drops, now and then.
+        // A rule drops windows now and then.
         server(
             "pauses",
             json!({"events": (0..200).map(|at| json!({"window": 5 + 41 * at, "gap_ms": 100.0})).collect::<Vec<_>>()}),
             30,
         ),
-        // Every window takes a tenth longer than it was to.
+        // Every window takes a tenth longer than planned.
         server("drags on", json!({"events": [{"window": 1, "until": 100_000, "overrun_ms": 100}]}), 30),
     ]
 }
 
-/// When the last window ended, counted from the first switch but for the settle phase before the first window.
+/// When the last window ended, counted from the first switch. The settle phase before the first window does not count.
 fn took_s(answer: &Value) -> f64 {
     let control = answer["control_stretch"]["windows"].as_array().cloned().unwrap_or_default();
     let windows = answer["windows"].as_array().unwrap().iter().chain(&control);
@@ -63,7 +63,7 @@ fn what_is_accepted_is_answered_in_its_time() {
                 );
                 let mut output = scene.run(&format!("{line} --budget {budget_s}s"));
                 let (mut given_s, mut what) = (budget_s, format!("{name}, windows of {window_ms} ms, {budget_s} s"));
-                // How long a switch takes is only known once there was one: then the least budget is another.
+                // The switch time is known only after the first switch. Then the smallest budget may change.
                 for _ in 0..2 {
                     if output.status.code() == Some(2) {
                         refused += 1;
@@ -89,13 +89,13 @@ fn assert_answered(answer: &Value, budget_s: u64, what: &str) {
     assert!(ends.iter().any(|end| ended == end), "{what}: {ended}");
     let took = took_s(answer);
     assert!(took <= 1.25 * budget_s as f64, "{what}: took {took} s");
-    // Time that is left is used, unless it is decided or has all its pairs.
+    // Remaining time is used, unless the trial is decided or has all its pairs.
     assert!(answer["ended"] != "out-of-time" || took >= 0.75 * budget_s as f64, "{what}: took {took} s");
     let ratio = answer["effect"]["ratio"].as_f64().unwrap();
     assert!(VALUE_RANGE.contains(&ratio), "{what}: {ratio}");
 }
 
-/// The time announced at the start is the time that it takes.
+/// The announced time is the time that the trial takes.
 #[test]
 fn the_announced_time_is_the_time_taken() {
     let scene = Scene::new();
@@ -116,7 +116,7 @@ fn the_announced_time_is_the_time_taken() {
         let took = took_s(&answer);
         assert!((0.75..1.25).contains(&(took / announced_s)), "{options}: announced {announced_s} s, took {took} s");
     }
-    // A server that settles slowly makes it longer, which is said as soon as it is known.
+    // A server that settles slowly makes the trial longer. This is reported as soon as it is known.
     scene.script(&json!({"settles": {"ratio": 3.0, "ms": 900.0}}));
     let output = scene.run(&format!("{SLACK} --pairs 20 --fixed --seed 4"));
     assert!(said(&output).contains("the server settles slowly after a switch: "), "{}", said(&output));

@@ -1,4 +1,4 @@
-//! Machines' cards as files: what is compared, and what is refused.
+//! Machines' cards as files: comparisons and refusals.
 
 use crate::support::Scene;
 
@@ -23,7 +23,7 @@ fn two_cards_are_put_side_by_side() {
 }
 
 #[test]
-fn what_is_no_card_is_wrong_use() {
+fn other_files_than_cards_are_wrong_use() {
     let scene = Scene::new();
     scene.write("a.json", CARD);
     let table = [

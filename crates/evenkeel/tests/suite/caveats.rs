@@ -1,4 +1,4 @@
-//! The caveats of `prove`, each on a simulated server with just that disturbance, with its figures, and before the numbers.
+//! The caveats of `prove`. Each simulated server has just one disturbance. Its caveat must have the right figures, and precede the numbers.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::scene::{Scene, json as answer_of};
 const SLACK: &str =
     "prove process.timer_slack_ns=1 --workload simulated --set script=script.json --settle 50ms --guard none --seed 8";
 
-/// In every window.
+/// An event in every window.
 fn always(event: Value) -> Value {
     let mut event = event;
     (event["window"], event["until"]) = (1.into(), 1_000_000.into());
@@ -32,7 +32,7 @@ fn each_caveat_has_its_figures() {
         (always(json!({"cpu_share": 1.0})), "", Some(what("server-full", "share", 1.0.into()))),
         (always(json!({"cpu_share": 0.9})), "", None),
         (always(json!({"cpu_share": 1.5})), "", None),
-        // Of two CPUs, where their number is known.
+        // Two CPUs are full, if their number is known.
         (always(json!({"cpu_share": 1.98, "busy_share": 1.0})), "", Some(what("server-full", "share", 1.98.into()))),
         (always(json!({"ticks": 30.0})), p99, Some(what("few-ticks", "ticks", 30.into()))),
         (always(json!({"ticks": 300.0})), p99, None),
@@ -54,7 +54,7 @@ fn each_caveat_has_its_figures() {
         let name = format!("{script} {options}");
         assert_eq!(answer["format"], 2, "{name}");
         let caveats = answer["caveats"].as_array().unwrap();
-        // A simulated machine has no /proc/pressure, and a guard's own is not asked of here.
+        // A simulated machine has no /proc/pressure, and guards are not tested here.
         let reported: Vec<&Value> = caveats.iter().filter(|caveat| caveat["kind"] != "no-pressure").collect();
         let Some((kind, field, value)) = expected else {
             assert!(reported.is_empty(), "{name}: {reported:?}");
@@ -69,10 +69,10 @@ fn each_caveat_has_its_figures() {
             (Some(value), Some(figure)) => assert!((figure - value).abs() < 1e-9, "{name}: {caveat}"),
             (value, figure) => assert!(value.is_none() && figure.is_some(), "{name}: {caveat}"),
         }
-        // Format 1 had the sentences alone.
+        // Format 1 had only the sentences.
         let text = caveat["text"].as_str().unwrap();
         assert!(answer["doubts"].as_array().unwrap().iter().any(|caveat| caveat == text), "{name}: {text}");
-        // In the text it stands before the numbers.
+        // In the text it precedes the numbers.
         let page = scene.run(&line).stdout;
         let page = String::from_utf8_lossy(&page);
         let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{name}: no {words:?} in {page}"));
@@ -80,7 +80,7 @@ fn each_caveat_has_its_figures() {
     }
 }
 
-/// A claim below what the run can detect says so.
+/// If a claim is below what the run can detect, the page says so.
 #[test]
 fn no_page_claims_less_than_it_can_detect_without_a_word() {
     let scene = Scene::new();

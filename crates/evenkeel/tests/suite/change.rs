@@ -1,4 +1,4 @@
-//! `apply`, `verify`, `revert`, `history` on a captured machine: the kernel's answers without root, and each exit code.
+//! `apply`, `verify`, `revert` and `history` on a captured machine: the kernel's answers without root, and each exit code.
 
 use expect_test::{Expect, expect};
 use serde_json::Value;
@@ -11,7 +11,7 @@ fn check(scene: &Scene, line: &str, expected: Expect) {
     expected.assert_eq(&scene.run(line).to_string());
 }
 
-/// [`HOST`] with these lines more.
+/// [`HOST`] with additional lines.
 fn with(lines: &str) -> Scene {
     let scene = Scene::new();
     scene.write("host.txt", HOST.replace("\nend\n", &format!("\n{lines}\nend\n")));
@@ -147,7 +147,7 @@ fn a_change_from_plan_to_revert() {
         0 values hold, 0 drifted.
     "#]],
     );
-    // The dates are the only thing that moves.
+    // Only the dates change between runs.
     let history = scene.run("history --state state").to_string();
     let undated: Vec<String> = history.lines().map(undated).collect();
     expect![[r#"
@@ -167,7 +167,7 @@ fn a_change_from_plan_to_revert() {
     assert_eq!(inspect("host.txt"), inspect("back.txt"));
 }
 
-/// `2026-03-14T09:26:53Z` as `DATE`.
+/// Replaces `2026-03-14T09:26:53Z` with `DATE`.
 fn undated(line: &str) -> String {
     let words = line.split(' ').map(|word| if word.len() == 20 && word.ends_with('Z') { "DATE" } else { word });
     words.collect::<Vec<_>>().join(" ")
@@ -213,7 +213,7 @@ fn what_audit_advises_is_what_is_planned() {
 
 #[test]
 fn each_way_to_fail_has_its_exit_code() {
-    // The kernel refuses for want of rights, before anything was changed.
+    // The kernel refuses for lack of privileges, before anything is changed.
     let denied = with("/proc/sys/net/core/busy_poll !write EACCES");
     check(
         &denied,
@@ -236,7 +236,7 @@ fn each_way_to_fail_has_its_exit_code() {
     let not_permitted = with("/proc/sys/net/core/busy_poll !write EPERM");
     assert_eq!(not_permitted.run("apply net.core.busy_poll=50 --host host.txt").code, 3);
 
-    // A read-only /proc/sys, as in a container: rights would not help.
+    // /proc/sys is read-only, as in a container. More privileges would not help.
     let read_only = with("/proc/sys/net/core/busy_poll !write EROFS");
     check(
         &read_only,
@@ -256,7 +256,7 @@ fn each_way_to_fail_has_its_exit_code() {
         "#]],
     );
 
-    // The second step is refused, so the first is put back.
+    // The second step is refused, so the first is undone.
     check(
         &read_only,
         "apply vm.swappiness=10 net.core.busy_poll=50 --host host.txt",
@@ -282,7 +282,7 @@ fn each_way_to_fail_has_its_exit_code() {
         "#]],
     );
 
-    // The kernel takes a clock source that it does not offer without an error, and keeps its own.
+    // The kernel accepts an unknown clock source without an error, and keeps the current one.
     check(
         &denied,
         "apply clocksource=hpet --host host.txt",
@@ -302,7 +302,7 @@ fn each_way_to_fail_has_its_exit_code() {
         "#]],
     );
 
-    // The first step can't be put back: the value from before is one that this kernel does not take.
+    // The first step cannot be undone, because this kernel does not accept the original value.
     let stuck = with("/proc/sys/net/core/busy_poll !write EROFS");
     let odd = stuck.read("host.txt").replace(&format!("{PATH} = 60"), &format!("{PATH} = 250"));
     stuck.write("host.txt", odd);

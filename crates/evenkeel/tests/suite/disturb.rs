@@ -1,4 +1,4 @@
-//! `evenkeel disturb` as its callers see it: exit codes, what goes to which stream, the time bound. Nothing of it is left however it ends.
+//! `evenkeel disturb` as callers see it: exit codes, the streams of its output, the time limit. It leaves nothing behind, however it ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -15,13 +15,13 @@ use crate::wait::until;
 
 const NOBODY: u32 = 65534;
 
-/// Folders that every user may look into: a program that is in none of them is not found, whoever asks.
+/// Folders that every user can read. A program outside of them is not found.
 const PATH: &str = "/usr/bin:/bin";
 
-/// Every process that a test starts has this in its environment, with a value of the test's own. So has all that those processes start.
+/// Every process that a test starts has this in its environment, with a value unique to the test. So have all its descendants.
 const MARK: &str = "EVENKEEL_TEST_OF_DISTURB";
 
-/// Runs of the program that carry one mark.
+/// Runs of the program with one mark.
 struct Scene {
     mark: String,
 }
@@ -46,7 +46,7 @@ impl Scene {
         self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Waits for the end of a run, of which nothing may be left.
+    /// Waits for the end of a run, which must leave nothing behind.
     fn end(&self, run: Child) -> Seen {
         let pid = run.id();
         let seen = Seen::from(run.wait_with_output().unwrap());
@@ -54,7 +54,7 @@ impl Scene {
         seen
     }
 
-    /// The processes that carry our mark, with their command lines.
+    /// The processes with our mark, with their command lines.
     fn processes(&self) -> Vec<(u32, String)> {
         let wanted = format!("{MARK}={}", self.mark);
         let pids =
@@ -71,7 +71,7 @@ impl Scene {
         self.processes().iter().any(|(_, seen)| seen.trim_end() == line)
     }
 
-    /// Neither a process with our mark, nor a control group of this run.
+    /// Checks that no process with our mark and no control group of this run is left.
     fn assert_nothing_is_left(&self, run: u32) {
         until(format_args!("nothing is left of a run with the mark {}", self.mark), || {
             groups(run).is_empty() && self.processes().is_empty()
@@ -79,7 +79,7 @@ impl Scene {
     }
 }
 
-/// What a caller sees.
+/// The result for the caller.
 #[derive(Debug)]
 struct Seen {
     code: i32,
@@ -95,7 +95,7 @@ impl From<Output> for Seen {
 }
 
 impl Seen {
-    /// Whether this user or this kernel does not allow it; records the skip if so.
+    /// Whether this user or this kernel does not allow it. Records the skip if so.
     fn is_skipped(&self) -> bool {
         let is_skipped = [3, 4].contains(&self.code) && self.stderr.starts_with("error: failed to");
         if is_skipped {
@@ -136,7 +136,7 @@ fn is_up(run: &mut Child) -> bool {
     line == "up\n"
 }
 
-/// Every kind, as short as it goes.
+/// Every kind, with its shortest arguments.
 const KINDS: [&[&str]; 9] = [
     &["quantum", "--period-ms", "5", "--share", "0.8"],
     &["quantum", "--by", "quota", "--share", "0.5"],
@@ -191,11 +191,11 @@ fn the_account_is_one_object_beside_the_command() {
     }
 }
 
-/// How long a kind may disturb beside a command that sleeps for twice as long: the first of these that this machine keeps to. On a machine
-/// that stands still meanwhile the command may end first, or the kind may not be ready before its time is over.
+/// How long a kind may disturb next to a command that sleeps twice as long: the first of these that works on this machine. If the machine
+/// stalls, the command may end first, or the kind may not be ready before its time is over.
 const SECONDS: [f64; 4] = [0.05, 0.5, 5.0, 25.0];
 
-/// What a kind reports when its time is over before the command ends. None where it is skipped.
+/// The report of a kind whose time ends before the command. None if it is skipped.
 fn timed_with_a_command(scene: &Scene, kind: &[&str]) -> Option<Value> {
     for seconds in SECONDS {
         let (limit, sleep) = (seconds.to_string(), (2.0 * seconds).to_string());
@@ -221,7 +221,7 @@ fn timed_with_a_command(scene: &Scene, kind: &[&str]) -> Option<Value> {
 #[test]
 fn the_time_bound_holds_with_and_without_a_command() {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
-    // All at once: they mostly sleep.
+    // Run all at once, because they mostly sleep.
     std::thread::scope(|scope| {
         for kind in KINDS {
             let named = std::thread::Builder::new().name(name.clone());
@@ -246,7 +246,7 @@ fn the_time_bound_holds(kind: &[&str]) {
     assert_eq!(alone["disturbed_ns"], 50_000_000);
 }
 
-/// The command itself sees that its limit is lifted when the time is over.
+/// The command itself notices that its limit is lifted when the time is over.
 #[test]
 fn a_quota_is_lifted_when_its_time_is_over() {
     let script = r#"
@@ -297,7 +297,7 @@ fn sigkill_in_the_middle_leaves_nothing() {
     }
 }
 
-/// Also what the command started itself, and that which no longer belongs to it.
+/// This includes descendants of the command, and processes that have left it.
 #[test]
 fn a_limits_group_goes_with_all_that_is_in_it() {
     let scene = Scene::new();
@@ -409,14 +409,14 @@ fn start_as_nobody(scene: &Scene, program: &Path, line: &str) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     loop {
         match command.spawn() {
-            // The copy is still open for writing in a child that another test has forked and that has not yet executed.
+            // Another test may have forked a child that has the copy open for writing, until it calls exec.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
             child => return child.unwrap(),
         }
     }
 }
 
-/// The guard by itself: nothing is changed while its pipe is open, and everything is put back when that closes.
+/// Tests the guard by itself: nothing changes while its pipe is open, and everything is restored when the pipe closes.
 #[test]
 fn a_guard_puts_values_back_when_its_pipe_closes() {
     let scene = Scene::new();

@@ -31,10 +31,10 @@ fn prose(text: &str) -> Vec<&str> {
     text.lines().filter(is_prose).collect()
 }
 
-/// The targets of a page's links, in both ways of writing them.
+/// The targets of a page's links, in both syntaxes.
 fn targets(text: &str) -> Vec<String> {
     let mut targets = Vec::new();
-    // A link's text may go over two lines, and may hold code.
+    // A link's text may span two lines, and may contain code.
     let whole = prose(text).join("\n");
     for rest in whole.split("](").skip(1) {
         let target = rest.split([')', ' ']).next().unwrap_or_default();
@@ -72,7 +72,7 @@ fn anchor(title: &str) -> String {
     kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
 }
 
-/// What is wrong with a link from `page`, if anything is.
+/// The error of a link from `page`. None if the link is valid.
 fn broken(page: &Path, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -116,7 +116,7 @@ fn links_and_headings_are_read_as_markdown_has_them() {
     assert_eq!(broken(&page, "page.md#gone").unwrap(), "no heading #gone");
 }
 
-/// A page that no list names is not found by anybody.
+/// Nobody finds a page that no list names.
 #[test]
 fn the_site_has_every_page() {
     let docs = project().join("docs");

@@ -1,4 +1,4 @@
-//! docs/formats.md is true: its examples are excerpts of real answers, and it describes every field.
+//! docs/formats.md is correct: its examples are excerpts of real answers, and it describes every field.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::support::Scene;
 
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats.md"));
 
-/// The words after the backticks of a block, and its text.
+/// The words after the backticks of a block, and the block's text.
 fn blocks() -> impl Iterator<Item = (&'static str, &'static str)> {
     // Every second part is inside a block.
     PAGE.split("\n```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap())
@@ -47,10 +47,10 @@ fn holds(whole: &Value, part: &Value) -> bool {
     }
 }
 
-/// Fields that hold a map from what a machine has: the names in it are the machine's.
+/// Fields with a map whose keys come from the machine.
 const MAPS: [&str; 2] = ["losses", "by_cpu"];
 
-/// The name of every field at any depth; paths of files are no names.
+/// The name of every field at any depth. Paths of files are not names.
 fn fields(value: &Value) -> BTreeSet<String> {
     match value {
         Value::Object(map) => {
@@ -80,7 +80,7 @@ fn excerpts_are_recognised() {
 fn the_capture_on_the_page_is_one() {
     let (_, text) = blocks().find(|(words, _)| *words == "text capture").unwrap();
     let capture = Capture::parse(text).unwrap();
-    // Every kind of line is there: none is lost on the way through.
+    // Every kind of line is there: none is lost on the way.
     assert_eq!(capture.to_string().lines().count(), text.lines().count() - 1, "the comment alone is dropped");
 }
 
@@ -89,7 +89,7 @@ fn the_journal_on_the_page_is_one() {
     let scene = Scene::new();
     assert_eq!(scene.run("apply vm.swappiness=10 --host host.txt --state state").code, 0);
     let (_, text) = blocks().find(|(words, _)| *words == "text journal").unwrap();
-    // The note beside it is of the other journal.
+    // The note next to it belongs to the other journal.
     std::fs::remove_file(scene.path("state/journal.last-record")).unwrap();
     scene.write("state/journal", text.to_owned() + "\n");
     let (code, answer) = scene.json("history --state state");

@@ -1,5 +1,5 @@
-//! The fuzz targets with what stands in their corpus, on the stable compiler: a target that no longer fits, a corpus that none
-//! reads, and a parser that no target reaches are found here, without a fuzzer.
+//! Runs the fuzz targets on their corpus with the stable compiler. This finds a target that no longer fits, a corpus that no target reads,
+//! and a parser that no target reaches, without a fuzzer.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ pub(crate) use targets::machines::QUEUES;
 use targets::machines::{machine, on_paths};
 use targets::{Reads, Target};
 
-/// Every function that is called a parser, by file, with the target whose text reaches it.
+/// Every parser function by file, with the target whose text reaches it.
 const PARSERS: &[(&str, &str, &str)] = &[
     ("arena/src/net/wire.rs", "parse", "arena"),
     ("change/src/plan_file.rs", "parse", "plan"),
@@ -143,13 +143,13 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("trial/src/session/session_log.rs", "parse", "report"),
 ];
 
-/// A meter reads its own kernel, and no captured machine.
+/// A meter reads its own kernel, never a captured machine.
 const OWN_KERNEL: &str = "reads the kernel that it runs on: its own property test has it";
 
-/// What a user sets of a load is an argument of a command.
+/// The user's setting of a load is an argument of a command.
 const A_SETTING: &str = "a command's argument: its cases are next to it";
 
-/// Parsers of what is no target's text, each with the reason.
+/// Parsers that no target's text reaches, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("profile/src/symbols/cache.rs", "parse_entry", "what the program wrote itself: its own property test has it"),
     ("profile/src/symbols/kernel.rs", "parse_build_id", "the kernel's notes: its own property test has it"),
@@ -222,7 +222,7 @@ pub(crate) fn corpus(name: &str) -> Vec<(PathBuf, String)> {
     files.into_iter().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect()
 }
 
-/// The program's answer to a file of waivers: findings or none, or that the file is wrong.
+/// The program's answer to a file of waivers: findings, none, or an error in the file.
 fn waivers(text: &str) {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), text).unwrap();
@@ -232,7 +232,7 @@ fn waivers(text: &str) {
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
 }
 
-/// Gives a text to what reads it.
+/// Passes a text to the target's reader.
 pub(crate) fn take(target: &Target, text: &str) {
     match target.reads {
         Reads::Whole(read) => read(text),
@@ -274,7 +274,7 @@ fn targets_programs_and_corpora_are_the_same_list() {
     let names: BTreeSet<String> = TARGETS.iter().map(|target| target.name.to_owned()).collect();
     assert_eq!(names.len(), TARGETS.len());
     let manifest = fs::read_to_string(top().join("fuzz/Cargo.toml")).unwrap();
-    // The run list: lab/fuzz.sh runs each program of the manifest.
+    // lab/fuzz.sh runs each program of the manifest.
     let programs = manifest.split("[[bin]]").skip(1);
     let programs = programs.map(|program| program.split('"').nth(1).unwrap().to_owned());
     assert_eq!(programs.collect::<BTreeSet<_>>(), names);

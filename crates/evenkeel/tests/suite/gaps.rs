@@ -1,4 +1,5 @@
-//! `evenkeel measure gaps` as a user runs it: what its answer holds, what it refuses, and that a signal ends it early with an answer.
+//! `evenkeel measure gaps` as a user runs it: the content of its answer, its refusals, and that it still answers when a signal ends it
+//! early.
 
 use std::process::{Command, Output, Stdio};
 

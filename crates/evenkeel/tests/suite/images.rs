@@ -39,7 +39,7 @@ fn tree_of_all(dir: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The same without the journal, which has records of all changes, and stays.
+/// The tree without the journal, which records all changes and stays.
 fn tree(dir: &Path) -> Vec<(String, String)> {
     let mut found = tree_of_all(dir);
     found.retain(|(name, _)| !name.starts_with("var"));
@@ -68,7 +68,7 @@ fn an_image_gets_what_outlives_a_boot_and_gives_it_back() {
     assert_eq!(code(&done), 0, "{}", text(&done));
     let written = fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap();
     assert!(written.contains("vm/swappiness = 10\n") && written.contains("net/core/busy_poll = 50\n"), "{written}");
-    // What was there before stays when more is added.
+    // The earlier content stays when more is added.
     image_run(dir.path(), "vm.stat_interval=10");
     let written = fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap();
     assert!(written.contains("vm/swappiness = 10\n") && written.contains("vm/stat_interval = 10\n"), "{written}");
@@ -91,7 +91,7 @@ fn no_link_leads_out_of_an_image() {
     }
 }
 
-/// An image of Red Hat's kind, with this text behind the kernel of its one boot entry.
+/// An image like Red Hat's, with this text after the kernel of its only boot entry.
 fn image_with_entry(options: &str) -> tempfile::TempDir {
     let dir = image();
     for file in ["etc/default/grub", "usr/sbin/grubby"] {
@@ -103,7 +103,7 @@ fn image_with_entry(options: &str) -> tempfile::TempDir {
     dir
 }
 
-/// An image of Debian's kind, with this text in `/etc/default/grub`.
+/// An image like Debian's, with this text in `/etc/default/grub`.
 fn image_with_defaults(defaults: &str) -> tempfile::TempDir {
     let dir = image();
     fs::create_dir_all(dir.path().join("usr/sbin")).unwrap();
@@ -126,7 +126,7 @@ fn kernel_arguments_go_before_those_of_init() {
     assert_eq!(tree(dir.path()), before);
 }
 
-/// What an image has already keeps ours from being in force, or ours would keep it from booting.
+/// The image's own arguments would override ours, or ours would prevent it from booting.
 #[test]
 fn an_image_in_which_an_argument_would_not_be_in_force_is_refused() {
     let later = image_with_defaults("GRUB_CMDLINE_LINUX=\"\"\n");
@@ -155,8 +155,8 @@ fn an_image_in_which_an_argument_would_not_be_in_force_is_refused() {
     }
 }
 
-/// Somebody else swaps the image's `/var` with a link for as long as the program runs: it ends well, or it refuses, and nothing of it is
-/// ever outside.
+/// Another process keeps replacing the image's `/var` with a link while the program runs. The program succeeds or refuses, and never writes
+/// outside of the image.
 #[test]
 fn a_link_that_appears_in_the_middle_leads_nowhere() {
     let dir = image();

@@ -1,5 +1,5 @@
-//! Values and files without a limit: what is shown is cut and says so, what is read is refused before it takes memory, and nothing is waited
-//! for that never comes.
+//! Values and files of unlimited size. Long output is cut and marked as cut. Large input is refused before it uses memory. The program
+//! never waits for something that does not come.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::fuzz_targets::corpus;
 use crate::support::{HOST, Scene, Seen};
 
-/// Catches a hang; nothing here takes as long.
+/// The time limit for a hang. Nothing here takes nearly as long.
 const HANGS_AFTER: Duration = Duration::from_secs(120);
 
-/// The machine with other lines in place of those of these paths.
+/// The machine, with the lines of these paths replaced.
 fn host(changed: &[(&str, &str)]) -> String {
     let line_of = |line: &str| {
         let path = line.split(' ').next().unwrap_or_default().to_owned();
@@ -31,7 +31,7 @@ fn host_started_by(name: &str) -> String {
     host(&[("/run/systemd/system", "->! ENOENT"), ("/proc/1/comm", &format!("= {name}"))])
 }
 
-/// What became of it; it is killed, and the test fails, if it does not end.
+/// The result. If it does not end, it is killed and the test fails.
 fn ended(mut child: Child, line: &str) -> Seen {
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -48,7 +48,7 @@ fn started(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// A cell of 65,536 characters or more made `format!` panic.
+/// Regression: a cell of 65,536 characters or more made `format!` panic.
 #[test]
 fn a_value_of_any_length_is_shown_and_said_to_be_cut() {
     let scene = Scene::new();
@@ -62,14 +62,15 @@ fn a_value_of_any_length_is_shown_and_said_to_be_cut() {
             assert!(seen.stdout.len() < 400_000, "{line}: {} bytes", seen.stdout.len());
         }
         let shown = scene.run("inspect --all --host host.txt").stdout;
-        // The page wraps it as all words.
+        // The page wraps words.
         let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(&format!("… ({} more characters)", length - 1000)), "{shown}");
         assert!(scene.run("inspect --json --host host.txt").stdout.contains(&"1".repeat(length)), "JSON has all of it");
     }
 }
 
-/// Each line of a long word cost as much time as the rest of the word is long: 3.9 MB took 15 seconds, and 30 MB a quarter of an hour.
+/// Regression: each line of a long word took as much time as the rest of the word is long. 3.9 MB took 15 seconds, and 30 MB a quarter of
+/// an hour.
 #[test]
 fn a_long_name_is_wrapped_in_no_time() {
     let scene = Scene::new();
@@ -77,13 +78,13 @@ fn a_long_name_is_wrapped_in_no_time() {
     let line = "inspect --all --host host.txt";
     let child = scene.command(line).stdout(File::create(scene.path("shown")).unwrap()).spawn().unwrap();
     assert_eq!(ended(child, line).code, 0);
-    // The page wraps what it says of the rest too.
+    // The page also wraps its note about the rest.
     let shown = scene.read("shown").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("more characters)") && shown.len() < 100_000, "{} bytes", shown.len());
 }
 
-/// Controls of each kind, and all of Unicode's `Bidi_Control`: U+009B begins a control sequence as ESC [ does, and U+202E turns the order of
-/// what follows.
+/// Controls of each kind, and all of Unicode's `Bidi_Control`. U+009B begins a control sequence like ESC [, and U+202E reverses the order
+/// of the text after it.
 const ACTING: &str = "\u{7f}\u{85}\u{9b}2J\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}gnp\u{2066}\u{2067}\u{2068}\u{2069}.exe";
 
 fn assert_none_acts(seen: &Seen, line: &str) {
@@ -105,7 +106,7 @@ fn no_name_acts_on_a_terminal() {
         )
         .collect();
     scene.write("escaped.txt", host_started_by(&escaped));
-    // One that was written by hand need not escape what sets the direction.
+    // A hand-written capture need not escape characters that set the direction of text.
     let by_hand: String = ACTING
         .chars()
         .map(|letter| if letter.is_control() { format!("\\u{{{:x}}}", u32::from(letter)) } else { letter.to_string() })
@@ -178,7 +179,7 @@ fn no_argument_acts_on_a_terminal() {
     }
 }
 
-/// ESC [ 8 m hides the text after it. Only the program's own styles reach a terminal, in progress lines too.
+/// ESC [ 8 m hides the text after it. Only the program's own styles may reach a terminal, in progress lines too.
 #[test]
 fn no_style_comes_out_of_a_file() {
     let scene = Scene::new();
@@ -189,7 +190,7 @@ fn no_style_comes_out_of_a_file() {
     assert!(!seen.stdout.contains("\x1b[8m") && !seen.stderr.contains("\x1b[8m"), "{seen}");
 }
 
-/// Names as compilers make them of templates, and one that no page could show in a cell.
+/// Names as compilers make them for templates, and a name that is too long for a cell.
 #[test]
 fn a_function_of_any_length_is_shown() {
     let scene = Scene::new();
@@ -202,7 +203,7 @@ fn a_function_of_any_length_is_shown() {
     }
 }
 
-/// Every command that reads a file which the user names.
+/// Every command that reads a file named by the user.
 const READERS: &[&str] = &[
     "inspect --host FILE",
     "audit --host FILE",
@@ -243,7 +244,7 @@ fn scene_of_readers() -> Scene {
 fn a_pipe_without_a_writer_is_waited_for_by_no_command() {
     let scene = scene_of_readers();
     assert!(Command::new("mkfifo").arg(scene.path("fifo")).status().unwrap().success());
-    // They run beside each other: each has a state of its own, or one trial would refuse the next.
+    // They run in parallel, so each has its own state. Otherwise one trial would refuse the next.
     let own_state =
         |(at, line): (usize, &&str)| line.replace("FILE", "fifo").replace("state state", &format!("state state/{at}"));
     let lines: Vec<String> = READERS.iter().enumerate().map(own_state).collect();
@@ -251,7 +252,7 @@ fn a_pipe_without_a_writer_is_waited_for_by_no_command() {
     for (line, child) in lines.iter().zip(children) {
         let seen = ended(child, line);
         assert!([2, 4].contains(&seen.code) && seen.stdout.is_empty(), "{line}: {seen}");
-        // These want an ordinary file, which they write to, or share with the server.
+        // These need a regular file, because they write to it or share it with the server.
         let words = if line.contains("--telemetry") || line.starts_with('t') {
             ["it is not a regular file", "invalid argument (EINVAL)"]
         } else {
@@ -261,7 +262,7 @@ fn a_pipe_without_a_writer_is_waited_for_by_no_command() {
     }
 }
 
-/// What a shell makes of `<(…)` is a pipe with a writer.
+/// The shell's `<(…)` is a pipe with a writer.
 #[test]
 fn a_pipe_with_a_writer_is_read_as_far_as_a_file_may_go() {
     let scene = scene_of_readers();
@@ -297,7 +298,7 @@ fn a_pipe_with_a_writer_is_read_as_far_as_a_file_may_go() {
     }
 }
 
-/// With less memory than the file says that it has.
+/// The process has less memory than the file's stated length.
 #[test]
 fn what_is_too_large_is_refused_before_it_takes_memory() {
     const KIB: u64 = 400_000;

@@ -1,4 +1,4 @@
-//! The machine that runs the tests, held for one of them: a sysctl to change, a journal of its own, and everything put back at the end.
+//! The machine that runs the tests, held by one of them: a sysctl to change, a separate journal, and everything restored at the end.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use evenkeel_testkit::{HostLock, skipped};
 
 pub(crate) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 
-/// This machine, held for one test; its value is put back at the end, however that comes.
+/// This machine, held by one test. Its value is restored at the end, even after a failure.
 pub(crate) struct Live {
     _host: HostLock,
     pub(crate) folder: tempfile::TempDir,
@@ -16,7 +16,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// `None`, said aloud, where this user may not change the machine.
+    /// `None`, visibly skipped, if this user may not change the machine.
     pub(crate) fn take() -> Option<Live> {
         let host = HostLock::take();
         let before = fs::read_to_string(SWAPPINESS).unwrap();
@@ -46,7 +46,7 @@ impl Live {
         self.command(line).output().unwrap()
     }
 
-    /// A value that is not the one from before.
+    /// A value that differs from the original.
     pub(crate) fn other(&self) -> &'static str {
         if self.before.trim() == "17" { "18" } else { "17" }
     }

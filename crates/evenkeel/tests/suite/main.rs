@@ -1,5 +1,5 @@
-//! The program as its callers see it: command lines in, exit codes and text out. The same on any machine at any load; what measures the
-//! machine is in `tests/live/`. Data stands in `host.txt` and `snapshots/`; `UPDATE_EXPECT=1` writes the latter anew.
+//! The program as its callers see it: command lines in, exit codes and text out. The results are the same on any machine at any load;
+//! `tests/live/` has what measures the machine. Data is in `host.txt` and `snapshots/`; `UPDATE_EXPECT=1` rewrites the latter.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic is how a test fails")]
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::schemas;
 use crate::support::Scene;
 
-/// Bounds a hang. Nothing is judged by it.
+/// The time limit for a hang. No result depends on it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A client with its server.

@@ -1,10 +1,10 @@
-//! What a newcomer types wrong: each message says what, where, why and what to do, and names no hidden command.
+//! Typical mistakes of a newcomer. Each message says what, where, why and what to do, and names no hidden command.
 
 use expect_test::expect_file;
 
 use crate::support::{HOST, Scene};
 
-/// None of them depends on the machine or on who runs it.
+/// None of them depends on the machine or on the user.
 const LINES: [&str; 46] = [
     "frobnicate",
     "auditt",

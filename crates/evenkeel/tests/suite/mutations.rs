@@ -1,5 +1,5 @@
-//! Mutated captures through the program itself, in every form that inspect and audit answer in, and mutated files of every format through
-//! what reads them: an answer or an error, never a panic, within a bound of CPU time and of address space, which the kernel holds them to.
+//! Mutated captures through the program itself, in every form of inspect and audit, and mutated files of every format through their
+//! readers. Each gives an answer or an error, never a panic. The kernel limits CPU time and address space.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
@@ -10,11 +10,11 @@ use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated, mutated_file};
 
 use crate::fuzz_targets::{QUEUES, TARGETS, corpus, take};
 
-/// The captures that are tried by default. Of a requested number only one in fifty is tried, because each takes twelve programs.
+/// The number of captures by default. Of a requested number only one in fifty is tried, because each takes twelve programs.
 const MUTATIONS: u64 = 600;
 const ONE_IN: u64 = 50;
 
-/// What each capture is given to.
+/// The commands for each capture.
 const FORMS: [&[&str]; 14] = [
     &["inspect"],
     &["inspect", "--all"],
@@ -40,7 +40,7 @@ fn every_form_of_answer_is_given_or_refused() {
     for seed in 0..asked(MUTATIONS) / ONE_IN {
         fs::write(file.path(), mutated(&hosts, &mut Chance(seed.wrapping_mul(ONE_IN)))).unwrap();
         for form in FORMS {
-            // 512 MiB of address space; SIGXCPU after a second of CPU time.
+            // Limits: 512 MiB of address space, and SIGXCPU after a second of CPU time.
             let mut program = Command::new("sh");
             program.args([
                 "-c",
@@ -65,16 +65,17 @@ fn every_form_of_answer_is_given_or_refused() {
 const FILES: u64 = 2000;
 /// How many the commands get by default, times [`ONE_IN`], because each starts a program.
 const FILES_FOR_COMMANDS: u64 = 6000;
-/// How many a process takes, whose CPU time is bounded.
+/// How many files a process reads. Its CPU time is limited.
 const FILES_A_PROCESS: u64 = 20_000;
-/// No file has over 64 KiB; a debug build reads the slowest of them in a tenth of this.
+/// The limit per file. No file has over 64 KiB, and a debug build reads the slowest in a tenth of this.
 const CPU_NS_MAX: u64 = 2_000_000_000;
-/// Those of a process all together, in seconds: a reader that never ends is ended. No process of the longest run took a twentieth.
+/// The limit for all files of a process, in seconds: it ends a reader that hangs. No process of the longest run used a twentieth.
 const CPU_S_MAX: u64 = 2000;
-/// The program that holds the tests has some 300 MiB mapped before any file is read.
+/// The address space. The test program has some 300 MiB mapped before any file is read.
 const ADDRESS_SPACE_KIB: u64 = 1 << 20;
 
-/// The commands that read a file of each format and change nothing on this machine whatever it says, `FILE` for its path. Where the format is binary, each character of the corpus is a byte.
+/// The commands that read a file of each format and change nothing on this machine, whatever it contains. `FILE` stands for its path. If
+/// the format is binary, each character of the corpus is a byte.
 const COMMANDS: [(&str, &str); 15] = [
     ("capture", "inspect --json --host FILE"),
     ("card", "measure compare FILE FILE"),
@@ -93,15 +94,15 @@ const COMMANDS: [(&str, &str); 15] = [
     ("ticks", "measure ticks --recording FILE"),
 ];
 
-/// Where the process that reads says at which file it is, and which are its own.
+/// The file in which the reading process notes its current file. It also shows which processes are readers.
 const AT: &str = "EVENKEEL_MUTATIONS_AT";
 const FROM: &str = "EVENKEEL_MUTATIONS_FROM";
 const TO: &str = "EVENKEEL_MUTATIONS_TO";
 
-/// Stands before its figures.
+/// Precedes the figures of a reader.
 const SUMMARY: &str = "summary: ";
 
-/// The format and the text of a number's mutation.
+/// The format and the text of mutation number `seed`.
 fn mutation(seed: u64, corpora: &[Vec<String>]) -> (usize, String) {
     let format = usize::try_from(seed).unwrap() % TARGETS.len();
     (format, mutated_file(&corpora[format], &mut Chance(seed)))

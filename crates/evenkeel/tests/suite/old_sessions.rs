@@ -1,5 +1,5 @@
-//! What the program of 2026-11-24 had begun goes on in this one: its sessions and its search, each cut off in the middle of a line, are
-//! resumed and come to what that program came to itself.
+//! This program continues what the program of 2026-11-24 began. Its sessions and its search, each cut off in the middle of a line, are
+//! resumed and give the same results as that program's.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn ratio(effect: &Value) -> String {
     format!("{:.9}", effect["ratio"].as_f64().unwrap())
 }
 
-/// How many windows of its pairs a session has in its whole lines.
+/// How many windows of pairs the complete lines of a session contain.
 fn windows_of(session: &str) -> usize {
     let lines = session.lines().filter(|line| line.starts_with("{\"pair\":[") && line.ends_with("]}"));
     lines.map(|line| serde_json::from_str::<Value>(line).unwrap()["pair"].as_array().unwrap().len()).sum()

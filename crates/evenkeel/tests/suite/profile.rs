@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Scene, Seen};
 
-/// Two threads on two CPUs, ten samples of ten milliseconds.
+/// Two threads on two CPUs, and ten samples of ten milliseconds.
 fn script(update: usize, read: usize) -> String {
     let mut text = String::new();
     let mut sample = |at: usize, who: &str, cpu: usize, frames: &[&str]| {

@@ -1,4 +1,4 @@
-//! `profile record` as a process: what it leaves when it is killed, and the names of a program that no longer exists.
+//! `profile record` as a process: its files after a kill, and the names of a program that no longer exists.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -36,7 +36,7 @@ fn evenkeel(folder: &Path) -> Command {
     program
 }
 
-/// None if the user may not record, which counts as a skip.
+/// None if the user may not record. This counts as a skip.
 fn answer(output: &Output) -> Option<Value> {
     if output.status.code() == Some(3) {
         skipped(String::from_utf8_lossy(&output.stderr));
@@ -66,7 +66,7 @@ fn share(folder: &Path, options: &[&str]) -> f64 {
 
 #[test]
 fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
-    // With a build ID, and without one, where the cache knows only this recording.
+    // With a build ID, and without one. Without one, the cache is only for this recording.
     for flags in [["-g", "-Wl,--build-id"], ["-g", "-Wl,--build-id=none"]] {
         let folder = tempfile::tempdir().unwrap();
         compiled(folder.path(), &flags);
@@ -88,7 +88,7 @@ fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
 fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     compiled(folder.path(), &["-g", "-Wl,--build-id"]);
-    // It is mapped before the recording begins, so the kernel writes no record of it.
+    // The program is mapped before the recording begins, so the kernel writes no record of it.
     let program = Running(Command::new("./program").arg("on").current_dir(folder.path()).spawn().unwrap());
     until("the program is at work", || cpu_ns(program.0.id()) > 10_000_000);
     let pid = program.0.id();

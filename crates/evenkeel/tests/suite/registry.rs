@@ -1,4 +1,4 @@
-//! The libraries are ready for a registry: their packages hold the sources, a README and the licences, and nothing else.
+//! The libraries are ready for a registry: their packages contain the sources, a README and the licences, and nothing else.
 //! `deploy/dist/crates.sh` also builds the packaged sources, which takes minutes.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use crate::rules::{files, project, read};
 
 /// The folders of the libraries, in the order in which they would be published.
 const LIBRARIES: [&str; 3] = ["sys", "stats", "rt"];
-/// The categories that the registry knows, as far as a library here uses them.
+/// The registry's categories that a library here uses.
 const CATEGORIES: [&str; 5] = ["concurrency", "game-development", "mathematics", "os::linux-apis", "science"];
 
 fn cargo(arguments: &[&str]) -> String {
@@ -35,7 +35,7 @@ fn words(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect()
 }
 
-/// What may be in a package beside the sources; cargo itself adds the first four.
+/// Whether a file belongs in a package in addition to the sources. Cargo itself adds the first four.
 fn belongs(file: &str) -> bool {
     let own = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
     let ours = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
@@ -85,7 +85,7 @@ fn a_manifest_has_what_a_registry_asks_for() {
     }
 }
 
-/// A dependency on a crate of this workspace names this version. Only one for tests has none: cargo leaves it out of the package.
+/// A dependency on a crate of this workspace names this version. A dev-dependency has none, because cargo leaves it out of the package.
 #[test]
 fn dependencies_within_the_workspace_have_this_version() {
     let mut seen = 0;
@@ -113,7 +113,7 @@ fn a_readme_names_every_feature_and_the_oldest_rust() {
         }
         let rust = package["rust_version"].as_str().unwrap();
         assert!(readme.contains(&format!("Rust {rust} or later")), "{folder}: the README does not name Rust {rust}");
-        // Links that are relative lead nowhere from a registry's page.
+        // Relative links do not work on a registry's page.
         let links = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let relative: Vec<&str> = links.filter(|link| !link.contains("://")).collect();
         assert!(relative.is_empty(), "{folder}: {relative:?}");

@@ -1,5 +1,5 @@
-//! The rules that the documents state, held by tests: arrows between crates, the address of `unsafe`, the length of files, and
-//! that what README and CONTRIBUTING say to type or to open is there.
+//! Tests for the rules in the documents: dependencies between crates, the places of `unsafe`, the length of files, and that the commands
+//! and files named in README and CONTRIBUTING exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::Command;
 /// Files longer than this have two subjects. "About 500" leaves room for one table.
 const LINES_MAX: usize = 560;
 
-/// Which of our crates each of our crates may use.
+/// The crates that each of our crates may use.
 const ARROWS: [(&str, &[&str]); 14] = [
     ("sys", &[]),
     ("stats", &[]),
@@ -37,7 +37,7 @@ pub(crate) fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every file below `folder` with this extension, what was built left out.
+/// Every file below `folder` with this extension, without build output.
 pub(crate) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -69,7 +69,7 @@ fn arrows_between_crates_are_the_drawn_ones() {
             allowed.get(name.as_str()).unwrap_or_else(|| panic!("crate {name} has no row in the table of arrows"));
         let (product, tests) = manifest.split_once("[dev-dependencies]").unwrap_or((&manifest, ""));
         assert!(!product.contains("\nevenkeel-testkit"), "{name}: the testkit is a dev-dependency only");
-        // What tests share may be used by the tests of each crate.
+        // The tests of each crate may use what tests share.
         let tests = tests.lines().filter(|line| !line.starts_with("evenkeel-testkit"));
         for line in product.lines().chain(tests).filter(|line| line.starts_with("evenkeel-")) {
             let used = line.trim_start_matches("evenkeel-").split(['.', ' ', '=']).next().unwrap();
@@ -114,12 +114,13 @@ fn the_host_crate_cannot_write() {
 fn reading_a_host_starts_no_child_process() {
     for crate_name in ["sys", "hostfs", "host"] {
         for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
-            // The files about child processes: one prepares what trials start, one holds what is recorded until the recorder is ready.
+            // The files about child processes: one prepares the programs of trials, and one holds a recorded program until the recorder is
+            // ready.
             if path.ends_with("sys/src/process.rs") || path.ends_with("sys/src/suspended_child.rs") {
                 continue;
             }
             let text = read(&path);
-            // A test may start what the code then has to deal with.
+            // A test may start programs that the code then handles.
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             assert!(!code.contains("Command::new"), "{} starts a process", path.display());
         }
@@ -178,7 +179,7 @@ fn a_crate_has_one_program_of_tests_and_one_of_live_checks() {
     }
 }
 
-/// What several crates share is in the testkit.
+/// Code that several crates share is in the testkit.
 #[test]
 fn no_source_file_includes_one_of_another_crate() {
     for path in files(&project().join("crates"), "rs") {
@@ -187,7 +188,7 @@ fn no_source_file_includes_one_of_another_crate() {
             let included = included.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let of =
                 |path: &Path| path.strip_prefix(project()).unwrap().components().nth(1).unwrap().as_os_str().to_owned();
-            // The fuzz targets are a workspace of their own, whose code the suite runs on its seeds.
+            // The fuzz targets are a separate workspace. The suite runs their code on its seeds.
             let is_fuzz = included.starts_with(project().join("fuzz"));
             assert!(is_fuzz || of(&included) == of(&path), "{} includes {}", path.display(), included.display());
         }
@@ -209,7 +210,7 @@ fn the_readme_names_two_make_targets_that_exist() {
 #[test]
 fn the_readmes_commands_run() {
     let readme = read(&project().join("README.md"));
-    // Behind the one that installs it.
+    // Look only at blocks after the one that installs evenkeel.
     let blocks = readme.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     let is_ours = |block: &&str| block.lines().all(|line| line.starts_with("evenkeel "));
     let block = blocks.into_iter().find(is_ours).unwrap();
@@ -222,7 +223,7 @@ fn the_readmes_commands_run() {
             1,
         );
         let line = match line.contains("apply ") {
-            // What it would change is a fact of the machine that runs the tests; that it can be asked is not.
+            // Whether it would change something depends on the machine. That the command works does not.
             true => format!("{line} --state {}/state", folder.path().display()),
             false => line,
         };
@@ -284,7 +285,7 @@ fn the_walks_of_the_architecture_name_functions_that_are_there() {
 /// Commands that open the journal of the host that they run on, or take the lock of its trials.
 pub(crate) const OF_THE_JOURNAL: [&str; 6] = ["apply", "confirm", "demo", "prove", "revert", "tune"];
 
-/// Commands of tests that stand without a state directory, each with the reason.
+/// Commands in tests without a state directory, each with the reason.
 const WITHOUT_STATE: [(&str, &str, &str); 13] = [
     ("common/schemas.rs", "demo", "the name of a command, whose answer has a schema"),
     ("suite/boots.rs", "prove", "each line beneath names a captured host or a state directory"),
@@ -301,14 +302,14 @@ const WITHOUT_STATE: [(&str, &str, &str); 13] = [
     ("suite/this_machine.rs", "revert", "refused before it looks for one: the program has borrowed rights"),
 ];
 
-/// What a test leaves in root's own state directory is there for every later command of the machine.
+/// A test's leftovers in root's own state directory would affect every later command on the machine.
 #[test]
 fn tests_that_open_a_journal_name_its_directory() {
     let folder = project().join("crates/evenkeel/tests");
     let (mut seen, mut exempt) = (0, BTreeSet::new());
     for file in files(&folder, "rs").into_iter().filter(|file| !file.ends_with("rules.rs")) {
         let (name, text) = (file.strip_prefix(&folder).unwrap().display().to_string(), read(&file));
-        // Such a file's runner adds it to each line.
+        // The runner of such a file adds it to each line.
         let ways = [
             ".arg(\"--state\")",
             "[\"--state\".into()",

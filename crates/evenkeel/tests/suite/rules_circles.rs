@@ -1,8 +1,8 @@
 //! Inside each crate the files form no circle: no file needs a file that needs it.
 //!
 //! A file needs another when its code names an item of that file: in a `use` line, in a path, or in the arguments of a macro. Names are
-//! followed through re-exports to the file that defines the item, so a parent that only passes on the items of its children needs none of
-//! them. A function of a type counts where it is defined, if it is called as `Type::function` or on `self`. Other calls of methods are not
+//! followed through re-exports to the file that defines the item. So a parent that only re-exports items of its children does not need
+//! them. A function of a type counts where it is defined, if it is called as `Type::function` or on `self`. Other method calls are not
 //! seen. Tests, comments and texts do not count.
 
 mod modules;
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use self::modules::Modules;
 use crate::rules::{files, project, read};
 
-/// Files of which each needs every other, by way of others or not, and the shortest circle among them.
+/// Files that all need each other, directly or not, and the shortest circle among them.
 #[derive(Debug)]
 struct Circle {
     files: BTreeSet<PathBuf>,
     shortest: String,
 }
 
-/// The circles of a crate with this root, which lies in the folder of its sources.
+/// The circles of a crate. `root` is its root file, in the folder of its sources.
 fn circles(sources: &BTreeMap<PathBuf, String>, root: &Path) -> Vec<Circle> {
     let graph = Modules::new(sources, root).graph();
     let reached: BTreeMap<&Path, BTreeMap<&Path, &Path>> =
@@ -38,7 +38,7 @@ fn circles(sources: &BTreeMap<PathBuf, String>, root: &Path) -> Vec<Circle> {
     found
 }
 
-/// The files that this one needs, directly or not, each with the file before it on a shortest way.
+/// The files that this one needs, directly or not, each with its predecessor on a shortest path.
 fn reached<'a>(graph: &'a BTreeMap<PathBuf, BTreeSet<PathBuf>>, file: &'a Path) -> BTreeMap<&'a Path, &'a Path> {
     let mut before = BTreeMap::new();
     let mut left = VecDeque::from([file]);
@@ -53,7 +53,7 @@ fn reached<'a>(graph: &'a BTreeMap<PathBuf, BTreeSet<PathBuf>>, file: &'a Path) 
     before
 }
 
-/// The shortest way from a file of a circle back to itself, by the files before each that it reaches.
+/// The shortest path from a file of a circle back to itself, from the predecessors of each reached file.
 fn way_back<'a>(before: &BTreeMap<&'a Path, &'a Path>, file: &'a Path) -> Vec<&'a Path> {
     let mut way = vec![file];
     while let Some(at) = before.get(way[way.len() - 1]) {
@@ -73,7 +73,7 @@ fn sources(of: &str) -> BTreeMap<PathBuf, String> {
     files.map(|path| (path.strip_prefix(&folder).unwrap().to_owned(), read(&path))).collect()
 }
 
-/// The root of a crate's library or program, and those of its further programs.
+/// The root of a crate's library or program, and the roots of its other programs.
 fn is_root(file: &Path) -> bool {
     let is_main = file.ends_with("main.rs");
     file == Path::new("lib.rs") || is_main || file.parent() == Some(Path::new("bin"))
@@ -94,7 +94,7 @@ fn files_of_a_crate_form_no_circle() {
     assert!(found.is_empty(), "files that need each other:\n{}", found.join("\n"));
 }
 
-/// The files of planted circles: each source begins with its file's name.
+/// The files of planted circles. Each source begins with its file's name.
 fn planted(files: &[(&str, &str)]) -> Vec<String> {
     let sources = files.iter().map(|(file, code)| (PathBuf::from(file), (*code).to_owned())).collect();
     circles(&sources, Path::new("lib.rs")).into_iter().map(|circle| circle.shortest).collect()
@@ -116,7 +116,7 @@ fn a_planted_circle_is_found() {
             "#[serde(with = \"super::a::with\")] pub struct B;",
         ),
         ("pub struct A; macro_rules! make { () => { $crate::b::B } }", "pub struct B; fn f() { make!(); }"),
-        // A method that another file defines.
+        // Through a method that another file defines.
         (
             "pub struct A; impl A { fn f(&self) { self.g() } }",
             "use super::a::A; pub struct B; impl A { fn g(&self) {} }",
@@ -137,7 +137,7 @@ fn a_planted_circle_is_found() {
 }
 
 #[test]
-fn what_is_no_circle_is_not_found() {
+fn imports_without_a_circle_pass() {
     let lib = "mod a; mod b; pub use a::A; pub use b::{B, Leaf};";
     for (a, b) in [
         ("use crate::b::B; pub struct A;", "pub struct B; pub struct Leaf;"),
@@ -145,7 +145,7 @@ fn what_is_no_circle_is_not_found() {
         ("use crate::b::B; pub struct A;", "pub struct B; #[cfg(test)] mod tests { use crate::a::A; }"),
         ("use crate::b::B; pub struct A;", "pub struct B; #[cfg(all(test, not(loom)))] mod t { use crate::A; }"),
         ("use crate::b::B; pub struct A;", "pub struct B; #[test] fn t() { crate::a::A; }"),
-        // A local name like a module's.
+        // A local name that equals a module's.
         ("use crate::b::B; pub struct A;", "pub struct B; fn f(a: u8) -> u8 { a + self::g(a) }"),
         (
             "use crate::b::B; pub struct A; impl A { fn g(&self) {} }",
@@ -155,7 +155,7 @@ fn what_is_no_circle_is_not_found() {
         let found = planted(&[("lib.rs", lib), ("a.rs", a), ("b.rs", b)]);
         assert_eq!(found, [""; 0], "{a} {b}");
     }
-    // Whoever asks the parent for what a child defines needs the child alone.
+    // A file that gets a child's item from the parent needs only the child.
     let parent = "mod child; mod leaf; pub use child::B; pub use leaf::*;";
     let child = "use super::Leaf; pub struct B;";
     let files = [("lib.rs", "mod a;"), ("a/mod.rs", parent), ("a/child.rs", child), ("a/leaf.rs", "pub struct Leaf;")];

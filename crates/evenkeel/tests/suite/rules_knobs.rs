@@ -1,4 +1,4 @@
-//! A knob's own file says all that is known of it: product code elsewhere goes by the types of a declaration and never by an id.
+//! A knob's own file contains everything about it. Other product code uses the types of a declaration, and never an id.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use evenkeel_host::knobs;
 
 use crate::rules::{files, project, read};
 
-/// Files that name knobs all the same, each with the ids and the reason.
+/// Files that may name knobs, each with the ids and the reason.
 const EXEMPT: [(&str, &[&str], &str); 17] = [
     ("evenkeel/src/commands/apply.rs", &["irq.affinity", "vm.swappiness"], "examples that a user can type, in help"),
     ("evenkeel/src/commands/confirm.rs", &["vm.swappiness"], "examples that a user can type, in help"),
@@ -52,13 +52,13 @@ const EXEMPT: [(&str, &[&str], &str); 17] = [
     ("workload/src/workloads/tick.rs", &["process.timer_slack_ns"], "the server sets it by itself"),
 ];
 
-/// The literals of product code: without comments and without the tests at a file's end.
+/// The string literals of product code, without comments and without the tests at a file's end.
 fn literals(code: &str) -> Vec<String> {
     let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let (mut found, mut rest) = (Vec::new(), code.as_str());
     while let Some((before, behind)) = rest.split_once('"') {
-        // A quotation mark of its own: '"' or b'"'.
+        // This is a quotation mark as a character: '"' or b'"'.
         if before.ends_with('\'') && behind.starts_with('\'') {
             rest = behind;
             continue;
@@ -89,7 +89,7 @@ fn literals(code: &str) -> Vec<String> {
     found
 }
 
-/// The knobs that code names: an id with a dot as a word of a literal, one without as the whole of one.
+/// The knobs that code names. An id with a dot counts as a word of a literal. An id without a dot counts only as a whole literal.
 fn named(code: &str) -> BTreeSet<&'static str> {
     let literals = literals(code);
     let names = |id: &str, literal: &str| match id.contains('.') {

@@ -1,13 +1,13 @@
-//! Sentences carry no data: no error of a trial is a text, and no text that people read is searched for what it means.
+//! Sentences carry no data. No error of a trial is a plain text, and no code searches a text for its meaning.
 
 use std::path::{Path, PathBuf};
 
 use crate::rules::{files, project, read};
 
-/// The crates whose code decides something by what another part of it said.
+/// The crates in which code could depend on the text of another part.
 const CRATES: [&str; 7] = ["host", "change", "measure", "profile", "workload", "trial", "evenkeel"];
 
-/// Methods that look for a text in another.
+/// Methods that search for a text in another.
 const SEARCHES: [&str; 11] = [
     "contains",
     "ends_with",
@@ -22,11 +22,11 @@ const SEARCHES: [&str; 11] = [
     "strip_suffix",
 ];
 
-/// What errors, caveats and reasons are called where they are texts.
+/// The usual names of errors, caveats and reasons that are texts.
 const SENTENCES: [&str; 9] =
     ["why", "error", "caveat", "doubt", "reason", "sentence", "message", "hint", "to_string()"];
 
-/// Texts of others that are searched all the same: the file, what stands in the line, and whose text it is.
+/// Texts from other programs, which may be searched: the file, a part of the line, and the origin of the text.
 const EXEMPT: [(&str, &str, &str); 12] = [
     ("change/src/owner.rs", "over boots [", "titles in journals of evenkeel 0.1, which had no owner"),
     ("change/src/owner.rs", "goes on after a boot", "the same titles"),
@@ -46,7 +46,7 @@ const EXEMPT: [(&str, &str, &str); 12] = [
     ("workload/src/load/ddnet/player.rs", "why.split(|byte|", "bytes of a packet"),
 ];
 
-/// What stands between the brackets of a generic type whose code goes on behind the first of them, cut at its own commas.
+/// The arguments of a generic type, split at its own commas. `code` begins after the opening bracket.
 fn arguments(code: &str) -> Vec<&str> {
     let (mut depth, mut from, mut before, mut found) = (0_usize, 0, ' ', Vec::new());
     for (at, letter) in code.char_indices() {
@@ -70,7 +70,7 @@ fn arguments(code: &str) -> Vec<&str> {
     found
 }
 
-/// Errors that are texts, alone or with something else: each `Result` with what it gives and its error.
+/// Errors that are texts, alone or with something else. Lists each `Result` with its value and its error.
 fn text_errors(code: &str) -> Vec<String> {
     let results = code.match_indices("Result<").map(|(at, start)| arguments(&code[at + start.len()..]));
     let is_text = |error: &str| error == "String" || error.ends_with(", String)");
@@ -81,10 +81,10 @@ fn text_errors(code: &str) -> Vec<String> {
     found.collect()
 }
 
-/// Searches in sentences and comparisons with one, a line each: what is searched is called as a sentence is, or what is looked for is several
-/// words.
+/// Searches in sentences and comparisons with one, a line each. The searched text has the usual name of a sentence, or the pattern has
+/// several words.
 fn searches(code: &str) -> Vec<String> {
-    // A chain of calls on one line.
+    // Join a chain of calls into one line.
     let mut lines: Vec<String> = Vec::new();
     for line in code.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
         match lines.last_mut().filter(|_| line.starts_with('.')) {

@@ -1,5 +1,5 @@
-//! `evenkeel script` on the machine that runs the tests: its script changes the kernel as `apply` does, changes nothing a second
-//! time, and its undo puts everything back. It needs root, and says so where it is not.
+//! `evenkeel script` on the machine that runs the tests. Its script changes the kernel as `apply` does, changes nothing a second time, and
+//! its undo restores everything. It needs root, and is visibly skipped without.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 const HALTPOLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
-/// The files as they were, which are so again when this is dropped, in this order: to write one of them changes the last.
+/// The original files. Dropping this restores them in this order, because a write to one of them changes the last.
 struct Before {
     _host: File,
     texts: BTreeMap<usize, (&'static str, String)>,
@@ -22,7 +22,7 @@ struct Before {
 
 impl Before {
     fn read(paths: &[&'static str]) -> Before {
-        // There is one host: the same file is the lock of every test that changes it.
+        // There is one host, so all tests that change it lock the same file.
         let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
         host.lock().unwrap();
         let text = |path: &&'static str| Some((*path, std::fs::read_to_string(path).ok()?));

@@ -1,5 +1,5 @@
-//! `prove` on servers that know nothing of it: what it says of one that works and of one that does not, and what is left of one when
-//! evenkeel is killed. A whole trial on such a server is a live check.
+//! `prove` on unprepared servers: its messages about working and failing servers, and what remains of a server when evenkeel is killed. A
+//! whole trial on such a server is a live check.
 
 use std::fs;
 use std::io::Read;
@@ -11,15 +11,15 @@ use evenkeel_sys::{process, thread};
 use crate::schemas;
 use crate::wait::until;
 
-/// Prints a line of JSON every 10 ms. One program does it all, because starting one for each line takes longer than a window on some
+/// Prints a line of JSON every 10 ms. A single program does this, because starting one per line takes longer than a window on some
 /// machines. `$0` is passed on, so that the process can be found by it.
 const SERVER: &str = r#"echo up; exec perl -e '$| = 1; while (1) { print qq({"rtt":{"us":50}}\n); select undef, undef, undef, 0.01 }' "$0""#;
 
-/// Any number of pairs on such a server: whoever runs it ends it.
+/// A trial without an end on such a server. The test ends it.
 const ENDLESS: &str = "--pairs 5000 --fixed --window-ms 100 --settle 10ms --control-pairs 0 --placement free --ready-line ^up$ \
                        --json-metric rtt.us --better lower";
 
-/// A folder of its own for state and sessions.
+/// A separate folder for state and sessions.
 struct Scene {
     folder: tempfile::TempDir,
 }
@@ -29,19 +29,19 @@ impl Scene {
         Scene { folder: tempfile::tempdir().unwrap() }
     }
 
-    /// `prove` with these options on a server.
+    /// Runs `prove` with these options on a server.
     fn prove(&self, options: &str, server: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        // A setting that an ordinary user may change too.
+        // Use a setting that an ordinary user may change too.
         let cpu = thread::affinity().unwrap().first().unwrap();
         command.args(["prove", &format!("process.cpu_affinity={cpu}"), "--state"]).arg(self.folder.path());
-        // Folders that every user may look into: a program that is in none of them is not found, whoever asks.
+        // Use folders that every user can read. A program outside of them is not found.
         command.args(options.split_whitespace()).args(server).env("PATH", "/usr/bin:/bin");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    /// A trial without an end on [`SERVER`], of which a pair is measured.
+    /// Starts a trial without an end on [`SERVER`], and waits until a pair is measured.
     fn endless(&self, options: &str, tag: &str) -> Child {
         let kept = self.kept();
         let options = format!("{options} {ENDLESS} --keep {} --", kept.display());
@@ -146,7 +146,7 @@ fn one_that_dies_in_the_middle_leaves_its_results() {
 fn nothing_of_a_server_is_left_when_evenkeel_is_killed() {
     let scene = Scene::new();
     let tag = format!("evenkeel-killed-{}", std::process::id());
-    // A child of the server's in a session of its own, which nothing that the kernel does by itself would end.
+    // A child of the server in a separate session. The kernel itself would not end it.
     let script = format!("setsid sh -c 'while :; do sleep 1; done' {tag} & while :; do sleep 1; done");
     let mut prove = scene.prove("--placement free --", &["sh", "-c", &script]).spawn().unwrap();
     until("the server runs", || !with_argument(&tag).is_empty());

@@ -1,4 +1,4 @@
-//! `prove compare`: reports side by side, as text and as JSON, and files that are none.
+//! `prove compare`: several reports in one table, as text and as JSON, and files that are not reports.
 
 use expect_test::expect;
 
@@ -10,7 +10,7 @@ const OLD: &str = include_str!("../../../trial/src/saved/tests/format-1.json");
 fn scene() -> Scene {
     let scene = Scene::new();
     scene.write("frankfurt.json", OLD);
-    // The same machine, with an effect that is another.
+    // The same machine with a different effect.
     scene.write("ohio.json", OLD.replace("\"value\":1", "\"value\":9"));
     scene
 }
@@ -82,14 +82,14 @@ fn files_that_are_no_reports() {
     }
     let one = scene.run("prove compare frankfurt.json");
     assert!(one.code == 2 && one.stderr.contains("1 given, but 2 to 64 are allowed"), "{one}");
-    // One run is no second machine, whatever its file is called.
+    // A copy of one run is not a second machine, whatever its file name.
     scene.write("copy.json", scene.read("frankfurt.json") + "\n");
     for again in ["frankfurt.json", "copy.json"] {
         let twice = scene.run(&format!("prove compare frankfurt.json ohio.json {again}"));
         let expected = format!("frankfurt.json and {again} contain the same run");
         assert!(twice.code == 2 && twice.stderr.contains(&expected), "{twice}");
     }
-    // What would be passed over in silence is refused.
+    // Options that would be ignored are refused.
     for ignored in [
         "--pairs 9",
         "--workload tick",

@@ -1,4 +1,4 @@
-//! Runs the real program in an empty directory with an empty environment, and returns what a caller sees.
+//! Runs the real program in an empty directory with an empty environment, and returns the result that a caller sees.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::schemas;
 /// The captured machine that most tests read, as `host.txt`.
 pub(crate) const HOST: &str = include_str!("host.txt");
 
-/// A directory of its own, which is the program's working directory, so that what it prints names no random path.
+/// A separate directory, which is the program's working directory, so that its output contains no random path.
 pub(crate) struct Scene {
     dir: tempfile::TempDir,
 }
@@ -43,26 +43,26 @@ impl Scene {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// The program, with nothing in its environment: no `PATH` by which it could start another.
+    /// The program with an empty environment. Without a `PATH` it cannot start another program.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
         command.args(line.split_whitespace()).current_dir(self.dir.path()).env_clear().stdin(Stdio::null());
         command
     }
 
-    /// Runs the command line, whose words are parted by white space.
+    /// Runs the command line, split at white space.
     pub(crate) fn run(&self, line: &str) -> Seen {
         self.command(line).output().unwrap().into()
     }
 
-    /// Runs the command line with `--json`; the answer must be one object of format 1, with nothing beside it.
+    /// Runs the command line with `--json`. The answer must be one object of format 1, and nothing else.
     pub(crate) fn json(&self, line: &str) -> (i32, Value) {
         let (code, value) = self.json_of_any_format(line);
         assert_eq!(value["format"], 1, "{line}: {value:#}");
         (code, value)
     }
 
-    /// The same for an answer of another format.
+    /// Runs the command line with `--json`, for an answer of another format.
     pub(crate) fn json_of_any_format(&self, line: &str) -> (i32, Value) {
         let seen = self.run(&format!("--json {line}"));
         let value: Value = serde_json::from_str(&seen.stdout).unwrap_or_else(|error| panic!("{line}: {error}: {seen}"));

@@ -1,4 +1,4 @@
-//! The machine that the tests run on. It is read, and never changed.
+//! The machine that runs the tests. It is read, and never changed.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use crate::support::{Scene, Seen};
 
-/// A machine may change while it is looked at (a CPU goes off, memory is added): then the comparison is made again.
+/// The machine may change during the test (a CPU goes offline, memory is added). Then the comparison is repeated.
 const ATTEMPTS: usize = 5;
 
 const NOBODY: u32 = 65534;
@@ -27,7 +27,7 @@ fn a_capture_has_the_facts_of_the_machine() {
     assert!(taken.starts_with("evenkeel-capture 1\n# taken by evenkeel "), "{taken}");
 }
 
-/// Neither `PATH` nor anything else in the environment changes what is seen.
+/// Neither `PATH` nor anything else in the environment changes the facts.
 #[test]
 fn the_environment_does_not_matter() {
     let scene = Scene::new();
@@ -38,7 +38,7 @@ fn the_environment_does_not_matter() {
     assert!((0..ATTEMPTS).any(|_| with_all() == scene.run("inspect --json").stdout));
 }
 
-/// Reading a host starts no other program: that would be slow, and would depend on what is installed.
+/// Reading a host starts no other program, because that would be slow and depend on what is installed.
 #[test]
 fn no_source_that_reads_a_host_can_start_a_program() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -48,7 +48,7 @@ fn no_source_that_reads_a_host_can_start_a_program() {
     }
     let commands = ["inspect", "capture", "audit", "explain"];
     sources.extend(commands.map(|name| crates.join(format!("evenkeel/src/commands/{name}.rs"))));
-    // The doors for those who do start programs: trials and their servers, and what a recording is of.
+    // Exempt the files that may start programs: for trials and their servers, and for recordings.
     sources.retain(|path| !path.ends_with("sys/src/process.rs") && !path.ends_with("sys/src/suspended_child.rs"));
     assert!(sources.len() > 40, "{sources:?}");
     for path in sources {
@@ -96,14 +96,14 @@ fn as_nobody(scene: &Scene, program: &Path, line: &str) -> Seen {
     command.args(line.split(' ')).current_dir(scene.path("")).env_clear().uid(NOBODY).gid(NOBODY);
     loop {
         match command.output() {
-            // The copy is still open for writing in a child that another test has forked and that has not yet executed.
+            // Another test may have forked a child that has the copy open for writing, until it calls exec.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
             output => return output.unwrap().into(),
         }
     }
 }
 
-/// A scene that other users may read, with a copy of the program in it. As another user than root: says what it skips.
+/// A scene that other users can read, with a copy of the program in it. Records a skip if the test does not run as root.
 fn as_root(why: &str) -> Option<(Scene, std::path::PathBuf)> {
     if !evenkeel_sys::process::is_root() {
         eprintln!("skipped: it takes root {why}");

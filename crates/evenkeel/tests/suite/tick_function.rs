@@ -1,5 +1,5 @@
-//! `--tick-function` as a user types it, with this process as the server: the function is found by its name and its entries are recorded.
-//! Whether they keep time depends on the machine, and is not asked here.
+//! `--tick-function` as a user types it, with this process as the server. The function is found by name, and its entries are recorded.
+//! Whether they are on time depends on the machine, and is not checked.
 
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,7 +57,7 @@ fn the_entries_of_the_function_that_is_named_are_recorded() {
         .output()
         .unwrap();
     let again = schemas::parse("measure-ticks", &again.stdout);
-    // The recording begins at another time of the clock, which moves the last digits of a rate.
+    // The recording begins at another clock reading, which changes the last digits of a rate.
     let said =
         |answer: &Value| (answer["tick"].clone(), answer["ticks"]["ticks"].clone(), answer["loops"][0]["of"].clone());
     assert_eq!(said(&again), said(&answer), "what was saved says what was measured");

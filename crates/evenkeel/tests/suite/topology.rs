@@ -1,11 +1,11 @@
-//! The drawings of `inspect --topology`: golden text of every captured machine, and pictures that are whole for 1 to 128 CPUs.
+//! The drawings of `inspect --topology`: golden text of every captured machine, and complete pictures for 1 to 128 CPUs.
 
 use std::fmt::Write;
 
 use crate::audit::{captured, golden};
 use crate::support::Scene;
 
-/// Two sockets of four times eight cores that share a cache; core N has the CPUs N and N + 64. 32 queues.
+/// Two sockets with four groups of eight cores each that share a cache. Core N has the CPUs N and N + 64. There are 32 queues.
 fn large_machine() -> String {
     let mut text = "evenkeel-capture 1\n/sys/devices/system/cpu/online = 0-126\n".to_owned();
     text.push_str("/sys/devices/system/cpu/present = 0-127\n/sys/devices/system/node/online = 0-1\n");
@@ -71,7 +71,7 @@ fn pictures_are_whole_and_hold_nothing_from_outside() {
         scene.write("host.txt", &text);
         let svg = scene.run("inspect --topology=svg --host host.txt").stdout;
         assert_balanced(&svg, &name);
-        // What is drawn later covers what was drawn before: no line crosses out a caption.
+        // Later elements cover earlier ones, so no line crosses a caption.
         let (lines_end, captions_begin) = (svg.rfind("<path").unwrap_or(0), svg.find("<text").unwrap());
         assert!(lines_end < captions_begin, "{name}: a line is drawn over captions");
         let outside = svg.replace("http://www.w3.org/2000/svg", "");
@@ -86,7 +86,7 @@ fn pictures_are_whole_and_hold_nothing_from_outside() {
     }
 }
 
-/// Cells of CPUs and captions of caches have no line under them: each runs in the gaps, and ends at the side of its cell.
+/// No line passes under a CPU's cell or a cache's caption. Each runs in the gaps, and ends at the side of its cell.
 #[test]
 fn no_line_of_a_picture_runs_under_a_cell() {
     let scene = Scene::new();
@@ -143,7 +143,7 @@ fn points(path: &str) -> Vec<(f64, f64)> {
     points
 }
 
-/// Every tag is closed in its order, and text holds no bare `<` or `&`.
+/// Tags are closed in order, and text has no bare `<` or `&`.
 fn assert_balanced(svg: &str, name: &str) {
     let mut open = Vec::new();
     for part in svg.split('<').skip(1) {

@@ -1,5 +1,5 @@
-//! `tune` through the program, on a simulated server: what it refuses, and searches that are killed, put back and gone on with. No time
-//! passes, so a search takes a fraction of a second. The settings of the host are the real ones.
+//! `tune` on a simulated server: its refusals, and searches that are killed, restored and resumed. No time passes, so a search takes a
+//! fraction of a second. The settings of the host are the real ones.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,12 +41,12 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     }
     let log = || fs::read_to_string(scene.path("state").join("tune.jsonl")).unwrap();
     let measured = log();
-    // With --json there is still one document, which says what is missing.
+    // With --json there is still one document, which names the missing part.
     let output = scene.run("tune resume --json --out /dev/full");
     let answer = schemas::parse("tune", &output.stdout);
     assert_eq!((output.status.code(), &answer["verdict"]), (Some(4), &"better".into()), "{answer}");
     assert!(answer["notes"][0].as_str().unwrap().contains("write the goal /dev/full: "), "{answer}");
-    // The workload that it was begun with may be said again, and nothing else.
+    // The user may repeat the original workload, and nothing else.
     for (other, expected) in [
         ("--budget 5s", "takes no option \"--budget\""),
         ("--metric cpu_share", "takes no option \"--metric\""),
@@ -64,7 +64,7 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     let answer = schemas::parse("tune", &output.stdout);
     assert_eq!((output.status.code(), &answer["goal_file"]), (Some(0), &"goal.json".into()), "{answer}");
     assert_eq!(log(), measured, "nothing is measured anew");
-    // One word on whether the set lasts, the one that apply holds to, and what to do.
+    // A note says whether the set persists and what `apply` does, and another says what to do instead.
     let [note, instead] = &answer["notes"].as_array().unwrap()[..] else { panic!("{}", answer["notes"]) };
     assert!(note.as_str().unwrap().starts_with("process.timer_slack_ns=1 can't persist: "), "{note}");
     assert!(note.as_str().unwrap().ends_with("`evenkeel apply` refuses this plan"), "{note}");
@@ -116,7 +116,7 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
         let Some(output) = scene.run_if_built(line) else { continue };
         assert_eq!(output.status.code(), Some(code), "{line}: {}", said(&output));
         assert!(said(&output).contains(expected), "{line}: {}", said(&output));
-        // More time mends a budget that is too small, and nothing else.
+        // Only more time helps if a budget is too small.
         assert_eq!(said(&output).contains("increase --budget"), line == "tune --budget 5", "{line}");
     }
 }
@@ -157,7 +157,7 @@ fn a_command_is_not_run_because_a_log_says_so() {
         scene.path("state").display()
     );
     let other = "it began with -- touch started, but you named -- sleep 9";
-    // What is asked, whether the command is started, and what is said where it is not.
+    // The request, whether the command is started, and the message if it is not.
     let table = [
         ("tune resume", "", false, "state/tune.jsonl"),
         ("tune resume last", "", false, "state/tune.jsonl"),
@@ -184,11 +184,11 @@ fn a_restarted_server_lives_and_the_answer_says_why_the_first_ended() {
     if needs_root("switching settings of the host") {
         return;
     }
-    // In which window it ends, how it is searched on, and what is said of that.
+    // The window in which it ends, how the search continues, and the message about that.
     let table = [
-        // In the middle of the search.
+        // This is in the middle of the search.
         (30, "--settle-ms 10", "simulated: it ended (exit status: 3)"),
-        // In the short windows by which it is found how long a switch is felt.
+        // This is in the short windows that measure the settle time.
         (3, "", "it ended (exit status: 3)"),
     ];
     for (window, how, ended) in table {
@@ -219,7 +219,7 @@ fn held_search(scene: &Scene, line: &str, before: &[Option<String>]) -> Running 
     let mut search = scene.start(line);
     scene.await_window("go", &mut search);
     while readings() == before {
-        // On to the next window.
+        // Continue to the next window.
         let _ = fs::remove_file(scene.path("go.waiting"));
         fs::write(scene.path("go"), "").unwrap();
         search.wait_until(|| scene.path("go.waiting").exists() || readings() != before);
@@ -252,7 +252,7 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     assert!(reverted.status.success(), "{}", said(&reverted));
     assert_eq!(readings(), before);
     let kept = fs::read_to_string(&log).unwrap().lines().count();
-    // Another search takes nothing from the first, and says where it is now.
+    // Another search takes nothing from the first one, and names its current place.
     let mut another = scene.start(&line);
     scene.await_window("go", &mut another);
     another.signal("INT");
@@ -274,7 +274,7 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
 
 const KNOBS: &str = "vm.swappiness=31 vm.stat_interval=7 process.timer_slack_ns=1 kernel.timer_migration=0";
 
-/// Whether every knob is decided: by a verdict, or by an interval without room for what matters.
+/// Whether every knob is decided: by a verdict, or by an interval that excludes a relevant effect.
 fn all_decided(answer: &Value) -> bool {
     let is_decided = |knob: &Value| {
         let end = |name: &str| knob["screening"][name].as_f64().unwrap();
@@ -287,7 +287,7 @@ fn all_decided(answer: &Value) -> bool {
     answer["knobs"].as_array().unwrap().iter().all(is_decided)
 }
 
-/// A search ends before its budget only where all is decided, and says what more time would decide where it is not.
+/// A search ends before its budget only if everything is decided. Otherwise it says what more time would decide.
 #[test]
 fn a_budget_is_used_on_what_is_undecided() {
     if needs_root("switching settings of the host") {
@@ -318,7 +318,7 @@ fn a_budget_is_used_on_what_is_undecided() {
     scene.assert_all_as_before();
 }
 
-/// Knobs whose switch takes a new start of the server go first where a budget has no room for all; the others are decided.
+/// If a budget is too small for all knobs, those that restart the server are dropped first. The others are decided.
 #[test]
 fn a_slow_switch_does_not_use_up_the_budget() {
     if needs_root("switching settings of the host") {
@@ -343,7 +343,7 @@ fn a_slow_switch_does_not_use_up_the_budget() {
     scene.assert_all_as_before();
 }
 
-/// What a search finds is the script's truth: the two that help, and neither of the others.
+/// The search finds the truth of the script: the two helpful settings, and neither of the others.
 #[test]
 fn the_set_is_the_scripts_truth() {
     if needs_root("switching settings of the host") {

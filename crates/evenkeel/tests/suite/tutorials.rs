@@ -1,10 +1,10 @@
-//! The tutorials do what they show, on captured machines and simulated servers: in milliseconds, and without a trace on this machine.
+//! The tutorials do what they show, on captured machines and simulated servers: in milliseconds, and without any change to this machine.
 
 use crate::rules::{OF_THE_JOURNAL, files, project, read};
 use crate::tutorials_run::{ReaderFolder, Step, agrees, shown_anew, steps};
 
 #[test]
-fn what_the_tutorials_show_is_what_happens() {
+fn the_tutorials_show_real_output() {
     let updates = std::env::var_os("UPDATE_EXPECT").is_some();
     let pages = files(&project().join("docs/tutorials"), "md");
     assert_eq!(pages.len(), 5);
@@ -13,7 +13,7 @@ fn what_the_tutorials_show_is_what_happens() {
         let page = read(&path);
         let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
         let reader = ReaderFolder::new();
-        // How many lines the page has grown by.
+        // By how many lines the page has grown.
         let mut moved = 0_isize;
         for step in steps(&page).into_iter().filter(|step| !step.is_live) {
             let place = format!("{}:{}", path.display(), step.shown_at);
@@ -42,7 +42,7 @@ fn what_the_tutorials_show_is_what_happens() {
     assert!(ran >= 30, "only {ran} commands");
 }
 
-/// The blocks that run in the suite leave root's own journal alone.
+/// The blocks that run in the suite do not use root's own journal.
 #[test]
 fn tutorials_name_a_journal_of_their_own() {
     for path in files(&project().join("docs/tutorials"), "md") {

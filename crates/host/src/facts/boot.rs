@@ -34,7 +34,7 @@ pub enum BootLoader {
     Uki,
     /// ostree makes the entries; `rpm-ostree kargs` or the image changes them.
     Ostree,
-    /// None in this root: whoever starts the machine (a microVM's monitor) passes the kernel its arguments.
+    /// No loader in this root: the program that starts the machine (a microVM's monitor) passes the arguments to the kernel.
     None,
 }
 
@@ -72,7 +72,7 @@ const STUB: &str = "/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-4
 /// Where the EFI system partition may be mounted.
 const ESPS: [&str; 3] = ["/boot", "/boot/efi", "/efi"];
 
-/// Certain signs first: a kernel that reports how it was started, then loaders by their configuration.
+/// Checks certain signs first: a kernel that reports how it was started, then loaders by their configuration.
 fn probe_loader(probe: Probe<'_>) -> Fact<BootLoader> {
     let mut unknown = None;
     let mut holds = |fact: Fact<bool>| match fact {
@@ -115,7 +115,7 @@ fn probe_loader(probe: Probe<'_>) -> Fact<BootLoader> {
     }
 }
 
-/// Whether a directory contains a file with this suffix; a missing directory contains none.
+/// Whether a directory contains a file with this suffix. A missing directory contains none.
 fn has_file(probe: Probe<'_>, dir: &str, end: &str) -> Fact<bool> {
     match probe.0.entries(dir) {
         Ok(names) => Fact::Known(names.iter().any(|name| name.ends_with(end))),
@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine that has these paths, and says of every other one that it is not there.
+    /// A machine that has the paths `there`, and reports all others as missing.
     fn boot(there: &[&str], refused: &[&str]) -> String {
         let mut capture = Capture::default();
         let files = ["/run/ostree-booted", STUB, "/etc/default/grub", "/usr/sbin/grubby", "/usr/sbin/update-grub"];

@@ -48,11 +48,11 @@ impl Group {
         unified.map(|path| Group { mount: mount.to_owned(), path, is_v2: true })
     }
 
-    /// The directories of the group and of its ancestors, the innermost first; unknown if we are outside of this
-    /// namespace, or deeper than any real group.
+    /// The directories of the group and of its ancestors, the innermost first. Unknown if we are outside of this namespace, or deeper than
+    /// any real group.
     ///
-    /// In a container of version 1 the path is the host's, but the mount is our own group: the inner levels do not
-    /// exist, and the mount itself, the last level, is the right one.
+    /// In a container of version 1 the path is the host's, but the mount is our own group. The inner levels do not exist, and the mount
+    /// itself, which is the last level, is the right one.
     pub(super) fn levels(&self) -> Fact<Vec<String>> {
         let is_outside = self.path.split('/').any(|part| part == "..");
         let ends: Vec<usize> = self.path.match_indices('/').map(|(at, _)| at).take(DEPTH_MAX + 1).collect();
@@ -65,7 +65,7 @@ impl Group {
     }
 }
 
-/// Reads one file of one level; `None` if the machine says that this level has no such file.
+/// Reads one file of one level. `None` if the machine reports that this level has no such file.
 pub(super) fn level<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Fact<T>> {
     match root.text(path) {
         Ok(text) => Some(match parse(text.trim()) {

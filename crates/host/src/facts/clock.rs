@@ -1,4 +1,4 @@
-//! Clock sources: the one in use, the available ones, and what the processor guarantees about its counter.
+//! Clock sources: the current one, the available ones, and the processor's guarantees about its counter.
 
 use serde::Serialize;
 
@@ -17,13 +17,13 @@ pub struct Clock {
     pub current: Fact<String>,
     /// The available sources, the best first.
     pub available: Fact<Vec<String>>,
-    /// What /proc/cpuinfo says of the time-stamp counter; absent on other architectures than x86.
+    /// The guarantees in /proc/cpuinfo about the time-stamp counter. Absent on other architectures than x86.
     pub tsc: Fact<TscFlags>,
     /// The kernel arguments that affect the selection (`clocksource=`, `tsc=`, `notsc`, `hpet=`, `no-kvmclock`), in
     /// order.
     pub arguments: Fact<Vec<String>>,
-    /// What the kernel log says about the counter, if the processor has one but the kernel does not offer it: the last
-    /// few lines; absent if it is available.
+    /// The last few lines in the kernel log about the counter, if the processor has one but the kernel does not offer it. Absent if the
+    /// counter is available.
     pub tsc_log: Fact<Vec<String>>,
     /// The available hardware clocks, by name (`KVM virtual PTP`, `hyperv`), in the order of their numbers; may be
     /// empty.
@@ -78,7 +78,7 @@ impl Clock {
     }
 }
 
-/// Only the first few clocks: a machine has one, or one per network interface.
+/// Reads only the first few clocks. A machine has one, or one per network interface.
 fn probe_ptp(probe: Probe<'_>) -> Fact<Vec<String>> {
     const CLOCKS_MAX: usize = 16;
     const DIR: &str = "/sys/class/ptp";
@@ -102,8 +102,7 @@ fn on_clocks(arguments: &[String]) -> Vec<String> {
     own.filter(bears).cloned().collect()
 }
 
-/// Only the kernel log shows why the kernel stopped using a counter. Reading it takes time, so it is read only if the
-/// counter is missing.
+/// Only the kernel log shows why the kernel stopped using a counter. Reading it takes time, so read it only if the counter is missing.
 fn probe_tsc_log(probe: Probe<'_>, available: &Fact<Vec<String>>, tsc: &Fact<TscFlags>) -> Fact<Vec<String>> {
     match (available, tsc) {
         (Fact::Known(names), _) if names.iter().any(|name| name == "tsc") => Fact::absent("tsc is on offer"),
@@ -114,7 +113,7 @@ fn probe_tsc_log(probe: Probe<'_>, available: &Fact<Vec<String>>, tsc: &Fact<Tsc
     }
 }
 
-/// The flags of the first CPU; the kernel keeps only those that all CPUs have in common.
+/// The flags of the first CPU. The kernel keeps only flags that all CPUs have in common.
 fn parse_tsc_flags(cpuinfo: &str) -> Option<TscFlags> {
     let flags = field(cpuinfo, "flags", ':')?;
     let has = |name: &str| flags.split_whitespace().any(|flag| flag == name);

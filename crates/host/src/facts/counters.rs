@@ -1,6 +1,6 @@
-//! Counters of the kernel and the drivers: lost packets and where, CPUs that served interrupts, remote memory. They
-//! change by themselves, so they are not part of the facts that two probes have in common; a capture contains their
-//! values at that moment. Each file is read once per probe, because a second reading would differ.
+//! Counters of the kernel and the drivers: lost packets and where, CPUs that served interrupts, remote memory. They change by themselves,
+//! so two probes of one machine differ in them. A capture contains their values at that moment. Each file is read once per probe, because a
+//! second reading would differ.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuSoftnet {
-    /// The CPU; by the order of lines on kernels that do not print it.
+    /// The CPU. Kernels that do not print it list CPUs in order.
     pub cpu: usize,
     /// Packets.
     pub processed: u64,
@@ -91,17 +91,17 @@ pub struct IrqCounts {
 pub struct NodeCounters {
     /// The node.
     pub node: u32,
-    /// Wanted here and taken here.
+    /// Memory wanted from this node and taken here.
     pub numa_hit: u64,
-    /// Taken here, though another node was wanted.
+    /// Memory taken here, although another node was wanted.
     pub numa_miss: u64,
-    /// Wanted here, but taken elsewhere.
+    /// Memory wanted here, but taken elsewhere.
     pub numa_foreign: u64,
-    /// Taken here in turn, as asked.
+    /// Memory taken here by an interleaving policy.
     pub interleave_hit: u64,
-    /// Taken here by a process that ran here.
+    /// Memory taken here by a process that ran here.
     pub local_node: u64,
-    /// Taken here by a process that ran elsewhere.
+    /// Memory taken here by a process that ran elsewhere.
     pub other_node: u64,
 }
 
@@ -117,7 +117,7 @@ pub struct NicCounters {
 
 impl Counters {
     pub(super) fn probe(probe: Probe<'_>, numa: &Numa, network: &Network, interrupts: &Fact<String>) -> Counters {
-        // Not /proc/net: that is a link to the reading process, which does not exist in a mounted root.
+        // Do not read /proc/net: it is a link to the reading process, which does not exist in a mounted root.
         let net = format!("{}/net", probe.process());
         let numbers = network.hardware().flat_map(|nic| nic.irqs.iter().map(|irq| irq.number));
         let mut numbers: Vec<u32> = numbers.collect();
@@ -140,9 +140,9 @@ impl Counters {
         }
     }
 
-    /// Packets that were lost in one way at sockets, over IPv4 and IPv6; `None` if the kernel does not report it.
+    /// The number of packets that sockets lost in one way, over IPv4 and IPv6. `None` if the kernel does not report it.
     pub fn udp_sum(&self, of: impl Fn(&UdpCounters) -> Option<u64>) -> Option<u64> {
-        // A kernel without IPv6 has lost nothing over it.
+        // A kernel without IPv6 has lost no packets over it.
         let over_6 = self.udp6.known().and_then(&of).unwrap_or_default();
         Some(of(self.udp.known()?)?.saturating_add(over_6))
     }
@@ -158,8 +158,8 @@ impl Counters {
     }
 }
 
-/// `; NAME reads N since boot: …` for a reason with a counter, with the meaning of zero and of more; nothing if the
-/// counter is unknown. A count describes the past: no advice changes because one is 0.
+/// `; NAME reads N since boot: …` for a reason with a counter, with the meaning of zero or of more. Empty if the counter is unknown. A
+/// count describes the past, so no advice changes because one is 0.
 pub(crate) fn reads(name: &str, count: Option<u64>, none: &str, some: &str) -> String {
     match count {
         None => String::new(),
@@ -257,7 +257,7 @@ fn parse_numastat(node: u32, text: &str) -> Option<NodeCounters> {
     })
 }
 
-/// `NAME=COUNT` a line; a driver may have none that is a loss.
+/// `NAME=COUNT` per line. A driver may have no counter of losses.
 fn parse_losses(text: &str) -> Option<BTreeMap<String, u64>> {
     let pair = |line: &str| {
         let (name, count) = line.split_once('=')?;
@@ -368,7 +368,7 @@ end
     }
 
     #[test]
-    fn what_a_counter_reads_is_said_with_what_it_means() {
+    fn counters_are_shown_with_their_meaning() {
         assert_eq!(reads("MemErrors", None, "a", "b"), "");
         assert_eq!(
             reads("MemErrors", Some(0), "none was lost so", "b"),

@@ -16,7 +16,7 @@ const CACHES_MAX: usize = 16;
 /// The maximum number of vulnerabilities that are read; Linux 6.18 knows 19.
 const VULNERABILITIES_MAX: usize = 64;
 
-/// Implementer, part and name of the cores that clouds rent out, by Arm's and Ampere's manuals (register `MIDR_EL1`).
+/// Implementer, part and name of the cores that clouds offer, by Arm's and Ampere's manuals (register `MIDR_EL1`).
 const ARM_CORES: &[(&str, &str, &str)] = &[
     ("0x41", "0xd08", "Arm Cortex-A72"),
     ("0x41", "0xd0c", "Arm Neoverse-N1"),
@@ -30,7 +30,7 @@ const ARM_CORES: &[(&str, &str, &str)] = &[
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpus {
-    /// The processor's name in /proc/cpuinfo; on Arm the core's, by its numbers there.
+    /// The processor's name in /proc/cpuinfo. On Arm, the name of the core with the numbers in that file.
     pub model: Fact<String>,
     /// Running CPUs.
     pub online: Fact<CpuSet>,
@@ -40,7 +40,7 @@ pub struct Cpus {
     pub possible: Fact<CpuSet>,
     /// CPUs that the scheduler does not use (`isolcpus=`).
     pub isolated: Fact<CpuSet>,
-    /// CPUs whose timer tick stops while one task runs (`nohz_full=`); absent if the kernel is built without it.
+    /// CPUs whose timer tick stops while one task runs (`nohz_full=`). Absent if the kernel is built without it.
     pub nohz_full: Fact<CpuSet>,
     /// CPUs for unbound kernel work.
     pub unbound_work: Fact<CpuSet>,
@@ -66,8 +66,7 @@ pub struct Cpu {
     pub core: Fact<i32>,
     /// The CPUs of the same core, itself included.
     pub siblings: Fact<CpuSet>,
-    /// How long it may take to resume from an idle state, in microseconds: `0` for no limit, `n/a` for no latency at
-    /// all.
+    /// How long it may take to resume from an idle state, in microseconds. `0` means no limit, and `n/a` means no latency at all.
     pub resume_latency_us: Fact<String>,
     /// Its caches, the nearest first; empty if the kernel reports none.
     pub caches: Vec<Cache>,
@@ -136,7 +135,7 @@ fn probe_cpu(probe: Probe<'_>, cpu: usize, online: &Fact<CpuSet>, shared: &mut S
         or_else(probe.cpu_list(&topology("thread_siblings_list")), || probe.cpu_list(&topology("core_cpus_list")));
     Cpu {
         cpu,
-        // The list has it for all CPUs; CPU 0 often has no file of its own, because it cannot be taken offline.
+        // The list has it for all CPUs. CPU 0 often has no file of its own, because it cannot be taken offline.
         online: online.clone().map(|online| online.contains(cpu)),
         package: probe.number(&topology("physical_package_id")),
         core: probe.number(&topology("core_id")),
@@ -156,13 +155,12 @@ fn probe_vulnerabilities(probe: Probe<'_>) -> Fact<Vec<Vulnerability>> {
     names.map(|names| names.into_iter().map(of).collect())
 }
 
-/// A list; kernels print `(null)` for a set that was never allocated.
+/// A list. Kernels print `(null)` for a set that was never allocated.
 fn parse_nohz_full(text: &str) -> Option<CpuSet> {
     if text == "(null)" { Some(CpuSet::default()) } else { CpuSet::parse_list(text) }
 }
 
-/// Caches that were read for one CPU and that later ones share, by CPU and index. That saves half of all readings on a
-/// large machine.
+/// Caches that were read for one CPU and that later CPUs share, by CPU and index. This saves half of all readings on a large machine.
 type Shared = BTreeMap<(usize, usize), Cache>;
 
 fn probe_caches(probe: Probe<'_>, cpu: usize, shared: &mut Shared) -> Vec<Cache> {
@@ -196,7 +194,7 @@ fn parse_size(text: &str) -> Option<u64> {
     text.strip_suffix('K')?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The first CPU's `model name`; on Arm, which has none, its replacement.
+/// The first CPU's `model name`. On Arm, which has none, the name of the core.
 fn parse_model(cpuinfo: &str) -> Option<String> {
     if let Some(model) = field(cpuinfo, "model name", ':').filter(|model| !model.is_empty()) {
         return Some(model.to_owned());

@@ -19,8 +19,8 @@ pub struct Daemons {
     pub auditd: Fact<bool>,
 }
 
-/// Timers of distributions that start noticeable work, by what they start: package indexes and upgrades, firmware,
-/// manual pages, trimming and checking of file systems, logs, file indexes, statistics.
+/// Timers of distributions that start noticeable work: package indexes and upgrades, firmware, manual pages, trimming and checking of file
+/// systems, logs, file indexes, statistics.
 const TIMERS: [&str; 18] = [
     "apt-daily",
     "apt-daily-upgrade",
@@ -63,8 +63,7 @@ impl Daemons {
     }
 }
 
-/// The services with a group with processes in systemd, under either version of control groups. If one was never read
-/// and none runs, the result is unknown.
+/// The services whose group in systemd has processes, under either version of control groups. Unknown if one was never read and none runs.
 fn running(probe: Probe<'_>, services: &[&str]) -> Fact<Vec<String>> {
     let mut unseen = None;
     let mut runs = |service: &&str| {
@@ -96,7 +95,7 @@ fn visible(container: &Fact<Container>, init: &Fact<Init>) -> Fact<()> {
     }
 }
 
-/// The timers that the distribution or somebody enabled, without masked ones.
+/// The timers that the distribution or a user enabled, without masked ones.
 fn timers(probe: Probe<'_>) -> Fact<Vec<String>> {
     let mut found = Vec::new();
     for dir in ["/etc/systemd/system", "/usr/lib/systemd/system"] {
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enabled_and_not_masked_counts() {
+    fn enabled_units_that_are_not_masked_count() {
         let (etc, lib) = ("/etc/systemd/system/timers.target.wants/", "/usr/lib/systemd/system/timers.target.wants/");
         let both = format!(
             "{etc} : apt-daily.timer fstrim.timer my-own.timer man-db.timer\n{lib} : logrotate.timer\n\

@@ -1,17 +1,17 @@
-//! The deepest idle state that a CPU may use, and what excludes deeper ones: a kernel argument, a disabled state, or a
-//! limit on the wake-up time.
+//! The deepest idle state that a CPU may use, and what excludes deeper states: a kernel argument, a disabled state, or a limit on the
+//! wake-up time.
 
 use super::idle::{DeepestAllowed, Idle, IdleState};
 use super::kernel::Kernel;
 use crate::fact::Fact;
 
-/// The idle states with the deepest allowed one.
+/// Adds the deepest allowed state to the idle states.
 pub(super) fn judged(idle: Idle, kernel: &Kernel) -> Idle {
     Idle { deepest_allowed: allowed(&idle, kernel), ..idle }
 }
 
-/// From the states of CPU 0 and its limits, as the governors do (`menu_select` of `drivers/cpuidle/governors/menu.c`):
-/// a disabled state, or one with an exit latency above the lowest limit, is not selected.
+/// Selects from the states of CPU 0 as the governors do (`menu_select` of `drivers/cpuidle/governors/menu.c`). A disabled state is not
+/// selected, and neither is one with an exit latency above the lowest limit.
 fn allowed(idle: &Idle, kernel: &Kernel) -> Fact<DeepestAllowed> {
     let mut limited_by = arguments(idle, kernel);
     match &idle.driver {
@@ -58,7 +58,7 @@ fn name(state: &IdleState) -> String {
     state.name.known().cloned().unwrap_or_else(|| format!("state {}", state.index))
 }
 
-/// Arguments of the driver in use; arguments of other drivers limit nothing.
+/// Arguments of the driver in use. Arguments of other drivers limit nothing.
 fn arguments(idle: &Idle, kernel: &Kernel) -> Vec<String> {
     let is_driver = |name: &str| idle.driver.known().is_some_and(|driver| driver == name);
     let heeded = [
@@ -76,7 +76,7 @@ fn arguments(idle: &Idle, kernel: &Kernel) -> Vec<String> {
 
 /// The lowest limit on the wake-up time, in microseconds; `None` if there is none.
 fn bound(idle: &Idle, limited_by: &mut Vec<String>, unseen: &mut Vec<String>) -> Option<u64> {
-    /// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: nobody holds the device with less.
+    /// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: no process holds the device with less.
     const NO_BOUND_US: u64 = 2_000_000_000;
     let held = match &idle.dma_latency_us {
         Fact::Known(held) => Some(*held).filter(|held| *held < NO_BOUND_US),
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::testing::{base, with_idle};
 
-    /// What is allowed on an Intel machine with three states, with these arguments, limits and disabled states.
+    /// The deepest allowed state on an Intel machine with three states, with these arguments, limits and disabled states.
     fn as_text(arguments: &str, held: Fact<u64>, own: &str, off: &[usize]) -> String {
         let mut facts = base();
         with_idle("intel_idle", &[("POLL", 0), ("C1", 2), ("C6", 133)])(&mut facts);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_limits_is_named() {
+    fn the_limit_of_idle_states_is_named() {
         let free = || Fact::Known(2_000_000_000);
         let denied = Fact::Denied { why: "/dev/cpu_dma_latency: permission denied (EACCES)".to_owned() };
         let seen = [

@@ -18,8 +18,7 @@ pub struct Disks {
     /// The disks with a mounted file system, by name. If there is only one, the system and the server's data share its
     /// queue.
     pub mounted: Fact<Vec<String>>,
-    /// Whether Xen's driver keeps pages granted to the host, so that it need not grant some for each request; absent
-    /// without Xen disks.
+    /// Whether Xen's driver keeps pages granted to the host, so that it need not grant new ones for each request. Absent without Xen disks.
     pub xen_persistent_grants: Fact<bool>,
 }
 
@@ -29,7 +28,7 @@ pub struct Disks {
 pub struct Disk {
     /// Its name in /sys/block.
     pub name: String,
-    /// What drives it, from its name and its model.
+    /// The kind of its driver, from its name and its model.
     pub kind: DiskKind,
     /// As the device reports it; absent for virtio and Xen.
     pub model: Fact<String>,
@@ -43,7 +42,7 @@ pub struct Disk {
     pub nr_requests: Fact<u64>,
 }
 
-/// What drives a disk.
+/// The kind of a disk's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -72,7 +71,7 @@ pub struct Scheduler {
     pub available: Vec<String>,
 }
 
-/// No instance has more disks: more are a mistake or an attack.
+/// The most disks to read. No instance has more, so more would be a mistake or an attack.
 const DISKS_MAX: usize = 256;
 
 impl Disks {
@@ -124,8 +123,8 @@ impl Disk {
     }
 }
 
-/// Loops, RAM disks, compressed memory, and devices made of others have no relevant queue; servers do not use floppies
-/// and optical drives.
+/// Loop devices, RAM disks, compressed memory, and devices made of others have no relevant queue. Servers do not use floppies and optical
+/// drives.
 fn is_disk(name: &str) -> bool {
     let plain = !name.is_empty() && name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     plain && !["loop", "ram", "zram", "md", "sr", "fd", "nbd"].iter().any(|prefix| numbered(name, prefix))
@@ -146,8 +145,7 @@ fn kind(name: &str, model: Option<&str>) -> DiskKind {
     }
 }
 
-/// The disk of the device number that the kernel gives for `/`: the name beside it may be `/dev/root`, which is not a
-/// device.
+/// The disk with the device number that the kernel gives for `/`. The name next to it may be `/dev/root`, which is not a device.
 fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
     let path = format!("{}/mountinfo", probe.process());
     let number = probe.parse(&path, "a line for /", parse_root_device);
@@ -165,7 +163,7 @@ fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
     })
 }
 
-/// The disks of all mounts, by device number; numbers without a disk (a volume on several) are omitted.
+/// The disks of all mounts, by device number. Numbers without a disk (a volume on several) are omitted.
 fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
     let path = format!("{}/mountinfo", probe.process());
     let numbers = probe.parse(&path, "lines of mounts", |text| Some(parse_devices(text)));
@@ -175,7 +173,7 @@ fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
             for number in numbers {
                 match probe.0.link(&format!("/sys/dev/block/{number}")) {
                     Ok(target) => disks.extend(disk_of(&target, &names).map(str::to_owned)),
-                    // A network or virtual device has no link; but a device that was never read may be a disk.
+                    // A network or virtual device has no link. But a device that was never read may be a disk.
                     Err(refusal) if is_absence(&refusal) => {}
                     Err(refusal) => return refusal.into(),
                 }
@@ -203,7 +201,7 @@ fn parse_devices(mountinfo: &str) -> BTreeSet<String> {
     numbers
 }
 
-/// `27 1 254:0 / / rw …` is device 254:0; the last mount on `/` hides those before it.
+/// `27 1 254:0 / / rw …` is device 254:0. The last mount on `/` hides earlier ones.
 fn parse_root_device(mountinfo: &str) -> Option<String> {
     let device = |line: &str| -> Option<String> {
         let mut words = line.split(' ').skip(2);
@@ -223,7 +221,7 @@ fn disk_of<'a>(target: &'a str, names: &[String]) -> Option<&'a str> {
 
 fn parse_schedulers(text: &str) -> Option<Scheduler> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    // A kernel that offers none at all says so without brackets.
+    // A kernel without any scheduler prints `none` without brackets.
     let chosen = if words == ["none"] { "none" } else { chosen_word(text)? };
     let available = words.iter().map(|word| word.trim_matches(['[', ']']).to_owned()).collect();
     Some(Scheduler { chosen: chosen.to_owned(), available })

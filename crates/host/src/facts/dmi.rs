@@ -1,4 +1,4 @@
-//! What the firmware says about a machine: its vendor, its type, and its hypervisor if the processor cannot say.
+//! The firmware's information about a machine: its vendor, its type, and its hypervisor if the processor does not report one.
 
 use super::provider::{Cloud, Hypervisor};
 use crate::fact::Fact;
@@ -12,7 +12,7 @@ pub(super) struct Dmi {
     chassis_tag: Fact<String>,
 }
 
-/// What instance metadata says. A root without metadata, and a capture of one, have no such path.
+/// A value from instance metadata. A root without metadata, and a capture of one, have no such path.
 fn by_metadata(probe: Probe<'_>, path: &str, whose: &str) -> Fact<String> {
     let asked = probe.text(&format!("@metadata/{path}"));
     match asked {
@@ -23,7 +23,7 @@ fn by_metadata(probe: Probe<'_>, path: &str, whose: &str) -> Fact<String> {
     }
 }
 
-/// Azure's number for itself on every chassis.
+/// The number with which Azure marks every chassis.
 pub(super) const AZURE_CHASSIS: &str = "7783-7084-3265-9085-8269-3286-77";
 
 impl Dmi {
@@ -40,7 +40,7 @@ impl Dmi {
     pub(super) fn cloud(&self) -> Fact<Cloud> {
         let text = |fact: &'_ Fact<String>| fact.known().cloned().unwrap_or_default();
         let (product, tag) = (text(&self.product), text(&self.chassis_tag));
-        // Amazon's Xen instances call themselves Xen, with "amazon" in the version of their BIOS.
+        // Amazon's Xen instances report the vendor Xen. The version of their BIOS contains "amazon".
         let is_amazon_xen = text(&self.bios_version).contains("amazon");
         self.vendor.clone().map(|vendor| match vendor.as_str() {
             "Amazon EC2" => Cloud::Aws,
@@ -58,7 +58,7 @@ impl Dmi {
     pub(super) fn instance_type(&self, probe: Probe<'_>, cloud: &Fact<Cloud>) -> Fact<String> {
         let unreported = |whose: &str| Fact::absent(format!("{whose} provides it only through instance metadata"));
         match (cloud, &self.product) {
-            // Nitro's product is the instance type, such as c5n.xlarge; Xen's is "HVM domU".
+            // On Nitro the product is the instance type, such as c5n.xlarge. On Xen it is "HVM domU".
             (Fact::Known(Cloud::Aws), Fact::Known(product)) if product.contains('.') => Fact::Known(product.clone()),
             (Fact::Known(Cloud::Aws), Fact::Known(_)) => by_metadata(probe, "ec2/instance-type", "Amazon's Xen"),
             (Fact::Known(Cloud::Aws), unknown) => unknown.clone(),
@@ -72,7 +72,7 @@ impl Dmi {
         }
     }
 
-    /// The hypervisor of a machine whose processor cannot say: all of 64-bit Arm.
+    /// The hypervisor of a machine whose processor does not report one. This includes all of 64-bit Arm.
     pub(super) fn hypervisor(&self) -> Option<Hypervisor> {
         let (vendor, product) = (self.vendor.known()?.as_str(), self.product.known().map_or("", String::as_str));
         match (vendor, product) {
@@ -82,7 +82,7 @@ impl Dmi {
             ("Microsoft Corporation", "Virtual Machine") => Some(Hypervisor::HyperV),
             ("VMware, Inc.", _) => Some(Hypervisor::Vmware),
             ("Xen", _) => Some(Hypervisor::Xen),
-            // KVM or emulation: the firmware's strings are the same.
+            // KVM or emulation: the firmware's strings do not distinguish them.
             ("QEMU", _) => Some(Hypervisor::Other),
             _ => None,
         }

@@ -61,11 +61,11 @@ pub struct Coalesce {
 /// Offloads by the kernel's names.
 pub type Offloads = BTreeMap<String, Offload>;
 
-/// Something that a device may do for the kernel.
+/// An offload: work that a device may do for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Offload {
-    /// Whether it does.
+    /// Whether the device does this work.
     pub on: bool,
     /// Whether the driver does not allow a change.
     pub fixed: bool,

@@ -20,10 +20,10 @@ pub struct Idle {
     pub intel_idle_max_cstate: Fact<u32>,
     /// The deepest state that the `processor` driver allows `acpi_idle`, by its ACPI number.
     pub processor_max_cstate: Fact<u32>,
-    /// How long CPU 0 may take to resume, in microseconds: `0` for no limit, `n/a` for none at all.
+    /// How long CPU 0 may take to resume, in microseconds. `0` means no limit, and `n/a` means no latency at all.
     pub resume_latency_us: Fact<String>,
-    /// How long any CPU may take to wake, in microseconds: the lowest request of the processes that hold
-    /// `/dev/cpu_dma_latency`; 2000000000 without requests. Only root may read it.
+    /// How long any CPU may take to wake, in microseconds: the lowest request of the processes that hold `/dev/cpu_dma_latency`. It is
+    /// 2000000000 without requests. Only root may read it.
     pub dma_latency_us: Fact<u64>,
     /// The deepest state that CPU 0 may use; absent without an idle driver.
     pub deepest_allowed: Fact<DeepestAllowed>,
@@ -96,14 +96,13 @@ pub struct FrequencyPolicy {
 }
 
 impl Idle {
-    /// All fields but the deepest allowed state, which follows from the rest and from the kernel.
+    /// Reads all fields except the deepest allowed state, which follows from these and from the kernel.
     pub(super) fn probe(probe: Probe<'_>) -> Idle {
-        // Kernels up to 5.7 have the writable file only with a boot argument, and otherwise a read-only one of another
-        // name.
+        // Kernels up to 5.7 have the writable file only with a boot argument. Otherwise they have a read-only one with another name.
         let governor = or_else(probe.text("/sys/devices/system/cpu/cpuidle/current_governor"), || {
             probe.text("/sys/devices/system/cpu/cpuidle/current_governor_ro")
         });
-        // CPU 0 represents all: the drivers register the same table for each.
+        // CPU 0 represents all CPUs, because the drivers register the same table for each.
         let indices = probe.numbered("/sys/devices/system/cpu/cpu0/cpuidle", "state");
         Idle {
             driver: probe.text("/sys/devices/system/cpu/cpuidle/current_driver"),
@@ -185,7 +184,7 @@ fn probe_state(probe: Probe<'_>, index: u32) -> IdleState {
     }
 }
 
-/// Nonzero for any active reason: 1 by the user, 2 by the driver.
+/// Nonzero means disabled: 1 by the user, 2 by the driver.
 fn parse_disabled(text: &str) -> Option<bool> {
     text.parse::<u64>().ok().map(|reasons| reasons != 0)
 }

@@ -94,9 +94,9 @@ impl Kernel {
         self.version.known().map(|version| (version.major, version.minor) >= (major, minor))
     }
 
-    /// The value of the last argument with this name (the last one wins); the empty text for one without `=`.
+    /// The value of the last argument with this name, because the last one wins. The empty text for one without `=`.
     ///
-    /// As in the kernel, `-` and `_` are equal, and what follows `--` goes to init.
+    /// As in the kernel, `-` and `_` are equal, and arguments after `--` go to init.
     pub fn argument(&self, name: &str) -> Option<&str> {
         let arguments = self.command_line.known()?;
         let own = arguments.iter().take_while(|argument| *argument != "--");
@@ -108,7 +108,7 @@ impl Kernel {
     }
 }
 
-/// `parameq` of the kernel's `kernel/params.c`.
+/// As `parameq` in the kernel's `kernel/params.c`.
 fn is_same_name(one: &str, other: &str) -> bool {
     let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
     one.len() == other.len() && one.bytes().map(dashed).eq(other.bytes().map(dashed))

@@ -12,15 +12,14 @@ const TICK: &str = "@tick_ns";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KernelConfig {
-    /// The file: `/proc/config.gz` from the kernel itself, or `/boot/config-RELEASE`, which may belong to another build
-    /// with the same name.
+    /// The file. `/proc/config.gz` comes from the kernel itself. `/boot/config-RELEASE` may belong to another build with the same name.
     pub source: String,
     /// The timer frequency in Hz (`CONFIG_HZ`).
     pub timer_hz: u32,
     /// When the timer tick stops.
     pub tick: Tick,
-    /// The built-in preemption model: `none`, `voluntary`, `full`, `lazy` or `rt`. `preempt=` and debugfs may have
-    /// changed it if `dynamic` is true.
+    /// The built-in preemption model: `none`, `voluntary`, `full`, `lazy` or `rt`. If `dynamic` is true, `preempt=` and debugfs may have
+    /// changed it.
     pub preemption: String,
     /// Whether the model can be selected at boot (`CONFIG_PREEMPT_DYNAMIC`).
     pub dynamic: bool,
@@ -51,8 +50,8 @@ impl KernelConfig {
     }
 }
 
-/// The timer frequency in Hz: from the resolution of the coarse clocks, which is one tick on every kernel and readable
-/// for everybody. Without a running kernel, from the configuration.
+/// The timer frequency in Hz. It comes from the resolution of the coarse clocks, which is one tick on every kernel and readable for
+/// everybody. Without a running kernel, it comes from the configuration.
 pub(super) fn probe_timer_hz(probe: Probe<'_>, config: &Fact<KernelConfig>) -> Fact<u32> {
     match (probe.parse(TICK, "the length of a tick, in nanoseconds", parse_tick), config) {
         (Fact::Absent { .. } | Fact::Unseen { .. }, Fact::Known(config)) => Fact::Known(config.timer_hz),

@@ -24,7 +24,7 @@ pub struct Limits {
 pub enum CpuLimit {
     /// None.
     Unlimited,
-    /// This much CPU time in each period; more than the period for several CPUs.
+    /// This much CPU time in each period. If several CPUs are allowed, this is more than the period.
     Quota {
         /// In microseconds.
         quota_us: u64,
@@ -34,7 +34,7 @@ pub enum CpuLimit {
 }
 
 impl CpuLimit {
-    /// CPUs' worth of time, as a fraction that compares without rounding.
+    /// Compares the numbers of CPUs as fractions, without rounding.
     fn is_tighter_than(self, other: CpuLimit) -> bool {
         match (self, other) {
             (CpuLimit::Unlimited, _) => false,
@@ -53,7 +53,7 @@ impl Limits {
         Limits {
             cpu: and_then(group("cpu"), |group| match group {
                 Some(group) => probe_cpu(probe, &group),
-                // The kernel lists every hierarchy that was ever mounted: none of them can limit us.
+                // The kernel lists every hierarchy that was ever mounted, so none of them can limit us.
                 None => Fact::Known(CpuLimit::Unlimited),
             }),
             cpus_allowed: and_then(group("cpuset"), |group| match group {
@@ -79,8 +79,7 @@ fn probe_cpu(probe: Probe<'_>, group: &Group) -> Fact<CpuLimit> {
         }
         match tightest {
             Some(limit) => Fact::Known(limit),
-            // The root group of version 2 has no cpu.max, because it cannot be limited. If the tree exists, this is not
-            // an unmounted file system.
+            // The root group of version 2 has no cpu.max, because it cannot be limited. If the tree exists, the file system is mounted.
             None if group.is_v2 => {
                 probe.text(&format!("{}/cgroup.controllers", group.mount)).map(|_| CpuLimit::Unlimited)
             }
@@ -100,7 +99,7 @@ fn probe_level(probe: Probe<'_>, group: &Group, dir: &str) -> Option<Fact<CpuLim
 }
 
 fn probe_v1_period(probe: Probe<'_>, dir: &str, quota: i64) -> Fact<CpuLimit> {
-    // -1 means no limit; the kernel writes no other negative number.
+    // -1 means no limit. The kernel writes no other negative number.
     let Ok(quota_us) = u64::try_from(quota) else {
         return Fact::Known(CpuLimit::Unlimited);
     };
@@ -120,7 +119,7 @@ fn parse_cpu_max(text: &str) -> Option<CpuLimit> {
     Some(CpuLimit::Quota { quota_us: quota.parse().ok()?, period_us })
 }
 
-/// The innermost group's set: the kernel has already removed what the ancestors lack.
+/// The set of the innermost group. The kernel has already removed CPUs that the ancestors lack.
 fn probe_cpus_allowed(probe: Probe<'_>, group: &Group) -> Fact<CpuSet> {
     // Kernels up to 3.16 have only the requested set, which is also in force.
     let names: &[&str] =

@@ -13,13 +13,13 @@ use crate::probe::{Probe, and_then, field, is_absence, or_else};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
-    /// By the processor's hypervisor leaf, else by /sys/hypervisor, else by DMI.
+    /// From the processor's hypervisor leaf, otherwise from /sys/hypervisor, otherwise from DMI.
     pub hypervisor: Fact<Hypervisor>,
-    /// By DMI.
+    /// From DMI.
     pub cloud: Fact<Cloud>,
-    /// As the cloud names it, such as `c5n.xlarge`: from DMI, else from instance metadata if that may be queried.
+    /// As the cloud names it, such as `c5n.xlarge`. From DMI, otherwise from instance metadata if that may be queried.
     pub instance_type: Fact<String>,
-    /// What the documentation says about that type.
+    /// The documented figures of that type.
     pub catalogue: Fact<Instance>,
     /// DMI `sys_vendor`.
     pub vendor: Fact<String>,
@@ -51,7 +51,7 @@ pub enum Container {
 pub struct Distribution {
     /// `ID`, such as `debian`.
     pub id: String,
-    /// `VERSION_ID`, such as `12`; rolling distributions have none.
+    /// `VERSION_ID`, such as `12`. Rolling distributions have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// `PRETTY_NAME`.
@@ -79,7 +79,7 @@ impl Machine {
     }
 }
 
-/// Queries in the order of reliability: the processor, /sys/hypervisor, the firmware.
+/// Queries sources in the order of reliability: the processor, /sys/hypervisor, the firmware.
 fn probe_hypervisor(probe: Probe<'_>, dmi: &Dmi) -> Fact<Hypervisor> {
     const XEN: &str = "/sys/hypervisor/type";
     let registers = |leaf: &str| probe.parse(&format!("@cpuid/{leaf}"), "four registers", parse_registers);
@@ -87,11 +87,11 @@ fn probe_hypervisor(probe: Probe<'_>, dmi: &Dmi) -> Fact<Hypervisor> {
     match registers("1") {
         Fact::Known([_, _, ecx, _]) if ecx >> 31 & 1 == 1 => {
             let named = registers("40000000").map(hypervisor_by_signature);
-            // KVM presents Hyper-V's leaf first to guests that know only that one, and its own after it.
+            // To guests that know only Hyper-V, KVM presents Hyper-V's leaf first, and its own leaf after it.
             let is_kvm = || registers("40000100").map(hypervisor_by_signature) == Fact::Known(Hypervisor::Kvm);
             named.map(|named| if named == Hypervisor::HyperV && is_kvm() { Hypervisor::Kvm } else { named })
         }
-        // Xen's paravirtual guests see the host's processor, which does not know the hypervisor.
+        // Xen's paravirtual guests see the host's processor, which does not report the hypervisor.
         Fact::Known(_) => Fact::Known(if is_xen() { Hypervisor::Xen } else { Hypervisor::None }),
         _ if is_xen() => Fact::Known(Hypervisor::Xen),
         unasked => match dmi.hypervisor() {
@@ -101,7 +101,7 @@ fn probe_hypervisor(probe: Probe<'_>, dmi: &Dmi) -> Fact<Hypervisor> {
     }
 }
 
-/// Arm guests without DMI: the hypervisor's node of the device tree.
+/// For Arm guests without DMI: the hypervisor's node of the device tree.
 fn probe_device_tree(probe: Probe<'_>) -> Fact<Hypervisor> {
     let path = "/sys/firmware/devicetree/base/hypervisor/compatible";
     probe.parse(path, "names separated by NULs", |text| {
@@ -150,8 +150,8 @@ fn probe_container(probe: Probe<'_>) -> Fact<Container> {
     if probe.entries("/var/run/secrets/kubernetes.io").known().is_some() {
         return Fact::Known(Container::Kubernetes);
     }
-    // Some roots have the file without a directory: a container's root, and a virtual machine's root that was unpacked
-    // from a container's image. The namespaces distinguish the two.
+    // Some roots have the file without a directory: a container's root, and a virtual machine's root that was unpacked from a container's
+    // image. The namespaces distinguish the two.
     let [podman, docker] =
         ["/run/.containerenv", "/.dockerenv"].map(|path| probe.parse(path, "anything", |_| Some(())));
     let is_first = FIRST_NAMESPACES.map(|(name, first)| namespace_is(probe, name, first));
@@ -159,7 +159,7 @@ fn probe_container(probe: Probe<'_>) -> Fact<Container> {
         (Fact::Known(()), _) if !is_first.iter().all(is_true) => Fact::Known(Container::Podman),
         (_, Fact::Known(())) if !is_first.iter().all(is_true) => Fact::Known(Container::Docker),
         _ if is_first[0] == Fact::Known(false) => Fact::Known(Container::Other("unnamed".to_owned())),
-        // No sign of a container. That is an answer only if the readings were answered.
+        // There is no sign of a container. This is an answer only if the readings succeeded.
         _ if is_true(&is_first[0]) || (membership.known().is_some() && probe.says_absent("/.dockerenv")) => {
             Fact::Known(Container::None)
         }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_metadata_says_counts_where_the_firmware_is_silent() {
+    fn metadata_counts_if_the_firmware_names_no_cloud() {
         let azure = format!(
             "/sys/class/dmi/id/sys_vendor = Microsoft Corporation\n/sys/class/dmi/id/chassis_asset_tag = {AZURE_CHASSIS}\n"
         );
@@ -338,7 +338,7 @@ mod tests {
         .assert_eq(&seen);
     }
 
-    /// A machine's answers to the container checks, then the differences.
+    /// A machine's answers to the container checks, with these differences.
     fn container(differs: &[&str]) -> Fact<Container> {
         let own = [
             "/proc/self/cgroup = 0::/",

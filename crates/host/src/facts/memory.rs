@@ -17,11 +17,11 @@ pub struct Memory {
     pub thp_defrag: Fact<String>,
     /// Whether khugepaged may move memory together to create huge pages.
     pub khugepaged_defrag: Fact<bool>,
-    /// Transparent pages of each size between small and huge (Linux 6.8), the smallest first; absent before.
+    /// Transparent pages of each size between small and huge (Linux 6.8), the smallest first. Absent on older kernels.
     pub thp_sizes: Fact<Vec<ThpSize>>,
     /// Reserved huge pages, of each size, the smallest first; absent if the kernel is built without them.
     pub huge_pages: Fact<Vec<HugePages>>,
-    /// Swap areas in use; empty where there are none.
+    /// Swap areas in use. Empty if there are none.
     pub swaps: Fact<Vec<Swap>>,
 }
 
@@ -76,7 +76,7 @@ impl Memory {
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const HUGE: &str = "/sys/kernel/mm/hugepages";
 
-/// The folders are next to the main files; without any, the kernel is older than this feature.
+/// The folders are next to the main files. If there are none, the kernel is older than this feature.
 fn thp_sizes(probe: Probe<'_>) -> Fact<Vec<ThpSize>> {
     let sizes = sizes(probe, THP).map(|sizes| {
         let enabled = |kb: u64| probe.chosen_word(&format!("{THP}/hugepages-{kb}kB/enabled"));
@@ -104,7 +104,7 @@ fn sizes(probe: Probe<'_>, dir: &str) -> Fact<Vec<u64>> {
     })
 }
 
-/// From one page up to 16 GiB, the largest that exists.
+/// Accepts one page up to 16 GiB, the largest size that exists.
 fn size_kb(name: &str) -> Option<u64> {
     let kb = name.strip_prefix("hugepages-")?.strip_suffix("kB")?;
     let number: u64 = kb.parse().ok()?;

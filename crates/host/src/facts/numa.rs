@@ -13,9 +13,9 @@ use crate::probe::Probe;
 pub struct Numa {
     /// Each online node, ascending; absent where the kernel is built without NUMA.
     pub nodes: Fact<Vec<Node>>,
-    /// What the kernel does to bring threads and their memory together; empty if nothing.
+    /// How the kernel brings threads and their memory together. Empty if it does not.
     pub balancing: Fact<Vec<Balancing>>,
-    /// What a full node does before memory of another one is used; empty if nothing.
+    /// How a full node reclaims memory before the kernel uses another node's. Empty if it does not.
     pub zone_reclaim: Fact<Vec<Reclaim>>,
 }
 
@@ -51,7 +51,7 @@ pub struct Node {
     pub node: u32,
     /// Its local CPUs.
     pub cpus: Fact<CpuSet>,
-    /// The distance to each node in order, by the firmware's table; 10 is itself.
+    /// The distance to each node in order, by the firmware's table. 10 means the node itself.
     pub distances: Fact<Vec<u32>>,
     /// Its memory, in bytes.
     pub memory_bytes: Fact<u64>,
@@ -82,7 +82,7 @@ fn probe_node(probe: Probe<'_>, node: usize) -> Node {
     }
 }
 
-/// The meanings of the set bits; an unknown bit makes the whole value odd.
+/// The meanings of the set bits. An unknown bit makes the whole value odd.
 fn parse_bits<T: Copy>(text: &str, meanings: &[T]) -> Option<Vec<T>> {
     let bits: u32 = text.parse().ok()?;
     let is_set = |at: &usize| bits >> at & 1 == 1;

@@ -15,16 +15,15 @@ use crate::probe::{Probe, is_absence, or_else};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Owners {
-    /// Whether irqbalance runs (by its socket, its pid file or its unit's group): it moves interrupts within ten
-    /// seconds.
+    /// Whether irqbalance runs, by its socket, its pid file or its unit's group. If it does, it moves interrupts within ten seconds.
     pub irqbalance: Fact<bool>,
     /// The configuration of irqbalance; absent if no file configures it.
     pub irqbalance_options: Fact<IrqbalanceOptions>,
     /// Its version, from dpkg; absent if it does not run or another package manager installed it.
     pub irqbalance_version: Fact<String>,
-    /// TuneD's active profile; absent if TuneD is not installed or does not run.
+    /// TuneD's active profile. Absent if TuneD is not installed or does not run.
     pub tuned_profile: Fact<String>,
-    /// Whether bpftune runs: it changes sysctls when it decides to.
+    /// Whether bpftune runs. It changes sysctls whenever it decides to.
     pub bpftune: Fact<bool>,
     /// Whether bpftune starts at boot.
     pub bpftune_enabled: Fact<bool>,
@@ -41,7 +40,7 @@ pub struct Owners {
     pub sysctl_files: Fact<SysctlFiles>,
 }
 
-/// What irqbalance's unit reads at its start.
+/// The variables that irqbalance's unit reads at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IrqbalanceOptions {
@@ -115,7 +114,7 @@ impl Owners {
     }
 }
 
-/// Signs of irqbalance: its socket (since 1.6), its pid file (before), its unit's group in systemd.
+/// Signs of irqbalance: its socket (since 1.6), its pid file (older versions), its unit's group in systemd.
 fn probe_irqbalance(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
     let has_pid = || probe.text("/run/irqbalance.pid").known().is_some();
     if has_pid() || runs_as_unit(probe, "irqbalance") {
@@ -159,7 +158,7 @@ fn parse_variables(text: &str) -> BTreeMap<String, String> {
     pairs.filter(|(name, value)| !name.is_empty() && !value.is_empty()).collect()
 }
 
-/// bpftune leaves no file under /run: its program and its unit's group are the signs.
+/// bpftune leaves no file under /run. The signs are its program and its unit's group.
 fn probe_bpftune(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
     if runs_as_unit(probe, "bpftune") {
         return Fact::Known(true);
@@ -173,7 +172,7 @@ fn probe_bpftune(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
     }
 }
 
-/// The files of a directory with this suffix; none if the directory does not exist.
+/// The files of a directory with this suffix. Empty if the directory does not exist.
 fn probe_cni(probe: Probe<'_>, dir: &str, ends: &[&str]) -> Fact<Vec<String>> {
     let is_one = |name: &String| ends.iter().any(|end| name.ends_with(end));
     match probe.0.entries(dir) {
@@ -183,7 +182,7 @@ fn probe_cni(probe: Probe<'_>, dir: &str, ends: &[&str]) -> Fact<Vec<String>> {
     }
 }
 
-/// `TUNE_FOR_SOLUTIONS="HANA"` and `TUNE_FOR_NOTES="941735 1771258"`: what saptune sets when it starts.
+/// `TUNE_FOR_SOLUTIONS="HANA"` and `TUNE_FOR_NOTES="941735 1771258"`: the settings that saptune applies at its start.
 fn parse_saptune(text: &str) -> Vec<String> {
     let variables = parse_variables(text);
     let applied = ["TUNE_FOR_SOLUTIONS", "TUNE_FOR_NOTES"].into_iter().filter_map(|name| variables.get(name));

@@ -1,4 +1,4 @@
-//! When kernel code yields a CPU: the preemption model. debugfs shows all of it, the kernel's version text a part.
+//! When kernel code yields a CPU: the preemption model. debugfs shows it completely, the kernel's version text only in part.
 
 use serde::Serialize;
 
@@ -56,7 +56,7 @@ enum Built {
     Dynamic,
     /// `PREEMPT`.
     Full,
-    /// No word at all: none or voluntary.
+    /// No word: none or voluntary.
     Not,
 }
 

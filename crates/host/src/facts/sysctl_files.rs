@@ -9,7 +9,7 @@ use super::boot::Init;
 use crate::fact::Fact;
 use crate::probe::{Probe, is_absence};
 
-/// The directories, the strongest first: a file there hides files of the same name in the later ones.
+/// The directories, the strongest first. A file there hides files of the same name in later directories.
 const DIRS: [&str; 5] =
     ["/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];
 
@@ -17,7 +17,7 @@ const DIRS: [&str; 5] =
 /// read it last.
 const OLD: &str = "/etc/sysctl.conf";
 
-/// Distributions ship about ten files of some dozen lines; far more is not a configuration.
+/// The most files to read. Distributions ship about ten files of some dozen lines; far more is not a configuration.
 const FILES_MAX: usize = 256;
 const SETTINGS_MAX: usize = 4096;
 
@@ -25,7 +25,7 @@ const SETTINGS_MAX: usize = 4096;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SysctlFiles {
-    /// In the order of reading, so the last setting of a key counts.
+    /// In the order of reading: the last setting of a key counts.
     pub read: Vec<SysctlFile>,
     /// `/etc/sysctl.conf`, if it contains settings that nothing reads.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub struct SysctlSetting {
 
 impl SysctlFiles {
     pub(super) fn probe(probe: Probe<'_>, init: &Fact<Init>) -> Fact<SysctlFiles> {
-        // By name: files are read in the order of their names, in whatever directory.
+        // Files are read in the order of their names, whatever their directory.
         let mut files: BTreeMap<String, &str> = BTreeMap::new();
         for dir in DIRS {
             let names = match probe.0.entries(dir) {
@@ -86,8 +86,8 @@ impl SysctlFiles {
         Fact::Known(SysctlFiles { read, unread })
     }
 
-    /// The line that decides the file at `path` (`/proc/sys/vm/swappiness`) at boot: the last one that names it, else
-    /// the last matching pattern, unless a line excludes it from patterns.
+    /// The line that decides the file at `path` (`/proc/sys/vm/swappiness`) at boot. This is the last line that names it, otherwise the
+    /// last matching pattern, unless a line excludes it from patterns.
     pub fn decides(&self, path: &str) -> Option<(&SysctlFile, &SysctlSetting)> {
         let key = path.strip_prefix("/proc/sys/")?;
         let all = || {
@@ -100,7 +100,7 @@ impl SysctlFiles {
     }
 }
 
-/// One file; `None` if a link points nowhere, which hides a file of that name like an empty file.
+/// One file. `None` if it is a link that points nowhere, which hides files of its name like an empty file.
 fn look(probe: Probe<'_>, path: String) -> Option<SysctlFile> {
     let what = format!("at most {SETTINGS_MAX} settings");
     let settings = probe.parse(&path, &what, |text| Some(parse(text)).filter(|parsed| parsed.len() <= SETTINGS_MAX));
@@ -150,7 +150,7 @@ fn fits(pattern: &str, key: &str) -> bool {
     pattern.split('/').zip(key.split('/')).all(|(pattern, part)| part_fits(pattern.as_bytes(), part.as_bytes()))
 }
 
-/// It backtracks only to the last `*`, so time is at most pattern times text.
+/// It backtracks only to the last `*`, so it takes at most pattern length times text length.
 fn part_fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -290,7 +290,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_plainly_is_read(key in "[a-z]{1,8}(\\.[a-z_0-9]{1,8}){1,3}", value in "[0-9]{1,9}( [0-9]{1,9}){0,2}") {
+        fn plain_lines_are_read(key in "[a-z]{1,8}(\\.[a-z_0-9]{1,8}){1,3}", value in "[0-9]{1,9}( [0-9]{1,9}){0,2}") {
             let read = parse(&format!("\n; {key} = x\n {key} = {value}  \n"));
             let expected = SysctlSetting { key: key.replace('.', "/"), value: Some(value), line: 3 };
             prop_assert_eq!(read, vec![expected]);

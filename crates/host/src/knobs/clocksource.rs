@@ -11,7 +11,7 @@ use crate::shapes::one;
 
 const PATH: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Sources that a process reads without entering the kernel, each with a description; the best first.
+/// Sources that a process reads without entering the kernel, the best first. Each has a description.
 const IN_USER_SPACE: [(&str, &str); 4] = [
     ("tsc", "a process reads it in user space"),
     ("kvm-clock", "a process reads it in user space, like tsc, and KVM corrects it for the host; AWS recommends it"),
@@ -19,7 +19,7 @@ const IN_USER_SPACE: [(&str, &str); 4] = [
     ("arch_sys_counter", "a process reads it in user space, and ARM has no other source"),
 ];
 
-/// Sources that need a system call, and some a slow device or the hypervisor.
+/// Sources that need a system call. Some also read a slow device or exit to the hypervisor.
 const IN_THE_KERNEL: [&str; 5] = ["hpet", "acpi_pm", "xen", "jiffies", "refined-jiffies"];
 
 pub(super) const KNOB: Knob = Knob {
@@ -65,8 +65,8 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // No counter shows clock reads; each switch reads back that the source is in force. The cost is a system call
-        // instead of a read in user space, for each clock read.
+        // No counter shows clock reads. Each switch reads back that the source is in force. For each clock read, the cost is a system call
+        // instead of a read in user space.
         effect: Some(Effect::Medium),
         ..Extras::NONE
     },
@@ -162,8 +162,7 @@ fn missing(facts: &Facts) -> Vec<&'static str> {
     flags.into_iter().filter(|(stands, _)| !stands).map(|(_, flag)| flag).collect()
 }
 
-/// Why the counter is not a clock source: an argument, a missing guarantee of the processor, or else the kernel's own
-/// message.
+/// Why the counter is not a clock source: an argument, a missing guarantee of the processor, or otherwise the kernel's own message.
 fn no_tsc(facts: &Facts) -> Option<String> {
     if let Some(argument) = facts.clock.argument_against_tsc() {
         return Some(format!("{argument} on the kernel command line disables tsc: remove it"));

@@ -101,7 +101,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     Ok(Finding::keep(ARGUMENT, reason))
 }
 
-/// Whether the first threads of the cores are not the first CPUs, so that a count of CPUs does not select threads.
+/// Whether first and second threads alternate in the CPU numbers. Then a number of CPUs does not select first threads.
 fn has_neighbours(cores: &Cores) -> bool {
     cores.first_threads() != (0..cores.len()).collect()
 }

@@ -12,7 +12,7 @@ use super::cmdline_intel_idle_max_cstate::deepest;
 
 const FILE: &str = "power/pm_qos_resume_latency_us";
 
-/// Leaves C1 of the drivers with real states, as the knob for all CPUs does.
+/// This limit allows C1 of the drivers with real states, like the knob for all CPUs.
 const TRIED_US: u64 = 2;
 
 pub(super) const KNOB: Knob = Knob {

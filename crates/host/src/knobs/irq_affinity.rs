@@ -77,7 +77,7 @@ struct Share {
     split: Option<Split>,
 }
 
-/// Which CPUs serve interrupts and which the server uses, by whole cores, because siblings slow each other.
+/// Which CPUs serve interrupts, and which the server uses. The split is by whole cores, because siblings slow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Split {
     /// The first CPU of each core that serves interrupts.
@@ -87,8 +87,7 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// As many cores for interrupts as the server can spare, preferring those that already serve some; `None` if it
-    /// cannot spare any.
+    /// Uses as many cores for interrupts as the server can spare, preferring cores that already serve some. `None` if it cannot spare any.
     pub(super) fn from_facts(facts: &Facts, needed: u64) -> Option<Split> {
         let online = facts.cpus.online.known()?;
         let usable = facts.limits.cpus_allowed.known().map_or(online.clone(), |allowed| online.and(allowed));
@@ -107,7 +106,7 @@ impl Split {
         let mut split = Split { irqs: Vec::new(), server: usable };
         for core in cores {
             let left = split.server.without(&core);
-            // A core that the server may not use costs it nothing.
+            // If the server may not use a core, using it for interrupts costs the server nothing.
             if left.len() as u64 >= needed {
                 split.irqs.extend(core.first());
                 split.server = left;
@@ -159,7 +158,7 @@ fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice<'_>) -> Finding {
         );
         return Finding { state: crate::finding::State::OwnedBy, ..Finding::keep(place, reason) };
     }
-    // Without effective_affinity_list only the requested set is known; a set of one CPU is enough.
+    // Without effective_affinity_list only the requested set is known. A set of one CPU is enough.
     if let Some(cpu) = irq.effective.known().or(irq.affinity.known()).and_then(only) {
         let reason = format!("{}: {}", irq.name, served_by(facts, cpu));
         return match choice.share {
@@ -326,7 +325,7 @@ mod tests {
         );
     }
 
-    /// As masks of 36 CPUs: the same machine prints CPU 23 and CPU 33 this way.
+    /// As masks of 36 CPUs: the captured machine prints CPU 23 and CPU 33 in this form.
     #[test]
     fn masks_of_cpu_23_and_33() {
         for (mask, cpu) in [("0,00800000", 23), ("2,00000000", 33)] {

@@ -95,7 +95,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     Ok(Finding::set(KNOB.id, &split.server, reason))
 }
 
-/// How irqbalance is already configured: to avoid these CPUs, or to move interrupts only once.
+/// The finding if irqbalance already avoids these CPUs, or moves interrupts only once.
 fn already(facts: &Facts, server: &CpuSet) -> Option<Finding> {
     let options = facts.owners.irqbalance_options.known()?;
     if options.once {
@@ -112,7 +112,7 @@ fn already(facts: &Facts, server: &CpuSet) -> Option<Finding> {
     )
 }
 
-/// Whether irqbalance reads a list, by its version: the mask until 1.7, only the list from 1.8.0 on.
+/// Whether irqbalance reads a list, by its version. Until 1.7 it reads the mask, and from 1.8.0 on only the list.
 fn takes_list(version: &str) -> Option<bool> {
     let version = version.split_once(':').map_or(version, |(_, version)| version);
     let mut numbers = version.split(|letter: char| !letter.is_ascii_digit());
@@ -120,7 +120,7 @@ fn takes_list(version: &str) -> Option<bool> {
     Some((major, minor) >= (1, 8))
 }
 
-/// The line that irqbalance reads here, and its file; both lines if its version is unknown.
+/// The line that irqbalance reads here, and its file. Both lines if its version is unknown.
 fn line(facts: &Facts, banned: &CpuSet) -> String {
     let distribution = facts.machine.distribution.known();
     // A mask has at least one digit, and more only if needed.
@@ -257,7 +257,7 @@ mod tests {
         );
     }
 
-    /// The mask of all but CPUs 3 and 4 of 16, which a well-known guide gets wrong.
+    /// The mask of all of 16 CPUs except 3 and 4. A well-known guide has it wrong.
     #[test]
     fn all_but_two_of_sixteen() {
         let banned = set("0-2,5-15");

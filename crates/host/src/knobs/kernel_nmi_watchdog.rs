@@ -35,8 +35,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["NMI"] }],
-        // Its interrupts come from a performance counter, which guests mostly do not have. One interrupt every few
-        // seconds.
+        // Its interrupts come from a performance counter, which guests mostly do not have. There is one interrupt every few seconds.
         effect: Some(Effect::Small),
         tuned: &[TunedProfile::NetworkLatency],
         ..Extras::NONE

@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // Measured by pressure: groups share a CPU only if somebody waits for it.
+        // Pressure measures it: groups share a CPU only if a thread waits for it.
         counter: Some(Counter::WaitingThreads),
         effect: Some(Effect::Small),
         worth_a_trial: &["0", "1"],

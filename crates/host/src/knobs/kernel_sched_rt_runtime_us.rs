@@ -39,8 +39,8 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // The kernel logs throttling of real-time threads once and does not count it. It takes 50 ms of every second
-        // from a thread that spins.
+        // The kernel logs throttling of real-time threads once and does not count it. It takes 50 ms of every second from a thread that
+        // spins.
         effect: Some(Effect::Large),
         tuned: &[TunedProfile::Realtime],
         ..Extras::NONE

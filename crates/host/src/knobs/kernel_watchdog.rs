@@ -31,7 +31,7 @@ pub(super) const KNOB: Knob = Knob {
     }],
     extras: Extras {
         read_in: &[],
-        // The wake-ups of its threads are only counted together with all others.
+        // The kernel counts wake-ups of its threads only together with all others.
         side_effects: &["/proc/sys/kernel/nmi_watchdog", "/proc/sys/kernel/soft_watchdog"],
         ..Extras::NONE
     },

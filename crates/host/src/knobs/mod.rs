@@ -215,7 +215,7 @@ pub fn find(id: &str) -> Result<&'static Knob, SettingError> {
         .ok_or_else(|| SettingError::UnknownKnob { id: shown(id), nearest: nearest(id) })
 }
 
-/// The id that the user probably meant: one that contains the input, or has at least two thirds of its letters.
+/// The id that the user probably meant: an id that contains the input, or that has at least two thirds of its letters.
 fn nearest(given: &str) -> Option<&'static str> {
     const PART_BYTES_MIN: usize = 3;
     const GIVEN_BYTES_MAX: usize = 64;

@@ -10,10 +10,10 @@ use crate::shapes::{cpus, one, usable_cpus};
 
 const PATH: &str = "/proc/sys/net/core/busy_poll";
 
-/// What the kernel's documentation suggests for several sockets.
+/// The value that the kernel's documentation suggests for several sockets.
 const WANTED_US: i64 = 50;
 
-/// With fewer CPUs, the CPU that polls is one that the server or its interrupts need.
+/// With fewer CPUs, the server or its interrupts need the CPU that polls.
 const CPUS_MIN: usize = 4;
 
 pub(super) const KNOB: Knob = Knob {
@@ -123,7 +123,7 @@ struct Polled {
     current: i64,
 }
 
-/// Keep it if it is off; disable it if it is on.
+/// Recommends to keep the setting if it is off, and to disable it if it is on.
 fn off(polled: Polled, well: fn(&'static str, String) -> Finding, why: String) -> Finding {
     let Polled { path, current } = polled;
     let finding = if current == 0 { well(path, why) } else { Finding::set(path, 0, why) };

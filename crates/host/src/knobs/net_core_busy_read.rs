@@ -116,7 +116,7 @@ mod tests {
         );
     }
 
-    /// The error in the sources: an open socket does not follow the setting.
+    /// The sources have an error here: an open socket does not follow the setting.
     #[test]
     fn only_new_sockets_follow() {
         assert_eq!(KNOB.takes_effect, TakesEffect::NewSockets);

@@ -111,7 +111,7 @@ mod tests {
         );
     }
 
-    /// Past losses are reported, but do not decide anything, whether zero or not.
+    /// The reason reports past losses, but they decide nothing, whether zero or not.
     #[test]
     fn the_counter_is_quoted_and_decides_nothing() {
         check(

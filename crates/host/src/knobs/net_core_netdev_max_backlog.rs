@@ -14,7 +14,7 @@ const PATH: &str = "/proc/sys/net/core/netdev_max_backlog";
 
 const DEFAULT: i64 = 1000;
 
-/// Twice the default, where Amazon's guide for game servers starts.
+/// Twice the default. Amazon's guide for game servers starts there.
 const WITH_RPS: i64 = 2000;
 
 pub(super) const KNOB: Knob = Knob {
@@ -48,8 +48,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::SoftnetColumns(&[2])],
-        // Not only its drops: loopback traffic uses the backlog too, so the limit is engaged even if it is never
-        // reached.
+        // Not only drops count: loopback traffic uses the backlog too, so the limit is engaged even if it is never reached.
         counter: Some(Counter::Backlog),
         // A full backlog drops the packets of a whole stall.
         effect: Some(Effect::Large),
@@ -101,7 +100,7 @@ fn steered_queue(facts: &Facts) -> Result<Option<String>, Finding> {
         for queue in &nic.rx_queues {
             match &queue.steering_cpus {
                 Fact::Known(cpus) if !cpus.is_empty() => return Ok(Some(format!("{}/rx-{}", nic.name, queue.index))),
-                // A kernel without RPS has no such file: absent means off.
+                // A kernel without RPS has no such file, so absent means off.
                 Fact::Known(_) | Fact::Absent { .. } => {}
                 denied_or_odd => unread = Some(Finding::unknown(PATH, "whether RPS is on", denied_or_odd)),
             }
@@ -162,7 +161,7 @@ mod tests {
         );
     }
 
-    /// Past losses are reported, but do not decide anything, whether zero or not.
+    /// The reason reports past losses, but they decide nothing, whether zero or not.
     #[test]
     fn the_counter_is_quoted_and_decides_nothing() {
         check(

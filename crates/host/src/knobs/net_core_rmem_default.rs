@@ -12,7 +12,7 @@ use crate::shapes::{full_buffers, one};
 
 const PATH: &str = "/proc/sys/net/core/rmem_default";
 
-/// The maximum recommended value: beyond it a server should set its own buffer, instead of every socket getting one.
+/// The maximum recommended value. A server that needs more should set its own buffer, instead of every socket getting one.
 const WANTED_MAX: u64 = 1 << 24;
 
 pub(super) const KNOB: Knob = Knob {
@@ -51,7 +51,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
-        // A buffer that never fills is as good as any other.
+        // If the buffer never fills, its size has no effect.
         counter: Some(Counter::ReceiveBuffers),
         // A full socket buffer or ring drops the packets of a whole stall.
         effect: Some(Effect::Large),
@@ -147,7 +147,7 @@ mod tests {
         );
     }
 
-    /// Past losses are reported, but do not decide anything, whether zero or not.
+    /// The reason reports past losses, but they decide nothing, whether zero or not.
     #[test]
     fn the_counter_is_quoted_and_decides_nothing() {
         check_server(

@@ -12,7 +12,7 @@ use crate::shapes::{full_buffers, one};
 
 const PATH: &str = "/proc/sys/net/core/rmem_max";
 
-/// The kernel's own default by Linux 6.18, for a server with an unknown load.
+/// The kernel's own default since Linux 6.18, for a server with an unknown load.
 const WANTED: u64 = 4_194_304;
 
 /// 64 players that send 60 packets per second each.
@@ -61,7 +61,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
-        // A buffer that never fills is as good as any other.
+        // If the buffer never fills, its size has no effect.
         counter: Some(Counter::ReceiveBuffers),
         // A full socket buffer or ring drops the packets of a whole stall.
         effect: Some(Effect::Large),
@@ -93,7 +93,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         Some(load) => {
             let room = format!("room for {packets} small packets, {} ms of {}", lasts_ms(buffer, load.pps), load.label);
             let needed = load.stalled_bytes();
-            // The kernel doubles what it grants, so half is requested.
+            // The kernel doubles the request, so ask for half.
             let wanted = needed.div_ceil(2).next_power_of_two().min(USEFUL_MAX);
             if buffer >= needed || ceiling >= wanted {
                 let reason =
@@ -194,7 +194,7 @@ mod tests {
         );
     }
 
-    /// Past losses are reported, but do not decide anything, whether zero or not.
+    /// The reason reports past losses, but they decide nothing, whether zero or not.
     #[test]
     fn the_counter_is_quoted_and_decides_nothing() {
         check(

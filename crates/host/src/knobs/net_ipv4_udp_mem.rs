@@ -14,7 +14,7 @@ use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/net/ipv4/udp_mem";
 
-/// Page size in bytes on every x86 kernel; ARM kernels have other sizes too, and no fact shows which.
+/// The page size in bytes on every x86 kernel. ARM kernels have other sizes too, and no fact shows which.
 const PAGE_BYTES: u64 = 4096;
 
 pub(super) const KNOB: Knob = Knob {
@@ -50,7 +50,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
-        // The kernel counts refused packets among the datagrams without room.
+        // The kernel counts refused packets as receive buffer errors.
         counter: Some(Counter::ReceiveBuffers),
         ..Extras::NONE
     },
@@ -93,7 +93,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
             "only the first number applies, at {gate_bytes} bytes; a stall of {STALL_MS} ms of {as_text} leaves \
                 {needed} bytes"
         );
-        // The kernel's own value may be too small as well: then no limit helps.
+        // The kernel's own value may be too small as well. Then no limit helps.
         match wanted == current {
             true => Finding::keep(PATH, format!("{reason}, which is too much of this memory: use more machines")),
             false => Finding::set(PATH, wanted, format!("{reason}; the kernel's default is 3/32 of memory")),
@@ -108,7 +108,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     Ok(finding.counting(&refused(facts)).at(current))
 }
 
-/// The reading of this limit's counter.
+/// The reading of the counter of refused packets.
 fn refused(facts: &Facts) -> String {
     let count = facts.counters.udp_sum(|udp| udp.mem_errors);
     reads("MemErrors", count, "no packet was lost this way", "this many packets were lost at this limit")
@@ -176,14 +176,14 @@ mod tests {
         );
     }
 
-    /// As a 6.18 guest with 24,684,084 kB and nearly all of it free chose: 575799 767734 1151598.
+    /// A 6.18 guest with 24,684,084 kB, nearly all of it free, chose 575799 767734 1151598.
     #[test]
     fn the_kernels_own_is_computed_as_the_kernel_does() {
         assert_eq!(defaults(767_734 * 8 * PAGE_BYTES), "575799 767734 1151598");
         assert_eq!(defaults(0), "96 128 192");
     }
 
-    /// Past losses are reported, but do not decide anything, whether zero or not.
+    /// The reason reports past losses, but they decide nothing, whether zero or not.
     #[test]
     fn the_counter_is_quoted_and_decides_nothing() {
         check_server(

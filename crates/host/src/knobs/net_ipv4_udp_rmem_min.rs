@@ -38,7 +38,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
-        // The kernel counts refused packets among the datagrams without room.
+        // The kernel counts refused packets as receive buffer errors.
         counter: Some(Counter::ReceiveBuffers),
         ..Extras::NONE
     },

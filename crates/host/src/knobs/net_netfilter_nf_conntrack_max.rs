@@ -64,7 +64,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         );
         return Ok(Finding::keep(PATH, reason).at(current));
     };
-    // Half of the table is for current players, half for those who left and whose entries have not timed out.
+    // Half of the table is for current players. The other half is for players who left and whose entries have not timed out.
     let needed = players.saturating_mul(2);
     let finding = if u64::try_from(current).is_ok_and(|current| current >= needed) {
         let reason = format!(

@@ -142,8 +142,8 @@ fn queues(count: usize) -> String {
     if count == 1 { "1 receive queue".to_owned() } else { format!("{count} receive queues") }
 }
 
-/// The CPUs of the interface's node that neither serve its interrupts, nor share a core with one that does, nor are
-/// isolated: isolated CPUs should not process foreign packets.
+/// The CPUs of the interface's node that neither serve its interrupts nor share a core with a CPU that does. Isolated CPUs are left out
+/// too, because they should not process packets of other programs.
 fn free_of_interrupts(facts: &Facts, nic: &Nic, online: &CpuSet) -> Result<CpuSet, Finding> {
     let serving = serving(nic)?;
     let siblings = facts.cpus.cpus.iter().filter(|cpu| serving.contains(cpu.cpu));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn unknown_facts_are_reported() {
         check(
             &KNOB,
             &[

@@ -12,7 +12,7 @@ use crate::probe::field;
 use crate::cores::{Cores, network_cpus};
 use crate::shapes::{cpus, one, usable_cpus};
 
-/// A manual step has no place but the knob itself.
+/// The place of a manual step is the knob itself.
 const PLACE: &str = "process.cpu_affinity";
 
 pub(super) const KNOB: Knob = Knob {

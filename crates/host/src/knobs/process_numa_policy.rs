@@ -39,7 +39,7 @@ pub(super) const KNOB: Knob = Knob {
         process: Some(Process {
             of: Owner::Server,
             while_it_runs: false,
-            // The first mapping is the program's own: it follows the policy of its process.
+            // The first mapping belongs to the program itself, so it follows the policy of the process.
             has: Some(|file, node| {
                 Some(file("numa_maps")?.lines().next()?.split_whitespace().nth(1)? == format!("bind:{node}"))
             }),

@@ -7,7 +7,7 @@ use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::{one, usable_cpus};
 
-/// A manual step has no place but the knob itself.
+/// The place of a manual step is the knob itself.
 const PLACE: &str = "process.sched_policy";
 
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
@@ -43,14 +43,13 @@ pub(super) const KNOB: Knob = Knob {
 };
 
 fn unit_lines(policy: &str) -> Option<String> {
-    // The lowest priority is enough to preempt every normal thread, and leaves room for threads that must preempt the
-    // server.
+    // The lowest priority preempts every normal thread. It leaves room for threads that must preempt the server.
     let priority = if policy == "other" { "" } else { "CPUSchedulingPriority=1\n" };
     Some(format!("CPUSchedulingPolicy={policy}\n{priority}"))
 }
 
 fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
-    // The name in parentheses may contain anything; the policy is the 39th field after it (proc(5)).
+    // The name in parentheses may contain anything. The policy is the 39th field after it (proc(5)).
     let stat = file("stat")?;
     let policy = stat.rsplit_once(')')?.1.split_whitespace().nth(38)?;
     let number = match wanted {

@@ -7,7 +7,7 @@ use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::one;
 
-/// A manual step has no place but the knob itself.
+/// The place of a manual step is the knob itself.
 const PLACE: &str = "process.sched_slice_ns";
 
 /// The shortest slice that the kernel accepts.

@@ -6,7 +6,7 @@ use crate::finding::Finding;
 use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
-/// The place of everything that belongs to the server's own process.
+/// The place of all properties of the server's own process.
 const PLACE: &str = "server";
 
 pub(super) const KNOB: Knob = Knob {
@@ -37,7 +37,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // No counter shows sleeps that ended late; the threads' values are read back.
+        // No counter shows sleeps that ended late, so the threads' values are read back.
         counter: Some(Counter::ReadBack),
         shortens: Some(Wait::LateTimer),
         process: Some(Process {

@@ -17,7 +17,7 @@ const FILES: &[Since] = &[
 /// The kernel's default, the same from 4.4 to 7.3 and for any number of CPUs.
 const DEFAULT_NS: i64 = 500_000;
 
-/// What TuneD tried: ten times the default.
+/// The value in TuneD's profiles: ten times the default.
 const TRIED_NS: i64 = 5_000_000;
 
 pub(super) const KNOB: Knob = Knob {
@@ -45,7 +45,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // Measured by pressure: if nobody waits for a CPU, there is no thread to move.
+        // Pressure measures it: if no thread waits for a CPU, there is none to move.
         counter: Some(Counter::WaitingThreads),
         ..Extras::NONE
     },
@@ -90,7 +90,7 @@ mod tests {
     use crate::fact::Fact;
     use crate::testing::{check, with_cpus, with_kernel, with_sysctl};
 
-    /// A kernel whose file holds this text.
+    /// A kernel whose file contains this text.
     fn kernel(version: (u32, u32), path: &'static str, text: &'static str) -> impl Fn(&mut Facts) {
         move |facts| {
             with_kernel(version.0, version.1)(facts);

@@ -50,7 +50,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // Measured by pressure: not every kernel has /proc/schedstat.
+        // Pressure measures it, because not every kernel has /proc/schedstat.
         counter: Some(Counter::WaitingThreads),
         ..Extras::NONE
     },
@@ -97,7 +97,7 @@ mod tests {
     use crate::fact::Fact;
     use crate::testing::{check, with_cpus, with_kernel, with_sysctl};
 
-    /// A kernel whose file holds this text.
+    /// A kernel whose file contains this text.
     fn kernel(version: (u32, u32), path: &'static str, text: &'static str) -> impl Fn(&mut Facts) {
         move |facts| {
             with_kernel(version.0, version.1)(facts);

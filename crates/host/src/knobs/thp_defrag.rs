@@ -83,7 +83,7 @@ enum Whose {
     All,
 }
 
-/// The widest of the main word and those of single sizes; `None` if the main word is unknown.
+/// The widest setting of the main word and of single sizes. `None` if the main word is unknown.
 fn who_gets_them(facts: &Facts) -> Option<Whose> {
     let whose = |word: &str| match word {
         "always" => Whose::All,

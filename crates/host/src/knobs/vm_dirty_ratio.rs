@@ -58,7 +58,7 @@ pub(super) const KNOB: Knob = Knob {
             CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty_threshold"] },
             CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] },
         ],
-        // Counts written, not dirtied pages: a line in any log dirties a page.
+        // Count written pages, not dirtied ones: a line in any log dirties a page.
         counter: Some(Counter::WrittenPages),
         side_effects: &[EXCLUSIVE_WITH],
         // A write waits for a disk.
@@ -115,7 +115,7 @@ pub(super) fn bytes_in_use(facts: &Facts, path: &str) -> Option<u64> {
     facts.sysctl(path).known()?.parse().ok().filter(|bytes| *bytes > 0)
 }
 
-/// A share of all memory. The kernel counts only memory that is free or holds files, so this is an upper limit.
+/// A share of all memory, as text. The kernel counts only memory that is free or holds files, so this is an upper limit.
 pub(super) fn share_of_memory(facts: &Facts, percent: i64) -> Option<String> {
     let percent = u64::try_from(percent).unwrap_or(0).min(100);
     Some(size(facts.memory.total_bytes.known()? / 100 * percent))

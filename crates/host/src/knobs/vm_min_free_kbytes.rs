@@ -62,7 +62,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let Some(total) = facts.memory.total_bytes.known() else {
         return Err(Finding::unknown(PATH, "how much memory there is", &facts.memory.total_bytes).at(current));
     };
-    // At most 2^64 / 1024 / 100, so there is no overflow.
+    // At most 2^64 / 1024 / 100, so it cannot overflow.
     let percent_kb = (total / 1024 / 100) as i64;
     let finding = match facts.network.hardware().next() {
         _ if percent_kb > 0 && current > percent_kb * PERCENT_MAX => {

@@ -75,13 +75,13 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
-/// Why the machine cannot spare this many: the kernel would take them all, and kill processes to make room.
+/// Why the machine cannot spare this many pages. The kernel would take them all, and kill processes to make room.
 fn too_much(facts: &Facts, wanted: &str) -> Option<String> {
     let (wanted, total): (u64, u64) = (wanted.parse().ok()?, *facts.memory.total_bytes.known()?);
     let current = own_number(facts, PATH).unwrap_or(0);
     let page = default_page_bytes(facts, current)?;
     let most = total / 4 * 3 / page;
-    // If somebody has reserved more by other means, reducing that is allowed.
+    // If somebody has reserved more by other means, reducing that number is allowed.
     let is_less = u64::try_from(current).is_ok_and(|current| wanted <= current);
     (wanted > most && !is_less).then(|| {
         format!(
@@ -94,8 +94,8 @@ fn too_much(facts: &Facts, wanted: &str) -> Option<String> {
     })
 }
 
-/// The size of the counted pages, as far as known: from the command line, the one size with this count, the usual size,
-/// the smallest.
+/// The size of the counted pages, as far as known: from the command line, otherwise the one size with this count, the usual size, or the
+/// smallest.
 fn default_page_bytes(facts: &Facts, count: i64) -> Option<u64> {
     let asked = facts.kernel.argument("default_hugepagesz").and_then(argument_bytes);
     let sizes: Vec<u64> = facts.memory.huge_pages.known()?.iter().map(|size| size.size_bytes).collect();
@@ -117,7 +117,7 @@ fn argument_bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// The size of the counted pages: the one size with this number of reserved pages, if that is unique.
+/// The size of the counted pages, if exactly one size has this number of reserved pages.
 fn page_bytes(facts: &Facts, count: i64) -> Option<u64> {
     let mut sizes = facts
         .memory

@@ -10,7 +10,7 @@ use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/vm/stat_interval";
 
-/// What TuneD sets.
+/// The value that TuneD sets.
 const WANTED_S: i64 = 10;
 
 pub(super) const KNOB: Knob = Knob {
@@ -35,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // The deferred work is only counted together with all other work.
+        // The kernel counts this deferred work only together with all other work.
         tuned: &[TunedProfile::NetworkLatency],
         ..Extras::NONE
     },

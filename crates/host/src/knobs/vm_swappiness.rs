@@ -11,7 +11,7 @@ use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/vm/swappiness";
 
-/// Half the kernel's default: what Amazon's guide for game servers starts from.
+/// Half the kernel's default. Amazon's guide for game servers starts there.
 const WANTED: i64 = 30;
 
 pub(super) const KNOB: Knob = Knob {

@@ -35,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
             file: "/proc/vmstat",
             names: &["zone_reclaim_failed", "zone_reclaim_success"],
         }],
-        // Its own counters only show reclaim within a node; if nothing is scanned at all, there was none either.
+        // Its own counters only show reclaim within a node. If nothing was scanned, there was no such reclaim either.
         counter: Some(Counter::Reclaim),
         // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),

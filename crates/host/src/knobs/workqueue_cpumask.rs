@@ -57,7 +57,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
-/// The isolated CPUs, else those that could be given to the server that the user describes.
+/// The isolated CPUs. Otherwise the CPUs that could be reserved for the server that the user describes.
 fn servers_cpus(facts: &Facts, context: &AdviceContext) -> Option<CpuSet> {
     if let Some(isolated) = facts.cpus.isolated.known().filter(|isolated| !isolated.is_empty()) {
         return Some(isolated.clone());

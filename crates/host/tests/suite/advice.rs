@@ -1,5 +1,5 @@
-//! Advice for whole machines: every captured host under `hosts/` against what is advised for it, and what an engineer who knows
-//! the machine would say.
+//! Advice for whole machines: compares the advice for every captured host under `hosts/` with the golden advice, and with what an engineer
+//! who knows the machine would recommend.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ fn advice_for(file: &Path, goal: Goal) -> Vec<Advice> {
     advise(&Facts::probe(&Root::captured(Capture::load(file).unwrap())), &goal.into())
 }
 
-/// What depends on the machine: the rest of an advice is the knob's own data, which docs/knobs.md holds.
+/// The parts that depend on the machine. The rest of an advice is the knob's own data, which docs/knobs.md has.
 fn shown(advice: &[Advice]) -> String {
     let row = |advice: &Advice| -> Value {
         json!({
@@ -46,7 +46,7 @@ fn every_captured_host_gets_the_advice_that_it_should() {
     assert!(seen >= 7, "{seen}");
 }
 
-/// A capture without what it holds of one path, as an evenkeel took it that did not look there yet.
+/// A capture without the readings of one path, like a capture by an older evenkeel.
 fn without(capture: &str, path: &str) -> Capture {
     let mut kept = String::new();
     let mut is_left_out = false;
@@ -75,7 +75,7 @@ fn a_capture_older_than_a_look_makes_it_unknown() {
         let root = Root::captured(without(&text, path));
         assert_eq!(root.text(path).unwrap_err().why, Why::NotCaptured, "{path}");
         let after = of(&advise(&Facts::probe(&root), &goal), knob.id);
-        // What other facts rule out needs no look.
+        // If other facts rule the knob out, its own file is not needed.
         if after == of(&before, knob.id) {
             continue;
         }
@@ -89,8 +89,8 @@ fn a_capture_older_than_a_look_makes_it_unknown() {
 }
 
 #[test]
-fn what_an_engineer_would_say() {
-    // Machine, knob, place (empty for any), state, wanted.
+fn advice_matches_that_of_an_engineer() {
+    // Columns: machine, knob, place (empty for any), state, wanted.
     let table = [
         ("aws-c4.8xlarge-xen-3.14", "cmdline.intel_idle.max_cstate", "", State::Set, Some("1")),
         ("aws-c4.8xlarge-xen-3.14", "clocksource", "", State::Set, Some("tsc")),

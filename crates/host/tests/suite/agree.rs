@@ -1,5 +1,5 @@
-//! Facts of this machine against what independent tools say of it. A tool that is not installed is skipped aloud; so is what
-//! changed while it was asked, because other programs run here too.
+//! Compares facts of this machine with independent tools. A tool that is not installed is visibly skipped. So is a value that changed
+//! during the comparison, because other programs run here too.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn probe() -> Facts {
     Facts::probe(&Root::live())
 }
 
-/// Whether two machines are one for the purpose of a test; says what is skipped where they are not.
+/// Whether two readings are equal. Records a skip if they are not.
 fn same<T: PartialEq>(before: &T, after: &T, what: &str) -> bool {
     if before != after {
         skipped(format_args!("{what}: it changed meanwhile"));
@@ -27,7 +27,7 @@ fn same<T: PartialEq>(before: &T, after: &T, what: &str) -> bool {
     before == after
 }
 
-/// The CPUs of the rows that have in `column` what the row of `cpu` has.
+/// The CPUs whose rows have the same value in `column` as the row of `cpu`.
 fn alike(rows: &[Value], cpu: usize, column: impl Fn(&Value) -> String) -> CpuSet {
     let of = rows.iter().find(|row| row["cpu"] == cpu).map(&column).unwrap();
     let mut cpus = CpuSet::default();
@@ -49,7 +49,7 @@ fn lscpu_sees_the_same_cpus() {
     let online = alike(&rows, facts.online.known().unwrap().first().unwrap(), |row| row["online"].to_string());
     assert_eq!(facts.online.known(), Some(&online));
     for cpu in facts.cpus.iter().filter(|cpu| online.contains(cpu.cpu)) {
-        // Sockets that a hypervisor does not number are -1 or "-"; then only the core is compared.
+        // If a hypervisor does not number sockets, they are -1 or "-". Then only the core is compared.
         let siblings = alike(&rows, cpu.cpu, |row| format!("{} {}", row["core"], row["socket"]));
         assert_eq!(cpu.siblings.known(), Some(&siblings), "cpu{}", cpu.cpu);
         let (Some(last), Some(key)) = (cpu.caches.last(), cache_column(&rows)) else {
@@ -61,7 +61,7 @@ fn lscpu_sees_the_same_cpus() {
     }
 }
 
-/// lscpu names its column of caches after those that there are, such as `l1d:l1i:l2:l3`.
+/// lscpu names its column of caches after the existing caches, such as `l1d:l1i:l2:l3`.
 fn cache_column(rows: &[Value]) -> Option<String> {
     rows.first()?.as_object()?.keys().find(|key| key.contains(':')).cloned()
 }
@@ -73,7 +73,7 @@ fn lscpu_and_getconf_count_and_name_alike() {
         let rows = json["lscpu"].as_array().unwrap();
         let named = rows.iter().find(|row| row["field"] == "Model name:").and_then(|row| row["data"].as_str());
         match (named, facts.cpus.model.known()) {
-            // lscpu leaves the maker out of an Arm core's name.
+            // lscpu omits the maker in an Arm core's name.
             (Some(named), Some(model)) => assert!(model.contains(named), "{model:?}, lscpu {named:?}"),
             _ => skipped("the model's name: not both know it"),
         }
@@ -113,7 +113,7 @@ fn sysctl_reads_the_same_values() {
     let (mut compared, mut all) = (0, 0);
     for name in paths {
         all += 1;
-        // `-e` takes it that a key may not be there, as a fact may be absent.
+        // With `-e`, a missing key is not an error, because a fact may be absent too.
         let Some(value) = said("sysctl", &["-n", "-e", &name.replace('/', ".")]) else { continue };
         let path = format!("/proc/sys/{name}");
         let fact = before.sysctl(&path);

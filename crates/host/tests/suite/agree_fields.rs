@@ -15,14 +15,14 @@ use serde_json::Value;
 use crate::fields::counters::{ASKED, Counts, as_text, ours};
 use crate::fields::{Row, TOOLS};
 
-/// What was asked, one shell line each, and what came back or why nothing did.
+/// The shell lines, each with its output or the reason why there is none.
 type Said = BTreeMap<String, Result<String, String>>;
 
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What the tools of this machine say, of a list in lab/guest.
+/// The output of this machine's tools, for a list in lab/guest.
 fn asked_here(list: &str) -> Said {
     let list = fs::read_to_string(top().join("lab/guest").join(list)).unwrap();
     let ask = |line: &str| {
@@ -35,7 +35,7 @@ fn asked_here(list: &str) -> Said {
     list.lines().map(|line| (line.to_owned(), ask(line))).collect()
 }
 
-/// What the tools of a guest said: `==== LINE` before each, `==== STATUS` after it.
+/// The output of a guest's tools, with `==== LINE` before each and `==== STATUS` after it.
 fn asked_there(text: &str) -> Said {
     let mut said = Said::new();
     let mut parts = text.split("==== ").skip(1);
@@ -49,7 +49,7 @@ fn asked_there(text: &str) -> Said {
     said
 }
 
-/// The guest's capture and what its tools said, where one was asked.
+/// The guest's capture and the output of its tools, if a guest is given.
 fn guest() -> Option<(Root, String)> {
     let dir = PathBuf::from(std::env::var_os("EVENKEEL_AGREE")?);
     let capture = Capture::load(&dir.join("capture.txt")).unwrap();
@@ -86,7 +86,7 @@ impl Count {
     }
 }
 
-/// One probe, the tools, and another probe; a guest was probed once.
+/// Probes, runs the tools, and probes again. A guest was probed once.
 fn compare(guest: Option<&(Root, String)>) -> Count {
     let (before, said, after) = match guest {
         Some((root, said)) => (facts(root), asked_there(said), facts(root)),
@@ -105,7 +105,7 @@ fn compare(guest: Option<&(Root, String)>) -> Count {
             }
             None => panic!("{} is not in lab/guest/tools.list, or the guest was not asked it", tool.asked),
         };
-        // Other programs run on this machine too: what they changed meanwhile is no disagreement.
+        // Other programs run on this machine too. Values that they changed meanwhile do not count as differences.
         let earlier: BTreeMap<String, Value> =
             (tool.rows)(&before, text).into_iter().map(|row| (row.field, row.ours)).collect();
         let rows = (tool.rows)(&after, text);
@@ -136,7 +136,7 @@ fn compare(guest: Option<&(Root, String)>) -> Count {
 fn every_field_is_what_independent_tools_say() {
     let guest = guest();
     let mut count = compare(guest.as_ref());
-    // Somebody may have changed a setting and put it back between our looks: a disagreement stays.
+    // Another program may have changed a setting and restored it between our readings. A real difference remains at the second try.
     for _ in 0..2 {
         if !count.differ.is_empty() && guest.is_none() {
             println!("once more: {:#?}", count.differ);
@@ -147,13 +147,13 @@ fn every_field_is_what_independent_tools_say() {
     assert!(guest.is_none() || count.compared > 200, "{} fields are too few: the guest has every tool", count.compared);
 }
 
-/// The facts that say what to ask for, and our counters.
+/// The facts that determine the questions, and our counters.
 fn counted(root: &Root) -> (Value, Counts) {
     let probed = Facts::probe(root);
     (serde_json::to_value(&probed).unwrap(), ours(&serde_json::to_value(&probed.counters).unwrap()))
 }
 
-/// The content of all answers; `when` precedes the question.
+/// The counters in all answers. `when` precedes the question.
 fn counts_in(said: &Said, when: &str, facts: &Value) -> Counts {
     let of = |(name, asked): (&str, &str)| match said.get(&format!("{when}{asked}")) {
         Some(Ok(text)) => as_text(facts, name, text),
@@ -166,13 +166,13 @@ fn counts_in(said: &Said, when: &str, facts: &Value) -> Counts {
     ASKED.into_iter().flat_map(of).collect()
 }
 
-/// Counters only grow: what one reads between two readings of another lies between those. Here a tool reads between two looks of ours;
-/// in a guest we looked once, and the tools before and after.
+/// Counters only grow, so a reading between two others must lie between them. Here a tool reads between two readings of ours. In a guest we
+/// read once, and the tools before and after.
 #[test]
 fn every_counter_lies_between_two_readings() {
     let guest = guest();
     let mut said = out_of_order(guest.as_ref());
-    // The kernel moves counts of each CPU into sums while somebody else reads: for that moment they are in neither. A disagreement stays.
+    // While the kernel moves a CPU's counts into sums, another reader sees them in neither. A real difference remains at the second try.
     for _ in 0..2 {
         if !said.is_empty() && guest.is_none() {
             println!("once more: {said:#?}");
@@ -196,7 +196,7 @@ fn out_of_order(guest: Option<&(Root, String)>) -> Vec<String> {
             (earlier, counts_in(&said, "", &facts), later, facts)
         }
     };
-    // An interrupt that a CPU never served is 0 in the file, and left out of our JSON.
+    // If a CPU never served an interrupt, the file has 0, and our JSON omits it.
     let read = |counts: &Counts, name: &str| counts.get(name).copied().or(name.starts_with("irqs[").then_some(0));
     let names: BTreeSet<&String> = earlier.keys().chain(between.keys()).chain(later.keys()).collect();
     let (mut compared, mut moved, mut skipped, mut differ) = (0, 0, Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! Compares what drivers report, and which device is on top of which, with `ethtool` and `ip`. Visibly skips a tool that is not
-//! installed, a device that this kernel can't create, and a check that needs missing rights.
+//! Compares the drivers' reports, and which device is on top of which, with `ethtool` and `ip`. Visibly skips a tool that is not installed,
+//! a device that this kernel cannot create, and a check without the necessary privileges.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -16,12 +16,12 @@ fn nics() -> Vec<Nic> {
     Facts::probe(&Root::live()).network.nics.known().cloned().unwrap_or_default()
 }
 
-/// `name: value` a line.
+/// Parses `name: value` lines.
 fn pairs(text: &str) -> BTreeMap<&str, &str> {
     text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.trim(), value.trim())).collect()
 }
 
-/// The names that ethtool has for some of the kernel's, from before the kernel named them.
+/// ethtool's names for some offloads, from before the kernel had names for them.
 const OLD_NAMES: [(&str, &str); 8] = [
     ("rx-checksum", "rx-checksumming"),
     ("rx-gro", "generic-receive-offload"),
@@ -33,7 +33,7 @@ const OLD_NAMES: [(&str, &str); 8] = [
     ("tx-vlan-hw-insert", "tx-vlan-offload"),
 ];
 
-/// How many offloads of an interface ethtool also reports.
+/// The number of offloads of an interface that ethtool also reports.
 fn compare_offloads(interface: &str) -> usize {
     let path = format!("@ethtool/{interface}/features");
     let before = Root::live().text(&path).unwrap();
@@ -46,7 +46,7 @@ fn compare_offloads(interface: &str) -> usize {
     let mut compared = 0;
     for (name, value) in before.lines().map(|line| line.split_once('=').unwrap()) {
         let old = OLD_NAMES.iter().find(|(new, _)| *new == name).map(|(_, old)| *old);
-        // An older ethtool leaves out what it has no name for.
+        // An older ethtool omits offloads for which it has no name.
         let Some(theirs) = as_text.get(name).or_else(|| as_text.get(old?)) else { continue };
         let on = theirs.split_whitespace().next().unwrap();
         let fixed = if theirs.ends_with("[fixed]") { ",fixed" } else { "" };
@@ -90,7 +90,7 @@ fn ethtool_hashes_the_same_way() {
     }
 }
 
-/// Counters move, and only upwards: ours lie between two of theirs.
+/// Counters only grow, so ours must lie between two of ethtool's.
 #[test]
 fn ethtool_counts_the_same_losses() {
     let losses = ["allowance", "drop", "overrun", "miss", "error"];
@@ -109,7 +109,7 @@ fn ethtool_counts_the_same_losses() {
     }
 }
 
-/// Makes devices in a network of the test's own, where nothing else is, and runs the next test there.
+/// Creates devices in a separate network namespace, and runs the next test there.
 #[test]
 fn devices_stand_on_each_other_as_ip_says() {
     const NAMESPACE: [&str; 3] = ["--net", "--mount", "sh"];

@@ -1,5 +1,5 @@
-//! What well-known guides on tuning say wrong or what no longer holds, a test each, through the public functions alone: a
-//! machine of `hosts/`, as it is or with a few looks answered otherwise, and what is then advised, refused or explained.
+//! Errors and outdated advice in well-known tuning guides, one test for each. They use only public functions: a machine of `hosts/`,
+//! perhaps with a few readings changed, and the resulting advice, refusal or explanation.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const C5N: &str = "aws-c5n.xlarge-nitro-6.1";
 const AZURE: &str = "azure-a1-hyperv-1vcpu";
 const CPUS_128: &str = "qemu-128cpu-6.1";
 
-/// A machine of `hosts/`, with some looks answered otherwise: `PATH = TEXT`, one line each.
+/// A machine of `hosts/` with some readings replaced: `PATH = TEXT`, one line each.
 fn host(name: &str, otherwise: &[(&str, &str)]) -> Facts {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../hosts/{name}.txt"));
     let mut capture = Capture::load(&file).unwrap();
@@ -22,7 +22,7 @@ fn host(name: &str, otherwise: &[(&str, &str)]) -> Facts {
     Facts::probe(&Root::captured(capture))
 }
 
-/// What is advised for latency on a knob.
+/// The advice on a knob for the goal latency.
 fn advice(facts: &Facts, knob: &str) -> Vec<Advice> {
     let all = advise(facts, &AdviceContext::from(Goal::Latency));
     let found: Vec<Advice> = all.into_iter().filter(|advice| advice.knob == knob).collect();
@@ -30,7 +30,7 @@ fn advice(facts: &Facts, knob: &str) -> Vec<Advice> {
     found
 }
 
-/// The advice on a knob with one place, whose state and part of whose reason are expected.
+/// Checks the state and a part of the reason of the advice on a knob with one place.
 #[track_caller]
 fn says(facts: &Facts, knob: &str, state: State, reason: &str) -> Advice {
     let found = advice(facts, knob).remove(0);
@@ -51,7 +51,7 @@ fn cpus(list: &str) -> CpuSet {
     CpuSet::parse_list(list).unwrap()
 }
 
-/// Everything that is said on every machine, and on the page of the knobs outside its sources.
+/// All advice for every machine, and the page of the knobs without its sources.
 fn all_that_is_said() -> String {
     let mut said: String =
         knobs::ALL.iter().map(|knob| format!("{}\n{}\n{}\n", knob.place, knob.mechanism, knob.risk)).collect();
@@ -90,7 +90,7 @@ fn the_migration_cost_is_500_us_and_not_scaled() {
         assert_eq!(facts.cpus.online.known().unwrap().len(), count);
         says(&facts, "sched.migration_cost_ns", State::Keep, "Amazon's guide doubles it");
     }
-    // The two others are scaled: on 8 CPUs and more the guide's figures of 3 and 4 ms are the kernel's own.
+    // The two others are scaled: on 8 CPUs or more the guide's 3 and 4 ms are the kernel's own values.
     let facts = host(CPUS_128, &[]);
     says(&facts, "sched.wakeup_granularity_ns", State::Set, "the default of 4000000 ns");
 }
@@ -149,7 +149,7 @@ fn the_path_of_the_clock_source_is_its_own() {
 #[test]
 fn maxcpus_is_64_of_128_and_goes_by_neighbours() {
     let booted = |arguments: &str| format!("console=ttyS0 {arguments}");
-    // Siblings are N and N+1 there: 63 or 64 CPUs are whole cores, and half of the cores are gone.
+    // Siblings are N and N+1 there. 63 or 64 CPUs are whole cores, so half of the cores would be lost.
     let line = booted("maxcpus=63");
     says(
         &host(CPUS_128, &[("/proc/cmdline", &line)]),
@@ -245,12 +245,12 @@ fn siblings_pair_as_the_guide_lists_them() {
 
 #[test]
 fn a_governor_is_no_service_to_stop() {
-    // Guides stop the service ondemand; the governor itself is set at once, and policies may have others than CPU 0.
+    // Guides stop the service ondemand. evenkeel sets the governor itself, and other policies than CPU 0's may exist.
     assert!(matches!(knob("cpufreq.governor").place, evenkeel_host::Place::Each { .. }));
     says(&host(C5N, &[]), "cpufreq.governor", State::NotHere, "there is no frequency driver here");
 }
 
-/// Advice that would do harm is not given, and says why.
+/// Harmful advice is not given, and the reason is shown.
 #[test]
 fn harm_is_refused_with_its_reason() {
     let clock = "/sys/devices/system/clocksource/clocksource0/";
@@ -259,7 +259,7 @@ fn harm_is_refused_with_its_reason() {
     let flags = "processor\t: 0\nmodel name\t: X\nflags\t\t: fpu tsc constant_tsc";
     let not_invariant =
         host(CPUS_128, &[(&current, "hpet"), (&available, "tsc hpet acpi_pm"), ("/proc/cpuinfo", flags)]);
-    // Machine, knob, state, part of the reason.
+    // Columns: machine, knob, state, part of the reason.
     let table = [
         (host(CPUS_128, &[]), "cmdline.intel_idle.max_cstate", State::NotHere, "no idle driver"),
         (host(CPUS_128, &[]), "cpuidle.dma_latency_us", State::NotHere, "no idle driver"),
@@ -278,9 +278,9 @@ fn harm_is_refused_with_its_reason() {
     }
 }
 
-/// A capture from before a look says nothing of it.
+/// An old capture shows nothing about a file that evenkeel did not read then.
 #[test]
-fn what_was_never_looked_at_is_unknown() {
+fn unread_facts_are_unknown() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../hosts/{C5N}.txt"));
     let text = std::fs::read_to_string(file).unwrap();
     for (id, path) in [
@@ -300,10 +300,11 @@ fn what_was_never_looked_at_is_unknown() {
     }
 }
 
-/// Commands that a guide misspells (`sysctrl`, one dash before `physcpubind`, `--mempbind`) fail when they are pasted; ours are pasted too.
+/// A guide's misspelled commands (`sysctrl`, one dash before `physcpubind`, `--mempbind`) fail when they are pasted. Ours are pasted too,
+/// so they must be right.
 #[test]
 fn commands_are_spelled_as_their_programs_take_them() {
-    // What `explain` says, which a test holds to the knobs.
+    // The text of `explain`, which another test compares with the knobs.
     let page = include_str!("../../../../docs/knobs.md");
     for wrong in ["sysctrl", " -physcpubind", " -cpunodebind", "mempbind", " -membind"] {
         assert!(!page.contains(wrong), "{wrong:?}");

@@ -1,5 +1,5 @@
-//! Facts of whole machines: every captured host under `hosts/` against what it is known to be, this machine against its own
-//! capture, and captures that mean harm.
+//! Facts of whole machines: compares every captured host under `hosts/` with its golden facts, and this machine with its own capture. Also
+//! hostile captures.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ fn captured_hosts() -> Vec<(String, Capture)> {
     hosts
 }
 
-/// Facts as JSON without the texts of sysctls: those are copies, and grow with the table of knobs.
+/// Facts as JSON without the texts of sysctls, which are copies and grow with the table of knobs.
 fn shown(facts: &Facts) -> String {
     let facts = Facts { sysctls: BTreeMap::new(), ..facts.clone() };
     serde_json::to_string_pretty(&facts).unwrap() + "\n"
 }
 
-/// The texts of sysctls are left out: a new knob looks where an old capture did not, and is unknown there.
+/// The texts of sysctls are left out: a new knob reads a file that an old capture lacks, so its value is unknown there.
 #[test]
 fn captured_hosts_answer_every_look_of_a_fact() {
     for (name, capture) in captured_hosts() {
@@ -70,7 +70,7 @@ fn this_machine_mounted_is_the_same_machine() {
     assert_eq!(Facts::probe(&Root::captured(root.capture())), facts);
 }
 
-/// The reasons of all unknowns; panics at a value that is known.
+/// The reasons of all unknowns. Panics at a known value.
 fn whys(value: &serde_json::Value) -> Vec<&str> {
     match value {
         serde_json::Value::Object(fields) if fields.contains_key("unknown") => vec![fields["why"].as_str().unwrap()],
@@ -81,7 +81,7 @@ fn whys(value: &serde_json::Value) -> Vec<&str> {
 }
 
 #[test]
-fn nothing_seen_is_nothing_known() {
+fn an_empty_machine_has_only_unknown_facts() {
     let facts = Facts::probe(&Root::captured(Capture::default()));
     let json = serde_json::to_value(&facts).unwrap();
     let whys = whys(&json);

@@ -7,7 +7,7 @@ use evenkeel_host::{Facts, Goal, State, advise};
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_sys::CpuSet;
 
-/// A figure for each of several names.
+/// A number for each of several names.
 type Named<T> = &'static [(&'static str, T)];
 
 fn guest(name: &str) -> Facts {
@@ -21,7 +21,7 @@ fn cpus(list: &str) -> CpuSet {
 
 #[test]
 fn cpus_that_run_are_those_that_may() {
-    // Guest, online, present, isolated, SMT control.
+    // Columns: guest, online, present, isolated, SMT control.
     let table = [
         ("4cpu-6.1", "0-3", "0-3", "", "on"),
         ("4cpu-5.10", "0-3", "0-3", "", "on"),
@@ -52,7 +52,7 @@ fn cpus_that_run_are_those_that_may() {
 
 #[test]
 fn threads_share_a_core_and_sockets_have_their_own() {
-    // Guest, CPU, socket, siblings, CPUs that share its last cache.
+    // Columns: guest, CPU, socket, siblings, CPUs that share its last cache.
     let table = [
         ("4cpu-6.1", 2, 0, "2-3", "0-3"),
         ("nosmt-6.1", 2, 0, "2", "0,2,4,6"),
@@ -78,7 +78,7 @@ fn threads_share_a_core_and_sockets_have_their_own() {
 
 #[test]
 fn memory_is_as_far_as_the_firmware_says() {
-    // Guest, CPUs of each node, distances of node 0.
+    // Columns: guest, CPUs of each node, distances of node 0.
     let table: [(&str, &[&str], &[u32]); 6] = [
         ("4cpu-6.1", &["0-3"], &[10]),
         ("numa-off-6.1", &["0-7"], &[10]),
@@ -97,7 +97,7 @@ fn memory_is_as_far_as_the_firmware_says() {
 
 #[test]
 fn the_clock_is_the_one_that_was_ordered() {
-    // Guest, current source, whether the fast one may be chosen. Firmware that offers C2 costs acpi-idle its TSC.
+    // Columns: guest, current source, whether the fast one may be chosen. On acpi-idle the firmware offers C2, so the kernel drops the TSC.
     let table = [
         ("hpet-6.1", "hpet", true),
         ("notsc-6.1", "hpet", false),
@@ -114,7 +114,7 @@ fn the_clock_is_the_one_that_was_ordered() {
 
 #[test]
 fn idle_states_are_those_of_the_table() {
-    // Guest, driver, states with their exit latency in us.
+    // Columns: guest, driver, states with their exit latency in us.
     let table: [(&str, &str, Named<u64>); 3] = [
         ("acpi-idle-6.1", "acpi_idle", &[("POLL", 0), ("C1", 2), ("C2", 400_000), ("C3", 800_000)]),
         ("max-cstate-6.1", "acpi_idle", &[("POLL", 0), ("C1", 2)]),
@@ -134,7 +134,7 @@ fn idle_states_are_those_of_the_table() {
 
 #[test]
 fn cards_have_the_queues_that_they_were_given() {
-    // Guest, driver of each NIC with its receive queues, interrupts of the first.
+    // Columns: guest, driver of each NIC with its receive queues, interrupts of the first.
     let table: [(&str, Named<usize>, usize); 6] = [
         ("4cpu-5.10", &[("virtio_net", 1)], 2),
         ("4cpu-6.12", &[("virtio_net", 1)], 2),
@@ -155,7 +155,7 @@ fn cards_have_the_queues_that_they_were_given() {
 
 #[test]
 fn dmi_gives_the_cloud_and_cpuid_the_hypervisor() {
-    // Guest, vendor, cloud, hypervisor.
+    // Columns: guest, vendor, cloud, hypervisor.
     let table = [
         ("4cpu-6.1", "QEMU", "none", "tcg"),
         ("as-c5n.xlarge-6.1", "Amazon EC2", "aws", "tcg"),
@@ -169,7 +169,7 @@ fn dmi_gives_the_cloud_and_cpuid_the_hypervisor() {
             ["vendor", "cloud", "hypervisor"].map(|field| machine[field].as_str().unwrap_or_default().to_owned());
         assert_eq!(found, [vendor, cloud, hypervisor], "{name}");
     }
-    // Arm has no CPUID, and QEMU gives it no DMI without a UEFI: that is unknown, not none.
+    // Arm has no CPUID, and QEMU gives it no DMI without UEFI. So the hypervisor is unknown, not missing.
     let arm = guest("arm64-4cpu-6.1").machine;
     assert!(arm.hypervisor.is_absent() && arm.vendor.is_absent(), "{arm:?}");
 }
@@ -209,13 +209,13 @@ fn a_bond_and_its_vlan_are_no_cards() {
 
 #[test]
 fn advice_heeds_what_is_in_force() {
-    // Guest, knob, state.
+    // Columns: guest, knob, state.
     let table = [
         ("acpi-idle-6.1", "cpuidle.dma_latency_us", State::Set),
         ("max-cstate-6.1", "cpuidle.dma_latency_us", State::Keep),
         ("acpi-idle-6.1", "cmdline.intel_idle.max_cstate", State::NotHere),
         ("4cpu-6.1", "cpuidle.dma_latency_us", State::NotHere),
-        // The kernel itself gave up the TSC of acpi-idle, because it halts in C2.
+        // The kernel itself dropped the TSC of acpi-idle, because it halts in C2.
         ("acpi-idle-6.1", "clocksource", State::NotHere),
         ("max-cstate-6.1", "clocksource", State::Keep),
         ("notsc-6.1", "clocksource", State::NotHere),

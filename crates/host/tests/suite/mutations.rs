@@ -1,5 +1,5 @@
-//! Captures come from strangers: captured hosts that are cut, flipped and spliced by chance, but the same way each time, must give
-//! facts and advice, or an error, and never a panic, nor work or memory without bound.
+//! Captures may come from strangers. Captured hosts are cut, changed and spliced at random but reproducibly. Each must give facts and
+//! advice, or an error. It must never panic, or use unlimited time or memory.
 
 use std::fs;
 use std::process::Command;
@@ -12,19 +12,19 @@ use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated};
 /// The default number of mutations. `make lab` tries 100,000 of them, in a release build.
 const MUTATIONS: u64 = 1_000;
 
-/// The most CPU time that one may take. The greatest captured host takes a tenth of it in a debug build.
+/// The most CPU time for one capture. The largest captured host takes a tenth of it in a debug build.
 const CPU_NS_MAX: u64 = 1_000_000_000;
 
-/// The most memory that all of the process may ever hold: its address space is not let grow over this.
+/// The limit of the process's address space.
 const ADDRESS_KIB_MAX: u64 = 512 * 1024;
 
-/// The most that the highest resident memory of one may be over what the process held before it.
+/// The most by which one capture may raise the peak of the resident memory.
 const PEAK_KIB_MAX: u64 = 64 * 1024;
 
-const TEST: &str = "mutations::what_strangers_send_gives_answers_or_errors";
+const TEST: &str = "mutations::hostile_input_gives_answers_or_errors";
 const CONFINED: &str = "EVENKEEL_CONFINED";
 
-/// Does with a capture what inspect, audit, and a plan of all the advice do before they print. `None` if it is not a capture.
+/// Does what inspect, audit, and a plan of all advice do before they print. `None` if the text is not a capture.
 fn answered(text: &str, seed: u64) -> Option<usize> {
     let facts = Facts::probe(&Root::captured(Capture::parse(text).ok()?));
     let mut bytes = serde_json::to_string(&facts).unwrap().len();
@@ -53,7 +53,7 @@ fn status_kib(field: &str) -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// The worst of all that were tried, each with its seed.
+/// The worst values of all tried captures, each with its seed.
 #[derive(Default)]
 struct Worst {
     cpu_ns: (u64, u64),
@@ -67,7 +67,7 @@ fn try_all(mutations: u64) {
     let mut worst = Worst::default();
     for seed in 0..mutations {
         let text = mutated(&hosts, &mut Chance(seed));
-        // 5 starts the count of the highest resident memory anew (proc_pid_clear_refs(5)).
+        // Writing 5 resets the peak of the resident memory (proc_pid_clear_refs(5)).
         let counts = fs::write("/proc/self/clear_refs", "5").is_ok();
         let held_kib = status_kib("VmRSS");
         let before_ns = thread_cpu_ns();
@@ -86,13 +86,13 @@ fn try_all(mutations: u64) {
     println!("most memory over what was held before: {} KiB (seed {})", worst.peak_kib.0, worst.peak_kib.1);
     println!("longest answer: {} bytes (seed {})", worst.bytes.0, worst.bytes.1);
     println!("the whole process never held more than {} KiB of address space", status_kib("VmPeak"));
-    // Were they all refused at the door, this would test only the door.
+    // If all of them were refused by the parser, only the parser would be tested.
     assert!(answers * 3 > mutations, "{answers} of {mutations}");
 }
 
-/// Runs itself again with a bound on its address space, which no test of its own memory could pass by.
+/// Runs itself again with a limited address space, which a limit inside the process could not enforce.
 #[test]
-fn what_strangers_send_gives_answers_or_errors() {
+fn hostile_input_gives_answers_or_errors() {
     if std::env::var_os(CONFINED).is_some() {
         return try_all(asked(MUTATIONS));
     }

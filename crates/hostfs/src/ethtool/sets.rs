@@ -1,5 +1,5 @@
-//! Reads what a driver names itself: its offloads, its counters, and how it spreads packets over queues. The names come
-//! from the running kernel, so none is missing or guessed.
+//! Reads lists that a driver names itself: its offloads, its counters, and how it spreads packets over queues. The names come from the
+//! running kernel, so none is missing or guessed.
 
 use evenkeel_sys::Errno;
 use evenkeel_sys::ethtool::{Question, Room};
@@ -45,7 +45,7 @@ pub(crate) fn stats(interface: &str) -> Result<String, Errno> {
     let names = names(&mut room, interface, ETH_SS_STATS)?;
     room.ask(interface, Question::Counters, &[u32::try_from(names.len()).map_err(|_| Errno::OVERFLOW)?])?;
     if room.word(1).map(|count| count as usize) != Some(names.len()) {
-        // The queues changed between the two calls, so names and counters do not match.
+        // If the queues changed between the two calls, names and counters do not match.
         return Err(Errno::AGAIN);
     }
     let is_loss = |name: &str| LOSSES.iter().any(|loss| name.contains(loss));
@@ -98,7 +98,7 @@ fn names(room: &mut Room, interface: &str, set: u32) -> Result<Vec<String>, Errn
     Ok(strings.map(|bytes| field(bytes).replace('=', "-")).collect())
 }
 
-/// The name of a hash function's bit (`ETH_RSS_HASH_TOP` and its fellows).
+/// The name of a hash function's bit (`ETH_RSS_HASH_TOP` and similar).
 fn function(bits: u8) -> String {
     match bits {
         0 => "none".to_owned(),
@@ -109,7 +109,7 @@ fn function(bits: u8) -> String {
     }
 }
 
-/// The letters that `ethtool -N … rx-flow-hash` accepts for the fields; `none` if there are none.
+/// The letters that `ethtool -N … rx-flow-hash` accepts for the fields. `none` if there are none.
 fn hash_fields(bits: u32) -> String {
     const LETTERS: [(u32, char); 8] = [(1, 'm'), (2, 'v'), (3, 't'), (4, 's'), (5, 'd'), (6, 'f'), (7, 'n'), (31, 'r')];
     let letters: String = LETTERS.iter().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, letter)| *letter).collect();
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!([0, 1, 2, 4, 8].map(function), ["none", "toeplitz", "xor", "crc32", "8"]);
     }
 
-    /// Every interface has features, even the loopback one, and the kernel itself segments and merges packets.
+    /// Every interface has features, even loopback, and the kernel itself segments and merges packets.
     #[test]
     fn features_have_the_kernels_names() {
         let lo = features("lo").unwrap();

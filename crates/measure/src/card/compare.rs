@@ -107,7 +107,7 @@ pub struct Compared {
     pub a: Figure,
     /// On the second.
     pub b: Figure,
-    /// The second as a multiple of the first; missing where the first is 0 or they have other signs.
+    /// B divided by A. Missing if A is 0 or the signs differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// The outcome.
@@ -203,11 +203,11 @@ fn compared(meter: &str, a: &Line, b: &Line) -> Compared {
     }
 }
 
-/// The rounds of two cards can come in many orders. In two of these orders the cards do not overlap.
+/// a and b rounds can come in C(a + b, a) orders. In exactly two of them the ranges of the cards do not overlap.
 fn by_chance(lines: &[Compared]) -> Option<f64> {
     let of = |line: &Compared| {
         let (a, b) = (line.a.rounds.min(1000), line.b.rounds.min(1000));
-        // Two over the binomial of a + b over a.
+        // 2 / C(a + b, a).
         (1..=a).fold(2.0, |share, i| share * f64::from(i) / f64::from(b + i))
     };
     let shares: Vec<f64> = lines.iter().filter(|line| line.outcome != Outcome::NoSpread).map(of).collect();

@@ -74,7 +74,7 @@ pub struct Part {
     pub meter: String,
     /// Its numbers.
     pub lines: Vec<Line>,
-    /// Why it has no numbers, or not in every round.
+    /// Why numbers are missing, in all rounds or in some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
@@ -83,7 +83,7 @@ pub struct Part {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
-    /// What it is called on every machine, the unit last.
+    /// The identifier, the same on every machine. It ends with the unit.
     pub id: String,
     /// The same name in words.
     pub title: String,
@@ -146,7 +146,7 @@ pub struct CardLine {
     pub reference: Option<Reference>,
 }
 
-/// Why a text is not a card, in words that read well after "failed to".
+/// Why a text is not a card. The message continues "failed to …".
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
     /// It is not JSON.

@@ -53,12 +53,12 @@ fn text(card: &Card) -> String {
 
 #[test]
 fn a_card_reads_as_it_was_written() {
-    // This file stays as it is for as long as the format has its number.
+    // Never change this file while the format keeps its number.
     let written = text(&card(1.0));
     expect_file!["golden-1.json"].assert_eq(&written);
     assert_eq!(Card::parse(&written).unwrap(), card(1.0));
     assert_eq!(Card::parse(include_str!("golden-1.json")).unwrap(), card(1.0));
-    // Fields that are added later are passed over.
+    // A reader ignores fields that a later version adds.
     let newer = written.replacen("\"rounds\": 2,", "\"rounds\": 2, \"weather\": [1],", 2);
     assert_eq!(Card::parse(&newer).unwrap(), card(1.0));
 }
@@ -126,7 +126,7 @@ fn only_differences_beyond_the_spread_count() {
     assert_eq!((comparison.only_a, comparison.only_b), (vec!["switches".to_owned()], vec!["switches".to_owned()]));
     assert_eq!((comparison.lines[1].ratio, comparison.lines[1].outcome), (None, Outcome::ABetter));
     assert_eq!((comparison.a_better, comparison.b_better), (1, 0));
-    // Two rounds each come in six orders.
+    // Two rounds per card can come in six orders.
     assert!((comparison.by_chance.unwrap() - 2.0 / 6.0).abs() < 1e-12);
     expect![[r#"
         [

@@ -11,7 +11,7 @@ pub(super) fn row_count(table: &str, label: &str, cpu: usize) -> Option<u64> {
     row.split_ascii_whitespace().nth(column)?.parse().ok()
 }
 
-/// The sum of the rows now, for each of these CPUs; none where a row is missing.
+/// The current sum of the rows `labels` for each CPU. None for a CPU that has no such row.
 pub(super) fn now(file: &str, labels: &[&str], cpus: &[usize]) -> Vec<Option<u64>> {
     let text = Root::live().text(file).unwrap_or_default();
     cpus.iter().map(|cpu| labels.iter().map(|label| row_count(&text, label, *cpu)).sum()).collect()

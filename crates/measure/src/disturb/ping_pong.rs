@@ -115,7 +115,7 @@ mod tests {
         let before = thread::affinity().unwrap();
         let cpu = before.iter().last().unwrap();
         let mut until_ns = 0;
-        // Both threads must reach that CPU first, which may take as long on a busy machine.
+        // Both threads must first reach that CPU. On a busy machine this may use up the whole time, so try again.
         let played = (1..=5).map(|nth| {
             until_ns = clock::monotonic_ns() + nth * 20_000_000;
             let played = PingPong { cpu, until_ns }.play().unwrap();

@@ -42,7 +42,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -50,7 +50,7 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
 }
 
-/// What was taken from one CPU.
+/// The time that was taken from one CPU.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
@@ -62,9 +62,9 @@ pub struct Cpu {
     pub missed_turns: u64,
     /// CPU time of the real-time thread, by its thread clock, in nanoseconds.
     pub taken_ns: u64,
-    /// The same divided by the length of all periods.
+    /// The CPU time taken, divided by the length of all periods.
     pub share_taken: f64,
-    /// The rest of the time, as a share.
+    /// The share of the time that was left to others.
     pub share_left: f64,
     /// The mean time from one slot to the next, in nanoseconds; none with fewer than two slots.
     pub period_ns_mean: Option<f64>,

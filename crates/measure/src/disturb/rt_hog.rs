@@ -44,7 +44,7 @@ impl Schedule {
     }
 }
 
-/// One stretch that it took, by its own clock.
+/// One stretch in which the hog had the CPU, by its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// When it began to run.
@@ -60,9 +60,9 @@ pub struct Account {
     pub taken: Vec<Taken>,
     /// How many stretches there were.
     pub turns: u64,
-    /// How many it missed completely because another thread had the CPU.
+    /// Stretches that it missed completely because another thread had the CPU.
     pub missed: u64,
-    /// How many of those were before the last stretch that it took.
+    /// Missed stretches before the last one that it took.
     pub missed_between: u64,
     /// How late each stretch began, in nanoseconds.
     pub late_ns: Histogram,
@@ -167,7 +167,7 @@ fn take(cpu: usize, schedule: &Schedule, until_ns: u64, stop: &AtomicBool) -> Ac
             break;
         }
         let start_ns = clock::monotonic_ns();
-        // Lateness is not made up for: a missed beginning would otherwise take the CPU for two stretches in a row.
+        // Do not make up for a late start. Otherwise the hog would take the CPU for two stretches in a row.
         let end_ns = (at_ns + schedule.busy_ns).min(until_ns);
         while clock::monotonic_ns() < end_ns {
             std::hint::spin_loop();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_nothing_is_refused() {
+    fn a_hog_that_leaves_no_time_is_refused() {
         let schedule = Schedule {
             start_ns: 0,
             period_ns: 10,
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn it_takes_what_it_reports() {
         let cpu = thread::affinity().unwrap().first().unwrap();
-        // A stretch that is over before the thread runs is skipped. If the machine stalls, all may be.
+        // A stretch that is over before the thread runs is skipped. If the machine stalls, all may be skipped, so try again.
         let is_taken = (0..5).any(|_| {
             let start_ns = clock::monotonic_ns() + 2_000_000;
             let (period_ns, busy_ns, jitter_ns) = (5_000_000, 200_000, 100_000);

@@ -13,7 +13,7 @@ use crate::error::MeterError;
 const LINE_BYTES: usize = 64;
 const WORDS: usize = LINE_BYTES / size_of::<u32>();
 
-/// Lines between two readings of the clock: some 50 us.
+/// Cache lines to touch between two clock readings. This takes about 50 us.
 const LINES_A_LOOK: usize = 4096;
 
 /// How to disturb.
@@ -28,7 +28,7 @@ pub struct Settings {
     pub working_set_bytes: u64,
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -36,7 +36,7 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
 }
 
-/// What was done on one CPU.
+/// The work on one CPU.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
@@ -50,7 +50,7 @@ pub struct Cpu {
     pub elapsed_ns: u64,
     /// CPU time that it got, in nanoseconds.
     pub taken_ns: u64,
-    /// The same divided by the run time.
+    /// CPU time divided by run time.
     pub share_taken: f64,
     /// Whether the CPU went offline during the run, which ends it.
     pub went_offline: bool,

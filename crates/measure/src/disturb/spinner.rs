@@ -53,7 +53,7 @@ pub struct Settings {
     pub duty: Duty,
 }
 
-/// What they really did.
+/// The report of the threads.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -61,7 +61,7 @@ pub struct Report {
     pub threads: Vec<Thread>,
 }
 
-/// What one thread did.
+/// The work of one thread.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
@@ -73,11 +73,11 @@ pub struct Thread {
     pub wanted_ns: u64,
     /// CPU time that it got, in nanoseconds.
     pub taken_ns: u64,
-    /// The same divided by the run time.
+    /// CPU time divided by run time.
     pub share_taken: f64,
     /// How often it became busy.
     pub turns: u64,
-    /// Whether the CPU that it was held on went offline in the middle, which ends it.
+    /// Whether the CPU that the thread was pinned to went offline, which ended the thread.
     pub went_offline: bool,
 }
 
@@ -148,7 +148,7 @@ fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
     let seed = if let Duty::Random { seed, .. } = duty { seed.wrapping_add(at as u64) } else { 0 };
     let mut chance = ChaCha8Rng::seed_from_u64(seed);
     let (mut turns, mut wanted_ns, mut from_ns) = (0_u64, 0_u64, start_ns);
-    // A free thread may run on every CPU.
+    // A thread that is not pinned may run on every CPU.
     let has_lost_its_cpu = || cpu.is_some_and(is_off);
     let mut went_offline = false;
     while !went_offline && !end.is_now() {
@@ -168,7 +168,7 @@ fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
             went_offline = has_lost_its_cpu();
         }
         wanted_ns += busy_until_ns.min(now_ns.max(from_ns)) - from_ns;
-        // Lateness is dropped: a neighbour whose work was delayed does not do it twice at once.
+        // Do not make up for a late start: a neighbour whose work was delayed does not do it twice.
         from_ns = from_ns.saturating_add(whole_ns).max(now_ns);
         end.sleep_until_ns(from_ns);
     }
@@ -178,7 +178,7 @@ fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
     Thread { cpu, elapsed_ns, wanted_ns, taken_ns, share_taken, turns, went_offline }
 }
 
-/// A random length with this mean, at most ten times as long, so that no draw outlasts the run.
+/// A random length with this mean. It is at most ten times the mean, so that no draw outlasts the run.
 fn exponential_ns(mean_ns: u64, chance: &mut ChaCha8Rng) -> u64 {
     let uniform: f64 = chance.random_range(f64::EPSILON..1.0);
     (-uniform.ln() * mean_ns as f64).min(mean_ns as f64 * 10.0) as u64

@@ -82,7 +82,7 @@ mod tests {
         let wrong = Toucher { pages_per_s: 0, until_ns: 0 }.touch().unwrap_err();
         assert_eq!(wrong.to_string(), "touch fresh memory: 0 pages a second are not within 1 to 10000000");
         let touched = (1..=5).map(|nth| {
-            // If the machine stalls before the first page, no time is left to touch any.
+            // If the machine stalls before the first page, no time is left to touch any, so try a longer time.
             let until_ns = clock::monotonic_ns() + nth * 5_000_000;
             Toucher { pages_per_s: 256_000, until_ns }.touch().unwrap()
         });

@@ -1,5 +1,5 @@
-//! `WorkerGroup`: threads that disturb, each at its post, which end together by a flag or by the clock. They belong to the process that
-//! reports on them, so that no disturbance outlives it.
+//! `WorkerGroup`: threads that disturb, each with its own CPUs and scheduling class. A flag or the clock ends them all together. They belong to the
+//! process that reports on them, so that no disturbance outlives it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,7 +82,7 @@ impl<T: Send + 'static> WorkerGroup<T> {
     /// Starts one thread per post. `body` receives the number of its post and must return soon after the end.
     ///
     /// # Errors
-    /// If one cannot start or cannot reach its post. Then none keeps running.
+    /// If a thread cannot start or cannot be set up. Then no thread keeps running.
     pub(crate) fn start<F>(name: &str, posts: &[Post], end: &End, body: F) -> Result<WorkerGroup<T>, MeterError>
     where
         F: Fn(usize, &End) -> T + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Reads the clock meter back: it must report the known cost of a call, even while the CPU is taken away.
+//! Checks the clock meter: it must report the known cost of a call, even while the CPU is taken away.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,4 +1,4 @@
-//! Synchronous writes under a limit of a control group: half the allowed operations must read as twice the time per write.
+//! Checks synchronous writes under a limit of a control group. With half the allowed operations, a write must take twice the time.
 
 use std::fs;
 use std::path::Path;

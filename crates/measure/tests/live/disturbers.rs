@@ -1,5 +1,5 @@
-//! Each disturber must have the shape that it reports. We observe it from outside: with a thread on its CPU, a port that receives its
-//! packets, or the kernel's counts.
+//! Each disturber must have the shape that it reports. We observe it from outside: with a thread on its CPU, with a port that receives its
+//! packets, or by the kernel's counts.
 //!
 //! The machines that run this pause and have other users. So a test looks for the shape in one of a few runs, and compares it with the
 //! disturber's own report of the same run, never with a clock alone.
@@ -25,7 +25,7 @@ const MS: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
 const RUNS: usize = 4;
 
-/// Repeats it until it succeeds. Otherwise returns the last error.
+/// Repeats a run until it succeeds. Otherwise returns the last error.
 fn in_one_of_some_runs(run: impl FnMut() -> Result<(), String>) {
     fitness::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
@@ -136,8 +136,8 @@ fn a_quantum_jitters_and_drifts_as_it_is_asked_to() {
         ensure(cpu.period_ns_mean.is_some_and(|ns| (ns / 5.1e6 - 1.0).abs() < 0.006), || {
             format!("period {:?} ns", cpu.period_ns_mean)
         })?;
-        // A slot that the wake-up began late is shorter, because its end is fixed. The reported times must add up, except for the overhead
-        // of each turn. On some hypervisors this overhead is high: as much as nearly empty slots take.
+        // If the wake-up began a slot late, the slot is shorter, because its end is fixed. The reported times must add up, except for the
+        // overhead of each turn. On some hypervisors the overhead is as long as the shortest slots.
         let Some(bare) =
             allowed(quantum::start(&quantum::Settings { share_left: 0.9999, ..settings.clone() }, in_ms(300)))
         else {
@@ -206,7 +206,7 @@ fn a_spinner_rests_as_it_is_asked_to() {
             let thread = running.stop().threads.remove(0);
             let had = thread.wanted_ns as f64 / thread.elapsed_ns as f64;
             ensure((had - wanted).abs() < within && thread.turns > 20, || format!("{thread:?}"))?;
-            // Resting costs time too, and much on some hypervisors.
+            // Resting costs time too. On some hypervisors it costs much.
             let turns_ns = 2 * thread.turns * Machine::seen_on(last_cpu().first().unwrap()).turn_ns;
             ensure(thread.taken_ns <= thread.wanted_ns + 20 * MS + turns_ns, || format!("{thread:?}"))
         });
@@ -235,7 +235,7 @@ fn a_thrasher_walks_through_its_working_set() {
         ensure(cpu.passes >= 1.0 && (cpu.passes - cpu.lines as f64 / (1 << 20) as f64).abs() < 1e-6, || {
             format!("{cpu:?}")
         })?;
-        // Filling the working set is not part of the report.
+        // The report does not include the time to fill the working set.
         ensure(ran.len() == 1 && ran[0] + 30 * MS >= cpu.taken_ns, || format!("{ran:?} {cpu:?}"))
     });
 }
@@ -401,7 +401,7 @@ fn pressure_holds_what_it_reports_and_gives_it_back() {
     });
 }
 
-/// With a reserve of nearly all available memory it stops early, and it gives memory back when another process takes some.
+/// With a reserve of nearly all available memory, it stops early. If another process takes memory, it gives some back.
 #[test]
 fn pressure_leaves_its_reserve() {
     let _host = HostLock::take();
@@ -411,12 +411,12 @@ fn pressure_leaves_its_reserve() {
             not_judged(format_args!("{left} bytes of memory are left here"));
             return Ok(());
         }
-        // Recently freed pages wait on per-CPU lists, up to an eighth of all memory, and are not counted as available. That much can be
-        // taken before the kernel's count of available memory moves.
+        // Recently freed pages wait on per-CPU lists, up to an eighth of all memory, and do not count as available. So much can be taken
+        // before the kernel's count of available memory changes.
         let amount_bytes = (left / 4).clamp(300 * MIB, 3072 * MIB);
         let settings = pressure::Settings { amount_bytes, reserve_bytes: left - 150 * MIB };
         let running = pressure::start(&settings, in_ms(60_000)).unwrap();
-        // Until it takes no more. How long that takes depends on the cost of a page here.
+        // Wait until it takes no more. The time depends on the cost of a page here.
         let mut held = 0;
         for _ in 0..20 {
             clock::sleep_until_ns(in_ms(1000));

@@ -56,7 +56,7 @@ impl OwnGroup {
 
 impl Drop for OwnGroup {
     fn drop(&mut self) {
-        // The group itself is removed after this, and must be empty by then.
+        // The group itself is removed after this. It must be empty by then.
         let _ = std::fs::write(self.before.join("cgroup.procs"), std::process::id().to_string());
     }
 }
@@ -88,7 +88,7 @@ fn planted(from_ns: u64, until_ns: u64, seed: u64) -> Vec<Stretch> {
             return planned;
         }
         planned.push(Stretch { at_ns, busy_ns });
-        // At most three fifths of the time: otherwise the kernel's limit on real-time threads would throttle the hog.
+        // The stretches take at most three fifths of the time. Otherwise the kernel's limit on real-time threads would throttle the hog.
         at_ns += busy_ns + MS + (busy_ns as f64 * 0.7) as u64 + (next() * 4e6) as u64;
     }
 }
@@ -131,7 +131,7 @@ struct Score {
     /// Both start and length are within the tolerance.
     near: usize,
     attributed: usize,
-    /// Of the found gaps, those whose own record is exact enough, by the hog's account of its CPU time.
+    /// The found gaps whose own record is exact enough, by the hog's account of its CPU time.
     exact: usize,
     exact_near: usize,
 }
@@ -186,7 +186,7 @@ fn planted_gaps_are_found() {
         let share = |part: usize, of: usize| part as f64 / of.max(1) as f64;
         // Without switch records a gap includes the interrupt before it and its switches, here 5 to 20 us.
         let is_seen = report.cpus[0].takers.contains_key("evenkeel-rt-hog");
-        // On a shared machine the hog falls asleep slowly, which its record does not show. Then only the stretches that the record marks as
+        // On a shared machine the hog falls asleep slowly, which its record does not show. Then only stretches that the record marks as
         // exact are judged. The record does not depend on the meter.
         let near = if calibrates() { share(score.near, score.planted) } else { share(score.exact_near, score.exact) };
         let is_judged = is_seen && (calibrates() || score.exact > 20);

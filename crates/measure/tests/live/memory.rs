@@ -1,5 +1,5 @@
-//! The memory meter under its disturbers: a thread that takes a known share of the CPU, the same with evicted caches, and a known number of
-//! page faults.
+//! The memory meter under its disturbers: a thread that takes a known share of the CPU, a thread that also evicts the caches, and a known
+//! number of page faults.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ fn measured(settings: Settings) -> Report {
     memory::run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap()
 }
 
-/// As little of each part as possible. A test raises the part that it checks.
+/// As little as possible of each part. A test raises the part that it checks.
 fn little(largest_bytes: usize) -> Settings {
     let (each_ns, bandwidth_ns, churn_ns) = (8_000_000, 1, 1);
     Settings { largest_bytes, each_ns, bandwidth_ns, churn_ns, cpu: Some(last_cpu()) }
@@ -67,7 +67,8 @@ fn huge_pages_are_used_where_they_are_reported() {
         let most = report.latency.iter().filter_map(|set| set.huge_share).fold(0.0, f64::max);
         if most > 0.4 { Ok(()) } else { Err(format!("{most} of it has huge pages with {setting}")) }
     };
-    // If memory is fragmented, or the system is set so, the kernel gives small pages instead, also to our own control mapping.
+    // If memory is fragmented, or the system is configured so, the kernel gives small pages instead. This also applies to our control
+    // mapping.
     let unmet = || {
         let share = bare_huge_share(16 << 20);
         (share <= 0.6).then(|| format!("the kernel gives huge pages to {share} of what asks for them"))
@@ -75,7 +76,7 @@ fn huge_pages_are_used_where_they_are_reported() {
     fitness::one_of_by(3, has_some, unmet);
 }
 
-/// The share of huge pages in memory that requests them, by the increase of this whole process.
+/// The share of huge pages in memory that requests them, from the increase of the whole process.
 fn bare_huge_share(bytes: usize) -> f64 {
     let has_bytes = || {
         let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
@@ -99,9 +100,8 @@ enum Takes {
 
 const PERIOD_NS: u64 = 2_000_000;
 const BUSY_NS: u64 = 800_000;
-/// A working set that shows only lost time. A ring as large as the cache fits or not, depending on where its pages lie; outside the cache,
-/// others on this host have an influence.
-/// of this host have a say.
+/// The size of a working set that shows only lost time. Whether a ring as large as the cache fits depends on the places of its pages.
+/// Outside of the cache, other users of this host have an influence.
 const KEPT_BYTES: usize = 128 << 10;
 const SWEPT_BYTES: usize = 1 << 20;
 
@@ -140,7 +140,7 @@ fn robbed<T>(cpu: usize, takes: Takes, body: impl FnOnce() -> T) -> Result<T, Er
 fn an_rt_hog_and_a_thrasher_are_read_back() {
     let _host = HostLock::take();
     let settings = Settings { each_ns: 120_000_000, ..little(SWEPT_BYTES) };
-    // A set that stays in the second-level cache wherever its pages lie, and a set that fills it.
+    // One set stays in the second-level cache wherever its pages are. The other fills it.
     let means_ps = || {
         let report = measured(settings);
         let of = |bytes| report.latency.iter().find(|set| set.working_set_bytes == bytes).unwrap();
@@ -170,7 +170,7 @@ fn an_rt_hog_and_a_thrasher_are_read_back() {
         if (share - taken).abs() > 0.1 {
             return Err(format!("{share} was measured, but {taken} was taken"));
         }
-        // The same time is taken, and each time the second-level cache is evicted.
+        // Both disturbers take the same time, but one also evicts the second-level cache each time.
         let slower = middle(|[_, time, cache]| cache[1] / time[1]).unwrap();
         if slower < 1.1 { Err(format!("{slower} times as long with the caches swept")) } else { Ok(()) }
     };

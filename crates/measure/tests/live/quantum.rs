@@ -1,5 +1,5 @@
-//! `quantum` under an RT hog of known shape: the reported period, share and phase are compared with the hog's schedule, on an otherwise
-//! idle CPU and on one with an ordinary busy neighbour. With nothing to find, the meter must report nothing.
+//! `quantum` under an RT hog of known shape. The reported period, share and phase are compared with the hog's schedule, on an otherwise
+//! idle CPU and on one with an ordinary busy neighbour. Without a hog, the meter must report nothing.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ enum CpuLoad {
 }
 
 impl CpuLoad {
-    /// For one try. The neighbour must be gone before we measure what the machine takes by itself: on a machine with one CPU it would
-    /// excuse everything.
+    /// Starts the load for one try. It must be gone before we measure what the machine takes by itself. On a machine with one CPU it would
+    /// otherwise excuse everything.
     fn start(self) -> Option<Neighbour> {
         (self == CpuLoad::Neighbour).then(|| Neighbour::on(cpu()))
     }
@@ -81,7 +81,7 @@ struct Place {
 /// The error of the meter.
 #[derive(Clone, Copy, Debug)]
 struct Off {
-    /// As a share of the period.
+    /// The error of the period, as a share of the period.
     period: f64,
     share: f64,
     phase_ms: f64,
@@ -103,8 +103,8 @@ fn settings(class: Class, count: Count, method: Method) -> Settings {
     Settings { cpus: Some(CpuSet::from_iter([cpu()])), class, count, method, ..Settings::default() }
 }
 
-/// What a meter of that class needs of the measured CPU. For a real-time meter, ordinary threads on it are no excuse, not even ours. The
-/// hog's own record contains the cost of each turn, so expensive turns are no excuse either.
+/// The requirements of a meter of that class for the measured CPU. For a real-time meter, ordinary threads on the CPU are no excuse, not
+/// even ours. The hog's own record contains the cost of each turn, so expensive turns are no excuse either.
 fn needs(class: Class, missing: f64) -> Needs {
     Needs { missing, turn_ns: u64::MAX, is_real_time: class == Class::Fifo, ..Needs::on_cpu(cpu()) }
 }
@@ -140,7 +140,7 @@ fn under_an_rt_hog<const N: usize>(place: Place, settings: [&Settings; N]) -> Op
 
 fn off(schedule: &Schedule, taken: &[Taken], cpu: &Cpu) -> Option<Off> {
     let slots = cpu.slots?;
-    // The time that it took by its own record. With late timers this is less than requested in each turn.
+    // The time that the hog took, by its own record. With late timers each turn takes less than requested.
     let mut busy_ns: Vec<u64> = taken.iter().map(|one| one.end_ns - one.start_ns).collect();
     busy_ns.sort_unstable();
     let busy_ns = busy_ns.get(busy_ns.len() / 2).map_or(schedule.busy_ns, |ns| (*ns).min(schedule.busy_ns));
@@ -171,8 +171,8 @@ fn word(off: Option<Off>) -> String {
     })
 }
 
-/// Checks the meter's errors at each place, in one of a few tries, and prints the result of the comparison method. A pause of the whole
-/// machine may spoil one try. If other guests take the CPU too, that is reported and the place is not judged.
+/// Checks the meter's errors at each place, in one of a few tries. Prints the result of the comparison method. A pause of the whole machine
+/// may spoil one try. If other guests take the CPU too, that is reported, and the place is not judged.
 fn read_back(class: Class, load: CpuLoad, places: &[Place], tries: usize) {
     let _host = HostLock::take();
     if !may_start_an_rt_hog() {
@@ -239,8 +239,8 @@ macro_rules! grid {
 
 grid!(period_5_ms 5.0, period_8_ms 8.0, period_10_ms 10.0, period_15_6_ms 15.6, period_20_ms 20.0, period_30_ms 30.0);
 
-/// For an ordinary probe, a hog in the guest is also a competing thread, so without privileges there is no bar. This prints what remains,
-/// and how a neighbour spoils it when its turns count.
+/// To an ordinary probe, a hog in the guest is also a competing thread. So without privileges there is no limit to check. This prints the
+/// results, also with a neighbour whose turns count.
 #[test]
 #[ignore = "has no bar: prints what the meter sees without rights"]
 fn an_rt_hog_seen_without_privileges() {
@@ -255,7 +255,8 @@ fn an_rt_hog_seen_without_privileges() {
     }
 }
 
-/// With jitter, at fixed times and adding up: the period within 3 %, the share within 0.03, and the jitter within 1 % of the period.
+/// With jitter, at fixed times and adding up. The period must be within 3 %, the share within 0.03, and the jitter within 1 % of the
+/// period.
 fn read_back_with_jitter(load: CpuLoad) {
     let _host = HostLock::take();
     if !may_start_an_rt_hog() {
@@ -296,7 +297,8 @@ fn a_period_is_reported_with_its_jitter_next_to_a_neighbour() {
     read_back_with_jitter(CpuLoad::Neighbour);
 }
 
-/// An RT hog is a thread of this machine, so it is not outside of it. The time reported as taken from outside must not grow with the hog.
+/// An RT hog is a thread of this machine, so it does not take time from outside. The time reported as taken from outside must not grow with
+/// the hog.
 #[test]
 fn a_thread_of_this_machine_is_not_counted_as_outside() {
     let _host = HostLock::take();
@@ -318,9 +320,9 @@ fn a_thread_of_this_machine_is_not_counted_as_outside() {
     }
 }
 
-/// How often each class and count invents a period.
+/// How often each class and count reports a period that does not exist.
 fn made_up(load: CpuLoad, kinds: &[(Class, Count)]) {
-    // A hypervisor that really takes slots may spoil one try. A bare loop also sees one that always does.
+    // A hypervisor that really takes slots may spoil one try. If it always does, a bare loop sees that too.
     const RUNS: usize = 3;
     for (class, count) in kinds {
         let one = || {

@@ -1,4 +1,4 @@
-//! What the rates meter reports of disturbances that count themselves.
+//! Compares the rates meter with disturbances that count themselves.
 
 use std::process::{Child, Command};
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use evenkeel_testkit::cgroup::Group;
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// On a busy machine a pause may spoil a run, hence this many tries.
+/// The number of tries. On a busy machine a pause may spoil one.
 const RUNS: usize = 3;
 
 fn measure(target: Target, for_ms: u64) -> Result<Report, MeterError> {
@@ -41,7 +41,7 @@ fn one_of(run: impl Fn() -> Result<(), String>) {
     fitness::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
 
-/// The same while one of our own processes may use a fifth of a CPU.
+/// Repeats a run while one of our own processes may use a fifth of a CPU.
 fn next_to_a_fifth_of_a_cpu(run: impl Fn() -> Result<(), String>) {
     let needs = Needs { missing: 0.3, late_ns: 5_000_000, uneven: 1.0, ..Needs::on_last_cpu() };
     fitness::one_of(RUNS, &needs, run);
@@ -61,8 +61,7 @@ fn page_faults_of_a_process_are_those_that_it_makes() {
     });
 }
 
-/// A rate that changes during the run is seen to change, each interval is counted, and intervals with a rate of 0 are kept apart from small
-/// rates.
+/// The timeline shows a change of the rate during the run. Each interval is counted, and zeros are separate from small rates.
 #[test]
 fn a_timeline_shows_when_it_began() {
     let _host = HostLock::take();

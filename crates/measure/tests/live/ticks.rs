@@ -1,4 +1,4 @@
-//! A thread that ticks and keeps its own account, and the meter that sees it only from outside: both must agree.
+//! Compares a thread that ticks and keeps its own record with the meter that sees it only from outside.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -16,7 +16,7 @@ use evenkeel_testkit::{HostLock, live::not_judged};
 const PERIOD_NS: u64 = 10_000_000;
 const WORK_NS: u64 = 1_500_000;
 
-/// A tick's own record: due, begun, done.
+/// The record of a tick: due, begun, done.
 type Own = Vec<(u64, u64, u64)>;
 
 /// A thread that ticks until it is stopped.
@@ -38,7 +38,7 @@ impl Ticker {
             let mut due_ns = clock::monotonic_ns() + PERIOD_NS;
             while !ended.load(Ordering::Relaxed) {
                 for nth in 1..=others {
-                    // At irregular times.
+                    // These wakes come at irregular times.
                     let off_ns = (due_ns / 1000 * nth) % (PERIOD_NS / 2);
                     clock::sleep_until_ns(due_ns - PERIOD_NS / 2 + off_ns / others * nth - off_ns / 2);
                 }
@@ -85,7 +85,7 @@ fn middle(mut values: Vec<u64>) -> f64 {
     values[values.len() / 2] as f64
 }
 
-/// Medians: a pause of the machine changes the largest values in both accounts alike.
+/// Compare medians, because a pause of the machine changes the largest values in both records alike.
 fn compare(report: &Report, own: &Own) -> Result<(), String> {
     let ticks = report.ticks.as_ref().ok_or_else(|| format!("no tick: {:?}", report.choice.unclear))?;
     let p50 =
@@ -101,8 +101,8 @@ fn compare(report: &Report, own: &Own) -> Result<(), String> {
             0.03,
         ),
     ];
-    // For the kernel, waking and going back to sleep belong to a tick, but the thread does not see them. A nested hypervisor may make them
-    // expensive: allow as much as they cost any thread here.
+    // For the kernel, waking and going back to sleep belong to a tick, but the thread does not see them. Under a nested hypervisor they may
+    // be expensive, so allow as much as they cost any thread here.
     let around_ns = Machine::seen_on(thread::current_cpu()).turn_ns as f64;
     for (name, seen, recorded, within) in rows {
         let over_ns = if name == "interval" { 0.0 } else { around_ns };
@@ -189,7 +189,7 @@ fn the_tick_is_found_among_a_thousand_threads() {
 #[test]
 fn ten_thousand_switches_a_second_are_no_tick_and_nothing_is_lost() {
     let _host = HostLock::take();
-    // A reader that is kept from the CPU for too long loses some records, and reports that.
+    // If a reader gets no CPU for too long, it loses some records, and reports that.
     one_of_three(|| match beside_many_switches() {
         Some(report) if !report.unseen.is_nothing() => Err(format!("{:?}", report.unseen)),
         _ => Ok(()),

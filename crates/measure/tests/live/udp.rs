@@ -1,5 +1,5 @@
-//! The UDP meters with a disturber: the delay of a relay is read back, the packets that fit grow with the receive buffer, and the requested
-//! rate is the rate that arrives.
+//! The UDP meters with a disturber. They must report the delay of a relay. The number of packets that fit must grow with the receive
+//! buffer, and the requested rate must be the rate that arrives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +59,7 @@ fn with_server<T>(run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     })
 }
 
-/// Echoes through a relay. It is an error if anything else lost a packet too, as a machine does that stalls long enough.
+/// Echoes through a relay. It is an error if another packet was lost too, as when the machine stalls for long.
 fn through(there: Play, settings: &Settings) -> Result<(Echo, Did), String> {
     let ((report, (did_there, did_back)), _) = with_server(|at| {
         let relay = Relay::start(at, there, Play::Pass);
@@ -93,7 +93,7 @@ fn a_delay_is_read_back() {
     });
 }
 
-/// A client that stays awake between packets still follows the open loop: a lost answer delays no packet that is due.
+/// A client that stays awake between packets also follows the open loop: a lost answer does not delay later packets.
 #[test]
 fn staying_awake_holds_back_no_packet() {
     let _host = HostLock::take();
@@ -108,7 +108,7 @@ fn staying_awake_holds_back_no_packet() {
         ensure(whole.cpu_share >= awake_share * 0.6, || {
             format!("it stays awake for {} of {awake_share}", whole.cpu_share)
         })?;
-        // When others take the CPU, a packet is late without waiting for an answer: as late as without losses.
+        // If others take the CPU, a packet is late without waiting for an answer. It is then as late as without losses.
         let late_ns = p90_ns(&through(Play::Drop(5), &awake)?.0);
         ensure(late_ns < 200_000.max(whole_ns * 2), || {
             format!("with one in five lost, p90 of a packet's lateness is {late_ns} ns; with none, {whole_ns} ns")
@@ -136,13 +136,13 @@ fn the_burst_that_fits_grows_with_the_receive_buffer() {
         let settings = Settings { receive_buffer_bytes: bytes, ..settings(None, &[Part::Burst]) };
         run(&settings).burst.unwrap()
     };
-    // A server that is stopped while it waits for the end of a burst reads some packets too early. Then more packets fit than there is room
-    // for.
+    // If the server is stopped while it waits for the end of a burst, it reads some packets too early. Then more packets fit than the
+    // buffer can hold.
     one_of_some_runs(|| {
         let (small, large) = (fits(Some(16 * 1024)), fits(Some(64 * 1024)));
         for (small, large) in small.fits.iter().zip(&large.fits) {
             ensure(small.full && large.full, || format!("the burst was not read as one: {small:?} {large:?}"))?;
-            // The kernel accepts one more packet while any room is left, so small buffers hold slightly more than their share.
+            // The kernel accepts one more packet while any space is left, so small buffers hold slightly more than their share.
             let ratio = large.fit as f64 / small.fit as f64;
             ensure((2.8..=4.4).contains(&ratio), || format!("not in proportion: {small:?} {large:?}"))?;
         }
@@ -159,7 +159,7 @@ fn packets_a_second_are_lost_at_the_socket_alone() {
     one_of_some_runs(|| {
         let ceiling = run(&settings(None, &[Part::Ceiling])).ceiling.unwrap();
         let receive = ceiling.receive.unwrap();
-        // Over loopback a packet can be lost only here. Requests behind a full buffer may be dropped too.
+        // On loopback, a packet can only be lost at the socket. Requests that wait behind a full buffer may be dropped too.
         ensure(ceiling.lost == ceiling.dropped_at_socket && receive.packets > 1000, || format!("{ceiling:?}"))
     });
 }

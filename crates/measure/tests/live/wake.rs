@@ -1,4 +1,4 @@
-//! Reads the wake meter back: a disturbance of known size must be reported with that size.
+//! Checks the wake meter: it must report a disturbance of known size with that size.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,12 +35,12 @@ fn cell(report: &Report, variant: Variant) -> Option<&Cell> {
     report.cells.iter().find(|cell| cell.variant == variant)
 }
 
-/// In nanoseconds. Not a number if every wake was lost, so that no comparison holds.
+/// A quantile in nanoseconds. NaN if every wake was lost, so that every comparison fails.
 fn quantile_ns(report: &Report, variant: Variant, q: f64) -> f64 {
     cell(report, variant).and_then(|cell| cell.latency.histogram.quantile(q)).map_or(f64::NAN, |ns| ns as f64)
 }
 
-/// Whether other work leaves the machine mostly idle. Otherwise the cost of leaving idle cannot be checked.
+/// Whether the machine is mostly idle otherwise. If not, the cost of leaving idle cannot be checked.
 fn is_quiet() -> bool {
     let idle_ticks = || {
         let stat = std::fs::read_to_string("/proc/stat").unwrap();

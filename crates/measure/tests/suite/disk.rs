@@ -1,4 +1,4 @@
-//! The disk meter knows what else uses the disk that it writes to.
+//! The disk meter reports which other volumes share its disk.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

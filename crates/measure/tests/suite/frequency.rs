@@ -1,4 +1,4 @@
-//! The frequency meter ends when it is stopped, and reports every CPU otherwise.
+//! The frequency meter reports every CPU. It ends when it is stopped.
 
 use std::sync::atomic::AtomicBool;
 

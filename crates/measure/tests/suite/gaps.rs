@@ -1,4 +1,4 @@
-//! The gaps meter refuses what it cannot do, and ends with consistent sums when it is stopped.
+//! The gaps meter refuses invalid requests, and ends with consistent sums when it is stopped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

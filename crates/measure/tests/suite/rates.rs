@@ -1,4 +1,4 @@
-//! The rates meter ends with its process and when it is stopped, and knows a control group by its directory.
+//! The rates meter ends with its process and when it is stopped. It finds a control group by its directory.
 
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ fn a_process_that_ends_meanwhile_is_measured_until_then() {
     const LIMIT_MS: u64 = 60_000;
     let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let input = Mutex::new(child.stdin.take());
-    // It ends with its input, after the first reading.
+    // The process ends with its input, after the first reading.
     let progress = |_: f64, _: &str| drop(input.lock().unwrap().take());
     let settings =
         Settings { target: Target::Process(child.id()), for_ms: LIMIT_MS, every_ms: 5, pages: Pages::AsTheyAre };

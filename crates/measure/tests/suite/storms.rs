@@ -1,4 +1,4 @@
-//! Storms of packets: every counted packet arrived, and a peer that does not consent, or goes away, gets none.
+//! Storms of packets: every counted packet arrives. A peer that does not consent, or goes away, gets none.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,7 +83,7 @@ fn a_peer_that_agrees_counts_the_same_packets() {
         let served = std::thread::scope(|scope| {
             let serving = scope.spawn(|| server.run(&Watch::new(&stop, &|_, _| {})).unwrap());
             wait_for("a storm that had its CPU", || {
-                // As many as fit into the peer's receive buffer, in case it does not read meanwhile.
+                // Send only as many as fit into the peer's receive buffer, because it may not read meanwhile.
                 let running = packets::start(&settings(to, 1000, 77), in_ms(100)).unwrap();
                 wait_until("the storm's end", || threads_named("evenkeel-packet") == 0);
                 let report = running.stop();
@@ -98,7 +98,7 @@ fn a_peer_that_agrees_counts_the_same_packets() {
     });
 }
 
-/// Three seconds, mostly asleep: both ends ask fifteen times.
+/// This takes three seconds, mostly asleep: both ends ask fifteen times.
 #[test]
 fn a_peer_that_does_not_answer_gets_nothing_and_a_meter_says_that_nobody_answers() {
     let (heard, peer) = own_port();

@@ -33,7 +33,7 @@ fn run(settings: &Settings) -> Result<Report, MeterError> {
     udp::run(settings, &Watch::new(&AtomicBool::new(false), &|_, _| {}))
 }
 
-/// Runs until it reports progress after its start, which takes a tenth of a second of packets.
+/// Runs until it has reported progress after its start, which takes a tenth of a second of packets.
 fn run_for_a_moment(settings: &Settings) -> Report {
     let stop = AtomicBool::new(false);
     let progress = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
@@ -60,7 +60,7 @@ fn with_server<T>(run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     })
 }
 
-/// Echoes through a relay. Repeats a run in which anything else lost a packet too, as a machine does that stalls for a second.
+/// Echoes through a relay. Repeats the run if another packet was lost too, as when the machine stalls for a second.
 fn through(there: Play, back: Play, settings: &Settings) -> (Echo, Did, Did) {
     wait_for("a run in which only the relay lost packets", || {
         let ((report, (did_there, did_back)), _) = with_server(|at| {
@@ -79,7 +79,7 @@ fn through(there: Play, back: Play, settings: &Settings) -> (Echo, Did, Did) {
     })
 }
 
-/// Both ways to keep the rate, at the same time, because each waits a second for a missing answer.
+/// Runs both paces at the same time, because each waits a second for a missing answer.
 fn at_each_pace(check: impl Fn(Pace) + Sync) {
     std::thread::scope(|scope| {
         for pace in [Pace::Sleep, Pace::Awake] {
@@ -114,7 +114,7 @@ fn reordering_is_read_back() {
         assert_eq!((way_there.counts.reordered, way_there.counts.extent_max, way_there.lost), (11, 1, 0));
         assert_eq!((way_back.counts.reordered, way_back.lost), (14, 0));
         assert_eq!(echo.from_due_ns.histogram.count(), PACKETS);
-        // The relay holds the last packet back for a later one that never comes.
+        // The relay holds the last packet for a later one that never comes.
         let (echo, _, back) = through(Play::Pass, Play::Swap(5), &echoes);
         let way_back = echo.back.unwrap();
         assert_eq!((back.spoiled, way_back.counts.reordered, way_back.lost), (20, 19, 1));
@@ -147,8 +147,8 @@ fn no_answer_is_faster_than_the_delay() {
     assert!(echo.from_send_ns.histogram.min() >= Some(DELAY_NS) && echo.from_due_ns.histogram.min() >= Some(DELAY_NS));
 }
 
-/// A client that waits for each answer before the next question would see one long time among short ones. This one does not wait: of a
-/// hundred packets at two thousand per second, the 41 that were due in the first 20 ms of a 40 ms stall waited for 20 ms or more.
+/// A client that waits for each answer before the next question would see one long time among short ones. This client does not wait. Of a
+/// hundred packets at two thousand per second, 41 were due in the first 20 ms of a 40 ms stall. They waited 20 ms or more.
 #[test]
 fn a_stall_is_felt_by_all_that_were_due_in_it() {
     for pace in [Pace::Sleep, Pace::Awake] {
@@ -200,7 +200,7 @@ fn the_parts_of_a_round_trip_make_the_whole_and_a_relays_delay_is_the_networks()
 
 #[test]
 fn every_packet_of_a_burst_fits_or_is_lost_at_a_known_place() {
-    // Stopped after the second of its sizes: each may take a second.
+    // Stop after the second size, because each may take a second.
     let fits = |bytes: u32| {
         let settings = Settings { receive_buffer_bytes: Some(bytes), ..settings(None, &[Part::Burst]) };
         run_for_a_moment(&settings).burst.unwrap()
@@ -254,7 +254,7 @@ fn strangers_get_nothing() {
         stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut bytes = [0; 2000];
         let mut nonce = 0;
-        // In batches that fit into the receive buffer. The server answers in order: if the first answer after a batch is for the hello
+        // Send batches that fit into the receive buffer. The server answers in order. If the first answer after a batch is for the hello
         // behind it, the batch got no answer.
         for lot in hostile.chunks(20) {
             for packet in lot {

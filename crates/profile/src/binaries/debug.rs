@@ -1,4 +1,4 @@
-//! The file with what was taken out of another one: its names, its lines, and how to leave its functions.
+//! Finds the separate debug file of a program or library, which has the names, source lines and unwind tables that were stripped from it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::source::{Source, source};
 use super::{Links, Lookup, bare, hex, place, same_build};
 
-/// The separate debug file of the one at `path`: by its build id, or by the name and the checksum in it.
+/// Finds the separate debug file of the file at `path`: by its build ID, or by the name and checksum in its debug link.
 pub(crate) fn separate(links: &Links, path: &Path, lookup: &Lookup) -> Option<(Source, PathBuf)> {
     if let Some(id) = &links.build_id
         && let Some(found) = by_build_id(id, lookup)
@@ -18,7 +18,7 @@ pub(crate) fn separate(links: &Links, path: &Path, lookup: &Lookup) -> Option<(S
     }
     let (name, checksum) = links.debug_link.as_ref()?;
     let name = Path::new(OsStr::from_bytes(name));
-    // The link is a name, no path.
+    // The link must be a plain file name, not a path.
     if name.file_name() != Some(name.as_os_str()) {
         return None;
     }
@@ -42,7 +42,7 @@ pub(crate) fn separate(links: &Links, path: &Path, lookup: &Lookup) -> Option<(S
     None
 }
 
-/// The file of separate debug information of a build id.
+/// The separate debug file with this build ID.
 pub(crate) fn by_build_id(id: &[u8], lookup: &Lookup) -> Option<(Source, PathBuf)> {
     debug_paths(id, lookup).find_map(|path| {
         let source = source(place::open(&path).ok()?.file).ok()?;
@@ -51,7 +51,7 @@ pub(crate) fn by_build_id(id: &[u8], lookup: &Lookup) -> Option<(Source, PathBuf
     })
 }
 
-/// Where separate debug information of a build id may be. Of one that was filled up with zeros, the file has the name without them.
+/// The files that may have the separate debug information of a build ID. If the ID was padded with zeros, the file's name has no zeros.
 pub(crate) fn debug_paths(id: &[u8], lookup: &Lookup) -> impl Iterator<Item = PathBuf> {
     let as_given = Some(id).into_iter();
     let ids = as_given.chain(Some(bare(id)).filter(|bare| *bare != id));

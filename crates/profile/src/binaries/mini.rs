@@ -1,18 +1,18 @@
-//! `.gnu_debugdata`: the names of a stripped program's own functions, as a small ELF file packed with xz inside of the program. Fedora, RHEL
-//! and their like build all their packages so.
+//! `.gnu_debugdata`: the names of a stripped program's own functions, as a small ELF file packed with xz inside the program. Fedora, RHEL
+//! and similar distributions build all their packages like this.
 
 use std::io::Read as _;
 
 use lzma_rust2::XzReader;
 
-/// Nothing longer is unpacked: those of the largest programs have some megabytes.
+/// The most bytes to unpack; those of the largest programs take some megabytes.
 const UNPACKED_MAX_BYTES: u64 = 64 << 20;
-/// A packed one is no longer.
+/// The most packed bytes to read.
 const PACKED_MAX_BYTES: usize = 32 << 20;
-/// What the decoder may take. `xz -9` asks its reader for 64 MiB.
+/// The most memory of the decoder. Files of `xz -9` need 64 MiB.
 const DECODER_MAX_KIB: u32 = 80 << 10;
 
-/// The small file, out of the section's bytes. None if it can't be, or is longer than the bound.
+/// Unpacks the small file from the section's bytes. None if it is damaged or exceeds the limit.
 pub(crate) fn unpacked(section: &[u8]) -> Option<Vec<u8>> {
     if section.len() > PACKED_MAX_BYTES {
         return None;
@@ -37,7 +37,7 @@ mod tests {
                             \xa5f\x93b\xcd>\xf6\x80\0\0\0\0w\x88-\xcf\x95bcf\0\x01+\x1a8\xb1\x94\xab\x1f\xb6\xf3}\x01\0\0\0\
                             \0\x04YZ";
 
-    /// None, said aloud, where there is no xz.
+    /// Packs bytes with xz. None if there is no xz, and the test reports that.
     fn packed(bytes: &[u8], options: &[&str]) -> Option<Vec<u8>> {
         let xz = Command::new("xz").args(["-c"]).args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut xz) = xz else {
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_xz_packed_is_unpacked_within_its_bounds() {
+    fn xz_is_unpacked_within_limits() {
         assert_eq!(unpacked(PACKED).as_deref(), Some(&b"evenkeel evenkeel evenkeel"[..]));
         let bytes: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
         for options in [&["-6"][..], &["-9", "--check=crc32"], &["-0", "--check=sha256"], &["--check=none"]] {

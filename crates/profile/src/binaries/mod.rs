@@ -26,7 +26,7 @@ use crate::stack::Module;
 /// The kernel's suffix for deleted files.
 const DELETED: &str = " (deleted)";
 
-/// Where to look for files.
+/// The folders in which files are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// The end of the recording, if known. Later files were not in it.
@@ -47,13 +47,13 @@ pub enum NotFound {
     /// The recording does not have its path.
     #[error("its path is unknown")]
     NotRecorded,
-    /// It does not exist.
+    /// The file does not exist.
     #[error("its file does not exist here")]
     Gone,
     /// The user may not read it.
     #[error("you may not read its file")]
     Denied,
-    /// It was recorded on another machine, and has no build ID to verify a file here.
+    /// The module was recorded on another machine, and has no build ID to verify a file here.
     #[error("it was recorded on another machine, and it has no build ID")]
     OtherMachine,
     /// Another file has its path now.
@@ -62,7 +62,7 @@ pub enum NotFound {
         /// How evenkeel knows.
         detail: Option<String>,
     },
-    /// It is unreadable, or not a supported file.
+    /// The file is unreadable, or is not a supported file.
     #[error("{0}")]
     Malformed(String),
 }

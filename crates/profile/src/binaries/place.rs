@@ -1,5 +1,5 @@
-//! Where a file of a recording is now: on this machine, or in the root of a process that still runs (a container's). Nothing is followed out of
-//! that root, and nothing but an ordinary file is opened.
+//! Finds where a file of a recording is now: on this machine, or in the root of a process that still runs (a container's). No link is
+//! followed out of that root, and only regular files are opened.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -11,20 +11,20 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 /// The longest text of the kernel to read, in bytes.
 const STATUS_MAX_BYTES: u64 = 64 * 1024;
-/// Clocks of a file and of a process's start need not agree to the last tick.
+/// The clocks of a file and of a process's start may differ by this much.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// The error for a folder, a device or a pipe.
 const NO_FILE: &str = "it is no ordinary file";
 
-/// Why a file is not there to be read.
+/// Why a file could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotOpen {
     /// The file does not exist.
     Gone,
-    /// It may not be read.
+    /// The user may not read the file.
     Denied,
-    /// It is no file that could be read, or reading failed.
+    /// The path is no regular file, or reading failed.
     Other(String),
 }
 
@@ -33,31 +33,31 @@ pub(crate) enum NotOpen {
 pub(crate) struct Opened {
     /// The file.
     pub(crate) file: File,
-    /// Whose it is.
+    /// The owner of the file.
     pub(crate) uid: u32,
-    /// When it was changed last, its name and place included.
+    /// When the file was last changed, including its name and place.
     pub(crate) changed: SystemTime,
 }
 
 /// A process that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
-    /// Its number.
+    /// The process number here.
     pub(crate) pid: u32,
     /// Its user.
     pub(crate) uid: u32,
-    /// Its number as it knows it itself, in its own namespace.
+    /// The process number in the process's own namespace.
     pub(crate) own_pid: u32,
     /// Whether it sees another root than we do.
     pub(crate) has_own_root: bool,
 }
 
-/// Opens an ordinary file, without waiting for anybody.
+/// Opens a regular file, without waiting for any other process.
 ///
 /// # Errors
 /// If it can't be opened, or is not a regular file.
 pub(crate) fn open(path: &Path) -> Result<Opened, NotOpen> {
-    // A device may do something when it is opened, and others may have made up the path.
+    // Opening a device may have an effect, and others may have made up the path.
     if std::fs::metadata(path).is_ok_and(|known| !known.is_file()) {
         return Err(NotOpen::Other(NO_FILE.to_owned()));
     }
@@ -66,7 +66,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, NotOpen> {
     file.map_err(|error| why(&error)).and_then(checked)
 }
 
-/// The same of a path as the process sees it.
+/// Opens a path as the process sees it.
 ///
 /// # Errors
 /// If it can't be opened, or is not a regular file.
@@ -95,7 +95,7 @@ fn checked(file: File) -> Result<Opened, NotOpen> {
     Ok(Opened { file, uid: known.uid(), changed: SystemTime::UNIX_EPOCH + since_1970 })
 }
 
-/// The process of this number, if it runs and did when the recording ended: numbers are given again.
+/// The process with this number, if it already ran when the recording ended. Otherwise the number may have been reused.
 pub(crate) fn live(pid: u32, recorded_until: Option<SystemTime>) -> Option<Live> {
     let status = text(&format!("/proc/{pid}/status"))?;
     let started = started(&text(&format!("/proc/{pid}/stat"))?, &text("/proc/stat")?)?;
@@ -113,14 +113,14 @@ pub(crate) fn live(pid: u32, recorded_until: Option<SystemTime>) -> Option<Live>
     Some(Live { pid, uid, own_pid, has_own_root })
 }
 
-/// A short text of the kernel's.
+/// A short text from the kernel.
 pub(crate) fn text(path: &str) -> Option<String> {
     let mut text = Vec::new();
     File::open(path).ok()?.take(STATUS_MAX_BYTES).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The user and the innermost number out of `/proc/PID/status`.
+/// The user and the innermost process number from `/proc/PID/status`.
 fn parse_status(status: &str) -> Option<(u32, u32)> {
     let words = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::split_ascii_whitespace);
     let uid = words("Uid:")?.nth(1)?.parse().ok()?;
@@ -128,7 +128,7 @@ fn parse_status(status: &str) -> Option<(u32, u32)> {
     Some((uid, own_pid))
 }
 
-/// When a process was started, by its `stat` and the machine's.
+/// When a process started, from its `stat` and the machine's.
 fn started(stat: &str, machine: &str) -> Option<SystemTime> {
     // The name may contain blanks and brackets, so fields begin after the last bracket.
     let ticks: u64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ordinary_file_is_not_opened() {
+    fn only_regular_files_are_opened() {
         assert!(matches!(open(Path::new("/dev/zero")), Err(NotOpen::Other(_))));
         assert!(matches!(open(Path::new("/")), Err(NotOpen::Other(_))));
         assert_eq!(open(Path::new("/nonexistent")).map(|_| ()), Err(NotOpen::Gone));

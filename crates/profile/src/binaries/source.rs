@@ -1,15 +1,15 @@
-//! `Source`: an untrusted file, read in pieces. Nothing is mapped into memory, since a file that shrinks meanwhile would end
-//! this program; and no more is read than a bound allows, whatever the file says of itself.
+//! `Source`: an untrusted file, read in pieces. Nothing is mapped into memory, because a file that shrinks meanwhile would end this
+//! program. No more is read than a limit allows, whatever the file claims.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use object::read::ReadCache;
 
-/// A file that is longer is not read.
+/// The longest file that is read.
 const FILE_MAX_BYTES: u64 = 8 << 30;
 
-/// What is wrong with a file.
+/// Why a file is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Odd(pub(crate) String);
@@ -26,7 +26,7 @@ impl From<object::Error> for Odd {
     }
 }
 
-/// A file that is read only so far.
+/// A file of which only a limited number of bytes is read.
 #[derive(Debug)]
 pub(crate) struct Bounded {
     file: File,
@@ -47,7 +47,7 @@ impl Seek for Bounded {
     }
 }
 
-/// Where an image is read from.
+/// A file whose parts are read on demand and cached.
 pub(crate) type Source = ReadCache<Bounded>;
 
 /// Makes an open file readable here.
@@ -59,6 +59,6 @@ pub(crate) fn source(file: File) -> Result<Source, Odd> {
     if length > FILE_MAX_BYTES {
         return Err(Odd(format!("it has {length} bytes; no more than {FILE_MAX_BYTES} are read")));
     }
-    // Sections of a file that is well do not lie over each other: once for each, and once more for names.
+    // Sections of a valid file do not overlap. The limit allows one read of each, and one more for names.
     Ok(ReadCache::new(Bounded { file, left_bytes: length.saturating_mul(2).saturating_add(1 << 20) }))
 }

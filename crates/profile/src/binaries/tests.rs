@@ -1,4 +1,4 @@
-//! A process in a root of its own, and another file at the same path outside of it: names and stacks go by the process's own.
+//! Names and stacks of a process with its own root come from its own files, even if another file has the same path outside.
 
 use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ const SOURCE: &str = "#include <unistd.h>\n\
                       int main(void) { write(1, \"r\", 1); for (;;) pause(); }\n\
                       int NAME(int x) { volatile int y[SIZE]; y[x] = x; return y[0]; }\n";
 
-/// A process in a root of its own, which ends with this.
+/// A process in a root of its own. Dropping this ends it.
 pub(crate) struct Contained {
     child: Child,
-    /// Gone with this, and all that is below.
+    /// The temporary folder with all files; dropping this removes it.
     _folder: tempfile::TempDir,
-    /// Its program, as it and everybody else names it.
+    /// The program's path, both inside the process's root and outside.
     pub(crate) path: PathBuf,
-    /// The same in its root.
+    /// The file in the process's root, as seen from outside.
     pub(crate) inside: PathBuf,
 }
 
@@ -41,7 +41,7 @@ fn compile(to: &Path, build_id: &str, name: &str, size: u32) {
 }
 
 impl Contained {
-    /// One that runs, with another program at its path outside. None, recorded as skipped, for a user who may not change the root.
+    /// A running process, while another program is at its path outside. None, recorded as skipped, for a user who may not change the root.
     pub(crate) fn start(build_id: &str) -> Option<Contained> {
         if evenkeel_testkit::needs_root("a process with a root of its own") {
             return None;
@@ -54,12 +54,12 @@ impl Contained {
         compile(&inside, build_id, "inside", 16);
         compile(&path, build_id, "outside", 4096);
         let mut child = Command::new("chroot").arg(&root).arg(&path).stdout(Stdio::piped()).spawn().unwrap();
-        // It says so when it runs.
+        // The program writes a byte when it runs.
         child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
         Some(Contained { child, _folder: folder, path, inside })
     }
 
-    /// Its program, as a recording has it; at an address where nothing is, so that its name alone leads to it.
+    /// The program as a module of a recording. Its address has no mapping in the process, so only its name leads to the file.
     pub(crate) fn module(&self, build_id: Option<Vec<u8>>) -> (Module, Mapping) {
         let module = Module { path: self.path.to_str().unwrap().to_owned(), build_id };
         let number: ModuleId = Modules::default().number(module.clone());
@@ -76,7 +76,7 @@ fn opened(module: &Module, mapping: Mapping) -> Result<Vec<u8>, NotFound> {
     let lookup = Lookup::default();
     let (opened, _) = Sought::new(&Machine::default(), &[mapping], module, &lookup).open(&lookup)?;
     let mut bytes = Vec::new();
-    // Its build id was read already.
+    // The file was read before to find the build ID, so it is rewound.
     let mut file = opened.file;
     file.rewind().unwrap();
     file.read_to_end(&mut bytes).unwrap();
@@ -88,7 +88,7 @@ fn a_containers_file_is_never_taken_from_the_host() {
     let Some(contained) = Contained::start("none") else { return };
     let (module, mapping) = contained.module(None);
     assert_eq!(opened(&module, mapping).unwrap(), std::fs::read(&contained.inside).unwrap());
-    // It runs on, and the host's file is there still.
+    // The process still runs, and the host's file still exists.
     std::fs::remove_file(&contained.inside).unwrap();
     assert_eq!(opened(&module, mapping).unwrap_err(), NotFound::Gone);
 }

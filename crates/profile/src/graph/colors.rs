@@ -15,12 +15,12 @@ const SHADES: u32 = 25;
 pub(super) struct Rgb(pub(super) u8, pub(super) u8, pub(super) u8);
 
 impl Rgb {
-    /// As CSS writes it.
+    /// The colour in the syntax of CSS.
     pub(super) fn css(self) -> String {
         format!("#{:02x}{:02x}{:02x}", self.0, self.1, self.2)
     }
 
-    /// As a graph mixes it: a share of this one, the rest of the other.
+    /// Mixes a share of this colour with the rest of the other, as a browser does.
     fn mix(self, share: f64, other: Rgb) -> Rgb {
         let one = |of: u8, with: u8| (f64::from(of) * share + f64::from(with) * (1.0 - share)).round() as u8;
         Rgb(one(self.0, other.0), one(self.1, other.1), one(self.2, other.2))
@@ -43,22 +43,22 @@ pub(super) fn of_function(kind: Kind, name: &str) -> Rgb {
     with_luminance(hue, saturation, LUMINANCE.0 + step(hash >> 20) * (LUMINANCE.1 - LUMINANCE.0))
 }
 
-/// What is no function, or did not change.
+/// The colour of a box that is no function, or that did not change.
 pub(super) fn plain() -> Rgb {
     with_luminance(0.0, 0.0, LUMINANCE.1)
 }
 
-/// What grew most.
+/// The colour of the largest growth.
 pub(super) fn grew() -> Rgb {
     with_luminance(358.0, 0.85, LUMINANCE.1)
 }
 
-/// What shrank most.
+/// The colour of the largest decrease.
 pub(super) fn shrank() -> Rgb {
     with_luminance(214.0, 0.90, LUMINANCE.1)
 }
 
-/// How much something changed: from -1, which shrank most, to 1.
+/// The colour of a change: from -1, the largest decrease, to 1, the largest growth.
 pub(super) fn changed(change: f64) -> Rgb {
     let most = if change < 0.0 { shrank() } else { grew() };
     most.mix(change.abs().min(1.0), plain())
@@ -72,7 +72,7 @@ pub(super) fn css() -> String {
     format!(":root {{ --plain: {}; --grew: {}; --shrank: {};{kinds} }}\n", plain().css(), grew().css(), shrank().css())
 }
 
-/// The colour of a hue that is as light as that.
+/// The colour with this hue, saturation and luminance.
 fn with_luminance(hue: f64, saturation: f64, wanted: f64) -> Rgb {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..20 {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     const BLACK: Rgb = Rgb(0, 0, 0);
-    /// What text needs by WCAG 2 (1.4.3), and what parts of a graph need (1.4.11).
+    /// The minimum contrasts of text (WCAG 2, 1.4.3) and of parts of a graph (1.4.11).
     const TEXT: f64 = 4.5;
     const SHAPE: f64 = 3.0;
 
@@ -116,7 +116,7 @@ mod tests {
         (one.max(other) + 0.05) / (one.min(other) + 0.05)
     }
 
-    /// The colours that a style sheet gives its variables: on light paper, in the dark, on a printer.
+    /// The colours that a style sheet gives its variables: for light mode, for dark mode, and for print.
     fn variables(css: &str) -> [Vec<(String, Rgb)>; 3] {
         let dark = css.find("@media (prefers-color-scheme: dark)").unwrap();
         let print = css.find("@media print").unwrap_or(css.len());
@@ -139,7 +139,7 @@ mod tests {
         all.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("no --{name} in {all:?}")).1
     }
 
-    /// The paper on which graphs stand: that of an SVG, then the page's.
+    /// The background colours of graphs: that of an SVG, then those of the page.
     fn papers() -> Vec<Rgb> {
         let pages = variables(include_str!("page.css"));
         std::iter::once(Rgb(255, 255, 255)).chain(pages.iter().map(|all| variable(all, "paper"))).collect()

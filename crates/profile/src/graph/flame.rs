@@ -22,7 +22,7 @@ const TOTAL_MAX: u64 = 1 << 52;
 
 /// Longer origins, in characters, do not fit the width.
 const ORIGIN_MAX: usize = 180;
-/// What an SVG is drawn on.
+/// The background colour of an SVG.
 const PAPER: Rgb = Rgb(255, 255, 255);
 /// Inferno paints changes from this channel value, for none, to [`STRONGEST`].
 const PALEST: u8 = 250;
@@ -88,8 +88,8 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
     }
 }
 
-/// The graph with its legend and origin, and with colours of its own where inferno has pale ones: for what changed, for frames below the zoomed one, and
-/// for its search button.
+/// The finished graph with its legend and origin. Inferno's pale colours are replaced for changes, for frames below the zoomed one, and for
+/// the search button.
 fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
     let colored = if is_pair { with_changes(svg) } else { svg.to_owned() };
     let height = colored.split_once("height=\"").and_then(|(_, rest)| rest.split('"').next()?.parse::<u32>().ok());
@@ -98,7 +98,7 @@ fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
         Some((end, _)) => format!("{}…", &origin[..end]),
         None => origin.to_owned(),
     };
-    // Below the subtitle, or the title where there is none, and above the highest frame.
+    // The origin is below the subtitle (or the title, if there is none) and above the highest frame.
     let origin_y = if svg.contains("id=\"subtitle\"") { "59" } else { "35" };
     let origin = html! { text x="50%" y=(origin_y) text-anchor="middle" style="font-size:10px" { (fit(&origin)) } };
     let css = format!(
@@ -109,7 +109,7 @@ fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
     colored.replacen("</style>", &format!("{css}</style>"), 1).replacen("<svg id=\"frames\"", &frames, 1)
 }
 
-/// Inferno paints change from near white to light red or light blue; a bar of this palette takes the place of each.
+/// Inferno paints changes from near white to light red or light blue. Each is replaced by a colour of this palette.
 fn with_changes(svg: &str) -> String {
     const FILL: &str = " fill=\"rgb(";
     let mut parts = svg.split(FILL);

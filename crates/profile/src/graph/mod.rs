@@ -1,5 +1,4 @@
-//! What is drawn: flame graphs and icicles, differential ones in red and blue, and timelines of threads, as SVG or as a page that needs nothing
-//! but itself.
+//! Draws graphs as SVG or as a self-contained page: flame graphs and icicles, differential ones in red and blue, and timelines of threads.
 
 mod colors;
 mod flame;
@@ -23,13 +22,13 @@ pub fn svg(folded: &Folded, style: &Style) -> String {
     svg_of(&Tree::from(folded), style)
 }
 
-/// A differential flame graph as SVG: as wide as `after`, red where it has more than `before` and blue where it has less, both taken as
-/// equally much in the whole.
+/// A differential flame graph as SVG. Widths are those of `after`; red has more than in `before`, blue has less. Both are scaled to the
+/// same total.
 pub fn differential(before: &Folded, after: &Folded, style: &Style) -> String {
     differential_of(&Pair::new(&Tree::from(before), &Tree::from(after), Totals::Equal), style)
 }
 
-/// A flame graph as a page that needs nothing but itself: to be searched, zoomed, read in the dark, on a telephone and on paper.
+/// A flame graph as a self-contained page: with search, zoom and dark mode, and readable on a phone and on paper.
 pub fn html(folded: &Folded, style: &Style) -> String {
     html_of(&Tree::from(folded), style)
 }

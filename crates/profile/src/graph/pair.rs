@@ -1,24 +1,24 @@
-//! `Pair`: two trees laid over each other, to see what grew and what shrank.
+//! `Pair`: two trees merged into one, to see what grew and what shrank.
 
 use crate::tree::{NodeId, ROOT, Tree};
 
 /// Whether two recordings are compared as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Totals {
-    /// As if both had seen equally much: shares are compared.
+    /// Both are scaled to the same total, so shares are compared.
     Equal,
-    /// As they are.
+    /// Both are compared without scaling.
     Raw,
 }
 
-/// Two trees over each other.
+/// Two merged trees.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// All stacks of both, with the weights of the one after.
+    /// All stacks of both, with the weights of the second recording.
     pub tree: Tree,
-    /// What was seen before in each node itself, brought to the same total where that was asked for.
+    /// The own weight of each node in the first recording, after scaling.
     pub before: Vec<u64>,
-    /// What the weights from before were multiplied by.
+    /// The factor that the weights of the first recording were multiplied by.
     pub scale: f64,
 }
 
@@ -27,14 +27,14 @@ pub struct Pair {
 pub struct Changed {
     /// Its name.
     pub name: String,
-    /// What was seen in it before, itself and with what it called, after scaling.
+    /// The function's weight in the first recording, after scaling: its own, and with what it calls.
     pub before: (u64, u64),
-    /// The same after.
+    /// The same weights in the second recording.
     pub after: (u64, u64),
 }
 
 impl Pair {
-    /// Lays `after` over `before`.
+    /// Merges the two trees.
     pub fn new(before: &Tree, after: &Tree, totals: Totals) -> Pair {
         let scale = match (totals, before.total(), after.total()) {
             (Totals::Equal, old @ 1.., new @ 1..) => new as f64 / old as f64,
@@ -47,7 +47,7 @@ impl Pair {
             let here = if at == 0 {
                 ROOT
             } else {
-                // Its parent came before it.
+                // A node's parent comes earlier in the list.
                 let parent = same[node.parent as usize];
                 let name = tree.name(before.text(node.name));
                 tree.child(parent, name)
@@ -60,7 +60,8 @@ impl Pair {
         Pair { tree, before: weights, scale }
     }
 
-    /// What each function comes to in both: those first whose own weight changed most, then those that changed with what they call.
+    /// The weights of each function in both recordings. First come those whose own weight changed most, then those that changed with what
+    /// they call.
     pub fn changed(&self) -> Vec<Changed> {
         let after = self.tree.by_name();
         let before = self.old().by_name();
@@ -78,24 +79,24 @@ impl Pair {
         changed
     }
 
-    /// The larger of both wholes.
+    /// The larger of both totals.
     pub fn whole(&self) -> u64 {
         self.before.iter().fold(0_u64, |sum, own| sum.saturating_add(*own)).max(self.tree.total())
     }
 
-    /// The same nodes with the weights from before.
+    /// The same nodes with the weights of the first recording.
     pub fn old(&self) -> Tree {
         self.tree.with_own(&self.before)
     }
 }
 
 impl Changed {
-    /// How much more was seen in it itself.
+    /// The growth of the function's own weight.
     pub fn own_change(&self) -> i128 {
         i128::from(self.after.0) - i128::from(self.before.0)
     }
 
-    /// How much more was seen in it and what it called.
+    /// The growth of the function's weight with what it calls.
     pub fn change(&self) -> i128 {
         i128::from(self.after.1) - i128::from(self.before.1)
     }

@@ -1,27 +1,27 @@
-//! What every page has around what it shows: it loads nothing, runs no script but its own, and no name in it ends one.
+//! The frame of every page. A page loads nothing, runs only its own script, and no name in it can end that script.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 
 use crate::tree::clean;
 
-/// What stands on a page.
+/// The content of a page.
 pub(super) struct Shell<'a> {
     pub(super) title: &'a str,
     pub(super) subtitle: &'a str,
-    /// Its styles, one after the other.
+    /// The style sheets of the page, in order.
     pub(super) css: &'a [&'a str],
-    /// What is shown.
+    /// The visible part of the page.
     pub(super) main: Markup,
     pub(super) js: &'a str,
 }
 
 impl Shell<'_> {
-    /// The page, with data of which its script makes the rest.
+    /// The page, with the data from which its script draws the rest.
     pub(super) fn html(&self, data: &impl Serialize) -> String {
-        // It is made of numbers and texts, which always have a JSON form.
+        // The data are numbers and texts, which always have a JSON form.
         let json = serde_json::to_string(data).unwrap_or_default();
-        // What would end a script, or begin a remark in one, has another form in JSON.
+        // Characters that could end a script, or begin a comment in one, are escaped in JSON.
         let json = json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
         let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
         let title = clean(self.title);

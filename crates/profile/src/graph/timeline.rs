@@ -218,7 +218,7 @@ fn edge_number(piece: &Piece) -> Option<u64> {
     }
 }
 
-/// What the page leaves out.
+/// A list of what the page leaves out.
 fn notes(timeline: &Timeline, caveats: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     if timeline.lanes_left_out > 0 {

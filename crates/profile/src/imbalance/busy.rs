@@ -1,4 +1,4 @@
-//! Sums which thread had which CPU when: from switches, which are exact, or from samples, which are random.
+//! Computes which thread had which CPU, and when: from switches, which are exact, or from samples, which are random.
 
 use std::collections::HashMap;
 
@@ -14,38 +14,38 @@ const ENDED_TID: u32 = u32::MAX;
 /// The most CPUs. A higher number is from a damaged file and would waste memory.
 pub(super) const CPUS_MAX: u32 = evenkeel_sys::MAX_CPUS as u32;
 
-/// What a CPU did.
+/// The use of one CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cpu {
     /// Time in which threads other than the idle one had it; of samples, their weight.
     pub(super) busy: u64,
-    /// The same in each part of the recording.
+    /// The busy time in each part of the recording.
     pub(super) parts: Vec<u64>,
-    /// The same by thread.
+    /// The busy time of each thread.
     pub(super) by_thread: HashMap<Who, u64>,
     /// Time with unknown use, because a record is missing.
     pub(super) unknown_ns: u64,
     /// How long preempted threads waited to run again.
     pub(super) waited_ns: u64,
-    /// Records of switches; of samples, how many there are, the idle ones included.
+    /// The number of switch records; with samples, the number of samples, including those of the idle thread.
     pub(super) count: u64,
     /// Samples of threads other than idle; none if switches are used.
     pub(super) samples: Option<u64>,
 }
 
-/// The time that is looked at, in parts of one length.
+/// The time of the recording, divided into parts of equal length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
-    /// All of it.
+    /// The whole time.
     pub(super) span: Span,
-    /// How long one is.
+    /// The length of one part.
     pub(super) part_ns: u64,
     /// How many there are.
     pub(super) count: usize,
 }
 
 impl Parts {
-    /// At most this many, none shorter than `shortest_ns`.
+    /// Divides the time into at most this many parts, none shorter than `shortest_ns`.
     pub(super) fn divide(span: Span, most: u64, shortest_ns: u64) -> Parts {
         let part_ns = span.length_ns().div_ceil(most.max(1)).max(shortest_ns).max(1);
         Parts { span, part_ns, count: usize::try_from(span.length_ns().div_ceil(part_ns)).unwrap_or(0) }
@@ -155,7 +155,7 @@ fn after(cpu: &mut Cpu, holder: Holder, switch: &Switch, parts: &Parts) -> Holde
     }
 }
 
-/// From samples of what ran, by CPU, with what a weight counts.
+/// From samples of running code, by CPU, with the unit of their weights.
 pub(super) fn from_samples(recording: &Recording, parts: &Parts) -> (HashMap<u32, Cpu>, Unit) {
     let mut cpus: HashMap<u32, Cpu> = HashMap::new();
     let unit = on_cpu_event(recording).map_or(Unit::Events, |(_, unit)| unit);
@@ -184,7 +184,7 @@ fn on_cpu_event(recording: &Recording) -> Option<(u16, Unit)> {
     Some((u16::try_from(best.0).ok()?, best.1.unit))
 }
 
-/// Samples of what ran, all of one event.
+/// All samples of running code, of one event.
 pub(super) fn on_cpu(recording: &Recording) -> impl Iterator<Item = &Sample> {
     let event = on_cpu_event(recording).map(|(event, _)| event);
     recording.samples.iter().filter(move |sample| Some(sample.event) == event && sample.cpu < CPUS_MAX)

@@ -1,4 +1,4 @@
-//! `Filled`: what a CPU ran, by functions and stacks, and how much of it was for interrupts.
+//! `Filled`: the functions and stacks that ran on a CPU, and the share of interrupts.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,9 +14,9 @@ use crate::stack::StackId;
 const FUNCTIONS_MAX: usize = 10;
 const STACKS_MAX: usize = 5;
 
-/// What runs for an interrupt after the interrupt itself: packets, timers.
+/// Functions that do the rest of an interrupt's work after the interrupt itself, such as packets and timers.
 const SOFTIRQS: &[&str] = &["handle_softirqs", "__do_softirq", "do_softirq", "net_rx_action", "run_ksoftirqd"];
-/// An interrupt itself, on x86 and on ARM.
+/// Functions of an interrupt itself, on x86 and on ARM.
 const INTERRUPTS: &[&str] = &[
     "common_interrupt",
     "__common_interrupt",
@@ -29,26 +29,26 @@ const INTERRUPTS: &[&str] = &[
     "el0_interrupt",
     "el1_interrupt",
 ];
-/// The same of interrupts that other CPUs and the local timer send.
+/// Prefixes of functions for interrupts from other CPUs and the local timer.
 const VECTORS: [&str; 2] = ["sysvec_", "asm_sysvec_"];
 
-/// What a CPU ran. Shares are of what it did, from 0 to 1: the idle thread is not in them.
+/// The code that a CPU ran. Shares are of its busy time, from 0 to 1: the idle thread is left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Filled {
-    /// Which CPU.
+    /// The CPU.
     pub cpu: u32,
     /// The number of samples.
     pub samples: u64,
-    /// In the kernel. System calls and interrupts alike.
+    /// The share in the kernel: system calls and interrupts together.
     pub kernel_share: f64,
-    /// In softirqs, whoever's thread was there. None where the kernel's functions have no names.
+    /// The share in softirqs, whichever thread was interrupted. None if the kernel's functions have no names.
     pub softirq_share: Option<f64>,
-    /// In interrupts. None where the kernel's functions have no names.
+    /// The share in interrupts. None if the kernel's functions have no names.
     pub irq_share: Option<f64>,
-    /// By their own code, most first.
+    /// The functions with most own time, most first.
     pub functions: Vec<Place>,
-    /// Whole stacks, most first.
+    /// The most frequent stacks, most first.
     pub stacks: Vec<Path>,
 }
 
@@ -56,13 +56,13 @@ pub struct Filled {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Place {
-    /// Its name, or what stands for it.
+    /// The function's name, or a placeholder.
     pub name: String,
     /// Whether it is the kernel's.
     pub is_kernel: bool,
-    /// In its own code.
+    /// The share of its own code.
     pub self_share: f64,
-    /// With what it calls.
+    /// The share with what it calls.
     pub total_share: f64,
 }
 
@@ -70,13 +70,13 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Path {
-    /// From the thread's name and the outermost function on, with `;` between.
+    /// The stack from the thread's name and the outermost function on, joined by `;`.
     pub stack: String,
-    /// Its share.
+    /// The stack's share.
     pub share: f64,
 }
 
-/// Of the samples on one CPU; none where it has none.
+/// Summarises the samples on one CPU; none if it has no samples.
 pub(super) fn find_filled(recording: &Recording, names: &Names, cpu: u32) -> Option<Filled> {
     let samples: Vec<&Sample> = busy::on_cpu(recording).filter(|sample| sample.cpu == cpu && sample.tid != 0).collect();
     let total = samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.weight)).max(1);
@@ -113,7 +113,7 @@ struct Kinds {
     kernel: u64,
     softirq: u64,
     irq: u64,
-    /// Whether the kernel's functions have names, or it has none at all here.
+    /// Whether the kernel's functions have names, or none of them occurs here.
     is_named: bool,
 }
 

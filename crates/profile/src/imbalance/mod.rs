@@ -22,7 +22,7 @@ const PART_OF_SWITCHES_NS: u64 = 50_000_000;
 const PART_OF_SAMPLES_NS: u64 = 1_000_000_000;
 /// The most threads listed for a CPU.
 const THREADS_MAX: usize = 5;
-/// Two standard errors: nineteen of twenty measurements are no further from the truth.
+/// Two standard errors: nineteen of twenty measurements are at most this far from the truth.
 const ERRORS: f64 = 2.0;
 
 /// How busy shares are known.
@@ -30,11 +30,11 @@ const ERRORS: f64 = 2.0;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// From switches: exact.
+    /// Exactly, from switches.
     Switches,
-    /// From samples of a clock: good to [`Cpu::error_share`].
+    /// From samples of a clock, with the error [`Cpu::error_share`].
     Samples,
-    /// From samples of a counter, which stands still while a CPU idles: shares are of what the busiest CPU did.
+    /// From samples of a counter, which stands still while a CPU idles. Shares are relative to the work of the busiest CPU.
     Counter,
 }
 
@@ -45,9 +45,9 @@ pub enum Source {
 pub enum Shape {
     /// No CPU was full.
     Even,
-    /// At least one was full while another was idle, so work waited that could have run.
+    /// At least one CPU was full while another was idle, so work waited that could have run.
     Uneven,
-    /// Some were full and none was idle: the machine is too small.
+    /// Some CPUs were full and none was idle: the machine is too small.
     Full,
     /// No CPU was full, but one thread always ran, moving from CPU to CPU.
     OneThread,
@@ -55,7 +55,7 @@ pub enum Shape {
     Unknown,
 }
 
-/// What fills the busiest CPU.
+/// The reason why the busiest CPU is busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -89,7 +89,7 @@ pub enum ImbalanceCaveat {
     InterruptsUnseen,
     /// Kernel functions have no names, so interrupts and system calls look alike.
     KernelUnnamed,
-    /// There are no stacks.
+    /// The recording has no stacks.
     NoStacks,
     /// Online CPUs have no records: they were idle or not recorded.
     SilentCpus,
@@ -101,7 +101,7 @@ pub enum ImbalanceCaveat {
 pub struct Thread {
     /// Its process.
     pub pid: u32,
-    /// Its own number.
+    /// The thread's own number.
     pub tid: u32,
     /// Its name, if known.
     pub name: Option<String>,
@@ -119,13 +119,13 @@ pub struct Thread {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
-    /// Which.
+    /// The CPU's number.
     pub cpu: u32,
     /// The share of the time that it was not idle, from 0 to 1.
     pub busy_share: f64,
     /// The error of that share from samples: two standard errors. None if exact.
     pub error_share: Option<f64>,
-    /// The same share in each part of the time.
+    /// The busy share in each part of the time.
     pub parts: Vec<f64>,
     /// The share of time with missing records.
     pub unknown_share: f64,
@@ -145,13 +145,13 @@ pub struct Cpu {
 pub struct Imbalance {
     /// How long.
     pub length_ns: u64,
-    /// How long a part of it is.
+    /// The length of a part.
     pub part_ns: u64,
     /// How shares are known.
     pub source: Source,
-    /// What it looked like.
+    /// How the load is spread over the CPUs.
     pub shape: Shape,
-    /// What fills the busiest CPU.
+    /// The reason why the busiest CPU is busy.
     pub cause: Option<Cause>,
     /// The thread that the cause or the shape is about.
     pub thread: Option<Thread>,
@@ -283,7 +283,7 @@ fn all_cpus(seen: &BTreeMap<u32, busy::Cpu>) -> HashMap<Who, Everywhere> {
     all
 }
 
-/// What a weight is of the whole.
+/// The total that a weight is divided by.
 struct Scale<'a> {
     source: Source,
     parts: &'a Parts,
@@ -302,7 +302,7 @@ impl<'a> Scale<'a> {
         Scale { source, parts, whole: parts.span.length_ns(), whole_part: 0 }
     }
 
-    /// None where only work is known.
+    /// The share of the time; none if only work is known.
     fn share(&self, time: u64) -> Option<f64> {
         (self.source != Source::Counter).then(|| part_of(time, self.whole))
     }

@@ -1,14 +1,15 @@
-//! What the summary of busy CPUs says of recordings that are made by hand.
+//! Tests of the summary of busy CPUs, with handmade recordings.
 
 use super::*;
 use crate::recording::{Event, Machine, Sample, Span, Switch, Turn};
 use crate::stack::Frame;
 
 const MS: u64 = 1_000_000;
-/// Recordings begin at some time of the clock.
+/// Recordings begin at some time of the clock, not at 0.
 const BEGIN_NS: u64 = 5_000 * MS;
 
-/// On CPU 0 and 1, whom each had from when on, in milliseconds; up to `end_ms`. Records come in pairs, as the kernel writes them.
+/// A recording in which CPU 0 and CPU 1 have these threads from these times on, in milliseconds, up to `end_ms`. Records come in pairs, as
+/// the kernel writes them.
 fn switched(end_ms: u64, turns: &[(u32, Turns<'_>)]) -> Recording {
     let mut recording = Recording {
         span: Span { start_ns: BEGIN_NS, end_ns: BEGIN_NS + end_ms * MS },
@@ -20,7 +21,7 @@ fn switched(end_ms: u64, turns: &[(u32, Turns<'_>)]) -> Recording {
             let [(_, before), (at_ms, next)] = pair else { continue };
             let at_ns = BEGIN_NS + at_ms * MS;
             let (out, into) = (Some((*next, *next)), Some((*before, *before)));
-            // Tasks from 50 on lose the CPU, the others sleep.
+            // Threads from number 50 on are preempted; the others sleep.
             let turn = if *before >= 50 { Turn::Preempted } else { Turn::Slept };
             recording.switches.push(Switch { at_ns, cpu: *cpu, pid: *before, tid: *before, turn, other: out });
             recording.switches.push(Switch { at_ns, cpu: *cpu, pid: *next, tid: *next, turn: Turn::In, other: into });
@@ -34,10 +35,10 @@ fn find_imbalance(recording: &Recording) -> Imbalance {
     imbalance(recording, &Names::resolve(recording, |_| Vec::new()), &|_| None)
 }
 
-/// From when on, in milliseconds, a CPU had which thread.
+/// From which time on a CPU had which thread, in milliseconds.
 type Turns<'a> = &'a [(u64, u32)];
 
-/// Samples of threads, this many of each, on a CPU; every one `period_ns` after the last one.
+/// The given number of samples of each thread on a CPU, `period_ns` apart.
 fn sampled(period_ns: u64, cpus: &[(u32, &[(u32, u64)])]) -> Recording {
     let event = Event { name: "cpu-clock".to_owned(), unit: Unit::Nanoseconds };
     let mut recording = Recording { events: vec![event], ..Recording::default() };
@@ -62,7 +63,7 @@ fn sampled(period_ns: u64, cpus: &[(u32, &[(u32, u64)])]) -> Recording {
 
 #[test]
 fn switches_tell_busy_shares_to_the_nanosecond() {
-    // The first turn of each CPU began before anything was recorded, the last one lasts to the end.
+    // The first turn of each CPU began before the recording, and the last one continues after it.
     let recording = switched(1000, &[(0, &[(0, 7), (100, 0), (600, 7), (700, 0)]), (1, &[(0, 0), (250, 9)])]);
     let seen = find_imbalance(&recording);
     let shares: Vec<f64> = seen.cpus.iter().map(|cpu| cpu.busy_share).collect();
@@ -92,7 +93,7 @@ fn one_thread_and_many_have_different_shapes() {
         assert_eq!((seen.shape, seen.cause, seen.uneven_parts), (Shape::Uneven, Some(cause), 20), "{may:?}");
         assert_eq!(seen.thread.is_some(), cause == Cause::OneThread);
     }
-    // Of three that take turns two wait at any moment, but at the ends.
+    // Three threads take turns, so two wait at any moment, except at the ends.
     let waiting = find_imbalance(&switched(1000, &[(0, idle), (1, &many)])).cpus[1].waiting.unwrap();
     assert!((1.9..=2.0).contains(&waiting), "{waiting}");
 }
@@ -109,7 +110,7 @@ fn a_thread_that_wanders_fills_no_cpu_and_is_found() {
 #[test]
 fn a_missing_part_is_unknown_and_reported() {
     let mut recording = switched(4000, &[(0, &[(0, 0), (1000, 7), (2000, 0)])]);
-    // CPU 1 left no trace; on CPU 0 nobody saw who ran from 2 s to 3 s.
+    // CPU 1 has no records. On CPU 0 it is unknown which thread ran from 2 s to 3 s.
     let lost = Switch { at_ns: BEGIN_NS + 3000 * MS, cpu: 0, pid: 9, tid: 9, turn: Turn::Slept, other: Some((0, 0)) };
     recording.switches.push(lost);
     let seen = find_imbalance(&recording);
@@ -119,7 +120,7 @@ fn a_missing_part_is_unknown_and_reported() {
         seen.caveats,
         [ImbalanceCaveat::Lost, ImbalanceCaveat::Close, ImbalanceCaveat::NoStacks, ImbalanceCaveat::SilentCpus]
     );
-    // One that has ended when it is switched out has no number any more.
+    // A thread that has ended when it is switched out no longer has a number.
     let mut recording = switched(1000, &[(0, &[(0, 0), (100, 7), (200, 0)])]);
     recording.switches[2].tid = u32::MAX;
     assert_eq!(
@@ -133,7 +134,7 @@ fn samples_have_an_error() {
     let seen = find_imbalance(&sampled(10 * MS, &[(0, &[(7, 200), (0, 200)]), (1, &[(9, 396), (0, 4)])]));
     let shares: Vec<f64> = seen.cpus.iter().map(|cpu| cpu.busy_share).collect();
     assert_eq!((shares, seen.source, seen.shape), (vec![0.5, 0.99], Source::Samples, Shape::Uneven));
-    // A coin thrown 400 times: two standard errors are a twentieth.
+    // With 400 samples, two standard errors are a twentieth.
     assert!((seen.cpus[0].error_share.unwrap() - 0.05).abs() < 1e-9);
     assert_eq!(
         seen.caveats,
@@ -186,13 +187,13 @@ fn interrupts_are_known_by_the_kernels_names() {
 }
 
 #[test]
-fn nothing_is_no_verdict() {
+fn an_empty_recording_has_no_verdict() {
     let seen = find_imbalance(&Recording::default());
     assert_eq!((seen.shape, seen.busiest, seen.cpus.len()), (Shape::Unknown, None, 0));
 }
 
 proptest::proptest! {
-    /// Whatever a file says: shares are shares.
+    /// Any file, however wrong, gives shares from 0 to 1.
     #[test]
     fn any_switches_come_to_shares(
         records in proptest::collection::vec((0..4_u32, proptest::num::u64::ANY, 0..3_u32, 0..3_u32, 0..3_u8), 0..60),

@@ -8,13 +8,13 @@ use crate::perf::layout::Layout;
 use crate::perf::record::{MISC_MMAP_BUILD_ID, MISC_USER, kind};
 use crate::perf::write::record;
 
-/// `flags` of a mapping: nobody else sees what is written to it.
+/// `flags` of a mapping: writes to it are private to the process.
 const MAP_PRIVATE: u32 = 2;
-/// `misc`: what is mapped is no code (`PERF_RECORD_MISC_MMAP_DATA`).
+/// `misc`: the mapping is not of code (`PERF_RECORD_MISC_MMAP_DATA`).
 const MISC_MMAP_DATA: u16 = 1 << 13;
 /// `misc`: the CPU was in the kernel (`PERF_RECORD_MISC_KERNEL`).
 const MISC_KERNEL: u16 = 1;
-/// A name with the zero behind it (`TASK_COMM_LEN`).
+/// The length of a thread name with its zero (`TASK_COMM_LEN`).
 const NAME_BYTES: usize = 16;
 /// The assumed length of the kernel's code if unknown: no kernel is longer, and no module is nearer (x86-64, ARM64).
 const KERNEL_BYTES: u64 = 64 << 20;
@@ -23,10 +23,10 @@ const MAPS_MAX: usize = 1 << 17;
 /// The most such records.
 const BYTES_MAX: usize = 256 << 20;
 
-/// Which mappings to write.
+/// The mappings to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mappings {
-    /// Of code.
+    /// Mappings of code.
     Code,
     /// All, because addresses of data are looked up too.
     All,
@@ -58,7 +58,7 @@ pub(super) fn cpu_ns(tid: u32) -> u64 {
     text.split_ascii_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0)
 }
 
-/// What could not be read.
+/// Processes whose mappings are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missing {
     /// Processes whose mappings the user may not read.
@@ -67,14 +67,14 @@ pub(super) struct Missing {
     pub(super) left_out: u64,
 }
 
-/// Which processes' mappings to write.
+/// Whether a process's mappings are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Nobody asks.
+    /// The mappings are not needed.
     No,
-    /// If readable; failures are not reported.
+    /// They are written if readable; failures are not reported.
     IfMay,
-    /// And failures are reported.
+    /// They are written, and failures are reported.
     Yes,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn records(
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                 missing.denied.extend((wanted == Wanted::Yes).then_some(*pid));
             }
-            // It has ended, or it is a kernel thread.
+            // The process has ended, or it is a kernel thread.
             Err(_) => {}
         }
     }
@@ -208,15 +208,15 @@ pub(super) fn parse_map(line: &str) -> Option<Map<'_>> {
 }
 
 impl<'m> Map<'m> {
-    /// Whose file it is of.
+    /// The file that is mapped here, for this process.
     pub(super) fn mapped(&self, pid: u32) -> Mapped<'m> {
         let Map { start, end, device, inode, path, .. } = *self;
         Mapped { pid, start, end, device, inode, path }
     }
 
-    /// In the kernel's form: with the file's build ID, or its device and inode. Anonymous memory has the kernel's name for it.
+    /// The record in the kernel's form: with the file's build ID, or its device and inode. Anonymous memory has the kernel's name for it.
     fn record(&self, pid: u32, build_id: Option<&[u8]>, layout: &Layout) -> Option<Vec<u8>> {
-        /// Room for one, behind its length in four bytes.
+        /// The field has four bytes for the ID's length, then this many for the ID.
         const BUILD_ID_BYTES: usize = 20;
         let build_id = build_id.filter(|id| id.len() <= BUILD_ID_BYTES);
         let mut body = [pid.to_ne_bytes(), pid.to_ne_bytes()].concat();

@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Our own program: where it is mapped, and its bytes.
+    /// The mapping of our own program, and its bytes.
     fn own() -> (String, Vec<u8>) {
         let path = std::env::current_exe().unwrap();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -170,7 +170,7 @@ mod tests {
         let path = std::env::current_exe().unwrap();
         let own = |ids: &BuildIds| ids.table().into_iter().find(|one| path.to_str() == Some(&one.path));
         assert_eq!(own(&ids).map(|one| one.id), expected);
-        // Another file of that path, somewhere else: the path alone identifies neither.
+        // Another file has this path elsewhere, so the path alone identifies neither.
         let map = mapped(&line);
         let other = Mapped { start: 1, end: 2, inode: map.inode + 1, ..map };
         assert_eq!(ids.build_id(&other), None, "it is not the file that is at its path");

@@ -7,14 +7,15 @@ use crate::perf::record::{Record, What};
 /// One ring may report a child before another reports its parent. This many generations within one read are resolved.
 const GENERATIONS_MAX: usize = 64;
 
-/// Whose samples and switches to keep. Mappings and names are kept for all: they are small, and a thread may be selected later.
+/// The threads whose samples and switches are kept. Mappings and names are kept for all: they are small, and a thread may be selected
+/// later.
 #[derive(Clone, Debug)]
 pub(super) enum Chosen {
-    /// Everybody's.
+    /// All threads.
     All,
     /// Processes and their children.
     Processes {
-        /// With how many threads each has.
+        /// The number of threads of each process.
         pids: HashMap<u32, u32>,
         /// All their threads.
         tids: HashSet<u32>,
@@ -24,7 +25,7 @@ pub(super) enum Chosen {
         name: Vec<u8>,
         /// Their processes; all if there are none.
         pids: HashSet<u32>,
-        /// Those that have it now.
+        /// The threads that have this name now.
         tids: HashSet<u32>,
     },
 }
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_made_by_them_belongs_to_them() {
+    fn children_are_selected_with_their_parents() {
         let mut chosen = Chosen::processes([(7, 7), (7, 8)]);
         chosen.learn(&said(What::Forked { pid: 7, parent_pid: 7, tid: 9, parent_tid: 8 }));
         chosen.learn(&said(What::Forked { pid: 20, parent_pid: 7, tid: 20, parent_tid: 9 }));
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_name_belongs_to_them_and_who_drops_it_does_not() {
+    fn threads_are_selected_while_they_have_the_name() {
         let named = |pid, tid, name| said(What::Named { pid, tid, name, is_exec: false });
         for (pids, others) in [(HashSet::new(), true), ([7].into(), false)] {
             let mut chosen = Chosen::Named { name: b"game".to_vec(), pids, tids: [8].into() };

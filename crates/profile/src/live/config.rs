@@ -1,4 +1,4 @@
-//! What to record, and of which processes, threads or CPUs.
+//! The settings of a recording: its events, and the processes, threads or CPUs to record.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,12 @@ pub const RING_BYTES: usize = 1 << 20;
 /// The default rate: it costs almost nothing, and it is not in step with work that runs 100 times a second.
 pub const CLOCK_HZ: u32 = 99;
 
-/// What to record.
+/// The settings of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordConfig {
     /// The processes, threads or CPUs.
     pub targets: Targets,
-    /// The processes of interest, if more than them is recorded. At least one must exist, and the recording ends with the last.
+    /// The processes of interest, if more than these are recorded. At least one must exist, and the recording ends with the last.
     pub about: Vec<u32>,
     /// Samples a second, from 1 to 10,000; none for no samples.
     pub clock_hz: Option<u32>,
@@ -87,11 +87,11 @@ pub enum Targets {
 /// How to record switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Switches {
-    /// Nothing.
+    /// No switches.
     #[default]
     None,
     /// Thread and time.
     Records,
-    /// Also the stack of each thread that leaves a CPU.
+    /// Switches, with the stack of each thread that leaves a CPU.
     WithStacks,
 }

@@ -8,7 +8,7 @@ pub enum LiveError {
     /// The user lacks a privilege.
     #[error("record {whom}: {errno}, because {why}")]
     Denied {
-        /// Whom.
+        /// The target of the recording.
         whom: String,
         /// The kernel's error.
         errno: Errno,
@@ -20,17 +20,17 @@ pub enum LiveError {
     /// The target does not exist.
     #[error("record {whom}: {why}")]
     NotThere {
-        /// Whom.
+        /// The target of the recording.
         whom: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// An invalid option.
     #[error("record {whom}: {why}")]
     WrongUse {
-        /// Whom.
+        /// The target of the recording.
         whom: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// A probe can't be set.
@@ -42,7 +42,7 @@ pub enum LiveError {
         errno: Errno,
         /// The obstacle.
         why: String,
-        /// What to do instead.
+        /// The alternative.
         mend: String,
     },
     /// The probe fires too often for a tick, and costs the program too much.
@@ -58,7 +58,7 @@ pub enum LiveError {
     /// The kernel refused something else.
     #[error("{what}: {errno}")]
     Refused {
-        /// What evenkeel tried.
+        /// The attempted action.
         what: String,
         /// The kernel's error.
         errno: Errno,

@@ -61,7 +61,7 @@ pub(super) struct Plan {
     pub(super) clock: Option<String>,
     /// All events use one record layout.
     pub(super) layout: Layout,
-    /// What could not be recorded.
+    /// Events that could not be recorded.
     pub(super) unseen: Vec<String>,
 }
 

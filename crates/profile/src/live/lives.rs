@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_and_was_not_waited_for_runs_no_more() {
+    fn a_zombie_does_not_run() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut lives = Lives::new(&[child.id()]);
         assert!(!lives.seem_over());

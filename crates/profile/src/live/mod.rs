@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_asked_for_is_not_missed() {
+    fn unrequested_data_is_not_missed() {
         let unseen = ["which files are run by 1 of the processes: …", "who wakes whom"].map(str::to_owned);
         let mut summary =
             RecordSummary { unseen: unseen.iter().cloned().map(Unseen::from).collect(), ..RecordSummary::default() };

@@ -137,7 +137,7 @@ impl<'w> Recorder<'w> {
         };
         for cpu in targets::cpus(config).iter() {
             match recorder.open_cpu(cpu) {
-                // It went offline, or is not selected.
+                // The CPU went offline, or is not selected.
                 Ok(()) | Err(Errno::NODEV) => {}
                 Err(errno) => return Err(targets::refused(config, errno)),
             }
@@ -324,9 +324,9 @@ impl<'w> Recorder<'w> {
         true
     }
 
-    /// Which event a sample is of.
+    /// The event that a sample belongs to.
     fn event_of(&self, bytes: &[u8], head: Head) -> Option<usize> {
-        // Its number comes first.
+        // The event's number comes first in a sample.
         let id = bytes.get(HEAD_BYTES..HEAD_BYTES + 8).filter(|_| head.kind == kind::SAMPLE)?;
         self.by_id.get(&u64::from_ne_bytes(id.try_into().ok()?)).copied()
     }

@@ -1,4 +1,4 @@
-//! `Sink`: where records go.
+//! `Sink`: the destination of records.
 
 use std::io::{self, Cursor, Seek, Write};
 
@@ -9,7 +9,7 @@ pub trait Sink {
     /// Takes whole records as the kernel wrote them, sorted by time for each CPU.
     ///
     /// # Errors
-    /// Of writing.
+    /// If writing fails.
     fn take(&mut self, records: &[u8]) -> io::Result<()>;
 
     /// Whether it is full. The recording then ends.
@@ -25,7 +25,7 @@ pub trait Sink {
     /// Writes a window, after all records up to now were added.
     ///
     /// # Errors
-    /// Of writing.
+    /// If writing fails.
     fn hand_out(&mut self, described: &Described) -> io::Result<()> {
         let _ = described;
         Ok(())
@@ -34,7 +34,7 @@ pub trait Sink {
     /// Ends it.
     ///
     /// # Errors
-    /// Of writing.
+    /// If writing fails.
     fn finish(&mut self, described: &Described) -> io::Result<()>;
 }
 
@@ -48,7 +48,7 @@ impl<W: Write + Seek> FileSink<W> {
     /// Starts the file.
     ///
     /// # Errors
-    /// Of writing.
+    /// If writing fails.
     pub fn begin(into: W) -> io::Result<FileSink<W>> {
         Ok(FileSink { writer: Some(PerfWriter::begin(into)?) })
     }

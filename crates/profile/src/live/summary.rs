@@ -28,14 +28,14 @@ pub struct RecordSummary {
     pub clock: Option<String>,
     /// Each sampled event and its number of samples.
     pub events: Vec<(String, u64)>,
-    /// What could not be recorded.
+    /// Events and data that could not be recorded.
     pub unseen: Vec<Unseen>,
 }
 
 /// Something that could not be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
-    /// What, and why, in one sentence.
+    /// The missing data and the reason, in one sentence.
     pub what: String,
     /// The processes that it concerns; empty means all.
     pub of: Vec<u32>,
@@ -52,7 +52,7 @@ pub(super) fn numbers(pids: &[u32]) -> String {
 }
 
 impl RecordSummary {
-    /// Whose end stopped the recording: `process 7`, `the last of processes 7, 8`.
+    /// The process whose end stopped the recording: `process 7`, `the last of processes 7, 8`.
     pub fn ended_with(&self) -> Option<String> {
         match self.ended_with.as_slice() {
             [] => None,
@@ -61,7 +61,7 @@ impl RecordSummary {
         }
     }
 
-    /// What could not be recorded of these processes, or of all if `pids` is empty.
+    /// The data that could not be recorded of these processes, or of all if `pids` is empty.
     pub fn unseen_of(&self, pids: &[u32]) -> Vec<String> {
         let concerns = |of: &[u32]| pids.is_empty() || of.is_empty() || of.iter().any(|pid| pids.contains(pid));
         self.unseen.iter().filter(|unseen| concerns(&unseen.of)).map(|unseen| unseen.what.clone()).collect()

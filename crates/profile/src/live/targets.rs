@@ -22,7 +22,7 @@ const FILES_FREE: u64 = 64;
 /// How the kernel watches.
 #[derive(Debug)]
 pub(super) enum Watch {
-    /// Whole CPUs.
+    /// All threads on whole CPUs.
     Everybody,
     /// A control group, on each CPU.
     Group(Group),
@@ -244,7 +244,7 @@ pub(super) fn look_again(chosen: &mut Chosen) {
     }
 }
 
-/// Each with its process.
+/// The threads of these processes, each with its process.
 fn threads_of(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     pids.iter().flat_map(|pid| already::threads(*pid).into_iter().map(|tid| (*pid, tid)))
 }
@@ -310,7 +310,7 @@ mod tests {
 
     /// A thread that starts after the first listing and has its name before the rings are open.
     #[test]
-    fn who_came_between_the_first_look_and_the_rings_is_found() {
+    fn a_thread_that_starts_before_the_rings_open_is_found() {
         let us = std::process::id();
         for pids in [HashSet::from([us]), HashSet::new()] {
             let among: Vec<u32> = pids.iter().copied().collect();

@@ -64,7 +64,7 @@ fn described_in() -> Result<Vec<u8>, Errno> {
         bytes.push(0);
         bytes.extend(sized(&of(&format!("events/{head}"))?));
     }
-    // None of the tracer's own; one group, of one event.
+    // There are no formats of the tracer's own, and one group of one event.
     bytes.extend(count(0));
     bytes.extend(count(1));
     bytes.extend_from_slice(b"sched\0");

@@ -26,13 +26,13 @@ pub trait Outlet {
     /// Opens the file of a window.
     ///
     /// # Errors
-    /// Of making it.
+    /// If the file can't be created.
     fn open(&mut self) -> io::Result<Self::File>;
 
     /// Completes the file of a window.
     ///
     /// # Errors
-    /// Of keeping it.
+    /// If the file can't be completed.
     fn close(&mut self, file: Self::File) -> io::Result<()>;
 }
 
@@ -61,7 +61,7 @@ impl<O: Outlet> Window<O> {
         self.was_cut
     }
 
-    /// Its outlet.
+    /// The outlet of the window.
     pub fn outlet(&self) -> &O {
         &self.outlet
     }

@@ -34,7 +34,7 @@ impl Given {
     }
 }
 
-/// Which thread had which CPU.
+/// The thread that had each CPU, over time.
 #[derive(Debug, Default)]
 pub(super) struct Cpus {
     by_cpu: BTreeMap<u32, Vec<Given>>,

@@ -1,4 +1,5 @@
-//! Off-CPU intervals as folded stacks, weighted by their length in nanoseconds: what an off-CPU flame graph and a wake-up graph are drawn of.
+//! Off-CPU intervals as folded stacks, weighted by their length in nanoseconds. Off-CPU flame graphs and wake-up graphs are drawn from
+//! them.
 
 use super::interval::OffCpuInterval;
 use crate::fold::{self, Base, Folded, WeightedStack};

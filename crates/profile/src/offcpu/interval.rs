@@ -9,33 +9,33 @@ pub(super) const GONE: u32 = u32::MAX;
 /// Why a thread had no CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// It waited for a lock or a condition (futex).
+    /// The thread waited for a lock or a condition (futex).
     Futex,
-    /// It waited for any of several files or sockets (poll, epoll, select, io_uring).
+    /// The thread waited for any of several files or sockets (poll, epoll, select, io_uring).
     Poll,
-    /// It slept for a set time.
+    /// The thread slept for a set time.
     Sleep,
-    /// It waited for a socket or a pipe.
+    /// The thread waited for a socket or a pipe.
     Socket,
-    /// It waited for a disk or another device.
+    /// The thread waited for a disk or another device.
     Disk,
-    /// It waited for memory in a page fault.
+    /// The thread waited for memory in a page fault.
     PageFault,
-    /// It waited for a lock inside the kernel.
+    /// The thread waited for a lock inside the kernel.
     KernelLock,
     /// Another thread took the CPU.
     Preempted,
-    /// It called sched_yield.
+    /// The thread called sched_yield.
     Yielded,
     /// The CPU limit of its control group was used up.
     Throttled,
-    /// It waited for its child or for a signal, or was stopped.
+    /// The thread waited for its child or for a signal, or was stopped.
     Stopped,
-    /// It had the CPU by the kernel's records, but the hypervisor ran another guest.
+    /// By the kernel's records the thread had the CPU, but the hypervisor ran another guest.
     Steal,
-    /// It has ended.
+    /// The thread has ended.
     Ended,
-    /// It waited in the kernel for something else. Its stack shows for what.
+    /// The thread waited in the kernel for something else, which its stack shows.
     Other,
     /// Unknown: the recording has no stack of this switch.
     #[default]
@@ -43,7 +43,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Reason; 15] = [
         Reason::Futex,
         Reason::Poll,
@@ -92,12 +92,12 @@ impl Reason {
 /// Whether both ends of an interval are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edges {
-    /// Both: its length is known.
+    /// Both ends are known, and so is the length.
     #[default]
     Seen,
-    /// It began before the recording, or before the sample that shows it was due. Its length is a lower bound.
+    /// The interval began before the recording, or before the sample that shows it was due. Its length is a lower bound.
     FromBefore,
-    /// It continued after the recording. Its length is a lower bound.
+    /// The interval continued after the recording. Its length is a lower bound.
     ToAfter,
     /// Records were lost within it, so it may be several intervals.
     Torn,

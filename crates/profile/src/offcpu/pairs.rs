@@ -10,13 +10,13 @@ use crate::recording::{Recording, Span, Switch, Turn};
 /// The state of a thread while records are read in order.
 #[derive(Clone, Copy, Debug)]
 enum Known {
-    /// It has a CPU.
+    /// The thread has a CPU.
     On { since_ns: u64 },
-    /// It has none.
+    /// The thread has no CPU.
     Off(Pair),
 }
 
-/// Which threads started, and when each thread number last ended.
+/// The threads that started, and when each thread number last ended.
 #[derive(Debug, Default)]
 struct Lives {
     begun: HashSet<u32>,

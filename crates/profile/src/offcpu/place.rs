@@ -43,7 +43,7 @@ impl<'a> Places<'a> {
         Places { recording, names, known: HashMap::new() }
     }
 
-    /// The function that called what waited; for a kernel thread, a kernel function.
+    /// The function that called the waiting function; for a kernel thread, a kernel function.
     pub(super) fn at(&mut self, stack: StackId) -> Option<&str> {
         let (recording, names) = (self.recording, self.names);
         self.known.entry(stack).or_insert_with(|| of_stack(recording, names, stack)).as_deref()

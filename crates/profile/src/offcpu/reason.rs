@@ -11,20 +11,20 @@ const FRAMES_MAX: usize = 64;
 /// How many user functions are examined: the C library's wrapper and its neighbours.
 const USER_FRAMES_MAX: usize = 4;
 
-/// What a stack shows.
+/// The reason of a wait, as far as a stack shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StackReason {
-    /// It waited for this.
+    /// The thread waited for this.
     Waits(Reason),
     /// The thread was returning to user mode, or at a preemption point of the kernel.
     Forced,
-    /// The same, in the work by which the kernel throttles a control group.
+    /// The thread was in the work by which the kernel throttles a control group.
     ThrottleWork,
-    /// It called sched_yield.
+    /// The thread called sched_yield.
     Yielded,
-    /// It will not run again.
+    /// The thread will not run again.
     Ended,
-    /// Nothing.
+    /// The stack shows no reason.
     Nothing,
 }
 
@@ -193,7 +193,7 @@ const USER_WAITS: &[(&[&str], Reason)] = &[
     (&["sched_yield"], Reason::Yielded),
 ];
 
-/// What a stack shows.
+/// The reason that a stack shows.
 pub(super) fn seen(recording: &Recording, names: &Names, stack: StackId) -> StackReason {
     let (mut kernel, mut user) = (Vec::new(), Vec::new());
     for frame in recording.stacks.innermost_first(stack).take(FRAMES_MAX) {

@@ -68,9 +68,9 @@ pub enum SwitchesCaveat {
         "{without} of {all} intervals have no stack, so only preemption is recognized. Record the event context-switches too (-c 1 -g)"
     )]
     NoStacks {
-        /// How many.
+        /// The number of intervals without a stack.
         without: u64,
-        /// Of how many.
+        /// The number of all intervals.
         all: u64,
     },
     /// Only some threads were recorded.
@@ -174,7 +174,7 @@ pub struct ListedInterval {
     pub taken_by: Option<u32>,
     /// The thread that woke it, if recorded.
     pub woken_by: Option<u32>,
-    /// Where it was.
+    /// The place in the code where the thread waited.
     pub place: Option<String>,
 }
 

@@ -1,11 +1,11 @@
-//! Off-CPU intervals of recordings that are written out here, a switch a word.
+//! Off-CPU intervals of recordings that are written as text, with one line per switch.
 
 use super::*;
 use crate::names::Function;
 use crate::recording::{Event, Life, Sample, Span, Switch, Unit};
 use crate::stack::Frame;
 
-/// The functions of the kernel; each one's address is its place.
+/// The functions of the kernel. The address of each is its index.
 const FUNCTIONS: &[&str] = &[
     "schedule",
     "futex_wait",
@@ -25,7 +25,7 @@ fn names_of(recording: &Recording) -> Names {
     Names::resolve(recording, resolve)
 }
 
-/// `AT CPU TID in|slept|taken [OTHER]`, one a line.
+/// Parses `AT CPU TID in|slept|taken [OTHER]`, one switch per line.
 fn recording(text: &str) -> Recording {
     let mut recording = Recording::default();
     recording.events.push(Event { name: "context-switches:u".to_owned(), unit: Unit::Events });
@@ -66,7 +66,7 @@ fn recording(text: &str) -> Recording {
     recording
 }
 
-/// `TID FROM..TO reason [edges] [by TID]`, one a line.
+/// `TID FROM..TO reason [edges] [by TID]`, one interval per line.
 fn shown(recording: &Recording) -> Vec<String> {
     let names = names_of(recording);
     let one = |interval: &OffCpuInterval| {
@@ -114,8 +114,8 @@ fn a_switch_out_is_paired_with_the_next_switch_in() {
 }
 
 #[test]
-fn one_that_moves_is_followed() {
-    // The rings of two CPUs: what another CPU's thread does in between is no matter.
+fn a_thread_that_changes_its_cpu_is_followed() {
+    // The records come from the rings of two CPUs. Switches of other threads on the other CPU in between do not matter.
     check(
         "1000 0 7 in 0
          1500 1 9 in 0
@@ -133,8 +133,8 @@ fn one_that_moves_is_followed() {
 }
 
 #[test]
-fn what_was_lost_is_not_made_up() {
-    // Its own two switches are missing, then another thread's: nothing shows which of two neighbouring gaps was longer.
+fn lost_records_are_not_invented() {
+    // The thread's own two switches are missing, then another thread's. Nothing shows which of two neighbouring gaps was longer.
     check(
         "1000 0 7 in 0
          2000 0 7 slept
@@ -220,7 +220,7 @@ fn a_stack_of_another_moment_is_not_taken() {
 #[test]
 fn a_limit_is_not_taken_for_a_neighbour() {
     let begin = "1000000 0 7 in 0";
-    // The kernel's own work says it, and the CPU had nothing to do.
+    // The stack shows the kernel's own throttling work, and the CPU was idle.
     check(
         &format!(
             "{begin}
@@ -232,7 +232,7 @@ fn a_limit_is_not_taken_for_a_neighbour() {
         ),
         &["7 100..1000000 unknown FromBefore", "7 2000001..9000001 throttled by 0"],
     );
-    // An older kernel's stack says nothing: it could have run, and its CPU was idle for long.
+    // An older kernel's stack shows no reason. The thread was ready, and its CPU was idle for long.
     check(
         &format!(
             "{begin}
@@ -250,7 +250,7 @@ fn a_limit_is_not_taken_for_a_neighbour() {
             "8 3000000..100000000 unknown ToAfter by 0",
         ],
     );
-    // Another one had the CPU all the time, after one that had it for a moment.
+    // Another thread had the CPU for most of the time, after one that had it for a moment.
     check(
         &format!(
             "{begin}

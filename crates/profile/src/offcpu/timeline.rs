@@ -15,7 +15,7 @@ use crate::tree::clean;
 
 /// The most lanes, those with most CPU time first.
 const LANES_MAX: usize = 120;
-/// More pieces make a page slow to open, so short neighbours are merged beyond this.
+/// The most pieces. More make a page slow to open, so beyond this short neighbours are merged.
 const PIECES_MAX: usize = 250_000;
 /// The most stacks.
 const STACKS_MAX: usize = 20_000;
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_longest_names_what_is_merged() {
+    fn merged_pieces_have_the_reason_with_most_time() {
         let mut lanes = [Lane {
             pieces: vec![
                 piece(10, 2, Reason::Preempted),

@@ -62,7 +62,7 @@ pub enum Trust {
     Lacking {
         /// The share of sleeps with a wake-up, from 0 to 1, on the worst CPU.
         share: f64,
-        /// That CPU.
+        /// The worst CPU.
         cpu: u32,
     },
 }

@@ -6,11 +6,11 @@
 pub struct Malformed {
     /// The error.
     pub what: String,
-    /// Where, in bytes from the beginning of the whole.
+    /// The place of the error, in bytes from the beginning of the file.
     pub offset: u64,
 }
 
-/// A place in bytes that are taken apart.
+/// A position in bytes that are being parsed.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
@@ -19,7 +19,7 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the beginning of `bytes`, which are at `offset` of the whole.
+    /// Starts at the beginning of `bytes`, which are at `offset` of the file.
     pub fn new(bytes: &'a [u8], offset: u64) -> Cursor<'a> {
         Cursor { bytes, at: 0, offset }
     }
@@ -29,12 +29,12 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.at
     }
 
-    /// Where it is, from the beginning of the whole.
+    /// The position, in bytes from the beginning of the file.
     pub fn offset(&self) -> u64 {
         self.offset.saturating_add(self.at as u64)
     }
 
-    /// That something is wrong here.
+    /// An error at this position.
     pub fn malformed(&self, what: impl Into<String>) -> Malformed {
         Malformed { what: what.into(), offset: self.offset() }
     }
@@ -42,7 +42,7 @@ impl<'a> Cursor<'a> {
     /// The next bytes.
     ///
     /// # Errors
-    /// If there are fewer.
+    /// If fewer bytes are left.
     pub fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let rest = &self.bytes[self.at..];
         let taken = rest
@@ -61,7 +61,7 @@ impl<'a> Cursor<'a> {
     /// The next two bytes, as a number of this machine's byte order.
     ///
     /// # Errors
-    /// If there are fewer.
+    /// If fewer bytes are left.
     pub fn u16(&mut self) -> Result<u16, Malformed> {
         self.array().map(u16::from_ne_bytes)
     }
@@ -69,7 +69,7 @@ impl<'a> Cursor<'a> {
     /// The next four bytes, as a number of this machine's byte order.
     ///
     /// # Errors
-    /// If there are fewer.
+    /// If fewer bytes are left.
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_ne_bytes)
     }
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
     /// The next eight bytes, as a number of this machine's byte order.
     ///
     /// # Errors
-    /// If there are fewer.
+    /// If fewer bytes are left.
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_ne_bytes)
     }
@@ -85,7 +85,7 @@ impl<'a> Cursor<'a> {
     /// This many words of eight bytes. The count is untrusted.
     ///
     /// # Errors
-    /// If there are fewer.
+    /// If fewer words are left.
     pub fn words(&mut self, count: u64) -> Result<&'a [u8], Malformed> {
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(8));
         let length = length.filter(|length| *length <= self.left());

@@ -1,5 +1,5 @@
-//! Records that `perf record -z` packed with zstd. The packed bytes of all such records are one stream: a record in it may begin in one of
-//! them and end in the next. perf flushes the stream and never ends it, so that its last frame has no last block.
+//! Records that `perf record -z` packed with zstd. The packed bytes of all such records are one stream, so an inner record may begin in one
+//! of them and end in the next. perf flushes the stream and never ends it, so its last frame has no last block.
 
 use std::io::Read as _;
 
@@ -10,23 +10,23 @@ use super::features::Compression;
 use super::record::{HEAD_BYTES, Head, kind};
 use super::walk::{Piece, Walk};
 
-/// No more is unpacked of one file.
+/// The most bytes that are unpacked from one file.
 const UNPACKED_MAX_BYTES: u64 = 4 << 30;
-/// Records are never so much alike that they pack better than this.
+/// Records differ too much to be packed better than this.
 const PACKED_MAX_TIMES: u64 = 256;
-/// Files of a few records need not keep to that.
+/// Files of a few records may exceed that ratio.
 const UNPACKED_FREE_BYTES: u64 = 1 << 20;
-/// How much is unpacked at once.
+/// The number of bytes that are unpacked at once.
 const STEP_BYTES: usize = 1 << 20;
-/// An empty last block, and a checksum that nobody compares: what a frame without an end lacks.
+/// The missing end of an unfinished frame: an empty last block, and a checksum, which is not compared.
 const END: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
-/// All records of a file that has packed ones: first those that were not packed, then the others.
+/// All records of a file with packed ones: first those that were not packed, then the unpacked ones.
 #[derive(Debug)]
 pub(super) struct Unpacked {
     /// The records, one after the other.
     pub(super) bytes: Vec<u8>,
-    /// Why something is missing at the end, if it is.
+    /// The reason if something is missing at the end.
     pub(super) caveat: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn is_packed(head: Head) -> bool {
     matches!(head.kind, kind::COMPRESSED | kind::COMPRESSED2)
 }
 
-/// Whether some of these records do. Only their heads are read.
+/// Whether any of these records is packed. Only their headers are read.
 pub(super) fn has_packed(data: Cursor<'_>) -> bool {
     let mut walk = Walk::over(data);
     while let Ok(Some(piece)) = walk.next() {
@@ -46,10 +46,10 @@ pub(super) fn has_packed(data: Cursor<'_>) -> bool {
     false
 }
 
-/// Unpacks the records of a file that has packed ones. Where `may_be_cut_off`, an end that can't be read is left out.
+/// Unpacks the records of a file. If `may_be_cut_off`, an invalid end is left out.
 ///
 /// # Errors
-/// If they can't be unpacked, or are more than the bound allows, with the place.
+/// If the records are invalid, or exceed the limit; the error has the position.
 pub(super) fn unpacked(
     data: Cursor<'_>,
     method: Option<Compression>,
@@ -87,13 +87,13 @@ pub(super) fn unpacked(
     Ok(Unpacked { bytes, caveat: caveat.or_else(|| is_cut.then(cut)) })
 }
 
-/// The packed bytes of a record; none of one that is not packed.
+/// The packed bytes of a record; none if it is not packed.
 fn payload<'a>(piece: &Piece<'a>) -> Result<Option<&'a [u8]>, Malformed> {
     let mut at = piece.body();
     match piece.head.kind {
         kind::COMPRESSED => at.take(piece.head.length - HEAD_BYTES).map(Some),
         kind::COMPRESSED2 => {
-            // What follows is padding.
+            // The bytes after this length are padding.
             let length = usize::try_from(at.u64()?).unwrap_or(usize::MAX);
             at.take(length).map(Some)
         }
@@ -104,7 +104,7 @@ fn payload<'a>(piece: &Piece<'a>) -> Result<Option<&'a [u8]>, Malformed> {
 /// Unpacks a stream. Returns whether its end is cut off.
 fn unpack(mut packed: &[u8], limit_bytes: u64, into: &mut Vec<u8>) -> Result<bool, String> {
     let begin = into.len() as u64;
-    // What the decoder still holds back is counted too: a window may be a hundred times the bound.
+    // Bytes that the decoder still holds back count too, because a window may be a hundred times the limit.
     let mut steps = 0_u64;
     let mut decoder = FrameDecoder::new();
     while !packed.is_empty() {
@@ -132,17 +132,17 @@ fn unpack(mut packed: &[u8], limit_bytes: u64, into: &mut Vec<u8>) -> Result<boo
     Ok(false)
 }
 
-/// How far a frame of zstd goes (RFC 8878, 3.1.1).
+/// The extent of a zstd frame (RFC 8878, 3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
-    /// Up to the end of its last whole block, or of the frame.
+    /// The length up to the end of the last whole block, or of the frame.
     length: usize,
     /// Whether its last block is there.
     is_ended: bool,
 }
 
 impl Frame {
-    /// The frame at the beginning of `bytes`; none if not even its head is whole.
+    /// The frame at the beginning of `bytes`; none if even its header is incomplete.
     fn at(bytes: &[u8]) -> Result<Option<Frame>, String> {
         const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
         let Some((magic, _)) = bytes.split_at_checked(MAGIC.len()) else { return Ok(None) };
@@ -161,7 +161,7 @@ impl Frame {
         while let Some([low, middle, high]) = bytes.get(length..).and_then(|rest| rest.first_chunk()) {
             let head = u32::from_le_bytes([*low, *middle, *high, 0]) as usize;
             let (is_last, block, size) = (head & 1 == 1, head >> 1 & 3, head >> 3);
-            // One byte that is repeated.
+            // Block type 1 is a single byte that is repeated.
             let size = if block == 1 { 1 } else { size };
             let checksum_bytes = if is_last && has_checksum { 4 } else { 0 };
             let end = length + 3 + size + checksum_bytes;

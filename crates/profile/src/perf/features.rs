@@ -1,4 +1,4 @@
-//! `Features`: what a `perf.data` file has in addition to its records: its machine, the names of its events, and the files with the code.
+//! `Features`: the additional data of a `perf.data` file, such as its machine, the names of its events, and the files with the code.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::bytes::{Cursor, Malformed};
 use super::record::{HEAD_BYTES, Head};
 use crate::recording::Machine;
 
-/// Numbers of features (`HEADER_*` of perf): those that are read here.
+/// The numbers of the features that are read here (`HEADER_*` of perf).
 mod feature {
     pub(super) const BUILD_ID: u64 = 2;
     pub(super) const HOSTNAME: u64 = 3;
@@ -18,11 +18,11 @@ mod feature {
     pub(super) const COMPRESSED: u64 = 27;
 }
 
-/// As many as the head of a file has bits for.
+/// The number of features that a file's header has bits for.
 pub(super) const FEATURES: u64 = 256;
-/// `misc` of an entry in the table of build ids: the entry gives the length of its id.
+/// `misc` of an entry in the table of build IDs: the entry has the length of its ID.
 const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
-/// The room that an entry has for a build id, of which the first twenty are the id's.
+/// The bytes of an entry for the build ID; the first twenty may be the ID.
 const BUILD_ID_ROOM: usize = 24;
 
 /// The parsed features of a file.
@@ -40,9 +40,9 @@ pub(super) struct Features {
 /// The compression of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
-    /// zstd, which is all that perf knows.
+    /// zstd, the only method that perf has.
     Zstd,
-    /// Another one, by perf's number.
+    /// Another method, by perf's number.
     Other(u32),
 }
 
@@ -81,7 +81,7 @@ impl Features {
         Ok(())
     }
 
-    /// Takes in a table of build ids.
+    /// Reads a table of build IDs.
     fn build_ids(&mut self, mut at: Cursor<'_>) -> Result<(), Malformed> {
         while at.left() >= HEAD_BYTES {
             let mut ahead = at;
@@ -93,10 +93,10 @@ impl Features {
         Ok(())
     }
 
-    /// Takes in one entry of that table, from behind its head on.
+    /// Reads one entry of that table, from after its header.
     ///
     /// # Errors
-    /// If it is too short for one, with the place.
+    /// If the entry is too short; the error has the position.
     pub(super) fn build_id(&mut self, mut at: Cursor<'_>, head: Head) -> Result<(), Malformed> {
         let _pid = at.u32()?;
         let room = at.take(BUILD_ID_ROOM)?;
@@ -107,7 +107,7 @@ impl Features {
     }
 }
 
-/// A text with its length before it, which counts the zeros behind it too.
+/// Reads a text that follows its length. The length includes the zeros after the text.
 fn text(at: &mut Cursor<'_>) -> Result<String, Malformed> {
     let offset = at.offset();
     let length = at.u32()?;

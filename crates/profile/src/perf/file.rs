@@ -17,9 +17,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
 const FILE_HEAD_BYTES: u64 = 104;
 /// The head of one that was written to a pipe.
 const PIPE_HEAD_BYTES: u64 = 16;
-/// Each event of a file has behind its attributes the place of its numbers.
+/// The length of the reference to an event's IDs, which follows its attributes in the file.
 const PLACE_BYTES: usize = 16;
-/// More events than this are an error: no real recording has them, and each costs memory.
+/// The most events. No real recording has more, and each costs memory, so more are an error.
 const EVENTS_MAX: usize = 4096;
 /// `PERF_EVENT_UPDATE__NAME`.
 const UPDATE_NAME: u64 = 2;
@@ -37,7 +37,7 @@ pub struct PerfFile<'a> {
     end: End,
     /// Whether it has compressed records. Plain files are neither searched for them nor copied.
     has_packed: bool,
-    /// Its records, where some of them were packed.
+    /// The unpacked records, if some were compressed.
     unpacked: Option<Unpacked>,
 }
 
@@ -50,14 +50,14 @@ enum End {
     Undeclared,
 }
 
-/// Where records have their event's number. With several layouts, the number must be at the same place in all.
+/// The positions of the event's number in a record. With several layouts, the number must be at the same position in all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ids {
     in_sample: Option<usize>,
     from_end: Option<usize>,
 }
 
-/// Where a record is, and of which event; when, to put them in order.
+/// The time, position and event of a record, to sort records by time.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at_ns: u64,
@@ -66,7 +66,7 @@ struct Place {
 }
 
 impl<'a> PerfFile<'a> {
-    /// Takes apart all but its records.
+    /// Parses everything except the records.
     ///
     /// # Errors
     /// If it is not a perf.data file, or one of its parts is invalid, with the position.
@@ -137,7 +137,7 @@ impl<'a> PerfFile<'a> {
         Ok(())
     }
 
-    /// A file that went through a pipe: all is a record.
+    /// Parses a file that went through a pipe, in which everything is a record.
     fn of_pipe(&mut self, at: Cursor<'a>) -> Result<(), Malformed> {
         (self.data, self.end) = (at, End::Undeclared);
         let mut walk = Walk::over(at);
@@ -231,7 +231,7 @@ impl<'a> PerfFile<'a> {
         }
     }
 
-    /// All that it recorded.
+    /// The whole recording.
     ///
     /// # Errors
     /// If a record is invalid, with its position.
@@ -251,7 +251,7 @@ impl<'a> PerfFile<'a> {
         Ok(converter.finish())
     }
 
-    /// Where each record is, in the order of time. Those of each CPU are in order in the file, and not all of them.
+    /// The positions of all records, sorted by time. In the file, only the records of each CPU are in order.
     fn places(&self, converter: &mut Converter<'_>) -> Result<Vec<Place>, Malformed> {
         let records = self.unpacked.as_ref().map_or(self.data, |unpacked| Cursor::new(&unpacked.bytes, 0));
         let mut walk = Walk::over(records);
@@ -327,7 +327,7 @@ impl<'a> PerfFile<'a> {
         } else {
             self.ids.from_end.and_then(|words| piece.whole.len().checked_sub(words * 8)).and_then(word)
         };
-        // Records that perf made up itself are of number zero, and as the first event's.
+        // Records that perf itself generated have ID 0, and count as the first event's.
         let event = id.filter(|id| *id != 0).map(|id| self.by_id.get(&id).copied());
         match event {
             Some(Some(event)) => self.layouts.get(usize::from(event)).map(|layout| (event, layout)),

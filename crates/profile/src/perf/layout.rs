@@ -1,4 +1,5 @@
-//! `Layout`: which fields the records of an event have. `struct perf_event_attr` says it, in a `perf.data` file as to the kernel.
+//! `Layout`: which fields the records of an event have, from `struct perf_event_attr`. The kernel and `perf.data` files use the same
+//! struct.
 
 use super::bytes::{Cursor, Malformed};
 
@@ -30,7 +31,7 @@ pub mod sample {
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 /// `flags`: `freq`, the period is a rate.
 const FLAG_FREQUENCY: u64 = 1 << 10;
-/// `flags`: `use_clockid`, times are of the clock that is named.
+/// `flags`: `use_clockid`, times are of the named clock.
 const FLAG_CLOCK: u64 = 1 << 25;
 /// The first version's size: nothing shorter was ever written.
 pub const SMALLEST_BYTES: usize = 64;
@@ -45,7 +46,7 @@ const BRANCH_COUNTERS: u64 = 1 << 19;
 pub struct Layout {
     /// `PERF_TYPE_*`: 0 the hardware's own, 1 the kernel's, 2 a tracepoint.
     pub kind: u32,
-    /// Which of its kind.
+    /// The event among those of its kind.
     pub config: u64,
     /// Samples a second, or events from one sample to the next: see [`Layout::is_rate`].
     pub period: u64,
@@ -57,7 +58,7 @@ pub struct Layout {
     pub flags: u64,
     /// The contents of branch records.
     pub branch_type: u64,
-    /// Which registers of user mode are given, one bit each.
+    /// The registers of user mode in each sample, one bit each.
     pub user_registers: u64,
     /// How many bytes of the user's stack at most.
     pub user_stack_bytes: u32,
@@ -80,7 +81,7 @@ impl Layout {
         let (config, period, sample_type) = (at.u64()?, at.u64()?, at.u64()?);
         let (read_format, flags) = (at.u64()?, at.u64()?);
         let _wakeup_and_breakpoint = (at.u64()?, at.u64()?);
-        // Each of these came with a later version.
+        // Each of these fields was added by a later version of the format.
         let mut later = |bytes: usize| if at.left() >= bytes { at.u64() } else { Ok(0) };
         let (_config2, branch_type, user_registers) = (later(8)?, later(8)?, later(8)?);
         let stack_and_clock = later(8)?;
@@ -98,7 +99,7 @@ impl Layout {
         })
     }
 
-    /// How long attributes say that they are, from their first eight bytes; 0 is the first version's.
+    /// The length of the attributes, from their first eight bytes. 0 means the length of the first version.
     pub(super) fn written_bytes(first: &[u8]) -> usize {
         let size = first.get(4..8).and_then(|size| size.try_into().ok()).map_or(0, u32::from_ne_bytes);
         usize::try_from(size).unwrap_or(usize::MAX)
@@ -150,7 +151,7 @@ impl Layout {
         self.has(sample::ID).then(|| 1 + behind.iter().filter(|field| self.has(**field)).count())
     }
 
-    /// Whether its weights are times: of a clock.
+    /// Whether its weights are times, because the event is a clock.
     pub fn is_clock(&self) -> bool {
         self.kind == 1 && self.config <= 1
     }
@@ -169,12 +170,12 @@ impl Layout {
         self.branch_type & BRANCH_HW_INDEX != 0
     }
 
-    /// Whether a branch stack ends with a word more for each branch.
+    /// Whether a branch stack ends with an additional word for each branch.
     pub(crate) fn has_branch_counters(&self) -> bool {
         self.branch_type & BRANCH_COUNTERS != 0
     }
 
-    /// Its name, for events that have one: those of the kernel and of the processor's general counters.
+    /// The event's name, for the kernel's own events and the processor's general counters.
     pub fn name(&self) -> Option<&'static str> {
         const HARDWARE: &[&str] =
             &["cycles", "instructions", "cache-references", "cache-misses", "branches", "branch-misses", "bus-cycles"];

@@ -10,11 +10,11 @@ pub const HEAD_BYTES: usize = 8;
 
 /// `misc`: the CPU was in user mode (`PERF_RECORD_MISC_USER`).
 pub const MISC_USER: u16 = 2;
-/// `misc`, its three lowest bits: which mode the CPU was in.
+/// `misc`, its three lowest bits: the mode of the CPU.
 pub const MISC_MODE: u16 = 7;
 /// `misc`: the CPU was in the kernel (`PERF_RECORD_MISC_KERNEL`).
 pub const MISC_KERNEL: u16 = 1;
-/// `misc`: the CPU ran a guest's kernel, or, with one more, a guest's user mode (`PERF_RECORD_MISC_GUEST_KERNEL`).
+/// `misc`: the CPU ran a guest's kernel (`PERF_RECORD_MISC_GUEST_KERNEL`). One more means a guest's user mode.
 pub const MISC_GUEST_KERNEL: u16 = 4;
 /// `misc`: the name changed by exec.
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
@@ -231,7 +231,7 @@ fn mapped<'a>(at: &mut Cursor<'a>, head: Head) -> Result<Mapped<'a>, Malformed> 
     if head.kind == kind::MMAP2 {
         let device_or_id = at.take(24)?;
         if head.misc & MISC_MMAP_BUILD_ID != 0 {
-            // Its length, three bytes of nothing, and room for twenty.
+            // The field has the ID's length, three unused bytes, and room for twenty bytes.
             build_id = device_or_id.get(4..4 + usize::from(device_or_id[0]).min(20));
         }
         let _protection_and_flags = at.u64()?;

@@ -1,4 +1,4 @@
-//! `Walk`: one record after the other, as they lie in a file. Some are followed by bytes of their own that are no records.
+//! `Walk`: iterates over the records of a file. Some are followed by data that is not a record.
 
 use super::bytes::{Cursor, Malformed};
 use super::record::{HEAD_BYTES, Head, kind};
@@ -6,18 +6,18 @@ use super::record::{HEAD_BYTES, Head, kind};
 /// A record in its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece<'a> {
-    /// Where it begins, from the beginning of the file.
+    /// The position of the record from the beginning of the file.
     pub(super) offset: u64,
-    /// Its head.
+    /// The record's header.
     pub(super) head: Head,
     /// The whole record, head included.
     pub(super) whole: &'a [u8],
-    /// The same with the bytes behind it that are no record.
+    /// The whole record, and the bytes behind it that belong to it without being a record.
     pub(super) with_what_follows: &'a [u8],
 }
 
 impl<'a> Piece<'a> {
-    /// What comes after the head.
+    /// The part after the header.
     pub(super) fn body(&self) -> Cursor<'a> {
         Cursor::new(self.whole.get(HEAD_BYTES..).unwrap_or_default(), self.offset.saturating_add(HEAD_BYTES as u64))
     }
@@ -31,12 +31,12 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Over all that is left of `at`.
+    /// Iterates over the rest of `at`.
     pub(super) fn over(at: Cursor<'a>) -> Walk<'a> {
         Walk { at, is_cut_off: false }
     }
 
-    /// Whether it ended since the last record is not whole, as against one that can't be.
+    /// Whether it ended because the last record is incomplete, and not because a record is invalid.
     pub(super) fn is_cut_off(&self) -> bool {
         self.is_cut_off
     }
@@ -44,7 +44,7 @@ impl<'a> Walk<'a> {
     /// The next one; none at the end.
     ///
     /// # Errors
-    /// If the next is cut off, or can't be. There is no way to go on then: nobody knows where the one after it begins.
+    /// If the next record is incomplete or invalid. The walk cannot continue then, because the position of the following record is unknown.
     pub(super) fn next(&mut self) -> Result<Option<Piece<'a>>, Malformed> {
         let left = self.at.left();
         if left == 0 {
@@ -77,7 +77,7 @@ fn behind(piece: &Piece<'_>) -> Result<usize, Malformed> {
     let mut at = piece.body();
     let length = match piece.head.kind {
         kind::AUXTRACE => at.u64()?,
-        // It is padded to whole words.
+        // The length is padded to whole words.
         kind::HEADER_TRACING_DATA => u64::from(at.u32()?).next_multiple_of(8),
         _ => 0,
     };

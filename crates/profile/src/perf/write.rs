@@ -55,7 +55,7 @@ pub struct Described {
     pub machine: Machine,
     /// The number of CPUs, including offline ones.
     pub cpus_present: Option<u32>,
-    /// What recorded it.
+    /// The version of the recording program.
     pub version: String,
     /// Its events.
     pub events: Vec<WrittenEvent>,
@@ -76,7 +76,7 @@ impl<W: Write + Seek> PerfWriter<W> {
     /// Starts a file. Until it is finished, its header declares no records.
     ///
     /// # Errors
-    /// Of writing.
+    /// If writing fails.
     pub fn begin(mut into: W) -> io::Result<PerfWriter<W>> {
         into.write_all(&head(&Section::default(), 0, &Section::default(), &[0; FEATURE_BYTES]))?;
         Ok(PerfWriter { into, records_bytes: 0 })
@@ -90,7 +90,7 @@ impl<W: Write + Seek> PerfWriter<W> {
     /// Adds whole records.
     ///
     /// # Errors
-    /// Of writing.
+    /// If writing fails.
     pub fn records(&mut self, records: &[u8]) -> io::Result<()> {
         self.into.write_all(records)?;
         self.records_bytes += records.len() as u64;
@@ -100,7 +100,7 @@ impl<W: Write + Seek> PerfWriter<W> {
     /// Writes the description, and completes the file.
     ///
     /// # Errors
-    /// Of writing.
+    /// If writing fails.
     pub fn finish(mut self, described: &Described) -> io::Result<W> {
         let records = Section { offset: HEAD_OF_FILE_BYTES, length: self.records_bytes };
         // perf expects the features directly after the records.
@@ -167,7 +167,7 @@ fn head(attributes: &Section, each_bytes: u64, records: &Section, features: &[u8
     head
 }
 
-/// By their bits, in the order of these.
+/// The features by their bits, in this order.
 fn features(described: &Described) -> Vec<(u32, Vec<u8>)> {
     let machine = &described.machine;
     let text_of = |value: &Option<String>| value.as_deref().map(text);
@@ -207,7 +207,7 @@ fn descriptions(events: &[WrittenEvent]) -> Vec<u8> {
     body
 }
 
-/// Entries as `perf` has them: a head, whose they are, the id with its length, the path.
+/// Build IDs in perf's form: each entry has a header, the owner, the ID with its length, and the path.
 fn build_ids(all: &[BuildId]) -> Vec<u8> {
     const ID_BYTES: usize = 20;
     const ROOM_BYTES: usize = 24;
@@ -216,13 +216,13 @@ fn build_ids(all: &[BuildId]) -> Vec<u8> {
     let mut body = Vec::new();
     for one in all.iter().filter(|one| one.id.len() <= ID_BYTES) {
         let path_bytes = (one.path.len() + 1).next_multiple_of(TEXT_ALIGN);
-        // Longer paths than a record can't be opened.
+        // A path that is too long for a record can't be opened anyway.
         let Ok(length) = u16::try_from(HEAD_BYTES + 4 + ROOM_BYTES + path_bytes) else { continue };
         let whose = if one.is_kernel { MISC_KERNEL } else { MISC_USER };
         body.extend(0_u32.to_ne_bytes());
         body.extend((whose | MISC_SIZE).to_ne_bytes());
         body.extend(length.to_ne_bytes());
-        // Of the machine itself, and no guest of it.
+        // The build ID belongs to the machine itself, not to a guest on it.
         body.extend(u32::MAX.to_ne_bytes());
         let (id_at, path_at) = (body.len(), body.len() + ROOM_BYTES);
         body.extend_from_slice(&one.id);
@@ -235,7 +235,7 @@ fn build_ids(all: &[BuildId]) -> Vec<u8> {
     body
 }
 
-/// Its length with all that fills it up, then it.
+/// A text in the file's format: the padded length, the text, and the padding.
 fn text(text: &str) -> Vec<u8> {
     let room = (text.len() + 1).next_multiple_of(TEXT_ALIGN);
     let mut bytes = (room as u32).to_ne_bytes().to_vec();
@@ -246,7 +246,7 @@ fn text(text: &str) -> Vec<u8> {
 
 /// A record of this kind and body without event and time, for the state before the recording. `fields` are the trailing fields of all records.
 ///
-/// None if it would be longer than a record can be.
+/// None if it would exceed the maximum length of a record.
 pub fn record(kind: u32, misc: u16, body: &[u8], layout: &Layout) -> Option<Vec<u8>> {
     let tail_bytes = if kind >= kind::FIRST_OF_USER { 0 } else { id_bytes(layout) };
     let room = body.len().next_multiple_of(8);

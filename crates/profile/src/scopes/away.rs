@@ -8,7 +8,7 @@ use crate::recording::{Recording, Span, Turn};
 #[derive(Debug)]
 pub(super) struct Away {
     threads: HashMap<u32, Thread>,
-    /// What the recording covers.
+    /// The time that the recording covers.
     pub(super) span: Span,
 }
 
@@ -39,7 +39,7 @@ impl Thread {
         self.intervals.push(AwayInterval { span: Span { start_ns, end_ns }, before_ns });
     }
 
-    /// Its time off CPU before a moment.
+    /// The thread's time off CPU before a moment.
     fn until_ns(&self, at_ns: u64) -> u64 {
         let count = self.intervals.partition_point(|interval| interval.span.start_ns < at_ns);
         let last = count.checked_sub(1).and_then(|last| self.intervals.get(last));

@@ -12,7 +12,7 @@ use crate::recording::{Recording, Span};
 use away::Away;
 pub use parse::{Scope, ScopeThread, Scopes, parse};
 
-/// Which scopes to examine.
+/// The scopes to examine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -20,7 +20,7 @@ pub enum Which {
     /// Only scopes without inner scopes, because outer scopes add nothing.
     #[default]
     Leaf,
-    /// Those around others, too.
+    /// All scopes, also those that contain others.
     All,
 }
 
@@ -72,21 +72,21 @@ pub struct Unjudged {
     pub cut: u64,
 }
 
-/// What was found.
+/// The long scopes of a file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Long {
     /// Longer than this is long, in nanoseconds.
     pub over_ns: u64,
-    /// Which were looked at.
+    /// The scopes that were examined.
     pub which: Which,
     /// From the first scope to the last, in nanoseconds.
     pub length_ns: u64,
-    /// Scopes that were looked at.
+    /// The number of examined scopes.
     pub scopes: u64,
     /// How many of them the recording covers.
     pub covered: u64,
-    /// Those that were long, by scope and thread; the most time first.
+    /// The long scopes by name and thread, those with the most time first.
     pub rows: Vec<Row>,
     /// Scopes that could not be judged.
     pub unjudged: Unjudged,
@@ -102,7 +102,7 @@ pub enum Mismatch {
         "its clock is not CLOCK_MONOTONIC, which scopes use; record with `evenkeel profile record`, or `perf record -k CLOCK_MONOTONIC`"
     )]
     Clock,
-    /// It has no switches.
+    /// The recording has no switches.
     #[error("it has no switches; record with `evenkeel profile record --switches`, or `perf record --switch-events`")]
     NoSwitches,
     /// They are of different times.
@@ -180,7 +180,7 @@ struct Lengthy {
     lengths_ns: Vec<u64>,
 }
 
-/// What became of one.
+/// The result for one scope.
 enum Judged {
     Kept { cpu_ns: u64, is_switched_out: bool },
     SwitchedOut,
@@ -244,7 +244,7 @@ fn is_within(inner: &Scope, outer: &Scope) -> bool {
 }
 
 impl Lengthy {
-    /// None if none was long.
+    /// None if no scope of this name was long.
     fn finish(mut self, scopes: &Scopes, at: usize, name: u32) -> Option<Row> {
         let thread = scopes.threads.get(at)?;
         self.lengths_ns.sort_unstable();

@@ -14,7 +14,7 @@ const NAMES_MAX: usize = 65_536;
 const THREADS_MAX: usize = 4_096;
 /// A longer name is a mistake.
 const NAME_BYTES_MAX: usize = 4_096;
-/// What `evenkeel-rt` calls its clock.
+/// The name of `evenkeel-rt`'s clock in the file.
 const MONOTONIC: &str = "CLOCK_MONOTONIC";
 
 /// Scopes, as they were recorded.
@@ -45,10 +45,10 @@ pub struct ScopeThread {
     pub scopes: Vec<Scope>,
 }
 
-/// One time through a scope.
+/// One pass through a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// Which of [`Scopes::names`].
+    /// The scope's name, as an index of [`Scopes::names`].
     pub name: u32,
     /// When it was entered, in nanoseconds.
     pub start_ns: u64,
@@ -86,7 +86,7 @@ fn offset(bytes: &[u8], line: usize, column: usize) -> u64 {
     (begin + column.saturating_sub(1)).min(bytes.len()) as u64
 }
 
-/// One event; fields of other kinds of events are passed over.
+/// One event. Fields of other kinds of events are ignored.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(borrow, default)]

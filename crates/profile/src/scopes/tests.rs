@@ -14,7 +14,8 @@ fn check_error(text: &str, expected: Expect) {
     expected.assert_eq(&parse(text.as_bytes()).unwrap_err().to_string());
 }
 
-/// As `evenkeel-rt` writes it: thread 70, whose scopes have a name, begin, length in milliseconds, and whether it was switched out.
+/// A file as `evenkeel-rt` writes it. Each scope of thread 70 has a name, a start and a length in milliseconds, and whether it was switched
+/// out.
 fn written(overwritten: u64, scopes: &[(&str, f64, f64, Option<bool>)]) -> Scopes {
     let mut text = format!(
         r#"{{"displayTimeUnit":"ns","otherData":{{"clock":"CLOCK_MONOTONIC","compared_ns":[1,2]}},"traceEvents":[{{"name":"thread_name","ph":"M","pid":7,"tid":0,"args":{{"name":"tick","kernel_thread":70,"overwritten":{overwritten},"unnamed":0}}}}"#
@@ -113,8 +114,8 @@ fn the_time_switched_out_does_not_count() {
 }
 
 #[test]
-fn what_was_inside_and_is_overwritten_makes_no_leaf() {
-    // Of two ticks the inner scopes of the first are gone from the ring.
+fn a_scope_with_overwritten_inner_scopes_is_not_a_leaf() {
+    // The inner scopes of the first of two ticks were overwritten in the ring.
     let scopes = written(
         9,
         &[("tick", 10.0, 9.0, Some(false)), ("move", 20.0, 4.0, Some(false)), ("tick", 20.0, 9.0, Some(false))],
@@ -166,7 +167,7 @@ fn a_malformed_trace_is_reported_with_its_place() {
     check_error(&format!("[{}]", many.join(",")), expect!["there are more than 4096 threads, at byte 150479"]);
     let deep = "[".repeat(100_000);
     assert!(parse(format!("{{\"x\":{deep}").as_bytes()).is_err());
-    // What is not ours is passed over.
+    // Events of other programs are ignored.
     let other = parse(br#"[{"ph":"B","name":"x","id":"y"},{"ph":"X","ts":1,"dur":2,"args":{"depth":3}}]"#).unwrap();
     assert_eq!((other.other_events, other.threads[0].scopes.len(), other.is_monotonic), (1, 1, false));
 }
@@ -179,7 +180,7 @@ proptest! {
         }
     }
 
-    /// Whatever is switched: nothing is longer than it was, and what was never away keeps all.
+    /// With any switches, no scope gets longer, and a scope without time off CPU keeps its length.
     #[test]
     fn less_the_time_away_is_never_more(
         scopes in proptest::collection::vec((0..200_u32, 0..50_u32), 1..40),
@@ -195,7 +196,7 @@ proptest! {
         let whole: u64 = scopes.threads[0].scopes.iter().map(|scope| scope.length_ns).sum();
         prop_assert_eq!(found.covered, found.scopes);
         prop_assert!(found.rows.iter().all(|row| row.long.total_ns <= whole));
-        // The same by looking at each millisecond.
+        // The same result, computed millisecond by millisecond.
         let is_away = |ms: u64| {
             let before = turns.iter().rev().find(|(at, _)| *at <= ms);
             match before {

@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use crate::binaries::hex;
 use crate::names::Function;
 
-/// How an entry begins. Another number is another format, and such an entry is made anew.
+/// The first line of an entry. An entry with another number has another format and is replaced.
 const HEAD: &str = "evenkeel symbols 2";
-/// An entry that would be longer is not kept.
+/// The longest entry; longer ones are not kept.
 const ENTRY_MAX_BYTES: u64 = 16 << 20;
-/// All entries together; the oldest go first.
+/// The most bytes of all entries together; the oldest are removed first.
 const ALL_MAX_BYTES: u64 = 256 << 20;
-/// No more entries are kept.
+/// The most entries that are kept.
 const ENTRIES_MAX: usize = 4096;
 
 /// The source of a file's names. Later variants are better.
@@ -39,9 +39,9 @@ pub(crate) enum Grade {
 /// The owner of a file. A container's file differs from the host's at the same path, whatever build ID it claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// This machine's.
+    /// This machine, for its own files.
     Here,
-    /// A container's.
+    /// A container, for its files.
     Container,
     /// One recording, for code without a build ID.
     Recording,
@@ -74,9 +74,9 @@ pub(crate) struct Cache(Option<PathBuf>);
 pub(crate) struct Key<'k> {
     /// The file's build ID, or the identity of a recording.
     pub(crate) build_id: &'k [u8],
-    /// Its path.
+    /// The path of the file.
     pub(crate) path: &'k str,
-    /// Whose it is.
+    /// The scope in which the key is valid.
     pub(crate) scope: Scope,
 }
 
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_written_is_not_believed() {
+    fn entries_that_others_can_write_are_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(Some(folder.path()));
         let set = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();

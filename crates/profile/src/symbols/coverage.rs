@@ -15,14 +15,14 @@ use crate::stack::Frame;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
-    /// All.
+    /// The number of frames.
     pub frames: u64,
-    /// Those with a name.
+    /// The number of frames with a name.
     pub named: u64,
 }
 
 impl Share {
-    /// The share that has a name, from 0 to 1; none where there are no frames.
+    /// The share of frames with a name, from 0 to 1; none if there are no frames.
     pub fn of_named(self) -> Option<f64> {
         (self.frames > 0).then(|| self.named as f64 / self.frames as f64)
     }
@@ -40,9 +40,9 @@ pub struct Unnamed {
     pub frames: u64,
     /// Their share of all kernel frames, or of all user frames including addresses without code, from 0 to 1.
     pub share: f64,
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// What was found instead, if anything.
+    /// The file or data that was found instead, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The command that helps, if there is one.
@@ -56,7 +56,7 @@ pub struct Unnamed {
 pub struct NameCoverage {
     /// Frames in user mode.
     pub user: Share,
-    /// Frames of the kernel's.
+    /// Frames of the kernel.
     pub kernel: Share,
     /// Addresses without code, to which stacks without frame pointers led. They do not count as user frames, because the true frames are unknown.
     pub nowhere: u64,

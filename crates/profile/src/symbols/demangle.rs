@@ -1,15 +1,15 @@
-//! From the names that linkers know to those that people write: Rust's without the hash, C++'s without parameters, Go's without escapes.
+//! Converts linker names to readable ones: Rust's without the hash, C++'s without parameters, Go's without escapes.
 
 use std::fmt;
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions};
 
-/// A longer name is not taken apart: what templates can make of it is longer by far.
+/// The longest name that is demangled, because the result with templates can be far longer.
 const MANGLED_MAX: usize = 16 * 1024;
-/// A name is cut off here.
+/// The longest readable name; the rest is cut off.
 const NAME_MAX: usize = 4 * 1024;
 
-/// The name as people write it; as it is where it is in no language's code. Never longer than some 4,000 letters.
+/// The readable name. A name in no known language's form stays as it is. Never longer than about 4,000 characters.
 pub fn demangle(raw: &str) -> String {
     let name = if raw.len() > MANGLED_MAX { None } else { rust(raw).or_else(|| cpp(raw)).or_else(|| go(raw)) };
     let mut name = name.unwrap_or_else(|| raw.to_owned());
@@ -21,11 +21,11 @@ pub fn demangle(raw: &str) -> String {
     name
 }
 
-/// Rust's, of both kinds. The older one is C++'s with a hash at its end.
+/// Rust's names, old and new. The old form is a C++ name with a hash at its end.
 fn rust(raw: &str) -> Option<String> {
     let name = rustc_demangle::try_demangle(raw).ok()?;
     let mut text = Bounded::default();
-    // What has grown beyond the bound is cut off: the error says no more.
+    // The error only says that the text exceeds the limit; it is cut off there.
     let _ = fmt::Write::write_fmt(&mut text, format_args!("{name:#}"));
     Some(text.0)
 }
@@ -49,7 +49,7 @@ fn cpp(raw: &str) -> Option<String> {
     Some(text.0)
 }
 
-/// Go escapes what its linker would take for something else: `%2e` in a path is a point.
+/// Go escapes characters that its linker would misread: `%2e` in a path is a dot.
 fn go(raw: &str) -> Option<String> {
     raw.find('%')?;
     let mut name = String::with_capacity(raw.len());
@@ -72,7 +72,7 @@ fn go(raw: &str) -> Option<String> {
     Some(name)
 }
 
-/// Text that grows no further than a name may.
+/// Text that stops growing at the longest name.
 #[derive(Default)]
 struct Bounded(String);
 
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_name_that_grows_is_cut_off() {
-        // Each piece is twice the one before it.
+        // Each piece doubles the length of the demangled name.
         let mut raw = "_Z1fI".to_owned();
         raw.push_str(&"St4pairIS_S_E".repeat(400));
         raw.push_str("EvT_");

@@ -10,26 +10,26 @@ use super::plt::{self, Piece};
 use crate::binaries::source::Odd;
 use crate::binaries::{Links, mini_debug_info};
 
-/// No more is unpacked of a file than this.
+/// The most bytes that are unpacked from one file.
 const UNPACKED_MAX_BYTES: u64 = 2 << 30;
-/// Where the names of a stripped program's own functions may be.
+/// The section that may have the names of a stripped program's own functions.
 const MINI_DEBUG_INFO: &str = ".gnu_debugdata";
 /// The maximum ratio of a section's unpacked size to its packed size. Deflate can't exceed it.
 const PACKED_MAX_TIMES: u64 = 1100;
 
-/// A function, as the file's own table has it.
+/// A function from the file's own table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Symbol<'a> {
-    /// Its first address, as the file counts.
+    /// The first address, in the file's own numbering.
     pub(crate) start: u64,
     /// The address after its last.
     pub(crate) end: u64,
-    /// Its name, as the linker knows it.
+    /// The linker's name of the function.
     pub(crate) name: &'a [u8],
     rank: Rank,
 }
 
-/// Which of several names of one address is shown: the one that `perf report` shows.
+/// Decides which of several names of one address is shown: the same one as in `perf report`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     has_size: bool,
@@ -39,7 +39,7 @@ struct Rank {
     length: usize,
 }
 
-/// An image, taken apart.
+/// A parsed image.
 #[derive(Debug)]
 pub(crate) struct Image<'a, R: ReadRef<'a>> {
     file: object::File<'a, R>,
@@ -52,7 +52,7 @@ pub(crate) struct Image<'a, R: ReadRef<'a>> {
 }
 
 impl<'a, R: ReadRef<'a>> Image<'a, R> {
-    /// Takes apart its heads.
+    /// Parses its headers.
     ///
     /// # Errors
     /// If it is not an ELF file, or is invalid.
@@ -76,13 +76,13 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         }
     }
 
-    /// The small file with the names of its own functions, unpacked; none in a file that has none, or a damaged one.
+    /// The small file with the names of its own functions, unpacked; none if the file has none, or a damaged one.
     pub(crate) fn mini_debug_info(&self) -> Option<Vec<u8>> {
         let section = self.section(MINI_DEBUG_INFO, &mut unpacked_max_bytes()).ok()?;
         mini_debug_info(&section)
     }
 
-    /// Whether its numbers have their lowest byte first.
+    /// Whether the file is little-endian.
     pub(crate) fn is_little_endian(&self) -> bool {
         self.file.is_little_endian()
     }
@@ -105,12 +105,12 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         found
     }
 
-    /// The same where that is code.
+    /// The same address, if it is code.
     pub(crate) fn code_address_of(&self, offset: u64) -> Option<u64> {
         self.address_of(offset).filter(|address| self.offset_of(*address) == Some(offset))
     }
 
-    /// The offset in the file of the code at this address, as the file counts.
+    /// The file offset of the code at this address, in the file's own numbering.
     pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         self.file.segments().find_map(|segment| {
             let is_code = matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.0 & elf::PF_X.0 != 0);
@@ -124,7 +124,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         self.file.section_by_name(name).map(|section| section.address())
     }
 
-    /// Whether it has a table with names of its own functions, not only those of others' sight.
+    /// Whether the file has a table with the names of its own functions, not only exported ones.
     pub(crate) fn has_own_names(&self) -> bool {
         match &self.file {
             object::File::Elf32(file) => !file.elf_symbol_table().is_empty(),
@@ -147,8 +147,8 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         self.all_functions().map(settled)
     }
 
-    /// The same, with the functions of the small file that [`Image::mini_debug_info`] unpacks. It has the local
-    /// functions, and not the exported ones.
+    /// The same functions, and those of the small file that [`Image::mini_debug_info`] unpacks. That file has the local functions, and not
+    /// the exported ones.
     ///
     /// # Errors
     /// If the offsets of this file's tables are invalid. A damaged small file has no functions.
@@ -159,7 +159,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         self.all_functions_with(mini).map(settled)
     }
 
-    /// The same with all names of each.
+    /// The same functions, with all names of each.
     ///
     /// # Errors
     /// If the offsets of this file's tables are invalid.
@@ -172,7 +172,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         Ok(found)
     }
 
-    /// The same with all names of each.
+    /// The same functions, with all names of each.
     ///
     /// # Errors
     /// If the offsets of its tables are invalid.
@@ -194,7 +194,7 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         plt::pieces(&self.file)
     }
 
-    /// From where up to where a section is mapped, as the file counts.
+    /// The start and end of a section in memory, in the file's own numbering.
     pub(crate) fn section_place(&self, name: &str) -> Option<(u64, u64)> {
         let section = self.file.section_by_name(name)?;
         Some((section.address(), section.address().checked_add(section.size())?))
@@ -224,7 +224,7 @@ pub(crate) fn unpacked_max_bytes() -> u64 {
     UNPACKED_MAX_BYTES
 }
 
-/// The functions of its own table, or of the one for others where it has no own one.
+/// The functions of the file's own table, or of the table of exported functions if there is no other.
 fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
     file: &ElfFile<'a, Elf, R>,
     into: &mut Vec<Symbol<'a>>,
@@ -260,7 +260,7 @@ fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
         });
         let from = usize::try_from(symbol.st_name(endian)).unwrap_or(usize::MAX);
         let name = strings.get(from..).and_then(|rest| rest.split(|byte| *byte == 0).next()).unwrap_or_default();
-        // Those that begin with `$` mark code and data of ARM's.
+        // Names that begin with `$` mark code and data on ARM.
         if name.is_empty() || name.starts_with(b"$") {
             continue;
         }
@@ -282,7 +282,7 @@ fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
     Ok(())
 }
 
-/// In the order of addresses, one for each. One without a size ends where the next one begins.
+/// Sorts functions by address, one for each. A function without a size ends where the next one begins.
 fn settled(mut found: Vec<Symbol<'_>>) -> Vec<Symbol<'_>> {
     found.sort_by(|one, other| (one.start, other.rank).cmp(&(other.start, one.rank)));
     found.dedup_by_key(|symbol| symbol.start);

@@ -36,7 +36,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Where to look for files.
+    /// The folders in which files are looked for.
     pub fn lookup(&self) -> Lookup {
         Lookup { recorded_until: self.recorded_until, debug_folders: self.debug_folders.clone() }
     }

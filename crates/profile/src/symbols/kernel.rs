@@ -37,8 +37,8 @@ pub struct Kallsyms {
     marks: HashMap<String, u64>,
 }
 
-/// Reads `/proc/kallsyms`: `ffffffff81000000 T _stext`, or with `[module]` at the end. Lines that can't be are left out. None where all
-/// addresses are zero, as they are for who may not see them.
+/// Reads `/proc/kallsyms`: `ffffffff81000000 T _stext`, optionally with `[module]` at the end. Invalid lines are left out. None if all
+/// addresses are zero, as the kernel shows them to users without the privilege.
 pub fn parse_kallsyms(text: &str) -> Option<Kallsyms> {
     let mut found = Kallsyms::default();
     for line in text.lines().take(SYMBOLS_MAX) {
@@ -191,7 +191,7 @@ fn of_here(recorded: &Identity, wanted: &[(Frame, u64)]) -> Result<Vec<Found>, R
 }
 
 impl Identity {
-    /// From a recording: `perf` names the kernel's mapping `[kernel.kallsyms]_text`, after the symbol that locates it.
+    /// Reads the identity from a recording: `perf` names the kernel's mapping `[kernel.kallsyms]_text`, after the symbol that locates it.
     fn recorded(recording: &Recording, mapped: &Mapped) -> Identity {
         let mut found = Identity { release: recording.machine.kernel.clone(), ..Identity::default() };
         for (id, module) in recording.modules.iter() {
@@ -206,8 +206,8 @@ impl Identity {
     }
 }
 
-/// The build id in the kernel's notes (`/sys/kernel/notes`), and in those of an ELF file: a length of the name, one of the content, a kind, then
-/// both, each filled up to four bytes.
+/// The build ID in the kernel's notes (`/sys/kernel/notes`) or in those of an ELF file. A note has the length of its name, the length of
+/// its content, and its kind. Then come name and content, each padded to a multiple of four bytes.
 pub fn parse_build_id(notes: &[u8]) -> Option<Vec<u8>> {
     const GNU_BUILD_ID: u32 = 3;
     let mut rest = notes;

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_code_begins_is_believed_where_code_is() {
+    fn the_start_of_the_code_must_be_in_code() {
         let module = |table: u64, start: u64, end: u64| -> Vec<u8> {
             let mut words = vec![7_u64; 26];
             (words[0], words[22], words[23]) = (table, start, end);

@@ -1,20 +1,21 @@
-//! `PerfMap`: the functions that a compiler made at run time, from `/tmp/perf-PID.map`. Another process wrote that file.
+//! `PerfMap`: the functions that a compiler generated at run time, from `/tmp/perf-PID.map`. Another process wrote that file, so it is not
+//! trusted.
 
 use std::collections::BTreeMap;
 
-/// More functions are not read.
+/// The most functions that are read.
 const FUNCTIONS_MAX: usize = 4_000_000;
-/// A longer name is cut off.
+/// The most bytes of a name; the rest is cut off.
 const NAME_MAX: usize = 1024;
-/// So many are looked at, where one lies within others.
+/// The most functions that are examined if they contain each other.
 const NESTED_MAX: usize = 16;
 
 /// The functions of one process, by their first address: its end and its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerfMap(BTreeMap<u64, (u64, String)>);
 
-/// Reads it: `START SIZE NAME` in each line, both numbers in base 16. Lines that can't be are left out; of two at one address the later one
-/// counts, since a compiler takes memory again.
+/// Reads the map: `START SIZE NAME` in each line, with both numbers in base 16. Invalid lines are left out. If two functions have one
+/// address, the later line counts, because a compiler reuses memory.
 pub fn parse_perf_map(text: &str) -> PerfMap {
     let mut found = PerfMap::default();
     for line in text.lines().take(FUNCTIONS_MAX) {

@@ -1,5 +1,5 @@
-//! Calls into libraries go through short pieces of code that no table names: each jumps to where its slot in the table of addresses points, and
-//! the relocation of that slot names the function. `perf report` shows them as `name@plt`, and so do we.
+//! Names the stubs that call into libraries, which no symbol table lists. Each stub jumps through a slot in a table of addresses, and the
+//! relocation of that slot names the function. `perf report` shows them as `name@plt`, and so do we.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,17 @@ use object::{Architecture, Object, ObjectSection, ObjectSymbol, ObjectSymbolTabl
 
 use crate::binaries::source::Odd;
 
-/// Bytes of one piece.
+/// The length of a stub, in bytes.
 pub(crate) const PIECE_BYTES: usize = 16;
-/// More relocations than any program has.
+/// The most relocations; no real program has as many.
 const SLOTS_MAX: usize = 4_000_000;
-/// Longer tables are not looked at.
+/// The longest table that is read.
 const TABLE_MAX_BYTES: u64 = 16 << 20;
 
-/// A piece: its address, and the name of what it jumps to.
+/// A stub: its address, and the name of the function that it calls.
 pub(crate) type Piece<'a> = (u64, &'a [u8]);
 
-/// The pieces of a file; each is 16 bytes long.
+/// The stubs of a file; each is 16 bytes long.
 ///
 /// # Errors
 /// If its tables are not where it says.
@@ -47,7 +47,7 @@ pub(crate) fn pieces<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Result<V
     Ok(found)
 }
 
-/// Which function each slot is of.
+/// The function of each slot.
 fn slots<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> HashMap<u64, &'a [u8]> {
     let (Some(relocations), Some(symbols)) = (file.dynamic_relocations(), file.dynamic_symbol_table()) else {
         return HashMap::new();
@@ -60,13 +60,13 @@ fn slots<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> HashMap<u64, &'a [u8
     named.collect()
 }
 
-/// `jmp *slot(%rip)`, after what marks the place as one that may be jumped to, and before what fills it up.
+/// `jmp *slot(%rip)`, after an optional marker of a valid jump target, and followed by padding.
 fn slot_x86_64(piece: &[u8], address: u64) -> Option<u64> {
     const JUMP: [u8; 2] = [0xff, 0x25];
     const JUMP_BYTES: usize = 6;
     let at = piece.windows(JUMP_BYTES).position(|bytes| bytes.starts_with(&JUMP))?;
     let distance = i32::from_le_bytes(piece.get(at + 2..at + JUMP_BYTES)?.try_into().ok()?);
-    // The distance counts from the next instruction on.
+    // The distance counts from the next instruction.
     Some(address.wrapping_add((at + JUMP_BYTES) as u64).wrapping_add_signed(distance.into()))
 }
 
@@ -100,7 +100,7 @@ mod tests {
         // adrp x16, 16 pages on; ldr x17, [x16, #0xfa8]; add x16, x16, #0xfa8; br x17
         let piece = words([0x9000_0090, 0xf947_d611, 0x913e_a210, 0xd61f_0220]);
         assert_eq!(slot_aarch64(&piece, 0x5d0), Some(0x1_0fa8));
-        // The same, one page back.
+        // The same instructions, with a target one page back.
         let piece = words([0xf0ff_fff0, 0xf947_d611, 0x913e_a210, 0xd61f_0220]);
         assert_eq!(slot_aarch64(&piece, 0x45d0), Some(0x3000 + 0xfa8));
         assert_eq!(slot_aarch64(&[0; 16], 0), None);

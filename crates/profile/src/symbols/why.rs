@@ -15,7 +15,7 @@ pub enum Why {
     Replaced,
     /// The file no longer exists.
     Gone,
-    /// It was recorded on another machine, and the file here can't be verified.
+    /// The file was recorded on another machine, and the file here can't be verified.
     OtherMachine,
     /// The user may not read the file.
     NotAllowed,
@@ -23,7 +23,7 @@ pub enum Why {
     Malformed,
     /// The kernel hides its addresses.
     KernelHidden,
-    /// It was recorded under another kernel.
+    /// The code was recorded under another kernel.
     OtherKernel,
     /// Anonymous code without a `/tmp/perf-PID.map`.
     NoMap,
@@ -37,7 +37,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// As text.
+    /// The reason as text.
     pub fn words(self) -> &'static str {
         match self {
             Why::NoSymbols => "it is stripped",

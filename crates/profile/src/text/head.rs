@@ -197,7 +197,7 @@ mod tests {
                 head("a", None, 7, None, at, LineKind::Switched { turn: Turn::In, other: None }),
             ),
             ("a 7 12345.678901: PERF_RECORD_COMM exec: a:7/7", head("a", None, 7, None, at, LineKind::Other)),
-            // What is none.
+            // Lines that are no head.
             ("hello", None),
             ("", None),
             ("java 4711 [000] 12345.678901:", None),

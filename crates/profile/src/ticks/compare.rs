@@ -53,10 +53,10 @@ pub struct Comparison {
     /// Caveats.
     #[serde(rename = "doubts")]
     pub caveats: Vec<TicksCaveat>,
-    /// Average nanoseconds a tick by stack, of the rest.
+    /// By stack, the average nanoseconds per tick of the rest.
     #[serde(skip)]
     pub rest_folded: Folded,
-    /// The same of the slow ticks.
+    /// By stack, the average nanoseconds per tick of the slow ticks.
     #[serde(skip)]
     pub slow_folded: Folded,
 }
@@ -116,7 +116,7 @@ pub struct Slow {
     pub ran_ns: u64,
     /// The kind of time with the largest excess over the average of the rest.
     pub spent: Spent,
-    /// That excess.
+    /// The excess of that kind.
     pub growth_ns: u64,
     /// In which function.
     pub function: Option<String>,

@@ -35,7 +35,7 @@ const EARLY_SHARE: f64 = 0.25;
 /// The most loops in the error of an unclear choice.
 const LISTED_MAX: usize = 4;
 
-/// What ends a tick.
+/// The event that ends a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -59,7 +59,7 @@ pub struct Cut {
     pub tids: Vec<u32>,
     /// The schedule of the ticks; none for marked ticks.
     pub tempo: Option<Tempo>,
-    /// What ends a tick.
+    /// The event that ends a tick.
     pub ends: Ends,
     /// Sorted by time, without overlap.
     pub ticks: Vec<Tick>,
@@ -69,14 +69,14 @@ pub struct Cut {
     pub unended: u64,
 }
 
-/// Which tick to look for.
+/// The tick to look for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
     /// The loop with most of the server's work.
     Any,
     /// The loop of this rate, in ticks a second.
     Rate(f64),
-    /// The same among the threads of this name.
+    /// The loop with most work among the threads of this name.
     Named(String),
     /// The loop of this thread.
     Thread(u32),
@@ -90,20 +90,20 @@ pub enum NoTicks {
         "the recording has no switches of {0}, which ticks are found by: record with `evenkeel profile record --switches`"
     )]
     NoSwitches(String),
-    /// There is no periodic loop.
+    /// The threads have no periodic loop.
     #[error("found no tick in thread {name} ({tid}): {why}")]
     None {
         /// The busiest examined thread.
         tid: u32,
-        /// Its name.
+        /// The thread's name.
         name: String,
-        /// Why.
+        /// The reason.
         why: NoTick,
     },
-    /// It is unclear which loop is the tick.
+    /// Several loops may be the tick.
     #[error("{why}{}", listed(loops))]
     Unclear {
-        /// Why.
+        /// The reason.
         why: Unclear,
         /// The loops, most work first.
         loops: Vec<TickLoop>,
@@ -280,7 +280,7 @@ impl Usual {
     }
 }
 
-/// None if unknown.
+/// The place of a wait; none if it is unknown.
 fn place(recording: &Recording, interval: &OffCpuInterval, depth: usize) -> Option<Place> {
     if interval.reason == Reason::Unknown {
         return None;

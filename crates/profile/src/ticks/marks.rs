@@ -79,7 +79,7 @@ pub enum MarksError {
         /// The events of the recording.
         there: Vec<String>,
     },
-    /// It occurred too rarely.
+    /// The event occurred too rarely.
     #[error("{event} occurred {seen} times in {whose}, too few for ticks")]
     TooFew {
         /// The event.
@@ -153,7 +153,7 @@ impl Marks {
         Ok(Marks { ends: end.begins, end: Some(end.begin), ..self })
     }
 
-    /// The same without an end event: ticks end when the thread waits or the next one begins.
+    /// The same marks without an end event: ticks end when the thread waits or the next one begins.
     #[must_use]
     pub fn without_end(self) -> Marks {
         Marks { ends: Vec::new(), end: None, ..self }

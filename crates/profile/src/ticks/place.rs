@@ -14,7 +14,7 @@ const MOST: f64 = 0.6;
 /// System libraries. The place is their caller, not a function inside.
 const SYSTEMS: [&str; 9] =
     ["libc.so", "libc-", "libpthread", "ld-", "ld.so", "vdso", "libstdc++", "libm.so", "libgcc_s"];
-/// The same for functions.
+/// Prefixes of library functions. The place is their caller too.
 const LIBRARYS: [&str; 8] =
     ["std::", "core::", "alloc::", "parking_lot", "lock_api", "__", "pthread_", "tokio::runtime"];
 

@@ -121,7 +121,7 @@ impl Server {
     }
 }
 
-/// What is said of a stall in each hundredth tick.
+/// The comparison for a stall in every hundredth tick.
 fn compared(late_ns: u64, stall: impl Fn(&mut Server)) -> Comparison {
     let mut server = Server::new();
     server.ticks(
@@ -235,7 +235,7 @@ fn a_lock_wait_names_the_holder_and_where_it_took_the_lock() {
 
 /// Packets wake it between ticks, and it waits for both at the same place.
 #[test]
-fn what_is_done_between_ticks_is_no_part_of_them() {
+fn work_between_ticks_is_not_part_of_them() {
     let mut server = Server::new();
     let poll = Some("main;poll;poll_k");
     let base_ns = server.now_ns;
@@ -263,7 +263,7 @@ fn what_is_done_between_ticks_is_no_part_of_them() {
     assert_eq!(lengths, [2000, 5000]);
 }
 
-/// Of a recording that has no stacks of what waits, the first sleep is the end.
+/// If the recording has no stacks of waiting threads, a tick ends at its first sleep.
 #[test]
 fn without_reasons_a_tick_ends_at_its_first_sleep_and_it_is_said() {
     let mut server = Server::new();
@@ -290,9 +290,9 @@ fn a_clock_that_comes_too_seldom_is_doubted() {
     assert!(caveats.contains(&TicksCaveat::Coarse { period_ns: Some(10 * MS), enough_hz: 1000 }), "{caveats:?}");
 }
 
-/// One that sleeps for a set time after each tick begins a period and a stall later after a long one: that is not late.
+/// A loop that sleeps for a set time after each tick begins late after a long tick. That does not count as lateness.
 #[test]
-fn one_that_counts_from_its_last_tick_is_not_late_after_a_long_one() {
+fn a_loop_that_sleeps_a_set_time_is_not_late_after_a_long_tick() {
     let mut server = Server::new();
     for number in 0..600_u64 {
         // Timers are not to the microsecond.

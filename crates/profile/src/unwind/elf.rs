@@ -18,7 +18,7 @@ const MINI_BYTES_MAX: u64 = 32 << 20;
 /// The most sections, because the name of each is read.
 const SECTIONS_MAX: usize = 4096;
 const SEGMENTS_MAX: usize = 4096;
-/// A build id is of 20 bytes, mostly; notes with one are short.
+/// The longest section of notes. A build ID usually has 20 bytes, so its notes are short.
 const NOTES_BYTES_MAX: u64 = 1 << 20;
 
 /// A file that can't be used, and the reason.
@@ -70,9 +70,9 @@ pub(super) struct Image {
     pub(super) debug_frame: Option<Part>,
     /// `.gnu_debugdata`, packed.
     pub(super) mini_debug_info: Option<Vec<u8>>,
-    /// Where `.text` begins: tables may count from there.
+    /// The start of `.text`, which offsets in tables may refer to.
     pub(super) text: u64,
-    /// Where `.got` begins.
+    /// The start of `.got`.
     pub(super) got: u64,
     /// Its build id.
     pub(super) build_id: Option<Vec<u8>>,
@@ -164,7 +164,7 @@ impl Image {
         segment.address.checked_add(offset - segment.offset)
     }
 
-    /// The same with code at this address and offset alike.
+    /// The same image, as if code with this address had the same file offset.
     #[cfg(test)]
     pub(super) fn with_code(mut self, address: u64, length: u64) -> Image {
         self.segments.push(Segment { offset: address, length, address });

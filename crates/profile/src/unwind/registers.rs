@@ -1,24 +1,24 @@
-//! `Registers`: what a frame's registers hold, by DWARF's numbers, as far as it is known.
+//! `Registers`: the known register values of a frame, by DWARF's register numbers.
 
 use super::SampledStack;
 
-/// As many as are numbered here: 0 to 15 and the return address of x86-64; 0 to 30 and the stack pointer of aarch64.
+/// The number of registers: 0 to 15 and the return address on x86-64; 0 to 30 and the stack pointer on aarch64.
 const COUNT: usize = 33;
 
-/// What there is to know of an architecture.
+/// Facts about an architecture.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Architecture {
     /// The number of the stack pointer.
     pub(super) stack_pointer: u16,
     /// The number of the frame pointer.
     pub(super) frame_pointer: u16,
-    /// The number that tables give the return address.
+    /// The register number of the return address in tables.
     pub(super) return_address: u16,
     /// The bit of the program counter in a sample.
     counter_bit: u8,
-    /// For each bit of a sample's registers that is of use, the number.
+    /// For each used bit of a sample's register mask, the DWARF number.
     numbers: &'static [(u8, u16)],
-    /// An address of code has no other bits: aarch64 signs return addresses in those above.
+    /// The bits of a code address: aarch64 puts the signature of a return address into the bits above.
     address_mask: u64,
 }
 
@@ -49,7 +49,7 @@ const X86_64: Architecture = Architecture {
     address_mask: u64::MAX,
 };
 
-/// The code segment's register, and what it holds of a program of 32 bits.
+/// The register of the code segment, and its value in a 32-bit program.
 const X86_CODE_SEGMENT: (u8, u64) = (10, 0x23);
 
 /// `PERF_REG_ARM64_*`: the first 32 have DWARF's numbers.
@@ -92,23 +92,23 @@ const AARCH64: Architecture = Architecture {
         (30, 30),
         (31, 31),
     ],
-    // With addresses of 48 bits, which is what Linux gives unless asked for more, these are never of an address.
+    // Addresses have 48 bits unless a program requests more, so the bits above never belong to an address.
     address_mask: (1 << 48) - 1,
 };
 
 /// The registers of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Registers {
-    /// Whose they are.
+    /// The architecture of the registers.
     pub(super) architecture: &'static Architecture,
-    /// Where it is.
+    /// The program counter.
     pub(super) counter: u64,
     values: [u64; COUNT],
     known: u64,
 }
 
 impl Registers {
-    /// Those of a sample. None if it is of an architecture that is not known here, or lacks the program counter or the stack pointer.
+    /// The registers of a sample. None if the architecture is unknown, or the program counter or the stack pointer is missing.
     pub(super) fn from_sample(sampled: &SampledStack<'_>) -> Option<Registers> {
         let architecture = match sampled.machine.architecture.as_deref().unwrap_or(std::env::consts::ARCH) {
             "x86_64" => &X86_64,
@@ -135,7 +135,7 @@ impl Registers {
         Some(registers)
     }
 
-    /// What this one holds. The return address of a frame that has not been left is where it is.
+    /// The value of a register. In a frame that has not made a call yet, the return address is still in its register.
     pub(super) fn get(&self, number: u16) -> Option<u64> {
         if *self.architecture == X86_64 && number == X86_64.return_address {
             return Some(self.counter);
@@ -144,7 +144,7 @@ impl Registers {
         is_known.then(|| self.values.get(usize::from(number)).copied())?
     }
 
-    /// Says what one holds. One that has no number here is of no use.
+    /// Sets the value of a register. Registers without a number here are ignored.
     pub(super) fn set(&mut self, number: u16, value: u64) {
         if let Some(place) = self.values.get_mut(usize::from(number)) {
             *place = value;
@@ -152,7 +152,7 @@ impl Registers {
         }
     }
 
-    /// Says that nobody knows what one holds.
+    /// Marks the value of a register as unknown.
     pub(super) fn forget(&mut self, number: u16) {
         if usize::from(number) < COUNT {
             self.known &= !(1 << number);
@@ -164,23 +164,23 @@ impl Registers {
         self.get(self.architecture.stack_pointer).unwrap_or(0)
     }
 
-    /// What the register holds that a call puts the return address into, on architectures that have one.
+    /// The value of the register that a call puts the return address into, on architectures that have one.
     pub(super) fn link(&self) -> Option<u64> {
         if *self.architecture == X86_64 { None } else { self.get(self.architecture.return_address) }
     }
 
-    /// An address of code, less what signs it.
+    /// The code address of a pointer, without its signature.
     pub(super) fn address_of(&self, pointer: u64) -> u64 {
         pointer & self.architecture.address_mask
     }
 }
 
-/// The top of a thread's stack.
+/// The copied top of a thread's stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory<'a> {
-    /// Where it begins.
+    /// The address of the first byte.
     pub(super) start: u64,
-    /// What it holds.
+    /// The copied bytes.
     pub(super) bytes: &'a [u8],
 }
 

@@ -35,7 +35,7 @@ pub(super) enum Base {
 /// The place of a caller's register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Held {
-    /// Lost.
+    /// The value is lost.
     Nowhere,
     /// In memory, at this offset from the base.
     At(i64),
@@ -47,7 +47,7 @@ pub(super) enum Held {
     AtExpression(Place),
     /// The value of an expression.
     Expression(Place),
-    /// This.
+    /// This value.
     Constant(u64),
 }
 
@@ -58,7 +58,7 @@ pub(super) enum Left {
     Called,
     /// At a frame that was interrupted.
     Interrupted,
-    /// It was the outermost frame.
+    /// The frame was the outermost one.
     Outermost,
     /// The caller is unknown.
     Lost,

@@ -41,7 +41,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Of a file.
+    /// The table of a file.
     pub(super) fn new(image: Image) -> Table {
         let bases = bases(&image);
         let has_list = image.eh_frame_hdr.as_ref().is_some_and(|part| list_of(part).is_some());
@@ -149,8 +149,8 @@ fn debug_frame(part: &Part) -> DebugFrame<Slice<'_>> {
     section
 }
 
-/// The list in `.eh_frame_hdr`: of each function its first address and where its description is, both from the section's own address on, in the
-/// order of the functions. Every linker writes it in this one form; what has another is listed anew.
+/// The index in `.eh_frame_hdr`, sorted by function: the first address of each function and the place of its description, both relative to
+/// the section's address. Every linker writes this one form; for any other, the index is built anew.
 fn list_of(part: &Part) -> Option<&[[u8; 8]]> {
     const FORM: [u8; 4] = [1, 0x1b, 3, 0x3b];
     let (head, list) = part.bytes.split_at_checked(12)?;

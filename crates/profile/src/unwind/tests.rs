@@ -1,4 +1,4 @@
-//! Stacks that are made by hand, and files that lie.
+//! Tests of unwinding with handmade stacks and damaged files.
 
 use proptest::prelude::*;
 
@@ -13,14 +13,14 @@ use crate::maps::{Map, Maps};
 use crate::recording::Machine;
 use crate::stack::{Module, ModuleId, Modules};
 
-/// `.eh_frame`, or `.debug_frame`, which differ in how an entry says whose it is.
+/// `.eh_frame` or `.debug_frame`, whose entries refer to their headers in different ways.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     EhFrame,
     DebugFrame,
 }
 
-/// How the stack pointer was before the call, and where to return to, as x86-64 begins each function: base rsp + 8, return address below it.
+/// The state at the start of a function on x86-64: the base is rsp + 8, and the return address is below it.
 const AT_THE_CALL: &[u8] = &[0x0c, 7, 8, 0x90, 1];
 const LEAF: u64 = 0x1000;
 const PUSHED: u64 = 0x1100;
@@ -28,7 +28,7 @@ const BY_RBX: u64 = 0x1200;
 const OUTERMOST: u64 = 0x1300;
 const SIGNAL: u64 = 0x1400;
 const ENDLESS: u64 = 0x1500;
-/// A function that no table has.
+/// A function that is in no table.
 const NO_TABLE: u64 = 0x1600;
 
 fn entry(into: &mut Vec<u8>, body: &[u8]) -> usize {
@@ -44,7 +44,7 @@ fn cie(into: &mut Vec<u8>, kind: Kind, augmentation: &str) -> usize {
     body.push(1);
     let augmentation = if kind == Kind::EhFrame { augmentation } else { "" };
     body.extend(augmentation.as_bytes());
-    // Code by one, data by minus eight, return address in 16.
+    // The code factor 1, the data factor -8, and the return address in register 16.
     body.extend([0, 1, 0x78, 16]);
     if kind == Kind::EhFrame {
         body.extend([1, 0]);
@@ -65,20 +65,20 @@ fn function(into: &mut Vec<u8>, kind: Kind, cie: usize, start: u64, rules: &[u8]
     entry(into, &body);
 }
 
-/// A file with a function for each way to leave one.
+/// A file with one function for each way to unwind.
 fn image(kind: Kind) -> Image {
     let mut bytes = Vec::new();
     let plain = cie(&mut bytes, kind, "zR");
     function(&mut bytes, kind, plain, LEAF, &[]);
-    // Base rsp + 40, rbx at base - 16.
+    // The base is rsp + 40; rbx is saved at base - 16.
     function(&mut bytes, kind, plain, PUSHED, &[0x0e, 40, 0x83, 2]);
-    // Base rbx + 32.
+    // The base is rbx + 32.
     function(&mut bytes, kind, plain, BY_RBX, &[0x0c, 3, 32]);
     function(&mut bytes, kind, plain, OUTERMOST, &[0x07, 16]);
-    // Jumps back to where it begins.
+    // An expression that jumps back to its own start.
     function(&mut bytes, kind, plain, ENDLESS, &[0x0f, 3, 0x2f, 0xfd, 0xff]);
     let signal = cie(&mut bytes, kind, "zRS");
-    // The interrupted one's stack pointer is at rsp + 32, and where it was at rsp + 40: by expressions, as libc says it.
+    // The interrupted frame's stack pointer is at rsp + 32, and its address at rsp + 40. Both are expressions, as in libc's tables.
     function(&mut bytes, kind, signal, SIGNAL, &[0x0f, 3, 0x77, 32, 0x06, 0x10, 16, 2, 0x77, 40]);
     let part = Some(Part { address: 0x10_0000, bytes });
     let mut image = Image::default();
@@ -101,7 +101,7 @@ fn process() -> Process {
     let mut modules = Modules::default();
     let module = modules.number(Module { path: "/nowhere/at/all".to_owned(), build_id: None });
     let mut maps = Maps::default();
-    // At another address than the file says.
+    // The file is mapped at another address than it says.
     maps.add(Map { start: BIAS + 0x1000, end: BIAS + 0x2000, module, file_offset: 0x1000, is_file: true });
     let machine = Machine { architecture: Some("x86_64".to_owned()), ..Machine::default() };
     Process { maps, modules, module, machine }
@@ -109,7 +109,7 @@ fn process() -> Process {
 
 const BIAS: u64 = 0x7f00_0000_0000;
 const STACK: u64 = 0x7ffe_0000_0000;
-/// bx, bp, sp, ip.
+/// The registers bx, bp, sp and ip.
 const WHICH: u64 = 1 << 1 | 1 << 6 | 1 << 7 | 1 << 8;
 
 fn words(words: &[u64]) -> Vec<u8> {
@@ -127,9 +127,9 @@ fn followed(kind: Kind, [rbx, rbp, ip]: [u64; 3], stack: &[u8]) -> (End, Vec<u64
     (end, found.into_iter().map(|address| address.wrapping_sub(BIAS)).collect())
 }
 
-/// A leaf was called by one that pushed rbx, that was called by one whose base is rbx, that was called by the outermost.
+/// The stack of a leaf function, called by a function that pushed rbx, called by one whose base is rbx, called by the outermost one.
 fn chain() -> Vec<u8> {
-    // The leaf's return address, what the second one has on its stack with rbx at the end, its return address.
+    // The leaf's return address, then the second function's stack with rbx at the end, then its return address.
     let inner = [BIAS + PUSHED + 0x10, 7, 7, 7, STACK + 48, BIAS + BY_RBX + 0x20];
     words(&[&inner[..], &[7, 7, 7, BIAS + OUTERMOST + 5]].concat())
 }
@@ -141,7 +141,7 @@ fn each_way_to_leave_a_function_is_followed() {
     for kind in [Kind::EhFrame, Kind::DebugFrame] {
         assert_eq!(followed(kind, [0, 0, BIAS + LEAF], &stack), (End::Outermost, whole.clone()), "{kind:?}");
     }
-    // However little of the stack is copied, the result is its beginning, and that it goes on.
+    // If less of the stack is copied, the result is the beginning of the full result, and it says that the stack continues.
     for length in 0..80 {
         let (end, found) = followed(Kind::EhFrame, [0, 0, BIAS + LEAF], &stack[..length]);
         assert!(end == End::CutOff && whole.starts_with(&found) && found.len() < whole.len(), "{length}: {found:x?}");

@@ -1,5 +1,4 @@
-//! Live checks of recordings: how much was sampled of what worked, and what is said of waits and stalls that were planted. They need a
-//! quiet CPU.
+//! Live checks of recordings: how much of the work was sampled, and what is reported about planted waits and stalls. They need a quiet CPU.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "live checks: a panic is how one fails")]
 

@@ -1,4 +1,4 @@
-//! What is said of stalls that are planted into one tick of a hundred of a real server, from a live recording of it.
+//! Plants stalls in one of a hundred ticks of a real server, and checks the report from a live recording.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -20,7 +20,7 @@ use evenkeel_testkit::cgroup::Group;
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// More than one of its stalls reads.
+/// The file is larger than one stall reads.
 const MAP_BYTES: usize = 64 << 20;
 const BYTES_MAX: usize = 256 << 20;
 
@@ -33,14 +33,14 @@ enum By {
     Function,
 }
 
-/// The server, built; and a file for it to map.
+/// The compiled server, and a file for it to map.
 struct Stage {
     folder: tempfile::TempDir,
     group: Group,
 }
 
 impl Stage {
-    /// None, said aloud, where there is no compiler or no such control group.
+    /// None, visibly skipped, if there is no compiler or no such control group.
     fn set() -> Option<Stage> {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/server.c");
@@ -56,7 +56,7 @@ impl Stage {
         let mut file = File::create(folder.path().join("map")).unwrap();
         file.write_all(&vec![1; MAP_BYTES]).unwrap();
         file.sync_all().unwrap();
-        // One of the first version lets a single thread in.
+        // Use version 1, which lets a single thread in.
         let group = Group::with("cpu", &[("cpu.cfs_period_us", "1000000".to_owned())]).map_err(not_judged).ok()?;
         Some(Stage { folder, group })
     }
@@ -70,10 +70,10 @@ impl Stage {
             .unwrap()
     }
 
-    /// What is said of a run of the server; none, said aloud, where this user may not record.
+    /// The report about a run of the server. None, visibly skipped, if this user may not record.
     fn said(&self, kind: &str, ticks: u64, by: By) -> Option<Result<Comparison, Spoiled>> {
         let server = self.server(kind, ticks);
-        // A process is there a little before its program is in its memory.
+        // A process exists slightly before its program is in its memory.
         let is_mapped = |_: &u32| {
             let maps = fs::read_to_string(format!("/proc/{}/maps", server.id())).unwrap_or_default();
             maps.lines().any(|line| line.ends_with("/server"))
@@ -94,7 +94,7 @@ impl Stage {
         let mut memory = Memory::new(BYTES_MAX);
         let limit_ns = ticks * 10_000_000;
         let recorded = live::record(&config, &mut |status| status.elapsed_ns < limit_ns, &mut memory);
-        // Names of functions are read from a process's files, which need not run for that.
+        // Names of functions are read from the files of a process, which need not run for that.
         let own_output = server.wait_with_output_or_kill(recorded.is_err());
         match recorded {
             Err(LiveError::Denied { why, .. } | LiveError::NoProbe { why, .. }) => {
@@ -144,22 +144,22 @@ impl Awaited for Child {
     }
 }
 
-/// Why a run says nothing, or something wrong.
+/// Why a run shows nothing, or something wrong.
 #[derive(Debug)]
 enum Spoiled {
-    /// The server itself says that it was kept from its time: a busy machine, or one that stood still.
+    /// The server itself recorded that it was delayed: the machine was busy or stalled.
     ByTheMachine,
     /// The server was on time, but the answer is wrong.
     ByUs(String),
 }
 
-/// Of each tick: its number, and when it was due, began and was done.
+/// For each tick: its number, and when it was due, began and was done.
 fn own_record(output: &str) -> Vec<[u64; 4]> {
     let number = |word: &str| word.parse::<u64>().unwrap();
     output.lines().map(|line| line.split(' ').map(number).collect::<Vec<_>>().try_into().unwrap()).collect()
 }
 
-/// Whether many of the ticks that nothing was planted into began late or took long.
+/// Whether many of the ticks without a plant began late or took long.
 fn is_kept_from_its_time(own: &[[u64; 4]]) -> bool {
     let ordinary = own.iter().filter(|[number, ..]| number % 100 != 50);
     let kept = ordinary.filter(|[_, due_ns, begun_ns, done_ns]| {
@@ -168,7 +168,7 @@ fn is_kept_from_its_time(own: &[[u64; 4]]) -> bool {
     kept.count() * 20 > own.len()
 }
 
-/// The server's own record is the truth: nearly each of its ticks was seen, and lasted as long as it says.
+/// The server's own record is the truth: nearly all of its ticks were seen, and lasted as long as recorded.
 fn agree(own: &[[u64; 4]], found: &Ticks) -> Result<(), String> {
     let mut close = 0;
     for tick in &found.cut.ticks {
@@ -182,7 +182,7 @@ fn agree(own: &[[u64; 4]], found: &Ticks) -> Result<(), String> {
     Err(format!("{close} of {seen} of {} agree", own.len()))
 }
 
-/// What is to be said of a kind of stall, and where it is. The C library's lock keeps no frame pointer, so that of its callers the nearest
+/// The expected report for a kind of stall, and its place. The C library's lock keeps no frame pointer, so its nearest caller
 /// (`world_lock`) is not on the stack.
 fn expected(kind: &str) -> (Spent, &'static str) {
     match kind {
@@ -193,7 +193,7 @@ fn expected(kind: &str) -> (Spent, &'static str) {
     }
 }
 
-/// Whether it is what is said first, with its place and who held the lock.
+/// Whether the report names it first, with its place and the thread that held the lock.
 fn is_first(kind: &str, said: &Comparison) -> Result<(), String> {
     let Some(top) = &said.top else { return Err("nothing makes slow ticks slow".to_owned()) };
     let Top { spent, growth_ns, function, ended_by, .. } = top;
@@ -203,8 +203,8 @@ fn is_first(kind: &str, said: &Comparison) -> Result<(), String> {
     if is_so && is_long { Ok(()) } else { Err(format!("{top:?} {:?}", said.growth)) }
 }
 
-/// Each recording must say it, in one of two tries. A try does not count if the server itself was kept from its time, or if a thread sees
-/// that nothing was planted into that this machine can't show it.
+/// Each recording must report the stall, in one of two tries. A try does not count if the server itself was delayed, or if a control thread
+/// without a plant shows that this machine cannot show the stall.
 fn stall(kind: &str, by: By) {
     const RECORDINGS: usize = 3;
     const TICKS: u64 = 320;
@@ -213,7 +213,7 @@ fn stall(kind: &str, by: By) {
     for _ in 0..RECORDINGS {
         fitness::holds(2, || {
             let answer = match stage.said(kind, TICKS, by) {
-                // Not judged, as it said.
+                // Already recorded as not judged.
                 None => return Some(Ok(())),
                 Some(Err(Spoiled::ByTheMachine)) => return None,
                 Some(Err(Spoiled::ByUs(why))) => Err(why),

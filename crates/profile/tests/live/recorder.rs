@@ -1,4 +1,5 @@
-//! How much a recording has of what was done: as many samples as was worked, a stack for each sleep, and as much as a window is long.
+//! Checks how complete a recording is: the samples must match the work, each sleep must have a stack, and a window must be as long as
+//! requested.
 
 use std::io::Cursor;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +15,14 @@ use evenkeel_sys::{clock, thread};
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// On a busy machine one run may fall into a pause: so many are tried.
+/// The number of tries. On a busy machine a pause may spoil one.
 const RUNS: usize = 3;
 
 fn read(bytes: &[u8]) -> Recording {
     PerfFile::parse(bytes).unwrap().recording(&mut NoUnwind).unwrap()
 }
 
-/// Records into memory; nothing, aloud, where this user may not.
+/// Records into memory. None, visibly skipped, if this user may not.
 fn recorded(config: &RecordConfig, until: &mut dyn FnMut(&Status) -> bool) -> Option<(RecordSummary, Vec<u8>)> {
     let mut sink = Memory::new(256 << 20);
     match record(config, until, &mut sink) {
@@ -78,7 +79,7 @@ fn as_much_is_sampled_as_was_worked() {
             let before = busy(scope, "rec-before", &stop);
             let mut late = None;
             let recorded = recorded(&config, &mut |status| {
-                // One that is made while it runs is seen too.
+                // A thread that is created during the recording is seen too.
                 late.get_or_insert_with(|| busy(scope, "rec-late", &stop));
                 status.elapsed_ns < 600_000_000
             });
@@ -122,14 +123,14 @@ fn each_sleep_has_a_stack_of_the_same_moment() {
         not_judged("this user may not see where threads sleep");
         return;
     }
-    // Each sleep has a sample of the same moment, which says where it was.
+    // Each sleep has a sample at the same moment, which shows its place.
     let slept = recording.switches.iter().filter(|switch| switch.tid == tid && switch.turn == Turn::Slept);
     let is_at = |at_ns: u64| recording.samples.iter().any(|s| s.tid == tid && s.at_ns.abs_diff(at_ns) < 200_000);
     let (all, with) = slept.fold((0, 0), |(all, with), switch| (all + 1, with + u32::from(is_at(switch.at_ns))));
     assert!(with * 10 >= all * 9, "{with} of {all} have a stack");
 }
 
-/// A window in memory, asked for when the flag is set.
+/// A window in memory, saved when the flag is set.
 struct Shelf {
     ask: Arc<AtomicBool>,
     kept: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -191,7 +192,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
     assert_eq!(kept.len(), 2, "the one that was asked for, and the end");
     let [first, last] = [&kept[0], &kept[1]].map(|bytes| read(bytes));
     for recording in [&first, &last] {
-        // Few are enough: on a busy machine it gets little of the CPU.
+        // A few are enough, because it gets little of the CPU on a busy machine.
         assert!(samples_of(recording, "rec-late") > 2, "a name from before the window is known");
         let samples = recording.samples.len() as u64;
         assert!(samples < summary.status.samples * 3 / 4, "{samples} of {} samples", summary.status.samples);

@@ -1,4 +1,4 @@
-//! Names of Rust: a method of a trait, a generic function.
+//! Rust names: a method of a trait, and a generic function.
 
 pub mod arena {
     pub trait Step {

@@ -1,5 +1,5 @@
-//! Recordings of `perf record -z`. `data/compressed.data` is one that perf made; here the records of a plain one are packed in every way that
-//! perf could have, and must read as the plain one does.
+//! Recordings of `perf record -z`. perf made `data/compressed.data`. Other tests pack the records of an uncompressed file in every way that
+//! perf could, and the reader must return the same records.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use evenkeel_profile::unwind::NoUnwind;
 /// `HEADER_COMPRESSED` of perf, and its number for zstd.
 const COMPRESSED: u64 = 27;
 const ZSTD: u32 = 1;
-/// The most that a block of zstd has.
+/// The largest block of zstd.
 const BLOCK_BYTES: usize = 128 << 10;
-/// The offsets of the length of the records and of the features, in the head of a file.
+/// The offsets of the length of the records and of the features, in the header of a file.
 const LENGTH_AT: usize = 48;
 const FEATURES_AT: usize = 72;
 
@@ -29,14 +29,14 @@ fn message(bytes: &[u8]) -> String {
     reads(bytes).unwrap_err().to_string()
 }
 
-/// The head of a plain file up to its records, and them.
+/// The header of an uncompressed file, and its records.
 fn parts(file: &[u8]) -> (&[u8], &[u8]) {
     let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;
     let (start, length) = (word(40), word(LENGTH_AT));
     (&file[..start], &file[start..start + length])
 }
 
-/// A file with these records, which says that they are compressed if a method is given, and else nothing of itself.
+/// A file with these records. With a method it declares them compressed.
 fn with_records(head: &[u8], records: &[u8], method: Option<u32>) -> Vec<u8> {
     let mut bytes = head.to_vec();
     bytes[LENGTH_AT..LENGTH_AT + 8].copy_from_slice(&(records.len() as u64).to_le_bytes());
@@ -52,7 +52,7 @@ fn with_records(head: &[u8], records: &[u8], method: Option<u32>) -> Vec<u8> {
     bytes
 }
 
-/// How a stream of zstd begins, with a window of 2 MiB (RFC 8878, 3.1.1).
+/// The start of a zstd stream with a window of 2 MiB (RFC 8878, 3.1.1).
 fn frame_head() -> Vec<u8> {
     vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x58]
 }
@@ -62,7 +62,7 @@ fn block_head(is_last: bool, kind: u32, length: usize) -> [u8; 3] {
     [low, middle, high]
 }
 
-/// A stream that holds these bytes as they are. perf's has no last block.
+/// A stream that contains these bytes uncompressed. perf's streams have no last block.
 fn stored(bytes: &[u8], is_ended: bool) -> Vec<u8> {
     let mut frame = frame_head();
     let blocks: Vec<&[u8]> = bytes.chunks(BLOCK_BYTES.min(700)).collect();
@@ -73,7 +73,7 @@ fn stored(bytes: &[u8], is_ended: bool) -> Vec<u8> {
     frame
 }
 
-/// Records of at most this many bytes of a stream each.
+/// Splits a stream into records of at most this many bytes.
 fn packed(stream: &[u8], each_bytes: usize, kind: u32) -> Vec<u8> {
     let mut records = Vec::new();
     for piece in stream.chunks(each_bytes) {
@@ -146,7 +146,7 @@ fn a_killed_perf_leaves_what_is_unpacked_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_can_not_be_unpacked_is_refused_with_its_reason() {
+fn damaged_compression_is_refused_with_its_reason() {
     let plain = file("disk.data");
     let (head, records) = parts(&plain);
     let with_stream = |stream: &[u8]| with_records(head, &packed(stream, 60_000, kind::COMPRESSED), Some(ZSTD));
@@ -162,7 +162,7 @@ fn what_can_not_be_unpacked_is_refused_with_its_reason() {
     );
     refused(&with_records(head, &whole, None), "a compressed record in a file without the feature for compression");
     refused(&with_stream(b"nothing that zstd knows"), "its records are compressed, and are no zstd stream");
-    // One byte that is repeated, 128 KiB for each four bytes of the file: 2.5 GB of 80 kB.
+    // A repeated byte: every four bytes of the file unpack to 128 KiB, so 80 kB become 2.5 GB.
     let mut bomb = frame_head();
     for _ in 0..20_000 {
         bomb.extend(block_head(false, 1, BLOCK_BYTES));

@@ -1,5 +1,5 @@
-//! Processes that map files, run programs, have children and pass on their number. Their mappings at that moment must decide where
-//! their code is.
+//! Processes that map files, execute programs, have children, and whose numbers are reused. The mappings at the time of a sample must
+//! decide the place of its code.
 
 use std::collections::HashMap;
 
@@ -63,7 +63,7 @@ fn converted(records: Vec<What<'_>>) -> Recording {
     converter.finish()
 }
 
-/// Where each sample is, in words.
+/// The place of each sample, in words.
 fn places(recording: &Recording) -> Vec<String> {
     let module = |id| recording.modules.get(id).unwrap().path.as_str();
     let described = |frame: Frame| match frame {
@@ -146,11 +146,11 @@ fn threads_have_their_last_name_and_files_their_build_id() {
     let ids: Vec<_> = recording.modules.iter().map(|(_, module)| module.build_id.clone()).collect();
     assert_eq!(ids, [Some(vec![7]), Some(vec![8])]);
     assert_eq!(recording.machine.kernel_text, Some(0x10));
-    // A clock's rate gives what each sample stands for.
+    // The rate of a clock determines the weight of each sample.
     assert_eq!(recording.samples[0].weight, 10_101_010);
 }
 
-/// A sample with every field that is read, and what comes behind them.
+/// A sample with every field that is read, and the fields after them.
 #[test]
 fn a_sample_of_all_fields_is_read() {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
@@ -170,7 +170,7 @@ fn a_sample_of_all_fields_is_read() {
         | sample::BRANCH_STACK
         | sample::REGS_USER
         | sample::STACK_USER;
-    // A group of two counters with times, numbers and losses; branches with an index and counters.
+    // A group of two counters with times, numbers and losses. Branches with an index and counters.
     let layout = Layout {
         sample_type: all,
         read_format: 0b11111,
@@ -197,7 +197,7 @@ fn a_sample_of_all_fields_is_read() {
     assert_eq!((seen.ip, seen.address, seen.period, seen.is_user, seen.is_guest), (0x5100, 0xadd, 55, true, false));
     assert_eq!((seen.chain, seen.raw), (&words(&[0xa, 0xb])[..], &b"raw wordtail"[..]));
     assert_eq!((seen.registers, seen.stack), (&words(&[0x11, 0x22])[..], &words(&[0xdead])[..]));
-    // One that is cut off within any field says where.
+    // If the sample ends within any field, the error names the place.
     for length in 8..bytes.len() - 8 {
         let mut cut = bytes[..length].to_vec();
         cut[6..8].copy_from_slice(&(length as u16).to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Recordings that `perf` wrote (`data/README.md`), and what is read out of them; damaged in every way, none takes the reader down.
+//! Recordings that `perf` wrote (`data/README.md`), and the results of reading them. No damage crashes the reader.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -176,7 +176,7 @@ fn a_killed_perf_leaves_what_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_perf_script_prints_gives_the_same_samples_and_switches() {
+fn the_output_of_perf_script_gives_the_same_samples_and_switches() {
     let (data, text) = (reads(&file("disk.data")).unwrap(), reads(&file("switches.txt")).unwrap());
     expect![[r#"
         None None None None
@@ -204,7 +204,7 @@ fn what_perf_script_prints_gives_the_same_samples_and_switches() {
 }
 
 #[test]
-fn what_is_no_recording_is_named() {
+fn other_formats_are_named() {
     let message = |bytes: &[u8]| reads(bytes).unwrap_err().to_string();
     let disk = file("disk.data");
     let mut odd = disk.clone();
@@ -225,7 +225,7 @@ fn what_is_no_recording_is_named() {
     }
 }
 
-/// Each piece of a file from its beginning on is read, or refused with a place that is in it or right behind.
+/// Each prefix of a file is read, or refused with a place inside it or right behind it.
 #[test]
 fn a_cut_off_file_is_refused_with_the_place() {
     for name in ALL {
@@ -242,7 +242,7 @@ fn a_cut_off_file_is_refused_with_the_place() {
     }
 }
 
-/// A mapping, a fork and another mapping, over and over: each child has all that its parent has, and must not cost as much.
+/// A mapping, a fork and another mapping, repeated. Each child has all mappings of its parent, but must not cost as much.
 #[test]
 fn many_children_with_many_mappings_cost_no_more_than_their_records() {
     let disk = file("disk.data");
@@ -324,11 +324,12 @@ proptest! {
     }
 }
 
-/// A mapping's record says nothing of its build, as before Linux 5.12: the file's table does.
+/// Before Linux 5.12, a mapping's record contains no build ID, but the file's table does.
 #[test]
 fn builds_of_a_table_that_was_written_are_read_again() {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
-    // The kind and the length in one word; then the event, period, what samples have (thread and time), and that all records end so.
+    // The first word has the kind and the length. Then come the event, the period, the sample fields (thread and time), and the flag that
+    // all records end with them.
     let mut attributes = words(&[1 | (136 << 32), 0, 1_000_000, 6, 0, 1 << 18]);
     attributes.resize(136, 0);
     let layout = Layout::parse(&attributes, 0).unwrap();

@@ -1,4 +1,4 @@
-//! What is read out of recordings, live or of files, where no timing decides. What needs a quiet CPU is in `tests/live`.
+//! Tests the contents of recordings, live or from files, if no timing decides. `tests/live` needs a quiet CPU.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test fails")]
 

@@ -1,4 +1,4 @@
-//! `perf` itself reads what we record.
+//! `perf` itself reads our recordings.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use evenkeel_testkit::skipped;
 
 use crate::recorder::{Busy, MS, Stop, one_at_a_time, ourselves, read, recorded};
 
-/// `perf` opens what we write, and sees what we see.
+/// `perf` opens our files, and finds the same data.
 #[test]
 fn perf_reads_it() {
     if Command::new("perf").arg("--version").output().is_err() {

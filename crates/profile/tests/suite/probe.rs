@@ -1,5 +1,5 @@
-//! Functions of this very program, found by their names and recorded each time that they are run; what can't be found or must not be probed
-//! is refused in words.
+//! Functions of this program, found by their names and recorded each time they run. Functions that cannot be found or must not be probed
+//! are refused with a reason.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -34,7 +34,7 @@ extern "C" fn planted_step(number: u64) -> u64 {
     black_box(number) + 1
 }
 
-/// Two of one name.
+/// Two functions with one name.
 mod one {
     #[inline(never)]
     pub(super) extern "C" fn planted_twice() -> u64 {
@@ -66,7 +66,7 @@ fn place(text: &str, until: &str) -> Result<RecordConfig, NoPlace> {
     })
 }
 
-/// Records while a thread does `body`; nothing, aloud, where this user or this kernel can't.
+/// Records while a thread runs `body`. None, visibly skipped, if this user or this kernel cannot.
 fn recorded(config: &RecordConfig, body: fn()) -> Option<Result<(RecordSummary, Recording), LiveError>> {
     let mut sink = Memory::new(64 << 20);
     let mut worker = None;
@@ -94,7 +94,7 @@ fn tick_twenty_times() {
 fn each_entry_and_return_is_seen() {
     for (until, end) in [("return", "planted_tick__return"), ("planted_flush", "planted_tick__until_planted_flush")] {
         let config = place("planted_tick", until).unwrap();
-        // What other tests of this process do is recorded too, and may be more than there is room for.
+        // Work of other tests in this process is recorded too, and may exceed the space.
         let said = wait_for("a recording that lost nothing", || {
             let said = recorded(&config, tick_twenty_times);
             let lost = said.as_ref().and_then(|said| said.as_ref().ok()).map_or(0, |(summary, _)| summary.status.lost);
@@ -154,7 +154,7 @@ fn a_missing_function_is_reported_with_similar_names() {
     assert!(matches!(odd, NoPlace::Odd { .. }), "{odd}");
 }
 
-/// A stripped program says so; by its tables for exceptions it is known where a function begins all the same.
+/// The error says that the program is stripped. Its exception tables still show where a function begins.
 #[test]
 fn of_a_stripped_program_an_offset_is_taken_where_a_function_begins() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn of_a_stripped_program_an_offset_is_taken_where_a_function_begins() {
 }
 
 #[test]
-fn what_is_run_too_often_ends_the_recording() {
+fn a_probe_that_fires_too_often_ends_the_recording() {
     let config = place("planted_step", "wait").unwrap();
     let body = || {
         let until_ns = clock::monotonic_ns() + 4_000 * MS;
@@ -195,7 +195,7 @@ fn what_is_run_too_often_ends_the_recording() {
     match recorded(&config, body) {
         None => {}
         Some(Err(LiveError::TooOften { per_s, .. })) => assert!(per_s > 10_000, "{per_s}"),
-        // A machine that is so busy runs it less often than that.
+        // A very busy machine runs it less often.
         Some(Ok((summary, _))) => {
             let per_s = summary.status.samples * 1_000_000_000 / summary.status.elapsed_ns.max(1);
             assert!(per_s < 15_000, "{summary:?}");

@@ -1,4 +1,4 @@
-//! Programs whose files are damaged, or made to do harm: names are looked for in them, and stacks are followed by their tables.
+//! Programs whose files are damaged or malicious. Names are searched in them, and stacks are unwound by their tables.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)).unwrap()
 }
 
-/// A file with a name as long as the recording has room for, gone with this.
+/// A file whose name is as long as the space in the recording. It is removed when this is dropped.
 struct Program(PathBuf);
 
 impl Program {
@@ -22,7 +22,7 @@ impl Program {
         Program(PathBuf::from(format!("/dev/shm/{:06}", std::process::id() % 1_000_000)))
     }
 
-    /// The recording of the program, with this file in place of what it was.
+    /// The recording of the program, with the path of this file in it.
     fn recording(&self) -> Vec<u8> {
         let mut bytes = file("dwarf.data");
         let mut path = self.0.to_str().unwrap().as_bytes().to_vec();
@@ -65,7 +65,7 @@ fn a_damaged_program_takes_nobody_down() {
         ..ProptestConfig::default()
     });
     let any_change = (any::<prop::sample::Index>(), prop::sample::select(vec![0_u8, 1, 4, 0x7f, 0x80, 0xff, 0x12]));
-    // Changes matter in the heads, the tables of exceptions and the list of functions.
+    // Changes in the headers, the exception tables and the list of functions matter most.
     let changes = (
         prop::collection::vec(any_change, 1..40),
         prop::sample::select(vec![(0, 1024), (8192, 4096), (12288, 3856), (0, 16000)]),

@@ -1,5 +1,5 @@
-//! What is recorded live is what was done: threads of ours that work, sleep, change their names and end, seen through the recorder and the
-//! reader of files. A clock of the CPU's time samples whoever had the CPU, so that these tests wait for CPU time, and never for a time.
+//! Live recordings must match the real actions: threads of ours that work, sleep, change their names and end, seen through the recorder and
+//! the file reader. A CPU clock samples the thread that has the CPU. So these tests wait for CPU time, never for a time.
 
 use std::fs;
 use std::io::Cursor;
@@ -21,10 +21,10 @@ use evenkeel_sys::{clock, suspended_child::SuspendedChild, thread};
 use evenkeel_testkit::skipped;
 
 pub(crate) const MS: u64 = 1_000_000;
-/// A minute bounds a hang.
+/// The time limit for a hang: a minute.
 const LIMIT_NS: u64 = 60_000 * MS;
 
-/// One recording at a time: the kernel lets a user lock only so much memory for the rings of all.
+/// Only one recording runs at a time, because the kernel limits the locked memory of a user's rings.
 pub(crate) fn one_at_a_time<T>(run: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ pub(crate) fn read(bytes: &[u8]) -> Recording {
     PerfFile::parse(bytes).unwrap().recording(&mut NoUnwind).unwrap()
 }
 
-/// Records into memory; nothing, recorded as skipped, where this user may not.
+/// Records into memory. None, recorded as skipped, if this user may not.
 pub(crate) fn recorded(
     config: &RecordConfig,
     until: &mut dyn FnMut(&Status) -> bool,
@@ -78,19 +78,19 @@ impl Busy {
         Busy { worked_ns }
     }
 
-    /// The CPU time that it had until now.
+    /// Its CPU time so far.
     pub(crate) fn worked_ns(&self) -> u64 {
         self.worked_ns.load(Ordering::Relaxed)
     }
 }
 
-/// The CPU time that a process of one thread had; 0 if it is not there.
+/// The CPU time of a process with one thread. 0 if the process does not exist.
 fn ran_ns(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Stops who works as soon as this is dropped, also by a panic.
+/// Stops the working threads when this is dropped, also by a panic.
 pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -130,7 +130,7 @@ fn who_works_is_sampled_whether_it_was_there_before_or_came_later() {
         assert!(recording.modules.iter().any(|(_, module)| module.path == program), "what was mapped before is known");
         assert!(recording.machine.kernel.is_some());
         for name in ["rec-before", "rec-late"] {
-            // A sample each millisecond of CPU time, of which a kernel in need leaves some out.
+            // There is a sample per millisecond of CPU time, but a busy kernel leaves some out.
             assert!(samples_of(&recording, name) > 5, "{name}: {summary:?}");
         }
     });
@@ -146,7 +146,7 @@ fn threads_of_a_name_are_seen_and_no_others() {
             let _stop = Stop(&stop);
             let named = Busy::start(scope, "rec-named", &stop);
             let other = Busy::start(scope, "rec-other", &stop);
-            // It has its name when it runs for the first time.
+            // It gets its name when it first runs.
             while named.worked_ns() == 0 {
                 std::thread::yield_now();
             }
@@ -197,7 +197,7 @@ fn switches_tell_who_slept() {
         if summary.unseen.iter().any(|unseen| unseen.what.contains("kernel")) {
             return skipped("this user may not see where threads sleep");
         }
-        // Sleeps have samples, which say where it was. How near they are in time is a live check.
+        // Sleeps have samples that show their place. A live check tests how close in time they are.
         assert!(recording.samples.iter().filter(|sample| sample.tid == tid).count() >= 28, "{summary:?}");
     });
 }
@@ -233,7 +233,7 @@ fn shell(script: &str, file: &Path) -> Child {
     command.args(["-c", &format!("read line; {script}")]).arg(file).stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// What comes after the last of the processes is nothing: nobody waits for the end of the time.
+/// The recording ends with the last process. It does not wait for the end of its time.
 #[test]
 fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
     one_at_a_time(|| {
@@ -251,7 +251,7 @@ fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
             let config =
                 RecordConfig { targets: Targets::Processes(pids.clone()), switches, ..RecordConfig::default() };
             let recorded = recorded(&config, &mut |_| {
-                // Without its input, a shell goes on. Nobody waits for it: it stays a zombie.
+                // A shell continues when its input closes. Nobody waits for it, so it stays a zombie.
                 shells.iter_mut().for_each(|shell| drop(shell.stdin.take()));
                 true
             });
@@ -261,11 +261,11 @@ fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
             }
             let Some((summary, _)) = recorded else { return };
             assert_eq!(summary.ended_with, pids, "{what}: {summary:?}");
-            // Whatever was to be done before the last of them ended was done.
+            // Everything before the end of the last process has happened.
             assert_eq!(end.exists(), scripts.iter().any(|script| script.contains("$0")), "{what}: {summary:?}");
             drop(fs::remove_file(&end));
         }
-        // Of the whole machine, only those that it is about count.
+        // In a recording of the whole machine, only the named processes count.
         let mut about = shell(":", &end);
         let config = RecordConfig { about: vec![about.id()], ..RecordConfig::default() };
         let recorded = recorded(&config, &mut |_| {
@@ -322,7 +322,7 @@ fn what_finds_no_room_is_counted() {
             let _stop = Stop(&stop);
             let busy = Busy::start(scope, "rec-busy", &stop);
             recorded(&config, &mut |status| {
-                // Nobody reads meanwhile.
+                // Nothing reads the ring meanwhile.
                 let from_ns = busy.worked_ns();
                 while busy.worked_ns() < from_ns + 50 * MS {
                     std::thread::sleep(Duration::from_millis(1));
@@ -336,7 +336,7 @@ fn what_finds_no_room_is_counted() {
     });
 }
 
-/// A window in memory, asked for when the flag is set.
+/// A window in memory, saved when the flag is set.
 struct Shelf {
     ask: Arc<AtomicBool>,
     kept: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -366,7 +366,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
         let (ask, kept) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Vec<u8>>>>::default());
         let shelf = Shelf { ask: Arc::clone(&ask), kept: Arc::clone(&kept) };
         let mut window = Window::new(WINDOW_NS, 64 << 20, shelf);
-        // Large samples and a small ring: it is read often, and the window has many pieces.
+        // Samples are large and the ring is small. So it is read often, and the window has many pieces.
         let config = RecordConfig {
             targets: ourselves(),
             clock_hz: Some(997),
@@ -378,7 +378,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
         let summary = std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let mut late = None;
-            // When it was looked, and what had been worked by then, for as long as half a window ago.
+            // The time of each check, and the CPU time by then, for as long as half a window ago.
             let mut lately: Vec<(u64, u64)> = Vec::new();
             let (mut early_ns, mut is_asked) = (None, false);
             let mut until = |status: &Status| {
@@ -387,7 +387,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
                 assert!(now_ns < LIMIT_NS, "waited in vain: {status:?}");
                 lately.retain(|(at_ns, _)| at_ns + WINDOW_NS / 2 > now_ns);
                 lately.push((now_ns, worked_ns));
-                // Some samples are to be older than the windows, and some in them, however busy the machine is.
+                // Some samples must be older than the windows, and some inside, however busy the machine is.
                 if worked_ns > 20 * MS {
                     early_ns.get_or_insert(now_ns);
                 }
@@ -440,7 +440,7 @@ fn what_is_not_there_is_said() {
     let config = RecordConfig { about: vec![4_194_300], ..RecordConfig::default() };
     let error = record(&config, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
     assert_eq!(error.to_string(), "record process 4194300: there is no such process");
-    // One of several is enough, and the others are reported.
+    // One valid process is enough, and the others are reported.
     one_at_a_time(|| {
         let targets = Targets::Processes(vec![4_194_300, std::process::id()]);
         let config = RecordConfig { targets, ..RecordConfig::default() };
@@ -449,7 +449,7 @@ fn what_is_not_there_is_said() {
     });
 }
 
-/// Ends what it started.
+/// A process that is killed when this is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -459,7 +459,7 @@ impl Drop for Ended {
     }
 }
 
-/// A group of the kernel's controller for this, and one of another: in both those who are in it are seen, and nobody else.
+/// Tests a group of the perf controller, and one of another controller. In both, only their members are recorded.
 #[test]
 fn a_group_is_recorded_whatever_its_controller() {
     one_at_a_time(|| {

@@ -1,5 +1,5 @@
-//! A thread of ours that is twelve calls deep, in code that keeps no frame pointer, is recorded with the top of its stack and followed through
-//! all of them. With what is copied of a stack too short for that, the end says so.
+//! Records one of our threads that is twelve calls deep, in code without frame pointers, with the top of its stack. All calls must be
+//! found. If the copy of the stack is too short, the end of the stack says so.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use evenkeel_testkit::{skipped, wait_until};
 use crate::recorder::one_at_a_time;
 
 const DEEP: usize = 12;
-/// What each call of the chain has of the stack, at the least.
+/// The least stack space of each call in the chain.
 const ROOM_BYTES: usize = 512;
 /// How long it works in each recording: some hundred samples.
 const WORKS_NS: u64 = 80_000_000;
@@ -24,7 +24,7 @@ const WORKS_NS: u64 = 80_000_000;
 static STOP: AtomicBool = AtomicBool::new(false);
 static WORKED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Calls of itself by another number, each a function of its own.
+/// Each number gives a separate function, which calls the next one.
 #[inline(never)]
 fn link<const N: usize>(next: fn(u64) -> u64, x: u64) -> u64 {
     let room = black_box([x; ROOM_BYTES / 8]);
@@ -39,7 +39,7 @@ macro_rules! chain {
     ($($name:ident $number:literal => $next:ident),*) => {$(
         #[inline(never)]
         fn $name(x: u64) -> u64 {
-            // Not the last thing that it does: an optimised call of that kind leaves no frame.
+            // The call must not be the last action: an optimised tail call leaves no frame.
             black_box(link::<$number>($next, x)).wrapping_add($number)
         }
     )*};
@@ -47,7 +47,7 @@ macro_rules! chain {
 
 chain!(l1 1 => l2, l2 2 => l3, l3 3 => l4, l4 4 => l5, l5 5 => l6, l6 6 => l7, l7 7 => l8, l8 8 => l9, l9 9 => l10, l10 10 => l11, l11 11 => l12, l12 12 => works);
 
-/// Samples of a thread that does it, with so much of its stack; nothing, recorded as skipped, where this user may not.
+/// Samples of a thread that runs the chain, with this many bytes of its stack. None, recorded as skipped, if this user may not.
 fn recorded(user_stack_bytes: u32) -> Option<Recording> {
     STOP.store(false, Ordering::Relaxed);
     WORKED_NS.store(0, Ordering::Relaxed);
@@ -58,7 +58,7 @@ fn recorded(user_stack_bytes: u32) -> Option<Recording> {
             WORKED_NS.store(clock::thread_cpu_ns(), Ordering::Relaxed);
         }
     });
-    // It has its name when it runs for the first time.
+    // It gets its name when it first runs.
     wait_until("the thread's begin", || WORKED_NS.load(Ordering::Relaxed) > 0);
     let targets = Targets::Threads { name: "deep".to_owned(), pids: vec![std::process::id()] };
     let config = RecordConfig {
@@ -86,7 +86,7 @@ fn recorded(user_stack_bytes: u32) -> Option<Recording> {
     }
 }
 
-/// Of the samples that are in the chain: how many, how many have all of it in order, and how many end where their thread began.
+/// The samples inside the chain: how many there are, how many contain all of it in order, and how many end where their thread began.
 fn seen(recording: &Recording) -> (usize, usize, usize) {
     let names = Symbols::new(Settings::default()).names(recording);
     let (mut of_chain, mut whole, mut outermost) = (0, 0, 0);
@@ -102,7 +102,7 @@ fn seen(recording: &Recording) -> (usize, usize, usize) {
             continue;
         }
         of_chain += 1;
-        // The outer ones have the smaller numbers.
+        // The outer functions have the smaller numbers.
         let order: Vec<usize> = text.iter().filter_map(|name| name.rsplit("::l").next()?.parse().ok()).collect();
         whole += usize::from(order.iter().copied().eq((1..=DEEP).rev()));
         outermost += usize::from(!is_cut);

@@ -33,7 +33,7 @@ pub struct EvenkeelFrame(());
 /// The value behind an [`EvenkeelJobs`].
 pub(crate) struct Work {
     jobs: Jobs,
-    /// Handles of the open frame, by their numbers. Room for all that there can be.
+    /// Handles of the open frame's jobs, by their numbers, with room for the largest possible count.
     linked: Mutex<Vec<Handle<'static>>>,
 }
 
@@ -53,9 +53,9 @@ pub type EvenkeelEach = Option<unsafe extern "C" fn(number: usize, context: *mut
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelFrameCounters {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// Jobs of the frame that ran.
     pub jobs: u64,
@@ -88,7 +88,7 @@ fn queue(number: u32) -> Result<Queue, Failure> {
     u8::try_from(number).map(Queue).map_err(|_| EvenkeelStatus::OutOfRange.into())
 }
 
-/// A frame as the thread sees it that one of its functions runs on.
+/// An open frame, as seen by the thread that runs one of its functions.
 #[derive(Clone, Copy)]
 struct Open {
     token: usize,
@@ -97,14 +97,14 @@ struct Open {
 }
 
 thread_local! {
-    /// From the outermost to the innermost: a job may run while its thread waits in another.
+    /// The open frames of this thread, outermost first. There are several when a job runs while its thread waits in another job.
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Distinguishes frames, so that an ended frame is not taken for another.
+/// The next token. Each frame has its own, so that an ended frame is not mistaken for a new one.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs a job of the caller's with a frame that it can name.
+/// Runs a job that the caller wrote, and gives it a handle to the frame.
 fn run(job: Called, frame: &Frame<'_, 'static>, linked: *const Mutex<Vec<Handle<'static>>>) {
     struct Closes;
     impl Drop for Closes {
@@ -112,25 +112,25 @@ fn run(job: Called, frame: &Frame<'_, 'static>, linked: *const Mutex<Vec<Handle<
             let _ = OPEN.try_with(|open| open.borrow_mut().pop());
         }
     }
-    // Odd, as all handles are.
+    // The token is odd, as every handle is.
     let token = NEXT.fetch_add(1, Ordering::Relaxed) << 8 | 0xe3;
     let frame = std::ptr::from_ref(frame).cast();
     let is_open = OPEN.try_with(|open| open.borrow_mut().push(Open { token, frame, linked })).is_ok();
-    // A thread that ends runs no jobs.
+    // Skips the job if this thread is ending, because its thread-locals are gone.
     if is_open {
         let _closes = Closes;
         job.call(std::ptr::without_provenance_mut(token));
     }
 }
 
-/// A function of the caller's with its context, on its way to the thread that calls it.
+/// A function with its context, both from the caller, until a thread calls it.
 #[derive(Clone, Copy)]
 struct Called {
     job: unsafe extern "C" fn(*mut EvenkeelFrame, *mut c_void),
     context: *mut c_void,
 }
 
-// SAFETY: that its context may be used on another thread is what its pusher promises, as every function here says.
+// SAFETY: whoever pushes the job promises that its context may be used on another thread; every push function here documents that.
 unsafe impl Send for Called {}
 
 impl Called {
@@ -139,12 +139,12 @@ impl Called {
     }
 
     fn call(self, frame: *mut EvenkeelFrame) {
-        // SAFETY: its pusher promises a function of this kind that takes this context, and that outlives the frame.
+        // SAFETY: whoever pushed the job promises a function of this type that accepts this context and stays valid until the frame ends.
         unsafe { (self.job)(frame, self.context) }
     }
 }
 
-/// Works with the frame that a token names on this thread.
+/// Calls `work` with the frame that a token names on this thread.
 fn within<R>(
     frame: *const EvenkeelFrame,
     work: impl FnOnce(&Frame<'static, 'static>, &Mutex<Vec<Handle<'static>>>) -> Result<R, Failure>,
@@ -154,8 +154,8 @@ fn within<R>(
     }
     let open = OPEN.try_with(|open| open.borrow().iter().rev().find(|open| open.token == frame.addr()).copied());
     let open = open.ok().flatten().ok_or(EvenkeelStatus::BadHandle)?;
-    // SAFETY: what is in the list is on this thread's stack beneath us: `run` takes it out before it comes back. The lifetimes say that
-    // jobs borrow nothing of this library, and `linked` is in the job system, which the frame holds.
+    // SAFETY: the frame is on this thread's stack below this call, because `run` removes it from the list before it returns. The lifetimes
+    // are sound because jobs borrow nothing of this library. `linked` belongs to the job system, which the frame keeps alive.
     unsafe { work(&*open.frame, &*open.linked) }
 }
 
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn evenkeel_jobs_new(
             let linked = Mutex::new(Vec::with_capacity(settings.linked_max as usize));
             Ok(Mutex::new(Work { jobs, linked }))
         };
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { handle::give(jobs, make) }
     })
 }
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn evenkeel_frame_push(
 #[derive(Clone, Copy)]
 struct Linked(*const Mutex<Vec<Handle<'static>>>);
 
-// SAFETY: what it points to is for any thread (`Mutex`), and stays until the frame is over.
+// SAFETY: a `Mutex` may be used on any thread, and this one lives until the frame is over.
 unsafe impl Send for Linked {}
 
 impl Linked {
@@ -343,7 +343,7 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
     others_count: usize,
     number: *mut u32,
 ) -> EvenkeelStatus {
-    /// More than this are waited for by a job in between.
+    /// The most dependencies of one job. For more, the caller pushes jobs in between that each wait for some of them.
     const OTHERS_MAX: usize = 64;
     caught(|| {
         structs::puttable(number)?;
@@ -424,7 +424,7 @@ pub unsafe extern "C" fn evenkeel_frame_is_done(
     })
 }
 
-/// The handle that a number stands for in the open frame. Its lock is let go before anything is waited for: other jobs push meanwhile.
+/// The handle with this number in the open frame. The lock is released before any wait, because other jobs push meanwhile.
 fn by_number(linked: &Mutex<Vec<Handle<'static>>>, number: u32) -> Result<Handle<'static>, Failure> {
     let linked = linked.lock().unwrap_or_else(PoisonError::into_inner);
     let known = (number as usize).checked_sub(1).and_then(|at| linked.get(at));

@@ -12,9 +12,9 @@ use crate::thread::{EvenkeelThreadConfig, asked as thread_config};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelJobSettings {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// Threads that take from the frame queues in their order, and then from the asynchronous queue.
     pub workers: u32,
@@ -48,9 +48,9 @@ pub struct EvenkeelJobSettings {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelWorkerSettings {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The numbers of the queues that it takes jobs from; each time from the first one that has a job.
     pub queues: [u32; 9],
@@ -91,7 +91,7 @@ impl From<PushError> for Failure {
     }
 }
 
-/// The settings in the form of the Rust library.
+/// Converts the settings to the type of the Rust library.
 ///
 /// # Safety
 /// `own_workers` is null or points to as many pointers, each null or to a struct prepared by evenkeel_init, whose `thread` is null or such a
@@ -140,7 +140,7 @@ pub(super) unsafe fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings,
     Ok(JobSettings { queues, workers: takers, linked_max, waits_max, caller_runs_asynchronous, idling })
 }
 
-/// A worker that was described; `frames` is the number of the asynchronous queue.
+/// Converts the description of one worker. `frames` is the number of frame queues, which is also the number of the asynchronous queue.
 ///
 /// # Safety
 /// It is null or a struct prepared by evenkeel_init, whose `thread` is null or such a struct too.
@@ -159,7 +159,7 @@ unsafe fn worker(described: *const EvenkeelWorkerSettings, frames: u8) -> Result
     if described.thread.is_null() {
         return Ok(worker);
     }
-    // SAFETY: the same.
+    // SAFETY: as the caller promises.
     let thread = unsafe { thread_config(structs::get(described.thread)?) }?;
     Ok(WorkerSettings { thread, ..worker })
 }

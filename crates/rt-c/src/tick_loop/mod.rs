@@ -1,4 +1,5 @@
-//! A server loop whose thread, memory, rate, scopes and telemetry one struct sets up: fewer calls than the parts take, and no wrong order.
+//! A server loop with its thread, memory, rate, scopes and telemetry, all set up by one struct. It needs fewer calls than the single parts,
+//! and they cannot be called in the wrong order.
 
 mod report;
 mod settings;
@@ -37,11 +38,11 @@ pub(crate) struct Looping {
     changes: Arc<Mutex<Changes>>,
 }
 
-/// A loop that only its owner's thread uses, and that any thread may drop.
+/// A loop that only its owner thread uses, and that any thread may drop.
 struct Owned(TickLoop);
 
-// SAFETY: a loop is made of these parts, and each may be sent. `TickLoop` itself forbids it so that it ticks only on the thread that it set
-// up. `own` holds that here: it refuses other threads.
+// SAFETY: each part of a loop may be sent to another thread. `TickLoop` forbids it so that it ticks only on the thread that it set up. Here
+// `own` ensures that, because it refuses other threads.
 unsafe impl Send for Owned {}
 const _: () = {
     const fn sent<T: Send>() {}
@@ -80,7 +81,7 @@ impl Looping {
     }
 }
 
-/// Works with a loop on the thread that it belongs to.
+/// Calls `work` on a loop, or fails if the calling thread does not own the loop.
 fn own<R>(
     ticks: *const EvenkeelTickLoop,
     work: impl FnOnce(&mut TickLoop) -> Result<R, Failure>,
@@ -113,7 +114,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_new(
         structs::puttable(ticks)?;
         // SAFETY: as this function's caller promises.
         let builder = unsafe { builder(structs::get(asked)?) }?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { handle::give(ticks, || Looping::build(builder)) }
     })
 }
@@ -136,7 +137,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_wait(
             let tick = ticks.wait().detach();
             Ok(begun(tick, ticks.period()))
         })?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fill(tick, filled) }
     })
 }
@@ -154,13 +155,13 @@ pub unsafe extern "C" fn evenkeel_tick_loop_poll(
     tick: *mut EvenkeelTick,
 ) -> EvenkeelStatus {
     caught(|| {
-        // SAFETY: as for evenkeel_tick_loop_wait.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fillable(tick) }?;
         let filled = own(ticks, |ticks| {
             let tick = ticks.poll().map(TickGuard::detach).ok_or(EvenkeelStatus::WouldBlock)?;
             Ok(begun(tick, ticks.period()))
         })?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fill(tick, filled) }
     })
 }
@@ -198,7 +199,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_done(
         // SAFETY: as this function's caller promises.
         unsafe { structs::fillable(done) }?;
         let ended = own(ticks, |ticks| Ok(ticks.done().ok_or(EvenkeelStatus::NoData)?))?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fill(done, ended.into()) }
     })
 }

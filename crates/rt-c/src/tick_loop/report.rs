@@ -144,7 +144,7 @@ unsafe fn summarised(
     })
 }
 
-/// From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+/// The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
 /// Threads: the loop's own.
 ///
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_lateness(
     unsafe { summarised(ticks, summary, |report| report.lateness_ns) }
 }
 
-/// From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: the loop's own.
 ///
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_due_to_done(
     unsafe { summarised(ticks, summary, |report| report.due_to_done_ns) }
 }
 
-/// From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: the loop's own.
 ///

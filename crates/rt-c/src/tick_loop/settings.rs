@@ -20,11 +20,11 @@ use crate::thread::{self, EvenkeelThreadConfig};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelTickLoopSettings {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// From one tick to the next, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate->start_ns` with `rate`, else 20,000,000.
+    /// The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate->start_ns` with `rate`, else 20,000,000.
     pub period_ns: u64,
     /// One of EvenkeelOverrun.
     pub overrun: u32,
@@ -58,7 +58,7 @@ structs! {
     }
 }
 
-/// What a pointer of the settings names; none for null.
+/// The struct that a pointer of the settings points to, or none if it is null.
 ///
 /// # Safety
 /// `structure` is null or points to a struct prepared by evenkeel_init.
@@ -70,7 +70,7 @@ unsafe fn optional<T: structs::Struct>(structure: *const T) -> Result<Option<T>,
     unsafe { structs::get(structure) }.map(Some)
 }
 
-/// The settings in the form of the Rust library.
+/// Converts the settings to the type of the Rust library.
 ///
 /// # Safety
 /// Each pointer is null, or points to a struct prepared by evenkeel_init or to a text that ends with a zero; so do the pointers in there.
@@ -82,7 +82,7 @@ pub(super) unsafe fn builder(asked: EvenkeelTickLoopSettings) -> Result<TickLoop
     if period_ns != 0 {
         builder = builder.period(ticks.period);
     }
-    // SAFETY: as the caller promises, for each of these.
+    // SAFETY: the caller promises this for each of the pointers.
     unsafe {
         if let Some(thread) = optional(asked.thread)? {
             builder = builder.thread(thread::asked(thread)?);

@@ -11,9 +11,9 @@ use crate::text;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelAddress {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// In the order of the network; of version 4 the first four bytes.
     pub ip: [u8; 16],
@@ -23,7 +23,7 @@ pub struct EvenkeelAddress {
     pub is_ipv6: u32,
     /// Of version 6, for link-local addresses: the interface's number.
     pub scope_id: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn evenkeel_address_parse(text: *const c_char, address: *m
     caught(|| {
         // SAFETY: as this function's caller promises.
         let found = parsed(unsafe { text::text(text) }?)?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fill(address, filled(found)) }
     })
 }
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn evenkeel_address_text(
     caught(|| {
         // SAFETY: as this function's caller promises.
         let address = meant(unsafe { structs::get(address) }?)?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::put_text(buffer, size, &address.to_string(), needed) }
     })
 }
@@ -109,7 +109,7 @@ mod tests {
 
     fn text_of(address: &EvenkeelAddress) -> Result<String, EvenkeelStatus> {
         let (mut buffer, mut needed) = ([1_u8; 64], 0);
-        // SAFETY: the buffer is as long as said.
+        // SAFETY: the buffer has the given length.
         let status =
             unsafe { evenkeel_address_text(address, buffer.as_mut_ptr().cast(), buffer.len(), &raw mut needed) };
         if status != EvenkeelStatus::Ok {
@@ -122,7 +122,7 @@ mod tests {
     fn parse(text: &str) -> Result<EvenkeelAddress, EvenkeelStatus> {
         let text = std::ffi::CString::new(text).unwrap();
         let mut address = filled(SocketAddr::from(([0; 4], 1)));
-        // SAFETY: the text ends with a zero, and the struct is one.
+        // SAFETY: the text ends with a zero, and `address` is a valid struct.
         match unsafe { evenkeel_address_parse(text.as_ptr(), &raw mut address) } {
             EvenkeelStatus::Ok => Ok(address),
             status => Err(status),
@@ -137,7 +137,7 @@ mod tests {
         for text in ["", "nowhere", "192.0.2.1", "192.0.2.1:65536", "192.0.2.256:1", "::1:7", "localhost:7"] {
             assert_eq!(parse(text).map(|address| address.port), Err(EvenkeelStatus::BadText), "{text}");
         }
-        // To listen on any port is no place to send to.
+        // Port 0 means any port, so a packet cannot be sent to it.
         assert_eq!(text_of(&parse("192.0.2.1:0").unwrap()), Err(EvenkeelStatus::OutOfRange));
     }
 

@@ -1,4 +1,4 @@
-//! A server's socket: many packets a call.
+//! The socket of a server, which sends or receives many packets with one call.
 
 mod address;
 mod report;
@@ -26,11 +26,11 @@ use settings::settings;
 #[derive(Debug)]
 pub struct EvenkeelUdp(());
 
-/// The value behind an [`EvenkeelUdp`]: each half for one thread at a time, so that one may send while another receives, and what gets
-/// packets may answer them.
+/// The value behind an [`EvenkeelUdp`]. Each half is for one thread at a time, so that one thread may send while another receives, and
+/// `each` may answer the packet that it gets.
 pub(crate) struct Socket {
     address: SocketAddr,
-    /// None where sockets have no file descriptor.
+    /// None on systems where sockets have no file descriptor.
     descriptor: Option<i32>,
     report: UdpReport,
     incoming: Mutex<Incoming>,
@@ -65,30 +65,30 @@ pub const EVENKEEL_UNKNOWN: u64 = 0x7fff_ffff_ffff_ffff;
 /// The most sockets that share an address.
 const SHARDS_MAX: usize = 64;
 
-/// A half of the socket, unless another call is in it.
+/// Locks a half of the socket, or fails if another call uses it.
 fn half<T>(half: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
     half.try_lock().map_err(handle::refused)
 }
 
-/// A packet that was received; what it points to stays until the function that it was given to comes back.
+/// A received packet. Its pointers are valid until the function that gets it returns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelPacket {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Who says to have sent it.
+    /// The sender's address, as the packet says.
     pub from: EvenkeelAddress,
     /// The payload.
     pub bytes: *const u8,
-    /// How many bytes.
+    /// The length of the payload.
     pub bytes_count: usize,
-    /// How long it waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings ask for stamps.
+    /// How long the packet waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings request time stamps.
     pub waited_ns: u64,
     /// 1: it was longer than bytes_max, and the rest is cut off.
     pub is_truncated: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
@@ -96,39 +96,39 @@ pub struct EvenkeelPacket {
 /// evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return EVENKEEL_STATUS_BUSY meanwhile.
 pub type EvenkeelOnPacket = Option<unsafe extern "C" fn(packet: *const EvenkeelPacket, context: *mut c_void)>;
 
-/// What one call has received.
+/// The counts of one call that received.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelReceived {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Packets.
+    /// The number of packets.
     pub packets: u64,
-    /// Their bytes, without headers.
+    /// The sum of their payloads, in bytes.
     pub bytes: u64,
     /// How many of them were cut off.
     pub truncated: u64,
-    /// Errors of the network or the kernel that came between them.
+    /// Errors of the network or the kernel that were reported in between.
     pub errors: u32,
-    /// 1: the bound was reached, and more may wait.
+    /// 1: the call stopped at its limit, and more packets may wait. Else 0.
     pub is_bound_reached: u32,
 }
 
-/// What became of the packets that were queued.
+/// The counts of one call that sent the queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelFlushed {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// Packets that the kernel accepted.
     pub sent: u64,
-    /// Packets that it refused, and that are dropped.
+    /// Packets that the kernel refused; they are dropped.
     pub refused: u64,
-    /// Packets that stay queued, because it had no room.
+    /// Packets that stay queued, because the kernel had no room.
     pub waiting: u64,
 }
 
@@ -160,7 +160,7 @@ impl From<SendError> for Failure {
     }
 }
 
-/// Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
+/// Opens a socket. EVENKEEL_STATUS_REFUSED if the kernel refuses the address.
 ///
 /// Threads: any. Free it with evenkeel_udp_free.
 ///
@@ -174,16 +174,16 @@ pub unsafe extern "C" fn evenkeel_udp_new(
     caught(|| {
         // SAFETY: as this function's caller promises.
         let settings = unsafe { settings(structs::get(asked)?) }?;
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { handle::give(udp, || Ok(Socket::new(Udp::open(settings)?))) }
     })
 }
 
-/// Opens a socket for each of `cpus_count` CPUs (1 to 64, by their numbers from 0 on) on the same address, into as many places from `udps`
-/// on: packets that a CPU handles go to its socket, so that a thread which stays on that CPU works on them where they are in its cache. Which
-/// CPU handles a packet is the device's choice (RSS) or the system's (RPS); packets of other CPUs are spread over all sockets. Other sockets
-/// of the same user can join the address. All are opened, or none. EVENKEEL_STATUS_REFUSED where the address can't be had;
-/// EvenkeelUdpReport.shard says whether the kernel sorts packets so.
+/// Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`. The kernel puts
+/// a packet into the socket of the CPU that handles it. So a thread that stays on that CPU finds the packet in the CPU's cache. The device
+/// (RSS) or the system (RPS) chooses which CPU handles a packet; packets of other CPUs are spread over all sockets. Other sockets of the
+/// same user can join the address. Either all are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
+/// EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
 ///
 /// Threads: any. Free each with evenkeel_udp_free.
 ///
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn evenkeel_udp_new_sharded(
     })
 }
 
-/// Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
+/// Calls `each` with every waiting packet, up to `at_most`. It never waits for packets.
 ///
 /// Threads: one at a time; another one may send meanwhile.
 ///
@@ -277,8 +277,8 @@ pub unsafe extern "C" fn evenkeel_udp_receive(
     })
 }
 
-/// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
-/// kernel takes no more now; it is then gone.
+/// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE if it is longer than bytes_max. EVENKEEL_STATUS_NO_ROOM if the queue is full and the
+/// kernel accepts no more now; the packet is then lost.
 ///
 /// Threads: one at a time; another one may receive meanwhile, and what evenkeel_udp_receive calls may send.
 ///
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn evenkeel_udp_send(
     })
 }
 
-/// Sends what is queued, as far as the kernel takes it. Never waits.
+/// Sends the queued packets, as many as the kernel accepts. It never waits.
 ///
 /// Threads: one at a time; another one may receive meanwhile.
 ///
@@ -317,12 +317,12 @@ pub unsafe extern "C" fn evenkeel_udp_flush(udp: *mut EvenkeelUdp, flushed: *mut
         unsafe { structs::fillable(flushed) }?;
         let done = handle::shared(udp, |udp| Ok(half(&udp.outgoing)?.flush()))?;
         let (sent, refused, waiting) = (done.sent as u64, done.refused as u64, done.waiting as u64);
-        // SAFETY: the same.
+        // SAFETY: as this function's caller promises.
         unsafe { structs::fill(flushed, EvenkeelFlushed { size: 0, version: 0, sent, refused, waiting }) }
     })
 }
 
-/// The address that it receives on.
+/// The address that the socket receives on.
 ///
 /// Threads: any, at any time.
 ///
@@ -356,7 +356,7 @@ pub unsafe extern "C" fn evenkeel_udp_descriptor(udp: *const EvenkeelUdp, descri
     })
 }
 
-/// Closes it.
+/// Closes the socket.
 ///
 /// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 #[unsafe(no_mangle)]

@@ -18,77 +18,77 @@ use crate::thread::got;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpReport {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The port that it receives on.
+    /// The port that the socket receives on.
     pub port: u32,
     /// The backend for receiving now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
     pub receive_backend: u32,
-    /// The backend for sending now.
+    /// The backend for sending now: One, Batched or Offloaded of EvenkeelIoBackend.
     pub send_backend: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
-    /// What the receive buffer needs for the players that were filled, in bytes; EVENKEEL_UNKNOWN where none were.
+    /// The size that the receive buffer needs for EvenkeelUdpSettings.players, in bytes; EVENKEEL_UNKNOWN if that is 0.
     pub buffer_needed_bytes: u64,
-    /// What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were filled.
+    /// The size of the receive buffer, in bytes; EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
     pub buffer_got_bytes: u64,
-    /// Packets that came.
+    /// Packets received.
     pub packets_in: u64,
-    /// Packets that the kernel took.
+    /// Packets that the kernel accepted for sending.
     pub packets_out: u64,
     /// Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report it.
     pub dropped: u64,
     /// Packets that the kernel refused to send.
     pub refused: u64,
-    /// Why the requested or best backend is not used for receiving: an errno, ENOSYS also if the library was built without it; 0
-    /// where they do.
+    /// Why the requested or best backend is not used for receiving: an errno; 0 if it is used. ENOSYS can also mean that the library was
+    /// built without it.
     pub receive_backend_errno: i32,
-    /// The same of those that go.
+    /// The same for sending.
     pub send_backend_errno: i32,
     /// Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
     pub shard: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub shard_errno: i32,
     /// Whether the kernel reports dropped packets.
     pub drops: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub drops_errno: i32,
     /// EvenkeelUdpSettings.stamps.
     pub stamps: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub stamps_errno: i32,
     /// EvenkeelUdpSettings.hears_undelivered.
     pub undelivered: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub undelivered_errno: i32,
     /// EvenkeelUdpSettings.busy_poll_us.
     pub busy_poll: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub busy_poll_errno: i32,
-    /// Whether more of a receive buffer than the system allows could be asked for (SO_RCVBUFFORCE).
+    /// Whether the kernel accepted a receive buffer above the system's limit (SO_RCVBUFFORCE).
     pub buffer_forced: u32,
-    /// Its errno.
+    /// The errno of the field above.
     pub buffer_forced_errno: i32,
-    /// What the system allows an ordinary process to ask for (net.core.rmem_max), in bytes, which the kernel doubles; EVENKEEL_UNKNOWN where
-    /// that could not be read, or no players were filled.
+    /// The largest receive buffer that an ordinary process may request (net.core.rmem_max), in bytes; the kernel doubles it.
+    /// EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
     pub rmem_max_bytes: u64,
-    /// Bytes of the packets that came, without headers.
+    /// Bytes of the received packets, without headers.
     pub bytes_in: u64,
-    /// Bytes of the packets that the kernel took.
+    /// Bytes of the packets that the kernel accepted for sending.
     pub bytes_out: u64,
-    /// Packets that came and were cut off.
+    /// Received packets that were cut off.
     pub truncated: u64,
     /// Errors of the network or the kernel while receiving.
     pub errors: u64,
-    /// Calls that asked the kernel for packets.
+    /// Calls that received.
     pub calls_in: u64,
-    /// Calls to send.
+    /// Calls that sent.
     pub calls_out: u64,
-    /// Packets that were not queued, for want of room or for their length.
+    /// Packets that were not queued, because the queue was full or they were too long.
     pub not_queued: u64,
-    /// Times that the kernel had no room.
+    /// How often the kernel had no room for a packet.
     pub stalls: u64,
     /// Packets that are queued now.
     pub waiting: u64,
@@ -100,36 +100,36 @@ pub struct EvenkeelUdpReport {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpTrial {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The number of rounds.
     pub rounds: u64,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-    /// CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a backend
-    /// that is not available, or was not tried.
+    /// CPU time per received packet, in nanoseconds, the median of the rounds: for One, Batched, Offloaded and Uring. Below 0 for a backend
+    /// that is not available or was not measured.
     pub receive_ns: [f64; 4],
-    /// CPU time a packet that was sent, in the same order; on loopback with what the receiver's side of the kernel takes.
+    /// CPU time per sent packet, in the same order. On loopback it includes the kernel's work for the receiver.
     pub send_ns: [f64; 4],
 }
 
-/// A peer that packets did not get to.
+/// A peer that packets did not reach.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpFailure {
-    /// Of this struct, in bytes; after a call, as many as were filled.
+    /// The size of this struct, in bytes; after a call, how many were filled.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The peer.
     pub to: EvenkeelAddress,
-    /// What was said of the last packet: an errno.
+    /// The reason for the last of these packets: an errno.
     pub why_errno: i32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
-    /// How many packets.
+    /// How many packets did not reach it.
     pub packets: u64,
 }
 
@@ -146,12 +146,12 @@ structs! {
     EvenkeelUdpFailure { to: EvenkeelAddress, why_errno: i32, reserved: u32, packets: u64 }
 }
 
-/// The errno of the first backend that a half did not get. Later refusals are of backends that were tried in its place.
+/// The errno of the first backend that was refused for this half. Later refusals are of backends that were tried in its place.
 fn first_refused(refused: &[BackendRefusal], of: Half) -> i32 {
     refused.iter().find(|refused| refused.half == of).map_or(0, |refused| refused.why.raw())
 }
 
-/// What the socket is, and what went over it.
+/// Which settings of the socket are active, and its counters.
 ///
 /// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
 ///
@@ -214,8 +214,8 @@ pub unsafe extern "C" fn evenkeel_udp_report(udp: *mut EvenkeelUdp, report: *mut
     })
 }
 
-/// The status of each setting when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
-/// that takes, with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+/// Writes to `buffer` a line for each setting, with its status when the socket was opened and what to do about it. `needed` is the number
+/// of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
 ///
 /// Threads: any, at any time. Takes memory: not in a tick.
 ///
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn evenkeel_udp_trial(udp: *const EvenkeelUdp, trial: *mut
     })
 }
 
-/// How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings ask for stamps and packets came.
+/// How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and packets were received.
 ///
 /// Threads: any; EVENKEEL_STATUS_BUSY while another receives.
 ///
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn evenkeel_udp_failure(
     })
 }
 
-/// Begins to count anew which peers packets do not get to.
+/// Forgets the peers that packets did not reach, and starts to count them again.
 ///
 /// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
 #[unsafe(no_mangle)]

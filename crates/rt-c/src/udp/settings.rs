@@ -1,4 +1,4 @@
-//! What a server asks of its socket.
+//! The settings of a server's socket.
 
 use std::ffi::c_char;
 use std::net::SocketAddr;
@@ -17,9 +17,9 @@ use crate::text;
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelIoBackend {
-    /// The one that was never behind where it was measured: Uring to receive where the library was built with it, else Offloaded.
+    /// The fastest backend in our measurements: Uring for receiving if the library was built with it, else Offloaded.
     Usual = 0,
-    /// The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
+    /// The backend that takes the least CPU time per packet on this machine. The library measures them for up to 0.1 s on loopback.
     Measured = 1,
     /// A call for each packet.
     One = 2,
@@ -27,18 +27,19 @@ pub enum EvenkeelIoBackend {
     Batched = 3,
     /// As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
     Offloaded = 4,
-    /// Receiving by one standing request of io_uring, where the library was built with it (`make install-rt FEATURES=io-uring`) and Linux is
-    /// 6.1 or later; it belongs to the thread that first receives, and where another one does it goes on as Offloaded. Sending is Offloaded.
+    /// Receives with one standing request of io_uring; it needs a library that was built with it (`make install-rt FEATURES=io-uring`) and
+    /// Linux 6.1 or later. The request belongs to the thread that first receives; if another thread receives, the socket continues as
+    /// Offloaded. Sending is Offloaded.
     Uring = 5,
 }
 
-/// What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
+/// Settings of a socket. All zero (EVENKEEL_INIT): any port of every interface, and a receive buffer of the system's default size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpSettings {
-    /// Of this struct, in bytes.
+    /// The size of this struct, in bytes.
     pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
+    /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
     /// The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
     pub address: *const c_char,
@@ -50,29 +51,29 @@ pub struct EvenkeelUdpSettings {
     pub bytes_max: u32,
     /// The most packets that wait to be sent, up to 65,536. 0: 512.
     pub queue_packets: u32,
-    /// What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
+    /// How many players, or other peers, send to the socket: the receive buffer gets room for their packets. 0: the system's default size.
     pub players: u32,
-    /// Packets a second of each of them. Required if players is not 0.
+    /// How many packets each of them sends per second. Required if players is not 0.
     pub packets_a_second: u32,
-    /// Bytes of each packet. Required if players is not 0.
+    /// The size of each packet, in bytes. Required if players is not 0.
     pub packet_bytes: u32,
-    /// The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Required if players is not 0.
+    /// The longest time between two calls that receive, in milliseconds: the tick period plus its lateness. Required if players is not 0.
     pub drain_interval_ms: u32,
     /// Not 0: the kernel reports how long each packet waited.
     pub stamps: u32,
     /// Not 0: packets that the network did not deliver are counted.
     pub hears_undelivered: u32,
-    /// How long a call that finds nothing asks the device for packets, in microseconds. 0: do not ask for it.
+    /// If no packet waits, how long a call asks the device for packets, in microseconds. 0: not at all.
     pub busy_poll_us: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
-    /// For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
-    /// above; 64 and 100 bytes where they are 0.
+    /// For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
+    /// are the fields above, or 64 players and 100 bytes if those are 0.
     pub packets_a_peer: u32,
     /// For EvenkeelIoBackend's Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
     pub trial_ms: u32,
-    /// For EvenkeelIoBackend's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
-    /// such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
+    /// For EvenkeelIoBackend's Measured: the address that test packets are sent to, such as `192.0.2.1:9`. They are at most 4,096, all
+    /// zeros. Null: they go between two sockets on loopback, and pass no device.
     pub trial_toward: *const c_char,
 }
 
@@ -117,7 +118,7 @@ unsafe fn optional_address(text: *const c_char) -> Result<Option<SocketAddr>, Fa
     unsafe { text::text(text) }.and_then(address::parsed).map(Some)
 }
 
-/// What the library is asked for.
+/// Converts the settings to the type of the Rust library.
 ///
 /// # Safety
 /// The texts are null or end with a zero.

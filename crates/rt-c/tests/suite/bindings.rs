@@ -1,4 +1,4 @@
-//! The header and the C# binding are what the source says: `UPDATE_EXPECT=1 cargo test -p evenkeel-rt-c` writes them.
+//! The header and the C# binding match the source. `UPDATE_EXPECT=1 cargo test -p evenkeel-rt-c` rewrites them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ fn check(path: &str, made: &str) {
 #[test]
 fn the_header_is_fresh() {
     let config = cbindgen::Config::from_file(own("cbindgen.toml")).unwrap();
-    // It goes on from there to the other files by itself: given those as well, it would declare everything twice.
+    // cbindgen finds the other files by itself. If it got them too, it would declare everything twice.
     let builder = cbindgen::Builder::new().with_config(config).with_src(own("src/lib.rs"));
     let mut made = Vec::new();
     builder.generate().unwrap().write(&mut made);
@@ -49,7 +49,7 @@ fn the_csharp_binding_is_fresh() {
         .csharp_class_name("EvenkeelRt")
         .csharp_class_accessibility("public")
         .csharp_dll_name("evenkeel_rt")
-        // Unity's compilers, and Mono's, know neither.
+        // The compilers of Unity and Mono support neither.
         .csharp_use_function_pointer(false)
         .csharp_use_nint_types(false)
         .csharp_generate_const_filter(|name| name.starts_with("EVENKEEL_"))

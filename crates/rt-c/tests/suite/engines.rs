@@ -1,5 +1,5 @@
-//! The packages for Unity, Godot and .NET, as `deploy/dist/engines.sh` lays them out: their files parse and name files that exist, and their
-//! C# compiles and runs. Unity and Godot themselves are small stand-ins in `tests/csharp`.
+//! The packages for Unity, Godot and .NET, as `deploy/dist/engines.sh` builds them. Their files must parse and name existing files, and
+//! their C# must compile and run. Unity and Godot are replaced by small stand-ins in `tests/csharp`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::own;
 use crate::programs::{Library, is_there, success};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The systems by NuGet's names, each with its library.
+/// The platforms by their NuGet names, each with its library.
 const NATIVE: [(&str, &str); 5] = [
     ("linux-arm64", "libevenkeel_rt.so"),
     ("linux-x64", "libevenkeel_rt.so"),
@@ -24,7 +24,7 @@ const NATIVE: [(&str, &str); 5] = [
     ("win-x64", "evenkeel_rt.dll"),
 ];
 
-/// The packages, with a file that stands for the library of each of these systems.
+/// The packages, with a placeholder for the library of each of these platforms.
 struct Staged {
     folder: TempDir,
 }
@@ -39,7 +39,7 @@ impl Staged {
         }
         let mut script = Command::new(own("../../deploy/dist/engines.sh"));
         script.arg("--stage").arg(folder.path().join("to")).arg(folder.path().join("native"));
-        // A tree without its history has neither.
+        // A tree without git history has neither.
         script.env("EVENKEEL_COMMIT", "test").env("SOURCE_DATE_EPOCH", "1700000000");
         let output = script.output().unwrap();
         success(&output, Path::new("engines.sh"));
@@ -116,7 +116,7 @@ fn elements(path: &Path) -> Vec<Element> {
     }
 }
 
-/// The project's files are there, and unsafe code is allowed in it. Returns the name of its SDK.
+/// Checks that the project's files exist and that unsafe code is allowed. Returns the name of its SDK.
 fn check_project(path: &Path) -> String {
     let elements = elements(path);
     let folder = path.parent().unwrap();
@@ -151,7 +151,7 @@ fn the_net_project_has_the_library_where_nuget_wants_it() {
         let packed = staged.dotnet().join("runtimes").join(system).join("native").join(library);
         assert_eq!(fs::read_to_string(packed).unwrap(), system);
     }
-    // Without the others, only Linux is there.
+    // Without the others, only Linux is included.
     let linux = Staged::new(&NATIVE[1..2]);
     let systems: Vec<PathBuf> = below(&linux.dotnet().join("runtimes")).into_iter().collect();
     let expected = ["linux-x64", "linux-x64/native", "linux-x64/native/libevenkeel_rt.so"];
@@ -254,7 +254,7 @@ fn unity_loads_each_library_on_its_own_system() {
     }
 }
 
-/// Compiles C# with what stands for an engine, runs it with the library, and returns what it printed.
+/// Compiles C# with the stand-in for an engine, runs it with the library, and returns its output.
 fn run(library: &Library, name: &str, sources: &[PathBuf]) -> String {
     let program = library.path(&format!("{name}.exe"));
     let mut compiler = Command::new("mcs");

@@ -1,4 +1,4 @@
-//! The library for C as it is shipped: its header and C# binding, and programs in C, C++ and C# that use and misuse it.
+//! Tests the C library as shipped: its header and C# binding, and programs in C, C++ and C# that use and misuse it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 

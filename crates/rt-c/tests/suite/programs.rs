@@ -1,4 +1,4 @@
-//! Programs in C and C++ against the library as it is shipped, shared and static: the examples, and those that misuse it.
+//! Programs in C and C++ with the library as shipped, shared and static: the examples, and programs that misuse it.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -14,12 +14,12 @@ use tempfile::TempDir;
 
 use crate::own;
 
-/// Warnings that no program may cause.
+/// Compiler warnings, which no program may cause.
 const WARNINGS: [&str; 6] = ["-Wall", "-Wextra", "-Werror", "-Wpedantic", "-Wpadded", "-Wconversion"];
-/// What the static library needs of the system.
+/// The system libraries that the static library needs.
 const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
-/// The library under the names that it is installed by.
+/// The library under its installed names.
 pub(crate) struct Library {
     folder: TempDir,
 }
@@ -64,7 +64,7 @@ impl Library {
         command.args(WARNINGS).args(extra).arg("-I").arg(own("include")).arg(source).arg("-o").arg(&program);
         match linked {
             Linked::Shared => command.arg("-L").arg(self.folder.path()).args(["-levenkeel_rt", "-lpthread"]),
-            // What debuggers want of the library is most of it, and would be written for each program.
+            // Strip the debug information: it is most of the library, and would be written for each program.
             Linked::Static => command.arg("-Wl,--strip-debug").arg(self.path("libevenkeel_rt.a")).args(SYSTEM),
         };
         success(&command.output().unwrap(), source);
@@ -83,7 +83,7 @@ pub(crate) fn success(output: &Output, of: &Path) {
     assert!(output.status.success(), "{}: {}: {said}", of.display(), output.status);
 }
 
-/// Whether a program is there; else it is said what is skipped.
+/// Whether a program is installed. Otherwise records a skip.
 pub(crate) fn is_there(program: &str) -> bool {
     let there =
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|path| path.join(program).exists());
@@ -109,7 +109,7 @@ fn the_examples_run() {
         if !is_there(compiler) {
             continue;
         }
-        // The objects of evenkeel_rt.hpp hold what they hold: their padding is nobody's mistake.
+        // The structs of evenkeel_rt.hpp have the padding that their fields need, so allow it.
         let extra: &[&str] = if example == "server.cpp" { &[language, "-Wno-padded"] } else { &[language] };
         let program = library.compile(compiler, &own("examples").join(example), linked, extra);
         let printed = library.run(&program);
@@ -146,7 +146,7 @@ fn the_csharp_example_runs() {
     assert!(printed.contains("50 ticks"), "{printed}");
 }
 
-/// A sidecar that says yes to everything until it is asked to end the server; gives what it was asked.
+/// A sidecar that accepts everything until it is asked to end the server. Returns the requests.
 fn sidecar(listener: TcpListener) -> Vec<String> {
     let mut heard = Vec::new();
     for stream in listener.incoming() {
@@ -154,7 +154,7 @@ fn sidecar(listener: TcpListener) -> Vec<String> {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut request = Vec::new();
         let mut bytes = [0; 512];
-        // A request is over with its body: two braces, or nothing.
+        // A request ends with its body: two braces, or nothing.
         while !(request.ends_with(b"{}") || request.starts_with(b"GET") && request.ends_with(b"\r\n\r\n")) {
             let Ok(count @ 1..) = stream.read(&mut bytes) else { break };
             request.extend_from_slice(&bytes[..count]);
@@ -242,8 +242,8 @@ fn packets_and_pages_come_and_go() {
     success(&output, &program);
 }
 
-/// The backend of a socket of the Rust library that asks for io_uring, by its number in C. Where that is forbidden or too
-/// old, or the library was built without it, the next one: which of them is the features' of the whole build to say.
+/// The number in C of the backend that a socket of the Rust library gets if it requests io_uring. If the kernel is too old or forbids it,
+/// or the library was built without it, this is the next backend. The features of the whole build decide.
 fn way_for_uring() -> u32 {
     let address = "127.0.0.1:0".parse().unwrap();
     let settings = UdpSettings { address, receive: BackendChoice::Is(IoBackend::Uring), ..UdpSettings::default() };
@@ -262,7 +262,7 @@ fn sockets_for_each_cpu_and_by_each_way() {
     success(&output, &program);
 }
 
-/// Installs below a folder, and builds the example with nothing but what pkg-config says.
+/// Installs below a folder, and builds the example only with the flags from pkg-config.
 #[test]
 fn pkg_config_finds_what_is_installed() {
     if !is_there("pkg-config") {
@@ -278,7 +278,7 @@ fn pkg_config_finds_what_is_installed() {
         let flags: &[&str] = match linked {
             Linked::Shared => &["--cflags", "--libs"],
             Linked::Static => {
-                // Where both are there, a linker takes the shared one.
+                // If both exist, a linker takes the shared library, so remove the other one.
                 for entry in fs::read_dir(&lib).unwrap().map(|entry| entry.unwrap().path()) {
                     if entry.to_string_lossy().contains(".so") {
                         fs::remove_file(entry).unwrap();
@@ -296,7 +296,7 @@ fn pkg_config_finds_what_is_installed() {
         let mut compiler = Command::new("cc");
         compiler.arg(own("examples/tick.c")).arg("-o").arg(&program).args(said.split_whitespace());
         success(&compiler.output().unwrap(), &program);
-        // The name that the loader asks for is the ABI's.
+        // The loader searches for the name that contains the ABI version.
         let output = Command::new(&program).env("LD_LIBRARY_PATH", &lib).output().unwrap();
         success(&output, &program);
         assert!(matches!(linked, Linked::Static) || lib.join("libevenkeel_rt.so.2").exists());
@@ -305,7 +305,7 @@ fn pkg_config_finds_what_is_installed() {
     }
 }
 
-/// Installs below a folder with a space in its name and libraries where Debian has them, and builds the examples by CMake alone.
+/// Installs below a folder with a space in its name, with libraries in Debian's folders. Builds the examples only with CMake.
 #[test]
 fn cmake_finds_what_is_installed() {
     if !is_there("cmake") || !is_there("c++") {
@@ -337,7 +337,7 @@ struct Function {
     parameters: Vec<String>,
 }
 
-/// Every function that gives a status.
+/// Every function that returns a status.
 fn functions() -> Vec<Function> {
     let header = fs::read_to_string(own("include/evenkeel_rt.h")).unwrap();
     let code: Vec<&str> = header.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
@@ -357,7 +357,8 @@ fn functions() -> Vec<Function> {
     declared.map(function).collect()
 }
 
-/// Every function gets a null for each of its pointers in turn, and then nonsense. Its other pointers are to memory that passes for any struct.
+/// Every function gets a null for each of its pointers in turn, and then an invalid handle. Its other pointers are to memory that is valid
+/// for any struct.
 #[test]
 fn no_null_and_no_nonsense_brings_it_down() {
     let functions = functions();
@@ -367,7 +368,7 @@ fn no_null_and_no_nonsense_brings_it_down() {
         let pointers: Vec<usize> = (0..parameters.len()).filter(|at| parameters[*at].contains('*')).collect();
         let handles = |at: usize| parameters[at].contains("Evenkeel") && !parameters[at].contains("**");
         for odd in &pointers {
-            // The library cannot detect a struct's pointer that is wrong, so only handles get nonsense.
+            // The library cannot detect a wrong struct pointer, so only handles are invalid.
             let is_struct = structs(&parameters[*odd]);
             let values: &[&str] = if handles(*odd) && !is_struct {
                 &["0", "1", "0xdeadbeef", "~(uintptr_t)0", "(uintptr_t)any"]
@@ -411,7 +412,7 @@ int main(void)
     library.run(&library.compile("cc", &file, Linked::Shared, &["-std=c99"]));
 }
 
-/// Whether a pointer is to a struct, not to a handle: structs are written out in the header.
+/// Whether a pointer is to a struct, not to a handle. Structs are defined in the header.
 fn structs(of: &str) -> bool {
     let header = fs::read_to_string(own("include/evenkeel_rt.h")).unwrap();
     let name = of.trim_end_matches('*').split_whitespace().find(|word| word.starts_with("Evenkeel"));

@@ -1,5 +1,5 @@
-//! `Client`: one request to the sidecar at a time, each on a connection of its own, and over after a bounded time whatever the
-//! sidecar does.
+//! `Client`: sends one request to the sidecar at a time. Each uses its own connection, and ends after a limited time, whatever the sidecar
+//! does.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,15 +9,15 @@ use evenkeel_sys::http::{self, Answer, BadAnswer, HttpError};
 
 use super::game_server::GameServer;
 
-/// Where Agones says that the sidecar listens.
+/// The variable in which Agones gives the sidecar's port.
 const PORT_VARIABLE: &str = "AGONES_SDK_HTTP_PORT";
-/// Its default port.
+/// The sidecar's default port.
 const PORT: u16 = 9358;
 /// The default timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// The description of a game server has some thousand bytes.
+/// The description of a game server has a few thousand bytes, far less than this.
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// Of an answer that says no, so much is kept.
+/// The most bytes that are kept of an answer that refuses a request.
 const SAID_BYTES_MAX: usize = 200;
 
 /// Why a request failed.
@@ -26,43 +26,43 @@ pub enum AgonesError {
     /// The environment names no port.
     #[error("AGONES_SDK_HTTP_PORT is no port: {said:?}")]
     Port {
-        /// What it names.
+        /// The value of the variable.
         said: String,
     },
     /// Nobody answers, or not in time.
     #[error("no answer of the sidecar at port {port} to {request}: {error}")]
     Connection {
-        /// Where.
+        /// The sidecar's port.
         port: u16,
-        /// Which.
+        /// The request.
         request: Request,
         /// Why not.
         error: std::io::Error,
     },
-    /// What was answered is no answer.
+    /// The answer is not valid HTTP.
     #[error("the sidecar at port {port} answered {request} with what is no answer: {error}")]
     Answer {
-        /// Where.
+        /// The sidecar's port.
         port: u16,
-        /// Which.
+        /// The request.
         request: Request,
-        /// What is wrong with it.
+        /// Why it is invalid.
         error: BadAnswer,
     },
-    /// It said no.
+    /// The sidecar refused the request.
     #[error("the sidecar answered {request} with {status}: {said}")]
     Refused {
-        /// Which.
+        /// The request.
         request: Request,
-        /// As HTTP has it.
+        /// The HTTP status.
         status: u16,
-        /// The beginning of what it said.
+        /// The beginning of the answer.
         said: String,
     },
-    /// Its answer about the game server is invalid.
+    /// The sidecar's answer about the game server is invalid.
     #[error("the sidecar's answer about the game server is invalid: {0}")]
     Json(#[from] serde_json::Error),
-    /// There is no thread for it.
+    /// The thread for Agones could not be started.
     #[error("no thread for Agones: {0}")]
     Thread(std::io::Error),
 }
@@ -176,7 +176,7 @@ impl Client {
             return Ok(answer);
         }
         let said = &answer.body[..answer.body.len().min(SAID_BYTES_MAX)];
-        // It may go to a terminal or a log.
+        // Control characters become spaces, because the text may go to a terminal or a log.
         let said =
             String::from_utf8_lossy(said).chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
         Err(AgonesError::Refused { request, status: answer.status, said })

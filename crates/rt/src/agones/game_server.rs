@@ -81,7 +81,7 @@ pub struct HealthSpec {
 pub struct Status {
     /// Such as `Ready` or `Allocated`.
     pub state: Option<String>,
-    /// Where players reach it.
+    /// The address for players.
     pub address: Option<String>,
     /// At which ports.
     #[serde(deserialize_with = "or_default")]
@@ -92,7 +92,7 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Port {
-    /// As the game server's description calls it.
+    /// The port's name in the game server's description.
     pub name: Option<String>,
     /// Its number.
     pub port: Option<u16>,
@@ -105,7 +105,7 @@ impl GameServer {
     }
 }
 
-/// What is `null` is as if it was not there.
+/// A field that is `null` counts as missing.
 fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(json: D) -> Result<T, D::Error> {
     Option::deserialize(json).map(Option::unwrap_or_default)
 }

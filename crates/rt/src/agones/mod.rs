@@ -35,7 +35,7 @@ pub use client::{AgonesError, Client, Request};
 pub use evenkeel_sys::http::BadAnswer;
 pub use game_server::{GameServer, HealthSpec, ObjectMeta, Port, Spec, Status};
 
-/// What the thread is asked for, as bits.
+/// The requests to the thread, as bits.
 const READY: u32 = 1;
 const SHUTDOWN: u32 = 2;
 const END: u32 = 4;
@@ -61,7 +61,7 @@ impl AgonesSettings {
         Ok(AgonesSettings::at(Client::from_environment()?))
     }
 
-    /// The same for a client of your own.
+    /// The default settings with a client of your own.
     pub fn at(client: Client) -> AgonesSettings {
         AgonesSettings { client, health_period: Duration::from_secs(2), stall: Duration::from_secs(2) }
     }
@@ -79,7 +79,7 @@ pub enum Progress {
     Done,
 }
 
-/// What the thread did so far.
+/// The state of all requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgonesReport {
     /// Health messages that the sidecar accepted.
@@ -141,7 +141,7 @@ impl Agones {
     /// Call it in each tick: a load and a store. Before the first call, no health message is sent. Call it from one thread.
     #[inline]
     pub fn tick(&self) {
-        // It only shows that ticks come, so a lost count does not matter.
+        // The counter only shows that ticks happen, so a lost increment does not matter.
         let beats = self.shared.beats.load(Ordering::Relaxed);
         self.shared.beats.store(beats.wrapping_add(1), Ordering::Relaxed);
     }
@@ -161,10 +161,10 @@ impl Agones {
         self.client.game_server()
     }
 
-    /// What the thread did so far.
+    /// Returns the state of all requests.
     pub fn report(&self) -> AgonesReport {
         let mut report = self.shared.report().clone();
-        // What was asked since the thread last looked is asked all the same.
+        // Requests since the thread's last look are still sent.
         let asked = self.shared.asked.load(Ordering::Relaxed);
         for (bit, progress) in [(READY, &mut report.ready), (SHUTDOWN, &mut report.shutdown)] {
             if asked & bit != 0 && *progress == Progress::NotRequested {
@@ -187,7 +187,7 @@ impl Drop for Agones {
     fn drop(&mut self) {
         self.ask(END);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to panic with; if it did, this server is ending anyway.
+            // The thread has no code that panics; even if it did, this server is ending anyway.
             let _ = thread.join();
         }
     }
@@ -275,7 +275,7 @@ impl Reporter {
         }
     }
 
-    /// Whether a sign of health is to be given now: one is due, and there was a tick lately.
+    /// Whether to send a health message now: one is due, and there was a tick recently.
     fn health_is_due(&mut self, now: Instant) -> bool {
         let beats = self.shared.beats.load(Ordering::Relaxed);
         if beats != self.beats {
@@ -288,7 +288,7 @@ impl Reporter {
         if is_well {
             self.next_health = now + self.settings.health_period;
         } else if now >= self.next_withheld {
-            // It stays due, so that it is given as soon as something ticks; it is counted once a period.
+            // The message stays due, so it is sent at the next tick. It is counted as withheld once per period.
             self.next_withheld = now + self.settings.health_period;
             self.shared.report().health_withheld += 1;
         }

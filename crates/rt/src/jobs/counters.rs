@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::parts::{CALLER, Counted, Shared};
 
-/// What one frame did. Printed, it is one line.
+/// The counters of one frame. Printed, they are one line.
 ///
 /// ```
 /// use evenkeel_rt::jobs::{FrameCounters, JobSettings, Jobs, Queue};

@@ -59,7 +59,7 @@ use parts::{CALLER, Shared, WorkerSlot};
 /// jobs instead.
 pub struct Jobs {
     shared: Arc<Shared>,
-    /// Of the thread that opens frames.
+    /// The slot of the thread that opens frames.
     slot: WorkerSlot,
     threads: Vec<JoinHandle<()>>,
     reports: Vec<ThreadReport>,

@@ -18,13 +18,13 @@ pub(super) type JobScope<'env> = job::JobScope<'env, Failures>;
 /// The most jobs that a thread takes at once.
 pub(super) const CLAIM_MOST: u64 = 8;
 
-/// The slot of who opens frames.
+/// The slot of the thread that opens frames.
 pub(super) const CALLER: usize = 0;
 
-/// What went wrong in the jobs of one frame.
+/// The panics in the jobs of one frame.
 #[derive(Default)]
 pub(super) struct Failures {
-    /// The first panic. A lock of the standard library, since only who panics takes it.
+    /// The first panic. It has a lock of the standard library, because only a panicking thread takes it.
     pub(super) first: std::sync::Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -34,7 +34,7 @@ impl Failures {
         let mut first = self.first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match &*first {
             None => *first = Some(payload),
-            // To drop it can panic again.
+            // Dropping the payload can panic again.
             Some(_) => drop_quietly(payload),
         }
     }
@@ -44,11 +44,11 @@ impl Failures {
     }
 }
 
-/// A payload whose drop panics would end a worker.
+/// Drops a panic's payload. If the drop panicked freely, it would end a worker.
 #[cold]
 pub(super) fn drop_quietly(payload: Box<dyn Any + Send>) {
     if let Err(again) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload))) {
-        // Whoever does that twice leaks it.
+        // The second payload is leaked, because dropping it could panic too.
         std::mem::forget(again);
     }
 }
@@ -58,28 +58,28 @@ pub(super) fn drop_quietly(payload: Box<dyn Any + Send>) {
 pub(super) enum Sharing {
     /// All threads on one CPU: a thread that wakes another loses its own turn.
     OneCpu,
-    /// Several, with a limit on their time: to wait awake is to waste it.
+    /// Several CPUs with a limit on CPU time, so spinning while waiting is a waste.
     Limited,
-    /// Several.
+    /// Several CPUs.
     Several,
 }
 
 pub(super) struct JobQueue {
-    /// What the caller pushes outside of jobs: by far the most, so it must cost least.
+    /// Jobs that the caller pushes outside of jobs. These are by far the most, so this path must be the cheapest.
     pub(super) from_caller: Sink<Task>,
-    /// What is pushed in jobs, what has waited, and what is asynchronous.
+    /// Jobs that are pushed inside jobs, jobs that have waited for others, and asynchronous jobs.
     pub(super) ring: Ring<Task>,
     pub(super) settings: QueueSettings,
-    /// A bit for each slot that takes from it.
+    /// A bit for each slot that takes from this queue.
     pub(super) takers: u64,
-    /// Whether any thread ever runs its jobs.
+    /// Whether any thread ever runs the jobs of this queue.
     pub(super) is_served: bool,
-    /// A bit for each worker that takes from it before all others.
+    /// A bit for each worker that takes from this queue before all others.
     pub(super) first_choice_of: u64,
 }
 
 impl JobQueue {
-    /// The next job: what has waited or was pushed in a job comes first, since others may wait for it.
+    /// The next job. Jobs that have waited or were pushed inside a job come first, because others may wait for them.
     #[inline]
     pub(super) fn pop(&self) -> Option<Task> {
         self.ring.pop().or_else(|| self.from_caller.pop())
@@ -96,7 +96,7 @@ impl JobQueue {
     }
 }
 
-/// What one slot has counted since the start. Only its thread writes.
+/// The counts of one slot since the start. Only the slot's thread writes them.
 #[repr(align(128))]
 #[derive(Default)]
 pub(super) struct Counted {
@@ -108,7 +108,7 @@ pub(super) struct Counted {
     pub(super) full: AtomicU64,
     pub(super) wakes: AtomicU64,
     pub(super) waited_ns: AtomicU64,
-    /// Of a frame's jobs, since the caller took it last.
+    /// The longest job since the caller last read this value.
     pub(super) longest_ticks: AtomicU64,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct Shared {
     pub(super) links: Links,
     /// The jobs that wait, each in the place of its link.
     pub(super) waiting: Box<[Mutex<Waiting>]>,
-    /// Which frame it is, of all job systems': a handle of another counts as done.
+    /// The number of the frame, unique among all job systems: a handle of another frame counts as done.
     pub(super) generation: AtomicU64,
     pub(super) gate: Gate,
     /// The link whose end the caller waits for.
@@ -128,41 +128,41 @@ pub(super) struct Shared {
     pub(super) counted: Box<[Counted]>,
     pub(super) sharing: Sharing,
     pub(super) looks: u32,
-    /// What a job of a frame took on average lately. So much at the start that others are woken for any.
+    /// The recent average duration of a frame's job. It starts high, so that at first any job wakes other threads.
     pub(super) mean_ticks: AtomicU64,
     /// How many jobs a thread takes at once.
     pub(super) claim_most: AtomicU64,
     pub(super) worth_waking_ticks: u64,
     pub(super) ticks_per_us: u64,
-    /// No job is taken any more.
+    /// No job is accepted any more.
     pub(super) is_closed: AtomicBool,
     /// Workers end, whether or not jobs wait.
     pub(super) stop: AtomicBool,
-    /// Held while the jobs run that were left when the workers ended, so that who ends the job system waits for them.
+    /// Held while jobs run that were left when the workers ended, so that the thread that ends the job system waits for them.
     pub(super) leftovers: std::sync::Mutex<()>,
-    /// What went wrong in jobs that no frame waits for.
+    /// The panics in jobs that no frame waits for.
     pub(super) asynchronous_failures: Failures,
 }
 
-/// A task that waits for nobody, and that nobody waits for in particular.
+/// The label of a task that depends on no other and that no other depends on.
 pub(super) const UNLINKED: u32 = u32::MAX;
 
 /// The place of one thread.
 pub(super) struct WorkerSlot {
     pub(super) shared: Arc<Shared>,
     pub(super) id: usize,
-    /// The queues it takes from, in its order.
+    /// The queues that this slot takes from, in its order.
     pub(super) takes: Box<[u8]>,
-    /// Those of them that are for frames.
+    /// Those of `takes` that are frame queues.
     pub(super) takes_for_frames: Box<[u8]>,
     /// The caller's ends of all queues; other slots have none.
     pub(super) sources: Box<[Source<Task>]>,
-    /// What it has taken from a queue and not run yet. A job that waits for others runs these before it sleeps.
+    /// Jobs that were taken from a queue and have not run yet. A job that waits for others runs these before it sleeps.
     pub(super) claimed: RefCell<Option<Claim<Task>>>,
     pub(super) tally: Tally<Failures>,
-    /// How many jobs are on this thread's stack, one on the other.
+    /// How many jobs are on this thread's stack, nested in each other.
     pub(super) running: Cell<u32>,
-    /// What was counted and is not shown yet.
+    /// Time that was counted and is not published yet.
     pub(super) busy_ticks: Cell<u64>,
     pub(super) longest_ticks: Cell<u64>,
     pub(super) jobs: Cell<u64>,

@@ -147,9 +147,9 @@ pub enum JobsError {
     /// A capacity out of its range.
     #[error("queue {queue} has a capacity of {capacity}: set 1 to 1048576")]
     Capacity {
-        /// Which queue.
+        /// The number of the queue.
         queue: usize,
-        /// What was asked for.
+        /// The requested capacity.
         capacity: usize,
     },
     /// Too many links.
@@ -161,7 +161,7 @@ pub enum JobsError {
     /// A worker names a queue that does not exist, no queue, or a queue twice.
     #[error("worker {worker} takes from {queues:?}: name at least one of the {count} queues, each once")]
     WorkerQueues {
-        /// Which worker.
+        /// The number of the worker.
         worker: usize,
         /// The queues that it names.
         queues: Vec<Queue>,
@@ -173,7 +173,7 @@ pub enum JobsError {
         "start the thread of worker {worker}: {source}; check the limits on threads and memory (ulimit -u, pids.max)"
     )]
     Thread {
-        /// Which worker.
+        /// The number of the worker.
         worker: usize,
         /// The reason.
         source: std::io::Error,

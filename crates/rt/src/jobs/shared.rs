@@ -1,4 +1,4 @@
-//! How a job system is laid out, and what its threads learn of its jobs.
+//! The shared part of a job system: its layout, and the durations that its threads learn.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -9,21 +9,23 @@ use evenkeel_sys::{cpu_limit, thread, tsc};
 use super::parts::{CLAIM_MOST, Counted, Failures, JobQueue, Shared, Sharing, Task, UNLINKED};
 use super::settings::{Idling, JobSettings, Queue, QueueKind};
 
-/// Waking a thread costs some microseconds, most of them on the CPU of who wakes: less work than this is done sooner alone.
+/// Waking a thread costs some microseconds, mostly on the CPU of the waking thread. If there is less work than this, one thread finishes it
+/// sooner alone.
 const WORTH_WAKING_NS: u64 = 10_000;
 
-/// A thread takes as many jobs at once as last so long, as far as it is known: an atomic step, a look at more urgent queues and a
-/// reading of the clock each cost about what a short job does.
+/// A thread takes as many jobs at once as are expected to last this long. An atomic step, a look at more urgent queues and a reading of the
+/// clock each cost about as much as a short job.
 const CLAIMED_NS: u64 = 2000;
 
-/// Looks for another job before a thread sleeps, some 50 ns each: about what waking it would take.
+/// How often a thread looks for another job before it sleeps. A look takes some 50 ns, so all together cost about as much as waking the
+/// thread.
 const LOOKS: u32 = 60;
 
 /// How many job systems this process has started.
 static SYSTEMS: AtomicU64 = AtomicU64::new(0);
 
 impl Shared {
-    /// Of settings that were checked; with the caller's ends of all queues.
+    /// Creates the shared part from valid settings, with the caller's ends of all queues.
     pub(super) fn new(settings: &JobSettings) -> (Shared, Vec<Source<Task>>) {
         let slots = settings.workers.len() + 1;
         let linked = settings.linked_max as usize;
@@ -40,7 +42,7 @@ impl Shared {
             let takers = caller | bits(&|queues| queues.iter().any(is_this));
             JobQueue {
                 from_caller,
-                // Jobs that waited for others always find room behind those that were pushed.
+                // The extra room is for jobs that waited for others: it is never taken by pushed jobs.
                 ring: Ring::new(queue.capacity + linked),
                 settings: *queue,
                 takers,
@@ -73,9 +75,9 @@ impl Shared {
         (shared, sources)
     }
 
-    /// What the jobs of a frame took on average is known.
+    /// Learns the average duration of the jobs of a frame.
     pub(super) fn learn(&self, mean_ticks: u64) {
-        // Half of it is this frame's, so that the second frame of a new kind is estimated well.
+        // Half of the new average comes from this frame, so that already the second frame of a new kind is estimated well.
         let mean_ticks = self.mean_ticks.load(Ordering::Relaxed) / 2 + mean_ticks / 2;
         self.mean_ticks.store(mean_ticks, Ordering::Relaxed);
         let claimed_ticks = self.ticks_per_us * CLAIMED_NS / 1000;
@@ -91,13 +93,13 @@ impl Shared {
         queues.iter().any(|queue| self.queues.get(usize::from(*queue)).is_some_and(JobQueue::has_ready))
     }
 
-    /// The link of a handle of this frame.
+    /// The link of a handle; none if the handle is of another frame.
     pub(super) fn link_of(&self, generation: u64, link: Link) -> Option<Link> {
         (generation == self.generation.load(Ordering::Relaxed)).then_some(link)
     }
 }
 
-/// Measured over some milliseconds, at the start.
+/// The rate of the cycle counter, measured over some milliseconds at the start.
 fn ticks_per_us() -> u64 {
     let (ticks, ns) = tsc::ticks_and_ns();
     std::thread::sleep(std::time::Duration::from_millis(2));
@@ -106,7 +108,8 @@ fn ticks_per_us() -> u64 {
     (ticks_then.saturating_sub(ticks) / us.max(1)).max(1)
 }
 
-/// Where its threads may run, and whether their time is limited. What can't be read is taken for several CPUs of which none is to spare.
+/// How the threads share CPUs, and whether their CPU time is limited. If this cannot be read, they are taken for several CPUs without any
+/// to spare.
 fn sharing(settings: &JobSettings) -> Sharing {
     let Ok(own) = thread::affinity() else { return Sharing::Limited };
     let requested = settings.workers.iter().map(|worker| worker.thread.cpus.as_ref().unwrap_or(&own));

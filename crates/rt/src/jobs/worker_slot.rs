@@ -11,14 +11,14 @@ use evenkeel_sys::{clock, tsc};
 use super::parts::{CALLER, CLAIM_MOST, Counted, JobQueue, Shared, Sharing, Task, UNLINKED, WorkerSlot, drop_quietly};
 use super::settings::QueueKind;
 
-/// Set in a task's label, which is its link, if a dependency panicked: then it is not run.
+/// The bit in a task's label (which is its link) that says that a dependency panicked. Such a task is not run.
 const SPOILT: u32 = 1 << 31;
 
 /// How many ended jobs a thread collects before it reports them to the waiting thread. It reports at once when it finds no other job.
 const UNREPORTED_MAX: u64 = 16;
 
-/// Jobs on a thread's stack, each of which waits for those of a frame of its own: from here on, jobs are run where they are pushed, so
-/// that no job that has nothing to do with it comes on top.
+/// The most jobs nested on a thread's stack, each of which waits for a frame of its own. From here on, jobs run where they are pushed, so
+/// that no unrelated job comes on top.
 const DEPTH_MAX: u32 = 8;
 
 impl WorkerSlot {
@@ -51,7 +51,7 @@ impl WorkerSlot {
         self.running.get() > DEPTH_MAX
     }
 
-    /// Whether one more job than a queue has room for would stand in it.
+    /// Whether the queue has no room for one more job.
     #[inline]
     pub(super) fn is_full(&self, queue: usize, at: &JobQueue) -> bool {
         let stands = match self.sources.get(queue) {
@@ -70,12 +70,12 @@ impl WorkerSlot {
         }
     }
 
-    /// Whether what runs on this thread is a job.
+    /// Whether this thread is running a job.
     pub(super) fn is_in_job(&self) -> bool {
         self.running.get() > 0
     }
 
-    /// Runs jobs of frames until it finds none, or nothing is `left` to wait for. True if it ran any.
+    /// Runs jobs of frames until it finds none, or until `is_enough` says that nothing is left to wait for. True if it ran any.
     pub(super) fn help(&self, is_enough: impl Fn() -> bool) -> bool {
         let mut began = tsc::ticks();
         let mut ran = false;
@@ -108,11 +108,11 @@ impl WorkerSlot {
             gate.sleep(self.id, self.shared.looks);
             add(&self.counted().waited_ns, clock::monotonic_ns().saturating_sub(began_ns));
         }
-        // What we were called for, asleep or not, may be of a kind that does not belong into a frame.
+        // The thread may have been woken for a kind of job that a frame does not run, so another thread is woken for it.
         self.pass_on();
     }
 
-    /// Helps until a link is done: on the thread that opens frames, and outside of jobs.
+    /// Runs jobs until a link is done. Only for the thread that opens frames, outside of jobs.
     pub(super) fn wait_for(&self, link: Link) {
         let shared = &self.shared;
         shared.awaited.store(link.index() as u32, Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl WorkerSlot {
         shared.awaited.store(UNLINKED, Ordering::Relaxed);
     }
 
-    /// Whether this many chunks are work for more than one thread. It runs and times the first one.
+    /// Whether this many chunks are enough work for more than one thread. It runs and times the first one.
     pub(super) fn is_worth_sharing(&self, chunks: usize, first: impl FnOnce()) -> bool {
         if self.shared.sharing == Sharing::OneCpu {
             return false;
@@ -143,7 +143,7 @@ impl WorkerSlot {
             let mut is_fresh = true;
             while let Some(task) = self.take(&self.takes) {
                 if std::mem::take(&mut is_fresh) {
-                    // One wake for many jobs: who was woken wakes the next, if there is work for two.
+                    // For many jobs only one thread is woken. That thread wakes the next if there is work for two.
                     self.pass_on();
                 }
                 // No frame waits for an asynchronous job.
@@ -189,14 +189,14 @@ impl WorkerSlot {
         None
     }
 
-    /// Whether the next job is at hand already, and too short to be timed by itself.
+    /// Whether the next job is already taken, and too short to be timed by itself.
     #[inline]
     fn is_timed_with_next(&self) -> bool {
         self.shared.claim_most.load(Ordering::Relaxed) == CLAIM_MOST
             && self.claimed.borrow().as_ref().is_some_and(|claim| !claim.is_empty())
     }
 
-    /// Runs a job of a frame that began then; gives the time at which the next begins, or the same where they are timed together.
+    /// Runs a job of a frame, which began at the given time. Returns when the next one begins, or the same time if both are timed together.
     #[inline]
     fn run(&self, task: Task, began_ticks: u64) -> u64 {
         let label = task.label();
@@ -239,7 +239,7 @@ impl WorkerSlot {
     #[cold]
     fn drop_spoilt(&self, task: Task) {
         let link = Link::at(task.label() & !SPOILT);
-        // Its closure may panic when it is dropped, which is no reason not to go on.
+        // A panic while its closure is dropped must not stop this thread.
         let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.discard(&self.tally)));
         add(&self.counted().dropped, 1);
         if let Err(payload) = dropped {
@@ -249,7 +249,7 @@ impl WorkerSlot {
     }
 
     fn run_asynchronous(&self, task: Task) -> u64 {
-        // It may be long, so first report the jobs before it.
+        // The job may be long, so first report the jobs before it.
         self.report();
         task.run(self, &self.tally);
         add(&self.counted().asynchronous, 1);
@@ -293,7 +293,7 @@ impl WorkerSlot {
     pub(super) fn announce(&self, queue: usize) {
         let Some(at) = self.shared.queues.get(queue) else { return };
         let takes_it = at.takers & self.bit() != 0;
-        // Without a fence, a thread that falls asleep right now may be overlooked: then we take the job ourselves, in the end.
+        // Without a fence, a thread that falls asleep right now may be overlooked. Then this thread runs the job itself in the end.
         if takes_it && self.shared.gate.idle() & at.takers == 0 {
             return;
         }
@@ -334,7 +334,7 @@ impl WorkerSlot {
     /// Marks a job as done. Jobs without another open dependency go to their queues.
     pub(super) fn link_is_done(&self, link: Link, well: bool) {
         self.shared.links.done(link, well, |free, all_well| self.set_free(free, all_well));
-        // Either we see that it is waited for, or who waits sees that it is done.
+        // After this fence, either we see that the link is waited for, or the waiting thread sees that it is done.
         fence(Ordering::SeqCst);
         if self.shared.awaited.load(Ordering::Relaxed) == link.index() as u32 {
             self.wake(1 << CALLER);
@@ -349,7 +349,8 @@ impl WorkerSlot {
         }
         match self.shared.queues[queue].ring.push(task) {
             Ok(()) => self.announce(queue),
-            // There is room for as many as can wait, but a thread that was taken from its CPU while it takes a job out blocks its place.
+            // The ring has room for all jobs that can wait. But a thread that is preempted while it takes a job out blocks that job's
+            // place.
             Err(task) => self.run_here(task),
         }
     }
@@ -361,7 +362,7 @@ impl fmt::Debug for WorkerSlot {
     }
 }
 
-/// For counters that only one thread writes: no atomic operation.
+/// Adds to a counter that only one thread writes, without an atomic read-modify-write.
 #[inline]
 pub(super) fn add(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);

@@ -36,7 +36,7 @@ struct Shared {
     over: Condvar,
 }
 
-/// What does not change about a session, to recognize its neighbours by.
+/// The part of a session that does not change, to recognise its neighbours by.
 #[derive(Clone, Copy, Debug)]
 struct Own {
     id: u64,
@@ -51,7 +51,7 @@ pub(crate) struct PhaseKeeper {
     shared: Arc<Shared>,
     own: Own,
     plan: Step,
-    /// What is left of the plan's distance.
+    /// The rest of the plan's distance.
     left_ns: i64,
     shifted_ns: i64,
     work_ns: u64,
@@ -123,7 +123,7 @@ impl PhaseKeeper {
         };
         let started = std::thread::Builder::new().name("evenkeel-phases".into()).spawn(body);
         started.map_err(|error| Errno::from(&error))?;
-        // Nothing is allocated after the start: by then the thread has what it needs.
+        // After the start nothing is allocated: this waits until the thread has all its memory.
         let _ = is_ready.recv_timeout(READY);
         Ok(())
     }
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(delay_ns, 0);
         let mut scanner = Scanner::open(folder.path()).unwrap();
         let mut due_ns = 50_000_000_u64;
-        // What the aligner does, and by how much it moves the next tick; then whether the session keeps its phase.
+        // For each row: the aligner's state and its move of the next tick, then whether the session keeps its phase.
         let table = [
             (Alignment::Looking, 0, true),
             (Alignment::Looking, 2_000_000, true),

@@ -74,7 +74,7 @@ pub enum PhaseState {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhaseReport {
-    /// What the clock does.
+    /// The state of the clock.
     pub state: PhaseState,
     /// How many other sessions it takes into account.
     pub neighbours: u32,

@@ -45,11 +45,11 @@ pub(super) struct Ticks {
     pub(super) due_ns: u64,
     /// How long a tick works, smoothed.
     pub(super) work_ns: u64,
-    /// Whether it keeps its phase whatever others do.
+    /// Whether the session keeps its phase, whatever others do.
     pub(super) is_fixed: bool,
 }
 
-/// What a session should do until it looks at the others again.
+/// The plan of a session until it looks at the others again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
     /// How far its goal is away; later is positive.
@@ -146,7 +146,7 @@ impl View {
     }
 }
 
-/// What a session should do, for all that it knows of the others. At most [`NEIGHBOURS_MAX`] of them count.
+/// The plan of a session from its knowledge of the others. At most [`NEIGHBOURS_MAX`] of them count.
 pub(super) fn step(me: &Ticks, neighbours: &[Ticks]) -> Step {
     let mut view = View::new(me, neighbours);
     if view.many == 1 || me.period_ns == 0 {
@@ -169,7 +169,7 @@ pub(super) fn step(me: &Ticks, neighbours: &[Ticks]) -> Step {
         foreign += share * push_ns;
         all += share;
     }
-    // Those of the same period push each other alike, so their distances follow from sums along the circle.
+    // Sessions of the same period push each other with equal force, so their distances follow from sums along the circle.
     let middle: f64 = same.iter().map(|one| weight(one) * one.after_ns).sum();
     let total: f64 = same.iter().map(weight).sum();
     let (mut before, mut own_ns, mut farthest_ns) = (0.0, 0.0, 0.0_f64);
@@ -192,13 +192,13 @@ pub(super) fn step(me: &Ticks, neighbours: &[Ticks]) -> Step {
     Step { distance_ns: own_ns as i64, shift_ns, neighbours }
 }
 
-/// What the push of a neighbour changes by if its number and not its place says who is first. Within a few shifts, each of two sessions may
-/// see itself before the other, because what it sees is a moment old. They would head for the same place.
+/// The change of a neighbour's push if the session numbers decide which one is first, and not the places. Within a few shifts, each of two
+/// sessions may see itself before the other, because its view is a moment old. Then both would head for the same place.
 fn turned_ns(me: &Ticks, one: &Seen) -> f64 {
     let period_ns = me.period_ns as f64;
     let close_ns = CLOSE * period_ns;
     match one.id.cmp(&me.id) {
-        // It is right behind and should be ahead, or the other way round.
+        // The neighbour is right behind and should be ahead, or the other way round.
         Ordering::Less if one.after_ns > 0.0 && one.after_ns < close_ns => period_ns,
         Ordering::Greater if one.after_ns > period_ns - close_ns => -period_ns,
         _ => 0.0,
@@ -224,7 +224,7 @@ pub(super) fn start(me: &Ticks, neighbours: &[Ticks]) -> u64 {
     let at = |start: u64| (u128::from(me.period_ns) * u128::from(start) / u128::from(STARTS)) as u64;
     let best = (0..STARTS).map(at).max_by(|one, other| {
         let order = clearance(*one as f64).partial_cmp(&clearance(*other as f64)).unwrap_or(Ordering::Equal);
-        // Of equals, the first.
+        // If several are equal, the first one wins.
         order.then(other.cmp(one))
     });
     best.unwrap_or_default()
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_moves_alone_or_fixed() {
+    fn a_single_or_fixed_session_does_not_move() {
         let one = ticks(1, 5);
         let odd = Ticks { period_ns: 7_777_777, ..ticks(2, 5) };
         for neighbours in [&[][..], &[one], &[odd], &[Ticks { period_ns: 0, ..ticks(2, 5) }]] {

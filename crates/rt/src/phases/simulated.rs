@@ -22,9 +22,9 @@ impl Chance {
 }
 
 struct Simulated {
-    /// What it published last, with the due time of its next tick.
+    /// The session's last published ticks, with the due time of its next one.
     ticks: Ticks,
-    /// What it does until it looks again, how far it has to go, and when it looks.
+    /// The session's plan until it looks again, how far it has to go, and when it looks.
     plan: Step,
     left_ns: i64,
     looks_ns: u64,
@@ -147,7 +147,7 @@ fn sessions_at_one_phase_part() {
         let due_ns = host.now_ns + PERIOD_NS;
         (0..many).for_each(|_| host.put(PERIOD_NS, MS / 10, due_ns));
         host.run(TEN_SECONDS_NS);
-        // More of them pass each other on the way, because what they see is a moment old.
+        // With more sessions, some pass each other on the way, because their view is a moment old.
         assert!(many > 50 || host.evenness() > 0.35, "{many}: {}", host.evenness());
         host.run(TEN_SECONDS_NS + 3_000 * MS);
         assert!(host.evenness() > 0.9 && host.all_settled(), "{many}: {}", host.evenness());
@@ -174,7 +174,7 @@ fn the_others_close_the_gap_of_a_crash_within_ten_seconds() {
         let mut host = Host::new(many);
         (0..many).for_each(|_| host.join(PERIOD_NS, MS / 10));
         host.run(TEN_SECONDS_NS);
-        // All of half a circle, the largest gap that this number of sessions can leave.
+        // All sessions of half a circle crash, which leaves the largest gap that this number of sessions can leave.
         let from_ns = host.now_ns;
         host.sessions.retain(|session| (session.ticks.due_ns - from_ns) % PERIOD_NS < PERIOD_NS / 2);
         assert!(host.sessions.len() >= 2);
@@ -204,7 +204,7 @@ fn sessions_come_and_go_for_minutes() {
         }
         host.run(TEN_SECONDS_NS);
         assert!(host.all_settled(), "{seed}");
-        // Not even, because their work differs: but nobody's work touches another's.
+        // The ticks are not evenly spread, because their work differs, but no two overlap.
         let room_ns = PERIOD_NS / host.sessions.len() as u64 / 2;
         assert!(host.closest_ns() > room_ns.min(350_000), "{seed}: {}", host.closest_ns());
     }
@@ -256,7 +256,7 @@ fn other_periods_share_the_circle() {
     }
 }
 
-/// What a broken or hostile session publishes moves the others a little, but does not bring them together.
+/// A broken or hostile session moves the others a little, but does not bring them together.
 #[test]
 fn a_wild_neighbour_does_not_gather_the_others() {
     let mut host = Host::new(7);

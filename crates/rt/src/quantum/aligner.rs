@@ -1,5 +1,5 @@
-//! `Aligner`: decides when to look for a quantum, which places of the ticks to try, and where to hold them. Times come in and moves go out:
-//! it has no clock, so that a test can run an hour of it in a moment.
+//! `Aligner`: decides when to search for a quantum, which phases of the ticks to try, and where to hold them. It reads no clock: times come
+//! in and moves go out, so a test can simulate an hour in a moment.
 
 use evenkeel_stats::periodicity::{Gap, Label, Model, Periodicity, Slots};
 
@@ -9,64 +9,65 @@ use super::watch::Watch;
 use super::{Aligned, Alignment, GapsSeen, Quantum, Slot};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// From the beginning of a look to when the gaps so far are judged; each time more of them.
+/// How long after the beginning of a search the gaps so far are judged. Each step has more of them.
 const LOOKS_NS: [u64; 3] = [3 * SECOND_NS / 2, 3 * SECOND_NS, 5 * SECOND_NS];
-/// Between two wake-ups of each, on average: what costs 1 % of a CPU, and then 2 % to see short gaps too.
+/// The average time between two wake-ups in each of these steps. It costs 1 % of a CPU, and later 2 % to see short gaps too.
 const STEPS_NS: [u64; 3] = [500_000, 250_000, 250_000];
-/// What is left between the last of them and the tick, at least.
+/// The minimum time between the last wake-up and the tick.
 const CLEAR_NS: u64 = 300_000;
-/// Slots are believed from here on.
+/// The confidence from which slots are believed.
 const CONFIDENT: f64 = 0.7;
-/// Slots in which fewer of the last gaps came when they should are not followed any more.
+/// Slots are no longer followed if fewer than this share of the last gaps came when predicted.
 const TRUSTED: f64 = 0.5;
-/// A tick that begins so late, or is kept from running for so long, was hurt.
+/// A tick counts as hurt if it begins this late, or is kept from running for this long.
 const HURT_NS: u64 = 300_000;
-/// From this share of hurt ticks on it is worth a look; and a sweep of all places, where no period was found.
+/// From the first share of hurt ticks on, a search is worth its cost. From the second on, all phases are tried even without a period.
 const HURTS: f64 = 0.1;
 const HURTS_MUCH: f64 = 0.25;
 /// How fast hurt ticks are forgotten.
 const MEMORY: f64 = 1.0 / 32.0;
-/// Where ticks are held, they may get so much longer before the places are tried again.
+/// If held ticks get longer by this factor, the phases are tried again.
 const LONGER: f64 = 1.25;
-/// After a look without success the next one waits, longer each time.
+/// After a search without success the next one waits, longer each time.
 const WAIT_NS: u64 = 15 * SECOND_NS;
 const WAIT_MAX_NS: u64 = 600 * SECOND_NS;
-/// But so many times it does not get longer where slots were followed and are lost: they are likely to be there again in a moment, and
-/// their clock runs on meanwhile.
+/// When followed slots are lost, the wait stays short this many times. The slots are likely to come back soon, and their clock runs on
+/// meanwhile.
 const LOST_LOOKS: u32 = 20;
-/// How long after the beginning of our share a tick is due at the soonest, in nanoseconds.
+/// The earliest time at which a tick is due after the CPU comes back, in nanoseconds.
 const AFTER_START_NS: f64 = 30_000.0;
-/// And how many mean deviations later, so that it rarely comes before: of evenly spread beginnings two cover all.
+/// The additional distance in mean deviations, so that a tick rarely comes before the CPU. For evenly spread starts, two deviations cover
+/// all.
 const DEVIATIONS: f64 = 2.5;
-/// By which part of the period a tick is moved at the most for a look.
+/// For a search, ticks are shifted by at most one such part of the period at a time.
 const ASIDE_STEPS: u64 = 10;
-/// Ticks in a turn of a trial of slots.
+/// Ticks in one turn of a trial of slots.
 const TURN_TICKS: u32 = 6;
-/// A sweep of sixteen places takes about forty turns, and is to take no longer than this.
+/// A sweep of sixteen places takes about forty turns, and must not take longer than this.
 const SWEEP_NS: u64 = 6 * SECOND_NS;
 const SWEEP_TURNS: u64 = 40;
-/// What a place must gain: where slots are believed, under a limit, and where nothing but the gain speaks for it. Beside noisy
-/// neighbours, two places of one share differ by chance, and an hour of ticks was then 6 % longer than at the other.
+/// The gain that a place must have: with believed slots, under a limit, and without any other evidence. Next to noisy neighbours, two equal
+/// places differ by chance. Without this rule, an hour of ticks was 6 % longer at the chosen place.
 const GAIN_SLOTS: f64 = 0.97;
 const GAIN_LIMIT: f64 = 0.98;
 const GAIN_ALONE: f64 = 0.96;
-/// A period that is a whole number of the scheduler's ticks to within this may be that of other threads' turns.
+/// A period this close to a whole number of scheduler ticks may come from the turns of other threads.
 const TICK_TOLERANCE: f64 = 3e-4;
-/// In how many parts the period of slots is cut to meet that of ticks, and that of a limit.
+/// The most parts into which the period of slots is divided to match that of the ticks; the second value is for a limit.
 const SLOT_PARTS: u32 = 3;
 const LIMIT_PARTS: u32 = 16;
 
-/// A tick, as far as it counts here.
+/// The times of a tick that matter here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) due_ns: u64,
     pub(super) began_ns: u64,
     pub(super) done_ns: u64,
-    /// How long it was kept from running in the guest while it worked, in nanoseconds.
+    /// How long the tick was kept from running inside the guest while it worked, in nanoseconds.
     pub(super) lost_ns: u64,
 }
 
-/// What is known at the start.
+/// Facts that are known at the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Given {
     /// The limit on CPU time: quota and period in nanoseconds.
@@ -75,24 +76,24 @@ pub(super) struct Given {
     pub(super) tick_ns: Option<u64>,
 }
 
-/// Why places are tried.
+/// Why phases are tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Why {
-    /// Slots.
+    /// The clock believes that there are slots.
     Believed,
-    /// Slots that may be turns of an ordinary thread: where the CPU should be gone ticks have to be done later, or there are none.
+    /// The slots may be turns of an ordinary thread. They are real only if ticks take longer where the CPU should be gone.
     Unproven {
         /// The place from which the ticks came.
         home_ns: f64,
     },
-    /// A limit.
+    /// The control group has a CPU limit.
     Limit,
     /// Ticks are hurt, and no period explains it.
     Hurt,
 }
 
 impl Why {
-    /// Whether the places are among slots that are followed.
+    /// Whether the places are relative to slots that are followed.
     fn follows(self) -> bool {
         matches!(self, Why::Believed | Why::Unproven { .. })
     }
@@ -106,20 +107,20 @@ enum Activity {
     Watching,
 }
 
-/// Where ticks are held.
+/// The phase at which ticks are held.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     grid: Grid,
     offset_ns: f64,
     follows: bool,
-    /// Or only until they are there.
+    /// False if they are held only until they are back at their old phase.
     stays: bool,
-    /// From due to done, in nanoseconds, when it was tried, and on average lately.
+    /// The time from due to done, in nanoseconds: at the trial, and the recent average.
     tried_ns: f64,
     lately_ns: f64,
 }
 
-/// See the module.
+/// The state of the decisions that the module describes.
 #[derive(Debug)]
 pub(super) struct Aligner {
     given: Given,
@@ -129,16 +130,16 @@ pub(super) struct Aligner {
     followed: Option<Followed>,
     hold: Option<Hold>,
     quantum: Quantum,
-    /// The shares of hurt ticks, and of the time from due to done in which they did not run, lately.
+    /// The recent share of hurt ticks, and the recent share of the time from due to done in which ticks did not run.
     hurt: f64,
     next_look_ns: u64,
     wait_ns: u64,
-    /// How many more looks for slots that are lost come soon.
+    /// How many more searches for lost slots come soon.
     soon: u32,
-    /// The tick for which the return of the CPU has been looked out for.
+    /// The tick for which the thread has already waited for the return of the CPU.
     looked_out_ns: u64,
     is_lookout: bool,
-    /// How far the ticks are moved for a look, in nanoseconds.
+    /// How far the ticks are shifted for a search, in nanoseconds.
     aside_ns: i64,
     has_no_multiple: bool,
     chance: u64,
@@ -153,7 +154,7 @@ impl Aligner {
         let given = Given { limit, ..given };
         let quantum =
             limit.map_or(Quantum::Unknown, |(quota_ns, period_ns)| Quantum::TokenBucket { quota_ns, period_ns });
-        // Under a limit a look would be paid for out of the tick's own time, and there is nothing to find.
+        // Under a limit, a search would use up the ticks' own quota, and there is nothing to find.
         let activity = match limit {
             Some(_) => Activity::Watching,
             None => Activity::Looking { since_ns: now_ns, look: 0, asked: false },
@@ -196,11 +197,11 @@ impl Aligner {
         Aligned { quantum, alignment, moves: self.moves, probes: self.probes, gaps: self.gaps }
     }
 
-    /// When to wake next in the idle time from `now_ns` to a tick that is due at `due_ns`; none to sleep through to it.
+    /// When to wake next in the idle time from `now_ns` to the tick at `due_ns`; none to sleep until the tick.
     pub(super) fn next_wake_ns(&mut self, now_ns: u64, due_ns: u64) -> Option<u64> {
         self.is_lookout = false;
         if let Activity::Looking { look, .. } = self.activity {
-            // A step by chance, so that it adds no period of its own.
+            // The step is random, so that it adds no period of its own.
             let step_ns = STEPS_NS[look] / 2 + self.random() % STEPS_NS[look];
             return Some(now_ns + step_ns).filter(|wake_ns| wake_ns + CLEAR_NS <= due_ns && !self.watch.is_full());
         }
@@ -213,14 +214,15 @@ impl Aligner {
         self.is_lookout.then_some(wake_ns)
     }
 
-    /// The thread runs at `now_ns`, and what comes is idle time.
+    /// The thread runs at `now_ns`, and idle time follows.
     pub(super) fn idle_from(&mut self, now_ns: u64) {
         if let Activity::Looking { .. } = self.activity {
             self.watch.open(now_ns);
         }
     }
 
-    /// A sleep of idle time was to end at `wanted_ns` and did at `woke_ns`; `label` says who took the CPU for so many nanoseconds.
+    /// A sleep in idle time should have ended at `wanted_ns` and ended at `woke_ns`. `label` says who took the CPU for a given number of
+    /// nanoseconds.
     pub(super) fn woke(&mut self, wanted_ns: u64, woke_ns: u64, label: impl FnOnce(u64) -> Label) {
         self.probes += 1;
         if self.is_lookout {
@@ -238,14 +240,14 @@ impl Aligner {
         }
     }
 
-    /// The sleep before a tick was to end at `due_ns` and did at `began_ns`: work begins.
+    /// The sleep before a tick should have ended at `due_ns` and ended at `began_ns`: the work begins.
     pub(super) fn began(&mut self, due_ns: u64, began_ns: u64, label: impl FnOnce(u64) -> Label) {
         if let Activity::Looking { .. } = self.activity {
             self.slept(due_ns, began_ns, label);
         }
     }
 
-    /// The tick's work has come so far, and met a gap or none.
+    /// The tick's work reached a checkpoint; `gap` is the gap that it met, if any.
     pub(super) fn passed(&mut self, now_ns: u64, gap: Option<Gap>) {
         if let Activity::Looking { .. } = self.activity {
             self.watch.ran(now_ns, gap);
@@ -263,7 +265,7 @@ impl Aligner {
         }
     }
 
-    /// Whether gaps are to be judged now: the watch that has them.
+    /// Returns the watch with the gaps if they should be judged now.
     pub(super) fn asks(&mut self, now_ns: u64) -> Option<&Watch> {
         match &mut self.activity {
             Activity::Looking { since_ns, look, asked }
@@ -276,14 +278,14 @@ impl Aligner {
         }
     }
 
-    /// It could not be asked now: later.
+    /// The finder was busy: ask again later.
     pub(super) fn not_asked(&mut self) {
         if let Activity::Looking { asked, .. } = &mut self.activity {
             *asked = false;
         }
     }
 
-    /// What the gaps say.
+    /// Takes the finder's result for the gaps.
     pub(super) fn found(&mut self, now_ns: u64, due_ns: u64, said: &Periodicity) {
         let Activity::Looking { since_ns, look, .. } = self.activity else { return };
         if let Some(slots) = said.slots.filter(|_| said.confidence >= CONFIDENT) {
@@ -308,7 +310,7 @@ impl Aligner {
         }
     }
 
-    /// Whether a period can't be that of turns which the scheduler ends at its tick.
+    /// Whether the period cannot be that of thread turns, which the scheduler ends at its tick.
     fn is_believed(&self, slots: &Slots) -> bool {
         let gaps = self.watch.gaps();
         let foreign = gaps.iter().filter(|gap| gap.label == Label::Foreign).count();
@@ -320,7 +322,7 @@ impl Aligner {
         foreign * 2 > gaps.len() || !is_multiple
     }
 
-    /// Slots that were found: where among them ticks are best is tried.
+    /// Slots were found: tries at which of their places ticks finish soonest.
     fn follow(&mut self, now_ns: u64, due_ns: u64, followed: Followed, believed: bool) {
         self.followed = Some(followed);
         if believed {
@@ -348,11 +350,11 @@ impl Aligner {
         }
     }
 
-    /// Ticks all over a stretch of `over_ns`, of which the best place is held.
+    /// Tries ticks at places all over a stretch of `over_ns`, and holds the best one.
     fn sweep(&mut self, due_ns: u64, over_ns: f64, why: Why) {
         let parts = if why == Why::Limit { LIMIT_PARTS } else { 1 };
         let step_ns = step_ns(self.period_ns, over_ns, parts).unwrap_or(self.period_ns as f64);
-        // So many ticks until they meet the limit's period at the same point again.
+        // After this many ticks they meet the limit's period at the same point again.
         let cycle = (over_ns / step_ns).round().clamp(1.0, f64::from(LIMIT_PARTS)) as u64;
         let turn = (SWEEP_NS / (SWEEP_TURNS * self.period_ns)).clamp(4, 12).next_multiple_of(cycle);
         let grid = Grid { step_ns, base_ns: due_ns };
@@ -362,7 +364,7 @@ impl Aligner {
         }
     }
 
-    /// A tick is done. Gives by how much to move the next one, which is due at `next_due_ns`.
+    /// A tick is done.
     pub(super) fn ticked(&mut self, seen: &Seen) {
         let late_ns = seen.began_ns.saturating_sub(seen.due_ns);
         let is_hurt = late_ns.max(seen.lost_ns) > HURT_NS;
@@ -385,8 +387,8 @@ impl Aligner {
         self.activity = Activity::Watching;
         let gain = verdict.after_ns / verdict.before_ns.max(1.0);
         let (most, least_won) = match why {
-            // A tick that comes while the CPU is still gone is done no sooner than one that comes with it: that needs no proof, only that
-            // nothing speaks against it.
+            // A tick that comes while the CPU is still gone finishes no sooner than one that comes with it. So a later place needs no gain;
+            // it only must not be worse.
             Why::Believed if self.is_gone_at(grid, verdict.came_from_ns) => (1.0, FINALS / 2 + 1),
             Why::Believed => (GAIN_SLOTS, FINALS / 2 + 1),
             Why::Limit => (GAIN_LIMIT, FINALS / 2 + 1),
@@ -398,7 +400,7 @@ impl Aligner {
             (false, Why::Unproven { home_ns }) => (home_ns, verdict.before_ns),
             (false, _) => (verdict.came_from_ns, verdict.before_ns),
         };
-        // Where nothing was better and nothing else speaks for it, ticks go back to where they came from, and are let go there.
+        // If no place was better and there is no other evidence, ticks go back to their old phase and are no longer held there.
         let stays = is_better || matches!(why, Why::Believed | Why::Limit);
         let follows = why.follows();
         self.hold = Some(Hold { grid, offset_ns, follows, stays, tried_ns, lately_ns: tried_ns });
@@ -408,19 +410,19 @@ impl Aligner {
             _ => {}
         }
         self.wait(now_ns);
-        // What hid in the ticks' own time shows in idle time now.
+        // Gaps that were hidden in the ticks' own time are now visible in idle time.
         if is_better && why == Why::Hurt {
             self.look(now_ns);
         }
     }
 
-    /// Whether the CPU is gone where a tick is so much later than a point of the grid: in the last part of a step, if steps are whole periods.
+    /// Whether the CPU is gone at this offset from a point of the grid: true in the last part of a step, if steps are whole periods.
     fn is_gone_at(&self, grid: Grid, offset_ns: f64) -> bool {
         let is_whole = |followed: &&Followed| grid.step_ns > 0.9 * followed.period_ns();
         self.followed.as_ref().filter(is_whole).is_some_and(|followed| offset_ns > grid.step_ns - followed.gone_ns())
     }
 
-    /// By how much to move the next tick, which is due at `due_ns`, in nanoseconds. To be asked once before each tick.
+    /// By how much to move the next tick, which is due at `due_ns`, in nanoseconds. Call it once before each tick.
     pub(super) fn move_ns(&mut self, now_ns: u64, due_ns: u64) -> i64 {
         self.reconsider(now_ns, due_ns);
         let (grid, offset_ns, follows) = match (&self.activity, &self.hold) {
@@ -432,7 +434,7 @@ impl Aligner {
         let followed = self.followed.as_ref().filter(|_| follows);
         let wanted_ns = grid.nearest_ns(followed, due_ns, offset_ns);
         let by_ns = wanted_ns.cast_signed() - due_ns.cast_signed();
-        // Back where they were, ticks that nothing was better for are let go.
+        // Ticks for which no place was better are no longer held once they are back at their old phase.
         if self.hold.is_some_and(|hold| !hold.stays) && !matches!(self.activity, Activity::Trying { .. }) {
             self.let_go();
         }
@@ -440,12 +442,12 @@ impl Aligner {
             self.moves += 1;
             return by_ns;
         }
-        // What the followed slots wander is followed smoothly.
+        // Small drifts of the followed slots are followed smoothly.
         by_ns / 4
     }
 
-    /// A gap that lies within the ticks' own time is in no idle time: for the second part of a look they are moved by half a period, and
-    /// back after it, a tenth at a time: players see when ticks are, too.
+    /// A gap inside the ticks' own time does not show in idle time. So for the second part of a search, ticks are shifted by half a period,
+    /// and back afterwards. They move a tenth at a time, because players notice the phase of ticks.
     fn step_aside(&mut self) -> i64 {
         let wanted_ns = match self.activity {
             Activity::Looking { look: 1.., .. } => (self.period_ns / 2).cast_signed(),
@@ -483,7 +485,7 @@ impl Aligner {
             (None, Some((_, period_ns))) if self.hurt >= HURTS => self.sweep(due_ns, period_ns as f64, Why::Limit),
             (None, Some(_)) => {}
             (_, None) => {
-                // What was the best place without a reason that is known is not any more.
+                // The held place was the best without a known reason, and no longer is.
                 self.hold = None;
                 self.look(now_ns);
             }
@@ -505,7 +507,7 @@ impl Aligner {
         }
     }
 
-    /// Ticks come at another period from now on.
+    /// The ticks have another period from now on.
     pub(super) fn set_period(&mut self, now_ns: u64, due_ns: u64, period_ns: u64) {
         if period_ns == self.period_ns {
             return;
@@ -526,7 +528,7 @@ impl Aligner {
     }
 
     fn random(&mut self) -> u64 {
-        // Marsaglia's xorshift: chance enough for lengths of naps.
+        // Marsaglia's xorshift: random enough for the lengths of short sleeps.
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;
         self.chance ^= self.chance << 17;

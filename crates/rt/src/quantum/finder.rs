@@ -1,5 +1,5 @@
-//! `Finder`: a thread of its own that says what gaps mean. That takes ten milliseconds of CPU time, which no tick has to spare: the thread that
-//! ticks hands the gaps over and goes on, and never waits for the answer.
+//! `Finder`: a separate thread that analyses gaps. The analysis takes ten milliseconds of CPU time, which no tick has to spare. The thread
+//! that ticks hands the gaps over and continues; it never waits for the answer.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use evenkeel_sys::thread;
 use super::watch::Watch;
 use crate::helper_thread::give_way;
 
-/// How long the start waits for it at the most.
+/// How long the start waits for the thread at most.
 const READY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -35,14 +35,14 @@ struct Shared {
     news: Condvar,
 }
 
-/// Ends its thread when it is dropped.
+/// The handle of the thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Finder {
     shared: Arc<Shared>,
 }
 
 impl Finder {
-    /// None where no thread can be started.
+    /// None if no thread can be started.
     pub(super) fn start() -> Option<Finder> {
         let shared = Arc::new(Shared::default());
         {
@@ -62,17 +62,18 @@ impl Finder {
             run(&theirs, room);
         };
         std::thread::Builder::new().name("evenkeel-quantum".into()).spawn(body).ok()?;
-        // Nothing is allocated after the start: by then the thread has what it needs. Where it is starved it has to do without that promise.
+        // After the start nothing is allocated: this waits until the thread has all its memory. If it gets no CPU in time, it may allocate
+        // later.
         let _ = is_ready.recv_timeout(READY);
         Some(Finder { shared })
     }
 
-    /// Hands the gaps over; false if it can't be now.
+    /// Hands the gaps over; false if the thread is busy.
     pub(super) fn ask(&self, watch: &Watch) -> bool {
         let Some(mut mailbox) = self.try_lock() else { return false };
         mailbox.windows.clear();
         mailbox.gaps.clear();
-        // There is room for all: nothing is allocated.
+        // The mailbox has room for all of them, so nothing is allocated.
         mailbox.windows.extend_from_slice(watch.windows());
         mailbox.gaps.extend_from_slice(watch.gaps());
         mailbox.stage = Stage::Asked;
@@ -81,7 +82,7 @@ impl Finder {
         true
     }
 
-    /// The answer, once.
+    /// The answer. It is returned once.
     pub(super) fn answer(&self) -> Option<Periodicity> {
         let mut mailbox = self.try_lock()?;
         match std::mem::take(&mut mailbox.stage) {

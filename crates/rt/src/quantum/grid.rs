@@ -1,20 +1,20 @@
-//! `Grid`: the moments at which a tick may begin: fixed distances after points that repeat with the quantum.
+//! `Grid`: the moments at which a tick may begin. They are at fixed distances after points that repeat with the quantum.
 
 use evenkeel_stats::periodicity::{Slots, Tracker};
 
-/// Ticks may be made longer or shorter by so much of their period to stay in step, no more: it is the user who sets their rate.
+/// Ticks may be lengthened or shortened by at most this share of their period to stay in step, because the user sets their rate.
 const SLEW_MAX: f64 = 5e-4;
-/// A gap that ends within so much of the period of where it should is followed; but never further off than a third of its length, which
-/// is where a sleep that met no gap ends.
+/// A gap is followed if it ends within this share of the period around its predicted end. The distance must also be less than a third of
+/// the gap's length, because a sleep that met no gap ends there.
 const GATE: f64 = 0.12;
-/// How much earlier than the CPU should come back the thread wakes to see it come back, in nanoseconds, and as a share of the gap.
+/// How much before the expected return of the CPU the thread wakes to see it, in nanoseconds, and as a share of the gap.
 const LEAD_MAX_NS: f64 = 3e6;
-/// How fast trust in the slots is forgotten: some fifty ticks.
+/// How fast trust in the slots changes: within some fifty ticks.
 const MEMORY: f64 = 0.02;
 /// How fast the typical deviation is forgotten.
 const DEVIATION_MEMORY: f64 = 0.02;
 
-/// Slots that are followed from one beginning of our share to the next.
+/// Slots that are followed from the start of one slice to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Followed {
     tracker: Tracker,
@@ -26,7 +26,7 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    /// `ends` are those of the gaps that the slots were found from.
+    /// `ends` are the ends of the gaps from which the slots were found.
     pub(super) fn new(slots: &Slots, confidence: f64, ends: impl Iterator<Item = u64>) -> Followed {
         let tracker = Tracker::new(slots);
         let mut followed = Followed {
@@ -61,28 +61,28 @@ impl Followed {
         (GATE * self.period_ns()).min(self.gone_ns() / 3.0)
     }
 
-    /// How much later than the nearest beginning of our share `ns` is.
+    /// How much later `ns` is than the nearest start of a slice.
     fn off_ns(&self, ns: u64) -> f64 {
         let half_ns = (self.period_ns() / 2.0) as u64;
         let nearest_ns = self.tracker.next_start_ns(ns.saturating_sub(half_ns));
         ns as f64 - nearest_ns as f64
     }
 
-    /// The last beginning of our share that was seen or reckoned.
+    /// The last observed or predicted start of a slice.
     pub(super) fn phase_ns(&self) -> u64 {
         self.tracker.next_start_ns(self.seen_ns.saturating_sub((self.period_ns() / 2.0) as u64))
     }
 
-    /// When to wake in order to see the CPU come back before `due_ns`: in the midst of the gap before.
+    /// When to wake in order to see the CPU come back before `due_ns`: in the middle of the gap before.
     pub(super) fn lookout_ns(&self, due_ns: u64) -> u64 {
         let period_ns = self.period_ns();
-        // A nanosecond more, so that a beginning right at `due_ns` counts.
+        // One nanosecond is added so that a start exactly at `due_ns` counts.
         let start_ns = self.tracker.next_start_ns((due_ns + 1).saturating_sub(period_ns as u64));
         let lead_ns = (self.gone_ns() / 2.0).min(LEAD_MAX_NS);
         start_ns.saturating_sub(lead_ns as u64)
     }
 
-    /// A sleep that was to end at such a moment ended at `woke_ns`.
+    /// A sleep that should have ended at such a moment ended at `woke_ns`.
     pub(super) fn looked_out(&mut self, woke_ns: u64) {
         let off_ns = self.off_ns(woke_ns);
         let fits = off_ns.abs() <= self.gate_ns();
@@ -94,23 +94,23 @@ impl Followed {
         }
     }
 
-    /// The share of the last fifty or so that came when they should, from 0 to 1.
+    /// The share of the last fifty or so gaps that came when predicted, from 0 to 1.
     pub(super) fn trust(&self) -> f64 {
         self.trust
     }
 }
 
-/// Where the points are.
+/// The points to which ticks are aligned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Grid {
-    /// From one point to the next, in nanoseconds.
+    /// The distance between two points, in nanoseconds.
     pub(super) step_ns: f64,
-    /// One of them, where they do not follow anything.
+    /// One of the points, if they do not follow slots.
     pub(super) base_ns: u64,
 }
 
-/// The widest step of points `quantum_ns / k` apart, with `k` up to `parts`, that ticks `period_ns` apart can all meet; none where they
-/// go through the quantum in smaller steps.
+/// The largest step that is `quantum_ns / k` (`k` up to `parts`) and that fits ticks of `period_ns`, so that all ticks meet points. None if
+/// the ticks drift through the quantum in smaller steps.
 pub(super) fn step_ns(period_ns: u64, quantum_ns: f64, parts: u32) -> Option<f64> {
     let period_ns = period_ns as f64;
     (1..=parts).map(|part| quantum_ns / f64::from(part)).find(|step_ns| {
@@ -120,7 +120,7 @@ pub(super) fn step_ns(period_ns: u64, quantum_ns: f64, parts: u32) -> Option<f64
 }
 
 impl Grid {
-    /// The moment nearest to `due_ns` that is `offset_ns` after a point. What is followed moves the points with it.
+    /// The moment nearest to `due_ns` that is `offset_ns` after a point. Followed slots move the points with them.
     pub(super) fn nearest_ns(&self, followed: Option<&Followed>, due_ns: u64, offset_ns: f64) -> u64 {
         let base_ns = followed.map_or(self.base_ns, |followed| {
             followed.tracker.next_start_ns(due_ns.saturating_sub(followed.period_ns() as u64))

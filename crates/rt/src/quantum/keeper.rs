@@ -1,4 +1,4 @@
-//! `Keeper`: the `Aligner` of a clock that really ticks: it sleeps, reads the clocks, asks the kernel, and has the gaps judged.
+//! `Keeper`: runs the `Aligner` for a real clock. It sleeps, reads the clocks, asks the kernel, and has the gaps judged.
 
 use std::ops::RangeInclusive;
 
@@ -12,9 +12,10 @@ use super::aligner::{Aligner, Given, Seen};
 use super::finder::Finder;
 use super::own::{self, Kept};
 
-/// Periods of ticks that can be aligned: below, there is no idle time to look in; above, a few milliseconds do not count.
+/// Tick periods that can be aligned. Shorter ones leave no idle time to search in; for longer ones a few milliseconds do not matter.
 const PERIODS_NS: RangeInclusive<u64> = 4_000_000..=200_000_000;
-/// A stretch between two checkpoints this much longer than usual has met a gap, in nanoseconds and in turns of the usual.
+/// The work has met a gap if the time between two checkpoints is this much longer than usual: in nanoseconds, and as a multiple of the
+/// usual time.
 const LONG_NS: u64 = 150_000;
 const LONG_TURNS: u64 = 8;
 
@@ -22,7 +23,7 @@ const LONG_TURNS: u64 = 8;
 pub(crate) struct Keeper {
     aligner: Aligner,
     finder: Finder,
-    /// Whether the thread's time is limited: then it is held back in ways that no kernel counts as waiting.
+    /// Whether the thread's CPU time is limited. Then it can be stopped in ways that no kernel counts as waiting.
     is_limited: bool,
     counters: Counters,
     throttled: u64,
@@ -30,15 +31,15 @@ pub(crate) struct Keeper {
     work: Work,
 }
 
-/// The tick that works.
+/// The tick that is working.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     began_ns: u64,
     cpu_ns: u64,
     lost_ns: u64,
-    /// How late it began: so long it may have waited for a CPU before its work, as what is counted since the last tick has it.
+    /// How late the tick began. The count of waiting since the last tick includes up to this much from before the work.
     late_ns: u64,
-    /// The last checkpoint, and the usual time from one to the next; 0 without checkpoints.
+    /// The last checkpoint, and the usual time between two; 0 without checkpoints.
     passed_ns: u64,
     usual_ns: u64,
 }
@@ -79,7 +80,8 @@ impl Keeper {
         self.aligner.move_ns(now_ns, due_ns)
     }
 
-    /// Idle time from `now_ns` to a tick that is due at `due_ns`: wakes in it where there is something to see, and gives the time then.
+    /// Spends the idle time from `now_ns` to the tick at `due_ns`: wakes in it if there is something to observe, and returns the time
+    /// afterwards.
     pub(crate) fn idle(&mut self, now_ns: u64, due_ns: u64) -> u64 {
         let mut now_ns = now_ns;
         if !self.is_on {
@@ -95,7 +97,7 @@ impl Keeper {
         now_ns
     }
 
-    /// A tick begins; `slept` is whether the thread slept until then.
+    /// A tick begins; `slept` says whether the thread slept until then.
     pub(crate) fn began(&mut self, due_ns: u64, began_ns: u64, slept: bool) {
         if !self.is_on {
             return;
@@ -110,7 +112,7 @@ impl Keeper {
         own::mark();
     }
 
-    /// The tick's work has come so far.
+    /// The tick's work reached a checkpoint.
     pub(crate) fn checkpoint(&mut self) {
         if !self.is_on {
             return;
@@ -160,7 +162,7 @@ impl Keeper {
         }
     }
 
-    /// Ticks come at another period.
+    /// The ticks have another period.
     pub(crate) fn set_period(&mut self, now_ns: u64, due_ns: u64, period_ns: u64) {
         self.is_on = PERIODS_NS.contains(&period_ns);
         if self.is_on {
@@ -169,7 +171,7 @@ impl Keeper {
     }
 }
 
-/// Who made a sleep end so late. What a limit takes some kernels do not count as waiting, but they count that it took something.
+/// Who made a sleep end this late. Some kernels do not count time under a limit as waiting, but they do count that the limit took effect.
 fn label(late_ns: u64, counters: &Counters, throttled: &mut u64) -> Label {
     let label = own::label_of_sleep(late_ns);
     if counters.is_empty() {

@@ -3,13 +3,13 @@
 //!
 //! | step | where |
 //! |---|---|
-//! | short sleeps in idle time: which of them ended late | `watch` |
-//! | period, share and phase of what was late, on a thread of its own | `finder`, `evenkeel_stats::periodicity` |
-//! | where a tick may be: points in time that drift with the hypervisor's clock | `grid` |
-//! | ticks at some of these places, and which were done soonest | `trial` |
-//! | what to do when; no clock and no system call, so that hours are tested in a moment | `aligner` |
+//! | short sleeps in idle time, and which of them ended late | `watch` |
+//! | period, share and phase of the late ones, on a separate thread | `finder`, `evenkeel_stats::periodicity` |
+//! | the possible phases of a tick: points in time that drift with the hypervisor's clock | `grid` |
+//! | ticks at several of these phases, and where they finished soonest | `trial` |
+//! | what to do when; it has no clock and makes no system call, so a test simulates hours in a moment | `aligner` |
 //! | who took the CPU: the kernel's mark on a preempted thread, or its count of waiting | `own` |
-//! | all of it in a [`TickClock`](crate::TickClock) | `keeper` |
+//! | all of it for a [`TickClock`](crate::TickClock) | `keeper` |
 //!
 //! Under a CPU limit of its control group, the clock does not search: it reads the limit, and tries phases of the limit's period.
 

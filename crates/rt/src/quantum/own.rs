@@ -1,7 +1,7 @@
 //! What the kernel reports about the tick's own thread: whether it was preempted while it ran (rseq(2)), and how long it waited for a CPU.
 //!
-//! The mark of rseq does not cover a sleep, in which a thread gives the CPU up itself. There, and where the mark does not work, the kernel's
-//! count of its waiting shows who was late.
+//! The mark of rseq says nothing about a sleep, in which the thread gives up the CPU itself. For sleeps, and if the mark does not work, the
+//! kernel's count of waiting shows who took the CPU.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ struct Own {
 }
 
 thread_local! {
-    /// Both belong to one thread: a clock that goes to another one has to ask for that one's.
+    /// Both belong to one thread. If a clock moves to another thread, it uses that thread's pair.
     static OWN: OnceCell<Own> = const { OnceCell::new() };
 }
 
@@ -34,7 +34,7 @@ fn with<T>(ask: impl FnOnce(&Own) -> T) -> Option<T> {
 }
 
 impl Own {
-    /// How long it waited for a CPU since this was last asked; none where the kernel does not count.
+    /// How long the thread waited for a CPU since the last call; none if the kernel does not count it.
     fn waited_ns(&self) -> Option<u64> {
         let now_ns = self.delay.as_ref()?.read().ok()?.run_delay_ns;
         Some(now_ns.saturating_sub(self.waited_ns.replace(now_ns)))
@@ -47,18 +47,19 @@ impl Own {
     }
 }
 
-/// Makes what is needed for the calling thread: the only allocation. The first call of a process tries the mark out, up to 0.3 s.
+/// Creates the counters for the calling thread; it is the only allocation. The first call of a process tries the mark out, which takes up
+/// to 0.3 s.
 pub(super) fn prepare() {
     mark();
     settle();
 }
 
-/// From here on a preemption is seen. It costs a nanosecond or two: a tick begins here.
+/// Preemptions from now on are seen. It costs a nanosecond or two, and is called when a tick begins.
 pub(super) fn mark() {
     with(Own::is_intact);
 }
 
-/// From here on waiting is counted anew: some microseconds, so not where a tick begins.
+/// Starts to count waiting from zero. It takes some microseconds, so it is not called when a tick begins.
 pub(super) fn settle() {
     with(Own::waited_ns);
 }
@@ -74,7 +75,7 @@ pub(super) enum Kept {
     Unknown,
 }
 
-/// Who kept the thread from running since the mark, which is set anew.
+/// Who kept the thread from running since the mark. It also sets the mark again.
 pub(super) fn kept() -> Kept {
     let ask = |own: &Own| match own.is_intact() {
         Some(true) => Kept::Not,
@@ -83,7 +84,7 @@ pub(super) fn kept() -> Kept {
     with(ask).unwrap_or(Kept::Unknown)
 }
 
-/// Who made a sleep end so much too late.
+/// Who made a sleep end this much too late.
 pub(super) fn label_of_sleep(late_ns: u64) -> Label {
     match with(Own::waited_ns).flatten() {
         Some(waited_ns) if waited_ns >= late_ns / 2 => Label::Preempted,
@@ -104,7 +105,7 @@ mod tests {
             settle();
             assert_ne!(kept(), Kept::Unknown, "this kernel counts");
             std::thread::sleep(std::time::Duration::from_millis(1));
-            // A sleep that is said to be ten seconds late was not ten seconds in the queue.
+            // The sleep is reported ten seconds late, but the thread did not wait ten seconds for a CPU.
             assert_eq!(label_of_sleep(10_000_000_000), Label::Foreign);
         })
         .join()

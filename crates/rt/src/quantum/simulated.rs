@@ -1,4 +1,4 @@
-//! A simulated CPU that is taken away in known ways, and a clock that ticks on it by the `Aligner`: hours of ticks in a moment.
+//! A simulated CPU that is taken away in known ways, and a clock that the `Aligner` aligns on it. Hours of ticks take a moment.
 
 use evenkeel_stats::periodicity::{Count, Known, Label, detect};
 
@@ -14,19 +14,19 @@ const NEVER: (u64, u64) = (0, 0);
 #[derive(Clone, Copy, Debug)]
 enum Machine {
     Quiet,
-    /// At set times: the period in milliseconds, our share, the jitter as a share of the period, and the drift in millionths.
+    /// At fixed times: the period in milliseconds, our share, the jitter as a share of the period, and the drift in millionths.
     Slots {
         period_ms: f64,
         share: f64,
         jitter: f64,
         drift_ppm: f64,
         label: Label,
-        /// It leaves the CPU alone every so many seconds, for so many; none where both are none.
+        /// Once in so many seconds, and for how many of them, the CPU is not taken away; never if both are 0.
         rests_s: (u64, u64),
     },
-    /// Now and then for the rest of the scheduler's tick, as an ordinary thread's turn.
+    /// Now and then another thread has a turn, for the rest of the scheduler's tick.
     Neighbour,
-    /// A budget in milliseconds that is filled again after so many.
+    /// A budget in milliseconds, and the time in milliseconds after which it is refilled.
     Bucket {
         quota_ms: f64,
         period_ms: f64,
@@ -54,18 +54,18 @@ impl Cpu {
         (self.chance >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Gap number `turn`: from and to.
+    /// The start and the end of gap number `turn`.
     fn gap(&self, turn: f64) -> (f64, f64) {
         let Machine::Slots { period_ms, share, jitter, drift_ppm, .. } = self.machine else { return (0.0, 0.0) };
         let period_ns = period_ms * MS * (1.0 + drift_ppm / 1e6);
-        // Chance that depends on the turn alone.
+        // A random number that depends on the turn alone.
         let mixed = (turn as i64 as u64).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let chance = ((mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 11) as f64 / (1_u64 << 53) as f64;
         let from_ns = turn * period_ns + (2.0 * chance - 1.0) * jitter * period_ms * MS;
         (from_ns, from_ns + (1.0 - share) * period_ms * MS)
     }
 
-    /// The gap that `ns` is in, or the next.
+    /// The gap that contains `ns`, or the next one.
     fn gap_at(&self, ns: f64) -> (f64, f64) {
         let Machine::Slots { period_ms, drift_ppm, .. } = self.machine else { return (f64::MAX, f64::MAX) };
         let first = (ns / (period_ms * MS * (1.0 + drift_ppm / 1e6))).floor() - 2.0;
@@ -109,7 +109,7 @@ impl Cpu {
     fn sleep_until(&mut self, ns: u64) {
         self.now_ns = self.now_ns.max(ns as f64 + 20_000.0 + 20_000.0 * self.random());
         self.get();
-        // To wake up costs a little.
+        // Waking up costs a little CPU time.
         self.work(3_000.0);
     }
 
@@ -122,7 +122,7 @@ impl Cpu {
                 Machine::Quiet => f64::MAX,
                 Machine::Slots { .. } => {
                     let (from, to) = self.gap_at(self.now_ns);
-                    // Where it is at rest, a gap takes nothing.
+                    // During a rest, the gap takes nothing.
                     if from > self.now_ns { from } else { to }
                 }
                 Machine::Neighbour => self.now_ns + 4.0 * MS,
@@ -147,13 +147,13 @@ impl Cpu {
 }
 
 struct Run {
-    /// From due to done in milliseconds, and when the tick was due.
+    /// When each tick was due, and its time from due to done in milliseconds.
     ticks: Vec<(u64, f64)>,
     aligned: Aligned,
 }
 
 impl Run {
-    /// The mean from due to done, from a second on up to another.
+    /// The mean time from due to done, between two times in seconds.
     fn mean_ms(&self, from_s: u64, to_s: u64) -> f64 {
         let within = |(due_ns, _): &&(u64, f64)| (from_s..to_s).contains(&((*due_ns - 7 * SECOND_NS) / SECOND_NS));
         let (sum, count) =
@@ -227,7 +227,7 @@ fn run(machine: Machine, server: Server) -> Run {
     Run { ticks, aligned: aligner.report() }
 }
 
-/// The least mean over all phases of a clock that does not move; drift is left out, since it would slide through all of them.
+/// The least mean over all phases of a clock that does not move. Drift is left out, because it would slide the clock through all phases.
 fn best_ms(machine: Machine, server: Server) -> f64 {
     let still = match machine {
         Machine::Slots { period_ms, share, jitter, label, .. } => {
@@ -247,7 +247,7 @@ fn best_ms(machine: Machine, server: Server) -> f64 {
     (0..40).map(at).fold(f64::MAX, f64::min)
 }
 
-/// Ticks of a period that is a multiple of the slots', with work that their share has room for.
+/// Ticks whose period is a multiple of the slots', with work that fits into their share.
 fn fitting(period_ms: f64, share: f64) -> Server {
     let period_ms = period_ms * (20.0 / period_ms).round().max(1.0);
     Server { period_ms, work_ms: 3.5_f64.min(0.6 * share * period_ms), ..SERVER }
@@ -270,7 +270,7 @@ fn ticks_are_put_where_the_cpu_comes_back() {
     }
 }
 
-/// Slots as they are anywhere, whose clock is not ours.
+/// Realistic slots, whose clock drifts against ours.
 fn drifting(rests_s: (u64, u64)) -> Machine {
     Machine::Slots { period_ms: 10.0, share: 0.4, jitter: 0.02, drift_ppm: 100.0, label: Label::Foreign, rests_s }
 }
@@ -289,7 +289,7 @@ fn they_stay_there_for_an_hour() {
     assert!(hour.aligned.moves < 20, "{:?}", hour.aligned);
 }
 
-/// Slots that are not there for a while are lost, and their clock runs on: they are found again soon, the tenth time as the first.
+/// Slots that are absent for a while are lost, but their clock runs on. They are found again soon, the tenth time as well as the first.
 #[test]
 fn slots_that_come_back_are_found_again() {
     let every_s = 200;
@@ -300,12 +300,12 @@ fn slots_that_come_back_are_found_again() {
         // The run begins at its seventh second.
         let back_s = turn * every_s - 7;
         let got = run.mean_ms(back_s + 20, back_s + 165);
-        // A place that is bad once in twenty ticks is 7 % slower, and must not be taken for the better one by a few good ticks.
+        // A place that is bad once in twenty ticks is 7 % slower. A few good ticks there must not make it the best place.
         assert!(got <= best * 1.02, "time {turn}: {got:.3} ms, best {best:.3}: {:?}", run.aligned);
     }
 }
 
-/// Ticks that come while the CPU is still gone, by so little that noise hides what it would gain to come later, are moved all the same.
+/// Ticks come slightly before the CPU comes back, so noise hides the gain of coming later. They are moved all the same.
 #[test]
 fn ticks_that_are_a_little_early_are_moved() {
     let machine = Machine::Slots {

@@ -1,15 +1,15 @@
-//! `Trial`: where ticks are done soonest, by having ticks there. Places are tried in turns, a few ticks each; the better half of them is tried
-//! again, until one is left, which then has to beat the place from which the ticks came in five rounds of fresh ticks: the best of
-//! sixteen is good by chance alone.
+//! `Trial`: finds where ticks finish soonest, by running ticks there. Places are tried in turns of a few ticks each. The better half is
+//! tried again, until one place is left. It then has to beat the original place in five rounds of fresh ticks, because the best of sixteen
+//! is good by chance alone.
 
-/// Places that are tried at the most, with the one that the ticks came from.
+/// The most places of a trial, the original one included.
 pub(super) const PLACES_MAX: usize = 17;
-/// Rounds between the best and where the ticks came from.
+/// Rounds between the best place and the original one.
 pub(super) const FINALS: usize = 5;
 /// A tick counts for at most this many periods, because no place causes a pause of the machine.
 const LONGEST: f64 = 1.5;
 
-/// A place: how much later than a point of the grid ticks are due there.
+/// A place: how much later than a point of the grid the ticks are due.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     offset_ns: f64,
@@ -23,26 +23,26 @@ impl Place {
     }
 }
 
-/// How it ended.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Verdict {
-    /// The place from which the ticks came.
+    /// The original place of the ticks.
     pub(super) came_from_ns: f64,
-    /// The best of all others.
+    /// The best of all other places.
     pub(super) best_ns: f64,
-    /// From due to done at the place where the ticks came from, a median of means in nanoseconds, and at the best.
+    /// The time from due to done at the original place and at the best one: the median of means, in nanoseconds.
     pub(super) before_ns: f64,
     pub(super) after_ns: f64,
-    /// In how many of the last rounds the best was the better one.
+    /// How many of the last rounds the best place won.
     pub(super) won: usize,
 }
 
-/// Places in turns.
+/// The state of a trial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial {
     places: [Place; PLACES_MAX],
     count: usize,
-    /// Ticks in a turn; the first after a move is not counted.
+    /// Ticks in a turn. The first one after a move is not counted.
     turn_ticks: u32,
     longest_ns: f64,
     at: usize,
@@ -50,19 +50,19 @@ pub(super) struct Trial {
     done: u32,
     goes_back: bool,
     finals: Option<Finals>,
-    /// What any other place must gain on the first of them to be the better one.
+    /// The factor by which any other place must beat the first of them.
     gain: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Finals {
     round: usize,
-    /// Means of each round: where the ticks came from, and the best.
+    /// The means of each round: at the original place, and at the best one.
     means_ns: [[f64; FINALS]; 2],
 }
 
 impl Trial {
-    /// From `came_from_ns`, against each of `others`, of which more than sixteen are left out. At least one tick a turn counts.
+    /// A trial of `came_from_ns` against each of `others`; at most sixteen of these are tried. At least one tick per turn counts.
     pub(super) fn new(
         came_from_ns: f64,
         others: impl Iterator<Item = f64>,
@@ -91,8 +91,8 @@ impl Trial {
         (count > 1).then(|| trial.unless_two())
     }
 
-    /// Of the others the first is the best by what is known already: one that is to be taken in its place must be done so much sooner. A few ticks
-    /// don't show what a place costs that is bad once in twenty.
+    /// Sets that the first of the others is the best by earlier evidence: another one must beat it by this factor to replace it. A few
+    /// ticks don't show the cost of a place that is bad once in twenty.
     pub(super) fn prefers_first(self, gain: f64) -> Trial {
         debug_assert!(
             self.count <= 3,
@@ -106,12 +106,12 @@ impl Trial {
         Trial { finals, ..self }
     }
 
-    /// Where the next tick is to be.
+    /// The offset at which the next tick should be due.
     pub(super) fn offset_ns(&self) -> f64 {
         self.places[self.at].offset_ns
     }
 
-    /// A tick there took so long from due to done.
+    /// A tick at the current place took this long from due to done.
     pub(super) fn ticked(&mut self, due_to_done_ns: u64) -> Option<Verdict> {
         self.done += 1;
         let place = &mut self.places[self.at];
@@ -137,7 +137,7 @@ impl Trial {
         }
     }
 
-    /// The better half goes on, with the place from which the ticks came.
+    /// Keeps the better half, and the original place.
     fn halve(&mut self) {
         let gain = self.gain;
         let others = &mut self.places[1..self.count];
@@ -146,7 +146,8 @@ impl Trial {
         }
         others.sort_unstable_by(|one, other| one.mean_ns().total_cmp(&other.mean_ns()));
         let left = (self.count - 1).div_ceil(2);
-        // In the order of time, there and back: neighbours are a short move apart, and all moves together come to nothing.
+        // The places are tried in order of time, forwards and then backwards. So neighbours are a short move apart, and all moves together
+        // add up to zero.
         self.goes_back = !self.goes_back;
         let goes_back = self.goes_back;
         self.places[1..=left].sort_unstable_by(|one, other| {
@@ -214,9 +215,9 @@ mod tests {
         assert!(Trial::new(1.0, std::iter::empty(), 6, 20_000_000).is_none());
     }
 
-    /// A place that is 2 % slower and known to be safe, and one that nothing is known about.
+    /// One place is 2 % slower and known to be safe; about the other one nothing is known.
     #[test]
-    fn what_is_known_is_left_for_a_clear_gain_alone() {
+    fn a_safe_place_is_left_only_for_a_clear_gain() {
         let won = |other: f64| {
             let trial = Trial::new(9e6, [1e6, 2e6].into_iter(), 6, 20_000_000).unwrap().prefers_first(0.97);
             run(trial, |offset| if offset == 2e6 { other } else { 4e6 }).0.best_ns

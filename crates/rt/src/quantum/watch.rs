@@ -1,21 +1,21 @@
-//! `Watch`: what short sleeps in idle time say of the CPU. One that ends when it should says that the CPU was ours; one that ends late says
-//! since when at least it was not, and to the microsecond when it came back.
+//! `Watch`: learns about the CPU from short sleeps in idle time. A sleep that ends on time shows that the CPU was available. A late one
+//! shows since when, at least, it was gone, and to the microsecond when it came back.
 //!
-//! A sleep costs a hundredth of what a spin of the same length does, takes nothing from anybody, and meets what a server's thread meets:
-//! beside an ordinary neighbour a thread that has slept gets its turn at once, so that the neighbour's turns are no gaps here, while a
-//! thread that spins sees one every few milliseconds.
+//! A sleep costs a hundredth of a spin of the same length, and takes nothing from others. It also sees the same gaps as a server's thread.
+//! Next to an ordinary thread, a thread that has slept gets the CPU at once, so that thread's turns are no gaps here. A spinning thread
+//! would see such a gap every few milliseconds.
 
 use evenkeel_stats::periodicity::{Gap, Label, Window};
 
-/// Gaps that are kept of one look; with ten a tick of 4 ms a second and a half of them.
+/// The most gaps that are kept of one search: at ten gaps per tick of 4 ms, those of 1.5 seconds.
 const GAPS_MAX: usize = 4096;
-/// Stretches of watching that are kept of one look: one a tick.
+/// The most watched stretches that are kept of one search: one per tick.
 const WINDOWS_MAX: usize = 2048;
-/// A sleep that ends so much later than usual has met a gap, in nanoseconds.
+/// A sleep that ends this much later than usual has met a gap, in nanoseconds.
 const LATE_NS: u64 = 150_000;
-/// Usual lateness is reckoned no larger than this, in nanoseconds: a CPU that is gone half of the time is not usual.
+/// The usual lateness is never estimated higher than this, in nanoseconds, because a CPU that is gone half of the time is not usual.
 const USUAL_MAX_NS: f64 = 150_000.0;
-/// How far one wake-up moves what is usual, in nanoseconds: it finds the median.
+/// How far one wake-up moves the estimate of the usual lateness, in nanoseconds. It converges to the median.
 const USUAL_STEP_NS: f64 = 2_000.0;
 
 /// Time that was watched, with its gaps.
@@ -23,7 +23,7 @@ const USUAL_STEP_NS: f64 = 2_000.0;
 pub(super) struct Watch {
     windows: Vec<Window>,
     gaps: Vec<Gap>,
-    /// The stretch that is being watched, and when it was last known that the CPU was ours.
+    /// The stretch that is being watched; its end is the last time when the CPU was known to be available.
     open: Option<Window>,
     usual_ns: f64,
 }
@@ -38,7 +38,7 @@ impl Watch {
         }
     }
 
-    /// How many windows and gaps it has at the most.
+    /// The most windows and gaps of a watch.
     pub(super) fn room() -> (usize, usize) {
         (WINDOWS_MAX, GAPS_MAX)
     }
@@ -61,13 +61,13 @@ impl Watch {
         self.windows.len() == WINDOWS_MAX || self.gaps.len() == GAPS_MAX
     }
 
-    /// The thread runs at `ns`: from here on it watches.
+    /// The thread runs at `ns`: starts to watch from here.
     pub(super) fn open(&mut self, ns: u64) {
         self.close();
         self.open = Some(Window { start_ns: ns, end_ns: ns });
     }
 
-    /// The thread does something else from its last wake-up on.
+    /// Ends the watched stretch at the last wake-up, because the thread does something else.
     pub(super) fn close(&mut self) {
         if let Some(window) = self.open.take()
             && window.end_ns > window.start_ns
@@ -77,7 +77,7 @@ impl Watch {
         }
     }
 
-    /// A sleep was to end at `wanted_ns` and ended at `woke_ns`. Gives the gap that it met, of which `label` says who took it.
+    /// A sleep should have ended at `wanted_ns` and ended at `woke_ns`. Returns the gap that it met; `label` says who took the CPU.
     pub(super) fn woke(&mut self, wanted_ns: u64, woke_ns: u64, label: impl FnOnce(u64) -> Label) -> Option<Gap> {
         let late_ns = woke_ns.saturating_sub(wanted_ns);
         let is_gap = late_ns as f64 >= self.usual_ns + LATE_NS as f64;
@@ -90,7 +90,7 @@ impl Watch {
         if !is_gap {
             return None;
         }
-        // It began somewhere while the thread slept: half-way is right on average.
+        // The gap began somewhere during the sleep. Half-way is right on average.
         let start_ns = (wanted_ns - asleep_ns / 2).max(from_ns);
         let gap = Gap { start_ns, length_ns: woke_ns.saturating_sub(start_ns), label: label(late_ns) };
         if self.gaps.len() < GAPS_MAX {
@@ -99,7 +99,7 @@ impl Watch {
         Some(gap)
     }
 
-    /// The thread ran until `to_ns`, but for a gap in which it did not.
+    /// The thread ran until `to_ns`, except during `gap`.
     pub(super) fn ran(&mut self, to_ns: u64, gap: Option<Gap>) {
         let Some(window) = self.open.as_mut() else { return };
         window.end_ns = to_ns.max(window.end_ns);
@@ -128,11 +128,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_is_no_gap_and_nothing_grows() {
+    fn usual_lateness_is_no_gap_and_memory_does_not_grow() {
         let mut watch = Watch::new();
         watch.open(0);
         for at in 1..10_000_u64 {
-            // Every sleep here ends 0.2 ms late: a machine of long timers.
+            // Every sleep ends 0.2 ms late: a machine with coarse timers.
             watch.woke(at * 500_000, at * 500_000 + 200_000, |_| Label::Unknown);
         }
         assert!(watch.gaps().len() < 60, "{}", watch.gaps().len());

@@ -33,7 +33,7 @@ impl RatePhase {
         RatePhase { fastest, slowest, sustainable: None }
     }
 
-    /// The same with another highest sustainable load.
+    /// The same phase with another highest sustainable load.
     #[must_use]
     pub const fn sustainable(self, sustainable: f64) -> RatePhase {
         RatePhase { sustainable: Some(sustainable), ..self }
@@ -61,7 +61,7 @@ pub struct RateChange {
 }
 
 impl fmt::Display for RateChange {
-    /// Such as `20ms to 30ms: ticks were missed`.
+    /// Prints it, such as `20ms to 30ms: ticks were missed`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} to {:?}: {}", self.from, self.to, self.why)
     }

@@ -32,7 +32,7 @@ pub(super) struct Readings {
     pub(super) run_wait_ns: Option<u64>,
     /// How long some thread of the system was ready but did not run, in nanoseconds.
     pub(super) pressure_ns: Option<u64>,
-    /// The same for the server's control group.
+    /// The same time for the server's control group.
     pub(super) group_pressure_ns: Option<u64>,
     /// How long a CPU limit stopped the server's control group, in nanoseconds, summed over CPUs.
     pub(super) throttled_ns: Option<u64>,
@@ -186,7 +186,7 @@ impl Decider {
     pub(super) fn window(&mut self, readings: &Readings) -> Option<RateChange> {
         self.since_back = self.since_back.saturating_add(1);
         if self.ticks == 0 {
-            // Nothing ran, so nothing is known: the server was stopped, or a tick takes longer than a window.
+            // Without a tick nothing is known: the server was stopped, or a tick takes longer than a window.
             return None;
         }
         let needs_ns = self.needs_ns(readings);
@@ -224,7 +224,7 @@ impl Decider {
         self.go_to(self.rung - 1, RateReason::Calm)
     }
 
-    /// What a tick needs: of the tick's own slices, and of what a limit gives, in nanoseconds.
+    /// How much a tick needs of its own slices, and how much of a limit's quota, in nanoseconds.
     fn needs_ns(&self, readings: &Readings) -> (f64, Option<f64>) {
         let kept = (self.ticks as usize).min(TICKS_KEPT);
         let mut sorted = self.lasted_ns;
@@ -284,7 +284,7 @@ impl Decider {
         self.changed(before_ns, why)
     }
 
-    /// What was counted on another period says nothing of this one.
+    /// Resets the counts, because those of another period say nothing about this one.
     fn changed(&mut self, before_ns: u64, why: RateReason) -> Option<RateChange> {
         let after_ns = self.period_ns();
         if before_ns == after_ns {

@@ -26,10 +26,10 @@ const SAME: f64 = 0.001;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LadderError {
-    /// It has no period.
+    /// The ladder has no period.
     #[error("a ladder of tick periods needs at least one")]
     Empty,
-    /// It has too many periods.
+    /// The ladder has too many periods.
     #[error("a ladder of tick periods may have {RUNGS_MAX} rungs, and this one has {0}")]
     TooMany(usize),
     /// A period is out of range.
@@ -53,7 +53,7 @@ pub struct TimeSlices {
     pub period: Duration,
     /// The share of the period with the CPU, above 0 and up to 1.
     pub share: f64,
-    /// Where they come from.
+    /// The model of the slices.
     pub model: SliceModel,
 }
 
@@ -94,7 +94,7 @@ impl TimeSlices {
 #[derive(Clone, Debug)]
 pub(super) struct Ladder {
     asked_ns: Vec<u64>,
-    /// The same, moved to multiples of the CPU's own period.
+    /// The requested periods, moved to multiples of the CPU's own period.
     rungs_ns: Vec<u64>,
     aligned_to_ns: f64,
 }

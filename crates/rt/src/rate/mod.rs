@@ -62,9 +62,9 @@ pub enum RateError {
     /// A share is out of range.
     #[error("{what} {share} is not within {least} to {most}")]
     Share {
-        /// Which share.
+        /// The name of the share.
         what: &'static str,
-        /// Its value.
+        /// The value of the share.
         share: f64,
         /// The smallest valid value.
         least: f64,

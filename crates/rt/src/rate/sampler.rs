@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_machine_tells_is_read() {
+    fn this_machines_counters_are_read() {
         let mut sampler = Sampler::of_this_thread();
         let mut sum = 0_u64;
         for _ in 0..5_000_000 {

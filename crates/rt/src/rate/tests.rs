@@ -32,12 +32,12 @@ fn usual(hardware: Hardware) -> Decider {
     decider(hardware, RateSettings::default().phase)
 }
 
-/// What the machine and the game are like in a second.
+/// The state of the machine and the game in one second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Second {
     /// How long a tick lasts.
     lasts_us: u64,
-    /// CPU time of a tick, where it is not as long.
+    /// The CPU time of a tick, if it is less than its length.
     cpu_us: Option<u64>,
     missed: u64,
     run_wait: f64,
@@ -171,7 +171,7 @@ fn each_sign_counts() {
 }
 
 #[test]
-fn who_comes_back_in_vain_waits_longer_each_time() {
+fn each_failed_return_waits_longer() {
     // Half of the thread's time is somebody else's whenever it ticks at 20 ms, which no work explains.
     let mut decider = usual(FOUR_CPUS);
     let crowded = |_, period_ns| Second { run_wait: if period_ns < 30_000_000 { 0.5 } else { 0.0 }, ..lasting(2_000) };

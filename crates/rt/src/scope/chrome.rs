@@ -28,7 +28,7 @@ struct Named<'a> {
     unnamed: u64,
 }
 
-/// Which clock the times are of, and between which of its moments they are good.
+/// The clock of the times, and the period for which its comparison is valid.
 #[derive(Serialize)]
 struct Clock<'a> {
     clock: &'a str,

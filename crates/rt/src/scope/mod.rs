@@ -83,7 +83,7 @@ struct Thread {
     ring: Ring,
 }
 
-/// What the thread itself knows.
+/// The part that only the thread itself uses.
 struct Own {
     thread: Arc<Thread>,
     /// None if the kernel does not report preemptions.
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_ring_has_lost_is_counted() {
+    fn overwritten_scopes_are_counted() {
         let body = || {
             start_thread("small", 10).unwrap();
             (0..100).for_each(|_| drop(INNER.enter()));

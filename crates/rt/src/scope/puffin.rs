@@ -8,8 +8,8 @@ use puffin::{GlobalProfiler, ScopeDetails, ScopeId, Stream, StreamInfo, ThreadIn
 use super::{Recorded, Recording, Span};
 
 impl Recording {
-    /// Hands the recording to puffin's global profiler; it is part of the next `GlobalProfiler::new_frame`. What was recorded twice is
-    /// shown twice: take a recording at the end of what it is to show.
+    /// Passes the recording to puffin's global profiler; it is part of the next `GlobalProfiler::new_frame`. If recordings overlap, their
+    /// scopes are shown twice, so take a recording only at the end of the time to show.
     ///
     /// ```
     /// use evenkeel_rt::scope::{self, Scope};
@@ -48,7 +48,7 @@ fn stream(thread: &Recorded, ids: &HashMap<&str, ScopeId>, apart_ns: i64) -> Str
     spans.sort_by_key(|span| (span.start_ns, std::cmp::Reverse(span.length_ns)));
     let at = |ns: u64| ns.cast_signed().saturating_add(apart_ns);
     let mut stream = Stream::default();
-    // Where each open scope was begun in the stream, and when it ends.
+    // For each open scope, its position in the stream, and when it ends.
     let mut open: Vec<(usize, u64)> = Vec::new();
     for span in spans {
         let Some(id) = ids.get(span.name) else { continue };
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_frame_has_the_scopes_nested() {
         let span = |name, start_ns, length_ns| Span { name, start_ns, length_ns, switched_out: None };
-        // As they are left: the inner ones first. The last one seems to end a moment after the one around it.
+        // Scopes are recorded as they are left, so inner ones come first. The last inner one seems to end a moment after the outer one.
         let spans =
             vec![span("move", 1000, 300), span("shoot", 1400, 601), span("tick", 1000, 1000), span("tick", 3000, 10)];
         let thread = Recorded { name: "ticks".into(), thread: 1, spans, overwritten: 0, unnamed: 0 };
@@ -92,7 +92,7 @@ mod tests {
         let Ok(unpacked) = frames[0].unpacked();
         let (info, stream) = unpacked.thread_streams.first_key_value().unwrap();
         assert_eq!((info.name.as_str(), stream.num_scopes, stream.depth), ("ticks", 4, 2));
-        // What is registered already keeps its number.
+        // A scope that is registered already keeps its number.
         let known = ["move", "shoot", "tick"];
         let ids = profiler.register_user_scopes(&known.map(ScopeDetails::from_scope_name));
         let names: HashMap<ScopeId, &str> = ids.into_iter().zip(known).collect();

@@ -12,7 +12,7 @@ pub(super) enum KeptCpu {
     No = 2,
 }
 
-/// One scope: its number, and when it began and ended on the cycle counter.
+/// One scope: its number, and its start and end on the cycle counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) id: u32,
@@ -42,7 +42,7 @@ pub(super) struct Ring {
     done: AtomicU64,
 }
 
-/// What a reader found.
+/// The result of a read.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) entries: Vec<Entry>,
@@ -58,7 +58,7 @@ impl Ring {
     /// Only one thread may call it.
     #[inline]
     pub(super) fn push(&self, id: u32, kept: KeptCpu, start_ticks: u64, end_ticks: u64) {
-        // Only we write these two, so what we read of them is what we wrote.
+        // Only this thread writes these two counters, so it reads back what it wrote.
         let number = self.begun.load(Ordering::Relaxed);
         self.begun.store(number + 1, Ordering::Relaxed);
         // A reader that sees any of what follows sees that this slot was begun anew.
@@ -76,7 +76,7 @@ impl Ring {
         let done = self.done.load(Ordering::Acquire);
         let oldest = done.saturating_sub(length);
         let entries: Vec<Entry> = (oldest..done).map(|number| self.entry(number)).collect();
-        // What was begun while we read may have torn the entries in its slots: those are as old as the ring is long.
+        // Entries that were begun during the read may be torn in their slots. These are the oldest entries of the ring.
         fence(Ordering::Acquire);
         let torn = self.begun.load(Ordering::Relaxed).saturating_sub(length).saturating_sub(oldest);
         let torn = usize::try_from(torn).unwrap_or(usize::MAX).min(entries.len());
@@ -114,13 +114,13 @@ mod tests {
 
     #[test]
     fn nothing_torn_is_ever_read() {
-        // Long enough that a reader who is not kept from its CPU finds some that the writer has not come round to again.
+        // The ring is long enough that a reader with a CPU finds entries that the writer has not overwritten yet.
         let (ring, stop) = (Ring::new(1 << 14), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut at = 0_u64;
                 while !stop.load(Ordering::Relaxed) {
-                    // All three words have the number.
+                    // All three words of an entry have its number, so a torn entry is detected.
                     ring.push(at as u32, if at.is_multiple_of(2) { KeptCpu::Yes } else { KeptCpu::No }, at, at);
                     at += 1;
                 }

@@ -37,7 +37,7 @@ thread_local! {
 /// ```
 #[derive(Debug, Default)]
 pub struct ScopeLayer {
-    /// One for each place in the code. They are never given back, as the places are not.
+    /// One scope for each place in the code. They are never freed, because the places stay too.
     scopes: RwLock<HashMap<Identifier, &'static Scope>>,
 }
 
@@ -57,7 +57,7 @@ impl ScopeLayer {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ScopeLayer {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        // Here rather than at the first span: that one may be in the middle of a tick.
+        // The scope is created here rather than at the first span, which may be in the middle of a tick.
         if metadata.is_span() {
             self.scope_of(metadata);
         }

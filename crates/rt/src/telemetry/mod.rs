@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_on_the_page() {
+    fn the_page_has_the_written_values() {
         let folder = tempfile::tempdir().unwrap();
         let settings = TelemetrySettings { folder: Some(folder.path().into()), ..TelemetrySettings::named("a") };
         let mut telemetry = Telemetry::create(&settings).unwrap();

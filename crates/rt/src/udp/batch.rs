@@ -9,11 +9,12 @@ use std::net::{IpAddr, SocketAddr};
 pub(crate) const SEGMENTS_MAX: u32 = 64;
 /// The most bytes of one message: what fits into one packet of either version of the protocol, with options.
 const MESSAGE_BYTES_MAX: usize = 65_000;
-/// The fewest messages for which a call of its own is made that spares each of them saying what it is taken apart into.
+/// If at least this many messages have the same segment size, one system call sets it for the socket, so that the messages need not carry
+/// it.
 const COMMON_MIN: usize = 8;
 const NONE: u32 = u32::MAX;
 
-/// Which packets go together.
+/// How packets are grouped into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grouping {
     /// Each goes alone.
@@ -42,7 +43,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// What it is to be taken apart into; 0 for a packet that goes alone.
+    /// The size of the segments into which the kernel splits the message; 0 for a single packet.
     pub(crate) fn segment_bytes(&self) -> u16 {
         if self.packets > 1 { u16::try_from(self.segment_bytes).unwrap_or(0) } else { 0 }
     }
@@ -63,17 +64,17 @@ pub(crate) struct Batch {
     packets: Vec<Queued>,
     packets_max: usize,
     groups: Vec<Group>,
-    /// So many groups are gone.
+    /// How many groups were sent.
     gone: usize,
     grouping: Grouping,
     /// The latest group of each peer.
     slots: Vec<Slot>,
     epoch: u32,
-    /// What addresses are mixed with, so that nobody outside can choose addresses that fall on one place.
+    /// A secret that addresses are hashed with, so that nobody can choose addresses that collide.
     key: u64,
 }
 
-/// There is no room for it.
+/// The batch has no room for the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -158,11 +159,11 @@ impl Batch {
         fits
     }
 
-    /// Where the peer's latest group is, or would be.
+    /// The slot of the peer's latest group, or the free slot for it.
     fn slot_of(&self, to: SocketAddr) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = (hash(to, self.key) as usize) & mask;
-        // There are twice as many places as groups: one of them is free.
+        // There are twice as many slots as groups, so one of them is free.
         for _ in 0..self.slots.len() {
             let Some(slot) = self.slots.get(at) else { break };
             let is_other =
@@ -185,7 +186,7 @@ impl Batch {
         self.waiting().iter().map(|group| group.packets as usize).sum()
     }
 
-    /// What most of the messages that wait are to be taken apart into, if that is worth a call of its own; else 0.
+    /// The segment size of most waiting messages, if it is worth a separate system call; else 0.
     pub(crate) fn common_segment_bytes(&self) -> u16 {
         let waiting = self.waiting();
         let common = waiting.iter().map(Group::segment_bytes).find(|bytes| *bytes > 0).unwrap_or(0);

@@ -23,7 +23,7 @@ fn packet(number: usize, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// What the kernel makes of a message.
+/// The packets that the kernel makes of a message.
 fn taken_apart(batch: &Batch, group: &Group) -> Vec<Vec<u8>> {
     let whole: Vec<u8> = batch.pieces(group).flatten().copied().collect();
     assert_eq!(whole.len(), group.bytes as usize);
@@ -93,7 +93,7 @@ proptest! {
                     batch.gone(groups);
                 }
                 Step::GoneOfFirst(packets) => {
-                    // As a message of which the first few were sent one by one.
+                    // A message of which the first few packets were sent one by one.
                     let Some(group) = batch.waiting().first().copied() else { continue };
                     let packets = packets.min(group.packets - 1);
                     let apart = batch.packets(&group).take(packets as usize).map(<[u8]>::to_vec);
@@ -119,7 +119,7 @@ fn groups(lengths: &[usize]) -> Vec<u32> {
 }
 
 #[test]
-fn what_goes_together() {
+fn packets_are_grouped() {
     assert!(groups(&[]).is_empty());
     assert_eq!(groups(&[100]), [1]);
     assert_eq!(groups(&[100; 4]), [4]);

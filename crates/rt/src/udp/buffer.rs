@@ -6,9 +6,9 @@ use std::time::Duration;
 const HEAD_BYTES: u64 = 256;
 /// `struct skb_shared_info` and the room before the packet, rounded up.
 const AROUND_BYTES: u64 = 320 + 128;
-/// The least that a packet is counted with: drivers that receive into half a page count that, whatever is in it.
+/// The smallest size that is counted for a packet. Drivers that receive into half pages count that much, even for a small packet.
 const LEAST_BYTES: u64 = 2048;
-/// What is the most that the kernel's option can be set to.
+/// The largest value of the kernel's option.
 const OPTION_MAX: u64 = (i32::MAX / 2) as u64;
 
 /// The packets that a server gets, and how often it receives.

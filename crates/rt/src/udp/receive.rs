@@ -12,9 +12,9 @@ use evenkeel_sys::{Errno, clock};
 use super::failures::{Failures, PeerFailure};
 use super::settings::{IoBackend, Stamps, UdpSettings, Undelivered};
 
-/// What the kernel merges packets into.
+/// The most bytes into which the kernel merges packets.
 const MERGED_BYTES_MAX: usize = 65_535;
-/// Errors of one call after which the next call goes on.
+/// Errors of one call after which the next call continues.
 const ERRORS_MAX: u32 = 64;
 /// A drop count that is ahead by more than this is older than the last one: the counter wraps at 2^32.
 const BEHIND: u32 = 1 << 31;
@@ -64,7 +64,7 @@ pub struct ReceiveCounters {
     pub calls: u64,
 }
 
-/// Where packets come from.
+/// The way in which packets are received.
 #[derive(Debug)]
 enum Door {
     One(Inbox),
@@ -86,7 +86,7 @@ impl Door {
 
 /// Packets that the kernel has given already.
 trait Given {
-    /// The one that is to be looked at; none also if it can't be.
+    /// The packet to look at; none also if it can't be read.
     fn packet(&self) -> Option<Packet<'_>>;
     /// Whether there is one.
     fn is_there(&self) -> bool;
@@ -173,7 +173,7 @@ pub struct Incoming {
     next: usize,
 }
 
-/// What the last call of the kernel has left.
+/// The rest of the last system call's packets.
 #[derive(Debug)]
 struct Left {
     /// From this byte on of the first of them.
@@ -259,7 +259,7 @@ impl Incoming {
         let open = |backend| door(socket, backend, settings.bytes_max);
         let (backend, door) = first_that_opens(wanted, open, refused)
             .unwrap_or_else(|| (IoBackend::One, Door::One(Inbox::with_room(1, settings.bytes_max))));
-        // What was dropped before is not known to have been ours.
+        // Packets that were dropped earlier may have been meant for another socket.
         let dropped = udp::dropped(socket);
         let counters = ReceiveCounters { dropped: dropped.map(|_| 0), ..ReceiveCounters::default() };
         Incoming {
@@ -293,7 +293,7 @@ impl Incoming {
         self.receive_at_most(self.packets_max, each)
     }
 
-    /// As [`Incoming::receive`], with a limit of its own. Packets that the kernel has already returned come first in the next call.
+    /// Like [`Incoming::receive`], with a separate limit. Packets that the kernel has already returned come first in the next call.
     pub fn receive_at_most(&mut self, packets: usize, mut each: impl FnMut(Received<'_>)) -> Counts {
         let mut counts = Counts::default();
         loop {

@@ -10,7 +10,7 @@ use super::settings::IoBackend;
 use super::tried::BackendTrial;
 use crate::thread::ApplyStatus;
 
-/// Which half of a socket.
+/// A half of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
     /// The one that receives.
@@ -146,7 +146,7 @@ pub(super) fn ask_buffer(socket: &UdpSocket, need: BufferNeed) -> BufferReport {
     let read = || udp::receive_buffer_bytes(socket).ok();
     let mut forced = ApplyStatus::NotRequested;
     if read().is_none_or(|there| there < needed_bytes) {
-        // What the system allows needs no right; it takes what it can get.
+        // A size within the system's limit needs no privilege; a larger one is cut to the limit.
         let plain = udp::set_receive_buffer_bytes(socket, need.option_bytes());
         if plain.is_err() || read().is_none_or(|there| there < needed_bytes) {
             forced = match udp::force_receive_buffer_bytes(socket, need.option_bytes()) {

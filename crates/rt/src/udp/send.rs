@@ -20,7 +20,7 @@ const PARTS: usize = 64 * SEGMENTS_MAX as usize;
 /// Why a packet was not queued. It is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// It is longer than the settings' `bytes_max`.
+    /// The packet is longer than the settings' `bytes_max`.
     TooLong,
     /// The queue is full, and the kernel has no room now.
     Full,
@@ -97,7 +97,7 @@ pub struct Outgoing {
     bytes_max: usize,
     is_v6: bool,
     undelivered: Undelivered,
-    /// What the socket takes messages apart into that do not say so themselves.
+    /// The segment size of the socket, for messages that have none of their own.
     socket_segment_bytes: u16,
     counters: SendCounters,
     failures: Failures,
@@ -132,7 +132,7 @@ impl Outgoing {
         let grouping =
             if backend == IoBackend::Offloaded { Grouping::ByPeer { segment_bytes_max } } else { Grouping::Alone };
         let packets = settings.queue_packets.clamp(1, 1 << 16);
-        // One packet of any length always fits.
+        // The room is enough for at least one packet of any length.
         let bytes = packets.saturating_mul(settings.bytes_max.min(1500)).max(DATAGRAM_BYTES_MAX);
         let key = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         Outgoing {
@@ -226,7 +226,7 @@ impl Outgoing {
                     done += taken;
                     again = false;
                 }
-                // It may be an error of an earlier packet, which the socket reports once.
+                // The refusal may be an error of an earlier packet, which the socket reports once.
                 Step::BackendRefusal(_) if !again => (again, is_troubled) = (true, true),
                 refused => {
                     stopped = Some(refused);
@@ -343,7 +343,7 @@ impl Outgoing {
     }
 }
 
-/// One call, made again after signals.
+/// One system call, repeated after signals.
 fn step(load: &mut Load<'_>, socket: &UdpSocket, range: std::ops::Range<usize>, backend: IoBackend) -> Step {
     for _ in 0..SIGNALS_MAX {
         let said = match backend {

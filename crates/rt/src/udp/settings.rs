@@ -16,7 +16,7 @@ pub enum IoBackend {
     One,
     /// Up to 64 packets a call (`recvmmsg`, `sendmmsg`).
     Batched,
-    /// As `Batched`, and several packets of one peer as one message (`UDP_GRO`, `UDP_SEGMENT`).
+    /// Like `Batched`, but several packets of one peer are one message (`UDP_GRO`, `UDP_SEGMENT`).
     Offloaded,
     /// Receives with one standing io_uring request and `UDP_GRO`. It sends as [`IoBackend::Offloaded`], because io_uring does not send faster. It needs
     /// the crate's feature `io-uring`, Linux 6.1, and permission to use io_uring.
@@ -158,7 +158,7 @@ pub struct UdpSettings {
     pub queue_packets: usize,
     /// The most packets of one call of [`Udp::receive`](super::Udp::receive).
     pub receive_packets_max: usize,
-    /// What the receive buffer must hold; none keeps the system's size.
+    /// The traffic that the receive buffer must hold; none keeps the system's size.
     pub buffer: Option<BufferNeed>,
     /// Whether the kernel reports how long packets waited.
     pub stamps: Stamps,

@@ -154,7 +154,7 @@ impl Udp {
         self.incoming.receive(each)
     }
 
-    /// As [`Udp::receive`], with a limit of its own.
+    /// Like [`Udp::receive`], with a separate limit.
     pub fn receive_at_most(&mut self, packets: usize, each: impl FnMut(Received<'_>)) -> Counts {
         self.incoming.receive_at_most(packets, each)
     }

@@ -33,7 +33,7 @@ struct Contender {
     send_ns: Vec<f64>,
 }
 
-/// What a round is made of.
+/// The traffic of one round.
 struct Round {
     bytes: Vec<u8>,
     peers: usize,

@@ -41,7 +41,7 @@ pub struct BackendTrial {
     pub rounds: usize,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-    /// Where packets were sent, if not to loopback.
+    /// The address that packets were sent to, if not to loopback.
     pub toward: Option<SocketAddr>,
 }
 

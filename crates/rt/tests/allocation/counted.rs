@@ -1,5 +1,5 @@
-//! What a stretch of a test allocates. The counter is of the whole process: threads that only just begin allocate too, and so does the
-//! harness' own thread while it starts a test, or says that it takes long.
+//! Counts the allocations of a part of a test. The counter is for the whole process. Threads that are just starting allocate too. So does
+//! the harness's own thread while it starts a test or prints a warning.
 
 use std::alloc::System;
 use std::fs::read_to_string;
@@ -11,13 +11,14 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, Stats, StatsAlloc};
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// One test at a time: those that wait for their turn sleep, and allocate nothing.
+/// Only one test runs at a time. Waiting tests sleep, and allocate nothing.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What `body` allocates, in whichever thread. It is run again if the harness' thread ran meanwhile: then nobody knows whose it was.
+/// The allocations of `body` in all threads. If the harness's thread ran meanwhile, it runs `body` again, because the allocations could be
+/// either's.
 pub(crate) fn count(mut body: impl FnMut()) -> Stats {
     for _ in 0..5 {
         settle();
@@ -32,7 +33,7 @@ pub(crate) fn count(mut body: impl FnMut()) -> Stats {
     panic!("the harness' thread ran each time");
 }
 
-/// Waits until all other threads sleep, at several looks: those that begin have begun by then.
+/// Waits until several checks have found all other threads asleep. Threads that were starting have started by then.
 fn settle() {
     let (mut looks, mut asleep) = (0, 0);
     while asleep < 3 {
@@ -47,12 +48,12 @@ fn others_sleep() -> bool {
     let own = evenkeel_sys::thread::id().to_string();
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return false };
     threads.flatten().filter(|thread| thread.file_name() != own.as_str()).all(|thread| {
-        // One that has ended meanwhile is none that sleeps: looked at again.
+        // A thread that has ended meanwhile does not count as asleep, so check again.
         read_to_string(thread.path().join("status")).is_ok_and(|status| status.contains("\nState:\tS"))
     })
 }
 
-/// The state of the harness' thread, which is the first, and how often it gave its CPU away: the same again if it slept all the time.
+/// The state of the harness's thread, which is the first one, and its number of switches. If both are unchanged, it slept all the time.
 fn harness() -> Vec<String> {
     let status = read_to_string(format!("/proc/self/task/{}/status", std::process::id())).unwrap_or_default();
     let says = |line: &&str| line.starts_with("State:") || line.contains("ctxt_switches:");

@@ -23,14 +23,14 @@ fn frames_of_jobs_allocate_nothing() {
                 (0..100).try_for_each(|_| frame.push(FRAME, add))?;
                 let first = frame.push_dependency(FRAME, add)?;
                 frame.push_after(&[first, first], FRAME, add)?;
-                // More than there is room for: what is refused takes no memory either.
+                // Push more than there is space for: a refused job allocates nothing either.
                 let _ = asynchronous.push(LATER, || ());
                 frame
                     .push_with(FRAME, move |frame| frame.nested(|inner| inner.push(FRAME, add)).unwrap_or_default())?;
                 frame.for_each(FRAME, 0..100, 10, |_| add())
             })
         };
-        // What threads allocate when they begin is no part of a frame.
+        // Let the threads start first, because their allocations do not belong to a frame.
         (0..50).for_each(|_| frame().unwrap());
         let change = counted::count(|| (0..2_000).for_each(|_| frame().unwrap()));
         assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");

@@ -19,7 +19,7 @@ fn sending_and_receiving_allocates_nothing() {
             ..UdpSettings::default()
         };
         let (mut server, mut client) = (Udp::open(settings).unwrap(), Udp::open(settings).unwrap());
-        // Connected to itself it takes nothing from others, and keeps its port: they get the error that nobody is there.
+        // A socket that is connected to itself receives from nobody else, and keeps its port. Senders get the error for a closed port.
         let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (to, nobody) = (server.local_address(), deaf.local_addr().unwrap());
         deaf.connect(nobody).unwrap();
@@ -28,7 +28,7 @@ fn sending_and_receiving_allocates_nothing() {
             ticks += 1;
             for number in 0..64_u8 {
                 client.send(to, &[number; 100]).unwrap();
-                // One in sixteen goes nowhere, and one is longer than those before it.
+                // One in sixteen goes to a closed port, and one is longer than those before it.
                 if number % 16 == 3 {
                     client.send(nobody, &[number; 200]).unwrap();
                 }
@@ -40,7 +40,7 @@ fn sending_and_receiving_allocates_nothing() {
             client.receive(|_| {});
             std::hint::black_box((server.received(), client.sent(), client.failures().count()));
         };
-        // The first tick makes the ring ready.
+        // The first tick prepares the ring.
         tick();
         let change = counted::count(|| (0..500).for_each(|_| tick()));
         assert_eq!((change.allocations, change.reallocations), (0, 0), "{backend}: {change:?}");

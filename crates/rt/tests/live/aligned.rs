@@ -18,7 +18,7 @@ struct Server {
     work_ms: f64,
     seconds: f64,
     align: Align,
-    /// A beginning of our share and its period in milliseconds, for a clock that knows them.
+    /// The start of our share and its period in milliseconds, for a clock that knows them.
     informed: Option<(u64, f64)>,
     sets_up: bool,
     /// The control group that its thread enters.
@@ -26,11 +26,11 @@ struct Server {
 }
 
 struct Ran {
-    /// The second of each tick's begin, and from due to done in milliseconds.
+    /// For each tick: its start in seconds, and the time from due to done in milliseconds.
     ticks: Vec<(f64, f64)>,
     aligned: Aligned,
     interval_ms: f64,
-    /// The share of the work's time that was gone between two looks at the clock: a thief's and a neighbour's turns, or the machine's.
+    /// The share of the work's time that was missing between two clock readings: taken by the hog, a neighbour, or the machine.
     gone_share: f64,
 }
 
@@ -95,8 +95,8 @@ fn serve(cpu: usize, server: Server) -> Ran {
     std::thread::spawn(body).join().unwrap()
 }
 
-/// Each try says what it saw, whether that was right, and whether its stage was the one that was asked for. Where the machine made another of
-/// it, by taking the CPU at times of its own, or others are on the CPU, what is wrong says nothing of the clock.
+/// Each try returns a description, whether the result was right, and whether the conditions were as requested. If the machine takes the CPU
+/// at other times, or other programs use the CPU, a wrong result shows nothing about the clock.
 fn holds(mut try_it: impl FnMut() -> (String, bool, bool)) {
     fitness::holds(TRIES, || {
         let (seen, is_right, is_staged) = try_it();
@@ -110,10 +110,11 @@ fn holds(mut try_it: impl FnMut() -> (String, bool, bool)) {
     });
 }
 
-/// The clock under a thief, and then one that knows where the share begins, for three seconds; and whether both thieves kept their times.
+/// Runs the clock with an RT hog, and then a clock that knows where the share begins, for three seconds. Also returns whether the hog was
+/// on time in both runs.
 fn beside_a_thief(slots: Slots, server: Server) -> (Ran, Ran, bool) {
     let cpu = cpu();
-    // Wherever the first tick comes to lie.
+    // The first tick may be at any phase.
     let begin = |part: f64| clock::monotonic_ns() + 20_000_000 + (part * slots.period_ms * MS) as u64;
     let chance = clock::monotonic_ns() % 997;
     let thief = Taker::thief(cpu, Slots { start_ns: begin(chance as f64 / 997.0), ..slots });
@@ -130,7 +131,7 @@ fn beside_a_thief(slots: Slots, server: Server) -> (Ran, Ran, bool) {
     (ran, informed, off_share < 0.05)
 }
 
-/// 20 ms ticks, or the nearest that are a multiple of the thief's period, find the share that it leaves.
+/// Ticks of 20 ms, or of the nearest multiple of the hog's period, find the share that the hog leaves.
 fn find(period_ms: f64, share: f64, jitter: f64, drift_ppm: f64) {
     let _host = HostLock::take();
     if !may_be_real_time() {
@@ -203,7 +204,7 @@ fn ticks_stay_there_for_an_hour() {
     stay_for(3_600);
 }
 
-/// Under a thief with jitter and drift, each half minute compared with a clock that knows the slots.
+/// With a hog that has jitter and drift, compares each half minute with a clock that knows the slots.
 fn stay_for(seconds: u32) {
     let _host = HostLock::take();
     if !may_be_real_time() {
@@ -238,7 +239,7 @@ fn stay_for(seconds: u32) {
     });
 }
 
-/// Nothing is lost where there are no slots: beside a neighbour and alone, with a thread that is set up and without.
+/// Without slots nothing is lost: with a neighbour or alone, with a configured thread and without.
 fn lose_nothing(sets_up: bool, is_quiet: bool, seconds: f64) {
     let _host = HostLock::take();
     let server = Server { sets_up, seconds, ..SERVER };
@@ -246,7 +247,7 @@ fn lose_nothing(sets_up: bool, is_quiet: bool, seconds: f64) {
         let _neighbour = (!is_quiet).then(|| Taker::neighbour(cpu()));
         let (ran, left) = (serve(cpu(), server), serve(cpu(), Server { align: Align::Never, ..server }));
         let (got, bar) = (ran.mean_after(0.0), left.mean_after(0.0));
-        // Where the CPU is quiet nobody takes any of it, unless the machine itself does.
+        // If the CPU is quiet, only the machine itself takes any of it.
         let gone_share = ran.gone_share.max(left.gone_share);
         let seen = format!(
             "set up {sets_up}, quiet {is_quiet}: {got:.3} ms, median {:.3}; unaligned {bar:.3}, {:.3}; interval {:.4}, \
@@ -257,7 +258,7 @@ fn lose_nothing(sets_up: bool, is_quiet: bool, seconds: f64) {
             100.0 * gone_share,
             ran.aligned
         );
-        // Three times the bar of a long run: this one is short, and chance moves it.
+        // Use three times the limit of a long run, because this run is short and varies more.
         let is_right = got <= bar * 1.03 && !matches!(ran.aligned.quantum, Quantum::FixedSlot(_));
         (seen, is_right, !is_quiet || gone_share < 0.01)
     });
@@ -283,7 +284,8 @@ fn beside_a_neighbour_nothing_is_lost_by_an_ordinary_thread() {
     lose_nothing(false, false, 30.0);
 }
 
-/// Under a limit the places are tried, since no rule says which is best: against a sweep of eight of them by clocks that do not move.
+/// Under a limit, the clock tries several phases, because no rule shows which is best. Compares it with clocks that stay at each of eight
+/// phases.
 fn come_near_the_best_place(work_ms: f64) {
     let _host = HostLock::take();
     let Some(limited) = limited() else { return };
@@ -312,7 +314,7 @@ fn under_a_limit_long_ticks_come_near_the_best_place() {
     come_near_the_best_place(6.5);
 }
 
-/// The mean interval of ticks at 4 of 10 ms, and their median: what a game's published table has, on the same footing.
+/// The mean and the median interval of ticks at 4 of 10 ms, measured as in a game's published table.
 fn keep_intervals(period_ms: f64, work_ms: f64, bar_ms: f64) {
     let _host = HostLock::take();
     if !may_be_real_time() {

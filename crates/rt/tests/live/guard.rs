@@ -1,4 +1,4 @@
-//! A real-time tick that takes nearly all of its CPU, until the guard makes its thread an ordinary one.
+//! A real-time tick takes nearly all of its CPU, until the guard makes its thread an ordinary one.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
         let thread = TickThread::set_up(&ThreadConfig { fifo: Some(1), ..ThreadConfig::default() });
         let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
         let mut clock = TickClock::start(settings).unwrap().on(thread);
-        // Some windows of a second to each side, which begin anew whenever the machine keeps the thread from being busy.
+        // Allows some windows of a second on each side. They start anew whenever the machine keeps the thread from being busy.
         let give_up_ns = clock::monotonic_ns() + 60_000_000_000;
         while clock.thread().unwrap().fifo == ApplyStatus::Active && clock::monotonic_ns() < give_up_ns {
             let tick = clock.wait();
-            // From its begin: where timers are late by a tenth of the period, the rest of it is not nine tenths.
+            // Count from its start: if timers are late by a tenth of the period, the rest of it is less than nine tenths.
             while clock::monotonic_ns() < tick.began_ns + 9_900_000 {}
             clock.done();
         }

@@ -1,4 +1,4 @@
-//! Sessions that share a CPU wait less for it if their ticks are spread, and a thousand killed ones disturb nobody.
+//! Sessions that share a CPU wait less if their ticks are spread. A thousand killed sessions disturb nobody.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -17,15 +17,15 @@ const SESSIONS: u64 = 8;
 /// Ticks of a session in a block, and blocks of each arm.
 const TICKS: usize = 200;
 const BLOCKS: u64 = 10;
-/// A spread session waits at most this part of what one at a random phase does, by the median of the blocks.
+/// A spread session waits at most this fraction of the wait at a random phase, by the median of the blocks.
 const LESS: f64 = 0.7;
 
-/// Set to a folder, it makes a check below a session in that folder.
+/// If this is set to a folder, the check becomes a session in that folder.
 const SESSION: &str = "EVENKEEL_LIVE_PHASES";
 const KILLED: &str = "phases::a_thousand_killed_sessions_disturb_nobody";
 const KILLS: usize = 1_000;
 
-/// Numbers by chance, the same ones each time.
+/// Pseudo-random numbers, the same each time.
 struct Chance(u64);
 
 impl Chance {
@@ -45,19 +45,20 @@ fn clock_of(phases: Option<&Path>) -> TickClock {
     clock
 }
 
-/// A session on the CPU that all share: how long each of its ticks waited, from due to done without its own CPU time, in nanoseconds.
+/// A session on the CPU that all share. Returns how long each of its ticks waited: from due to done without its own CPU time, in
+/// nanoseconds.
 fn session(seed: u64, phases: Option<&Path>) -> Vec<u64> {
     let mut chance = Chance(seed);
     pin(cpu());
     let thread = TickThread::set_up(&ThreadConfig::default());
-    // At a random phase.
+    // Start at a random phase.
     clock::sleep_until_ns(clock::monotonic_ns() + chance.below(PERIOD_NS));
     let mut clock = clock_of(phases).on(thread);
     let mut waited = Vec::with_capacity(TICKS);
     for _ in 0..TICKS {
         let tick = clock.wait();
         let from_ns = clock::thread_cpu_ns();
-        // 0.13 to 1.87 ms, evenly: a mean of 1 ms with a deviation of a half.
+        // From 0.13 to 1.87 ms, uniformly: a mean of 1 ms with a standard deviation of half of that.
         let work_ns = 134_000 + chance.below(1_732_000);
         while clock::thread_cpu_ns() - from_ns < work_ns {}
         let worked_ns = clock::thread_cpu_ns() - from_ns;
@@ -89,7 +90,7 @@ fn spread_ticks_wait_less() {
     let (mut spread, mut random) = (Vec::new(), Vec::new());
     for block in 0..BLOCKS {
         let folder = tempfile::tempdir().unwrap();
-        // The same phases and the same work in both arms, which take turns to be first.
+        // Both arms have the same phases and the same work, and alternate in going first.
         for is_spread in [block % 2 == 0, block % 2 != 0] {
             let us = block_us(block, is_spread.then_some(folder.path()));
             if is_spread { spread.push(us) } else { random.push(us) }
@@ -111,7 +112,7 @@ fn spread_ticks_wait_less() {
 fn a_thousand_killed_sessions_disturb_nobody() {
     if let Some(folder) = std::env::var_os(SESSION) {
         let mut clock = clock_of(Some(folder.as_ref()));
-        // It is killed long before; ten minutes bound what is left over if its parent is.
+        // The parent kills it long before. If the parent is gone, it ends after ten minutes.
         return (0..30_000).for_each(|_| _ = clock.wait());
     }
     let _host = HostLock::take();

@@ -1,5 +1,5 @@
-//! A server that chooses its own rate on a real CPU: under a limit it steps to a longer period, without one it keeps the short one, and it
-//! comes back when its work is less.
+//! A server that chooses its own rate on a real CPU. Under a limit it changes to a longer period. Without a limit it keeps the short one,
+//! and returns to it when its work decreases.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::stage::{Group, MS, Slots, Taker, cpu, limited, may_be_real_time, pin}
 
 const TRIES: usize = 3;
 
-/// What the server has to do for a while.
+/// The server's work for some time.
 struct Part {
-    /// Work a tick in milliseconds.
+    /// Work per tick in milliseconds.
     work_ms: f64,
     seconds: f64,
-    /// It is over sooner once this is the period.
+    /// It ends earlier when this is the period.
     until: Option<Duration>,
 }
 
@@ -27,7 +27,7 @@ const fn part(work_ms: f64, seconds: f64) -> Part {
     Part { work_ms, seconds, until: None }
 }
 
-/// From so many pauses of the machine on within a part the rate may have had to give way: two bad seconds of three are no accident.
+/// With this many pauses of the machine in a part, a rate change may be justified: two bad seconds of three are no accident.
 const PAUSES: u64 = 2;
 
 #[derive(Debug)]
@@ -36,13 +36,13 @@ struct Ran {
     periods: Vec<Duration>,
     #[expect(dead_code, reason = "printed with the rest")]
     changes: Vec<RateChange>,
-    /// Of the last second of each part.
+    /// For the last second of each part.
     missed: Vec<u64>,
-    /// How often the machine stood still in each part, as a watcher saw it that knows nothing of the server.
+    /// How often the machine stalled in each part, as seen by an independent watcher.
     pauses: Vec<u64>,
 }
 
-/// Whether the server did what it should. Where it did not, a part in which the machine stood still again and again says nothing of it.
+/// Whether the server behaved as expected. If it did not, a part in which the machine stalled repeatedly shows nothing.
 fn judged(ran: &Ran, is_right: bool) -> Option<Result<(), String>> {
     println!("{ran:?}");
     if is_right {
@@ -55,7 +55,7 @@ fn judged(ran: &Ran, is_right: bool) -> Option<Result<(), String>> {
 fn serve(group: Option<&'static Group>, parts: Vec<Part>) -> Ran {
     let body = move || {
         pin(cpu());
-        // Before the limit: a thread within it may have no real-time priority.
+        // Start it before the limit, because a thread under the limit may not be real-time.
         let watcher = Taker::watcher(cpu());
         if let Some(group) = group {
             std::fs::write(group.0.join("tasks"), thread::id().to_string()).unwrap();
@@ -103,7 +103,8 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// 6.5 ms in 20 ms are 0.81 of what 4 of 10 ms give, more than the three quarters that can go on; in 30 ms they are 0.54.
+/// 6.5 ms in 20 ms are 0.81 of the 4 ms in 10 that the limit allows, which is more than the sustainable three quarters. In 30 ms they are
+/// 0.54.
 #[test]
 fn under_a_limit_the_period_is_longer() {
     let _host = HostLock::take();
@@ -117,7 +118,7 @@ fn under_a_limit_the_period_is_longer() {
     });
 }
 
-/// The same work with the whole CPU keeps the period; 18 ms of it do not, and when they are over the period comes back, and stays.
+/// With the whole CPU, this work keeps the period. Work of 18 ms does not. When it ends, the period returns to 20 ms, and stays.
 #[test]
 fn with_the_whole_cpu_the_period_stays_and_comes_back() {
     let _host = HostLock::take();
@@ -125,7 +126,7 @@ fn with_the_whole_cpu_the_period_stays_and_comes_back() {
         return;
     }
     fitness::holds(TRIES, || {
-        // It comes back by ten calm seconds for each rung, and how many rungs it went is the machine's business too.
+        // It returns after ten calm seconds per rung. The number of rungs depends on the machine.
         let back = Part { until: Some(ms(20)), ..part(3.0, 60.0) };
         let ran = serve(None, vec![part(6.5, 4.0), part(18.0, 5.0), back, part(3.0, 2.0)]);
         let [stays, slows, comes_back, stays_again] = ran.periods[..] else { unreachable!() };
@@ -133,7 +134,7 @@ fn with_the_whole_cpu_the_period_stays_and_comes_back() {
     });
 }
 
-/// Beside a thief that leaves 4 of 10 ms; what is chosen is a multiple of its period, and no tick is missed there.
+/// Next to a hog that leaves 4 of 10 ms. The chosen period is a multiple of the hog's, and no tick is missed there.
 #[test]
 fn beside_a_thief_the_period_is_a_multiple_of_its_own() {
     let _host = HostLock::take();
@@ -146,18 +147,18 @@ fn beside_a_thief_the_period_is_a_multiple_of_its_own() {
         let ran = serve(None, vec![part(6.5, 25.0)]);
         let off_share = thief.off_share();
         drop(thief);
-        // The kernel's clock and the thief's differ by the drift.
+        // The kernel's clock and the hog's differ by the drift.
         let turns = ran.periods[0].as_secs_f64() / 0.010_001;
         let is_right = ran.periods[0] >= ms(29) && (turns - turns.round()).abs() < 0.01 && ran.missed[0] <= 1;
         println!("{:.1} % of a thief's turns were off their time", 100.0 * off_share);
-        // The watcher is late next to a thief of its own priority: here it reports no pauses.
+        // The watcher is late next to a hog of its own priority, so here it reports no pauses.
         let is_staged = off_share < 0.05;
         let ran = Ran { pauses: vec![if is_staged { 0 } else { PAUSES }], ..ran };
         judged(&ran, is_right)
     });
 }
 
-/// Work that no machine can do in time: however busy it is, the period becomes longer.
+/// No machine can do this work in time, so the period becomes longer on any machine.
 #[test]
 fn too_much_work_makes_the_period_longer() {
     let _host = HostLock::take();

@@ -1,4 +1,5 @@
-//! What disturbs the ticks of live checks: a real-time thread that takes the CPU at set times, an ordinary neighbour, a limit on CPU time.
+//! Disturbances for live checks of ticks: a real-time thread that takes the CPU at fixed times, an ordinary neighbour, and a limit on CPU
+//! time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,10 +37,10 @@ impl Drop for Limited {
     }
 }
 
-/// Such a group. If there can be none, the check is not judged.
+/// Creates such a group. If that is not possible, the check is not judged.
 pub(crate) fn limited() -> Option<Limited> {
     match Group::make() {
-        // The servers are threads: what they use has to outlive the check's frame.
+        // The servers are threads, so their data must outlive the check's frame.
         Ok(group) => Some(Limited(Box::leak(Box::new(group)))),
         Err(error) => {
             live::not_judged(format_args!("no control group of the first version can be made here: {error}"));
@@ -55,19 +56,19 @@ pub(crate) struct Taker {
     own: Arc<Own>,
 }
 
-/// How well a thief kept to its times, by its own record: if the machine stood still or was late, the slots differ from the requested
-/// ones, and a clock that does not find them proves nothing.
+/// How well a hog kept to its times, by its own record. If the machine stalled or was late, the slots differ from the requested ones. Then
+/// a clock that does not find them proves nothing.
 #[derive(Debug, Default)]
 struct Own {
     turns: AtomicU64,
     off: AtomicU64,
 }
 
-/// A turn that ended so late is none of those that were asked for. Also a gap of the CPU's that no thief and no neighbour explains.
+/// A turn that ended this late is not one of the requested turns. Also the length of a CPU gap that no hog and no neighbour explains.
 pub(crate) const OFF_NS: u64 = 400_000;
-/// Nor is one that began so late; a little later is what timers are on some machines, and moves no end.
+/// A turn that began this late is not a requested one either. Timers on some machines are slightly late, but this does not move the end.
 const BEGAN_OFF_NS: u64 = 1_000_000;
-/// Seldom, and in no step with ticks: a watcher is not to be what a clock finds.
+/// Rare, and not in step with ticks, so that the clock does not detect the watcher.
 const WATCHED_EVERY_NS: u64 = 17_000_000;
 /// Later than any timer is by itself.
 const PAUSE_NS: u64 = 3_000_000;
@@ -78,7 +79,7 @@ pub(crate) struct Slots {
     pub(crate) share: f64,
     pub(crate) jitter: f64,
     pub(crate) drift_ppm: f64,
-    /// A beginning of our share.
+    /// The start of our share.
     pub(crate) start_ns: u64,
 }
 
@@ -129,13 +130,13 @@ impl Taker {
         })
     }
 
-    /// The share of its turns that were not where they were asked for.
+    /// The share of its turns that were not at the requested times.
     pub(crate) fn off_share(&self) -> f64 {
         self.own.off.load(Ordering::Relaxed) as f64 / (self.own.turns.load(Ordering::Relaxed) as f64).max(1.0)
     }
 
-    /// A real-time thread that takes nothing: it wakes now and then, and counts when it was that late, whatever else runs there. An ordinary one
-    /// would be late beside a server too.
+    /// A real-time thread that takes nothing. It wakes now and then, and counts how often it was this late, whatever else runs there. An
+    /// ordinary thread would be late next to a server too.
     pub(crate) fn watcher(cpu: usize) -> Taker {
         Taker::start(move |stop, own| {
             pin(cpu);
@@ -149,7 +150,7 @@ impl Taker {
         })
     }
 
-    /// How often a watcher was late since this was asked last: by then the whole CPU stood still.
+    /// How often a watcher was late since the last call. The whole CPU was stalled at those times.
     pub(crate) fn pauses(&self) -> u64 {
         self.own.off.swap(0, Ordering::Relaxed)
     }
@@ -166,7 +167,7 @@ impl Drop for Taker {
     }
 }
 
-/// A control group of the first version, which lets a single thread in, with 4 ms of CPU time in 10.
+/// A version 1 control group with 4 ms of CPU time in 10. A single thread can enter it.
 #[derive(Debug)]
 pub(crate) struct Group(pub(crate) PathBuf);
 
@@ -182,7 +183,7 @@ impl Group {
 }
 
 impl Group {
-    /// Takes it away. A thread that was joined may still be leaving it.
+    /// Removes the group. A joined thread may still be leaving it.
     pub(crate) fn remove(&self) {
         for _ in 0..200 {
             if std::fs::remove_dir(&self.0).is_ok() || !self.0.exists() {

@@ -1,4 +1,4 @@
-//! The Agones client against sidecars that are made up: good ones, late ones, and such as answer with anything.
+//! Tests the Agones client with simulated sidecars: good ones, late ones, and ones with arbitrary answers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use evenkeel_rt::agones::{Agones, AgonesError, AgonesReport, AgonesSettings, Cli
 
 use crate::PATIENCE;
 
-/// For requests that are to run out.
+/// The time limit of requests that are expected to time out.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// What a sidecar does with a request, given its first line.
+/// A sidecar's handling of a request, given the first line.
 type Manner = fn(&mut TcpStream, &str);
 
 struct Sidecar {
@@ -65,7 +65,7 @@ impl Drop for Sidecar {
     }
 }
 
-/// Reads a request to its end, and gives its first line.
+/// Reads a request to its end, and returns its first line.
 fn first_line(stream: &mut TcpStream) -> String {
     let (mut request, mut bytes) = (Vec::new(), [0; 1024]);
     while let Ok(count @ 1..) = stream.read(&mut bytes) {
@@ -99,7 +99,7 @@ fn chunked(stream: &mut TcpStream, _: &str) {
     let _ = write!(stream, "0\r\n\r\n");
 }
 
-/// Keeps the connection open and sends a byte now and then, until the other side has had enough: no single read of it is late.
+/// Keeps the connection open and sends a byte now and then until the other side closes. No single read of it is late.
 fn dripping(stream: &mut TcpStream, _: &str) {
     let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
     let end = Instant::now() + PATIENCE;
@@ -108,7 +108,7 @@ fn dripping(stream: &mut TcpStream, _: &str) {
     }
 }
 
-/// Until the other side has had enough, however late that notices.
+/// Waits until the other side closes, however late.
 fn silent(stream: &mut TcpStream, _: &str) {
     let _ = stream.read(&mut [0]);
 }
@@ -152,7 +152,7 @@ fn whatever_is_answered_there_is_an_end() {
     ];
     for (manner, expected) in table {
         let sidecar = Sidecar::new(manner);
-        // Short only where it is to run out: an answer that comes is not to be late on a machine that stands still for a while.
+        // The limit is short only for an expected timeout. A good answer must not be late on a machine that stalls for a while.
         let runs_out = expected.starts_with("no answer");
         let client = sidecar.client().within(if runs_out { SHORT } else { PATIENCE });
         let said = client.game_server().map(|_| ()).map_err(|error| error.to_string());
@@ -185,7 +185,7 @@ fn settings(client: Client) -> AgonesSettings {
     AgonesSettings { client, health_period: Duration::from_millis(10), stall: Duration::from_millis(100) }
 }
 
-/// Waits for something, long enough for any machine; gives whether it came.
+/// Waits for a condition, long enough for any machine. Returns whether it became true.
 fn comes(agones: &Agones, tick: bool, is_so: impl Fn(&AgonesReport) -> bool) -> bool {
     let give_up = Instant::now() + PATIENCE;
     while Instant::now() < give_up {
@@ -207,7 +207,7 @@ fn health_is_withheld_while_nothing_ticks() {
     assert!(comes(&agones, false, |report| report.health_withheld >= 3));
     assert_eq!(sidecar.heard("POST /health"), 0, "nothing ticked yet");
     assert!(comes(&agones, true, |report| report.health_sent >= 5));
-    // The ticks stall. What was sent in time may still be on its way.
+    // The ticks stop. A request that was sent in time may still be on its way.
     let withheld = agones.report().health_withheld;
     assert!(comes(&agones, false, |report| report.health_withheld >= withheld + 2));
     let sent = agones.report().health_sent;
@@ -223,17 +223,17 @@ fn health_is_withheld_while_nothing_ticks() {
 }
 
 #[test]
-fn what_is_asked_for_is_asked_until_the_sidecar_is_there() {
+fn requests_are_repeated_until_the_sidecar_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    // A request that is given up is made again, and heard twice.
+    // A request that was given up is repeated, and arrives twice.
     let agones = Agones::start(settings(Client::at(port).within(PATIENCE))).unwrap();
     agones.ready();
     assert_eq!(agones.report().ready, Progress::Asked);
     assert!(comes(&agones, true, |report| report.failures >= 2));
     assert!(agones.report().last_failure.unwrap().contains("no answer of the sidecar"));
-    // Somebody else may have taken the port meanwhile.
+    // Another program may have taken the port meanwhile.
     let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) else {
         evenkeel_testkit::skipped(format_args!("somebody else took port {port}"));
         return;

@@ -1,8 +1,9 @@
-//! Every public type, function and method of the library is in an example that runs: a reader never has to guess how a call is meant.
+//! Every public type, function and method of the library appears in an example that runs, so that a reader never has to guess how to call
+//! it.
 //!
-//! An example is a code block that the documentation tests run: in the comments of this crate, of what it re-exports, or in docs/rt.md. A
-//! type is in one if its name is, or if its own comment has one. A function or method is in one that calls it and stands in the same file or
-//! names its type.
+//! An example is a code block that the documentation tests run: in the comments of this crate, of its re-exports, or in docs/rt.md. A type
+//! has an example if its name appears in one, or if its own comment has one. A function or method has an example that calls it, and that is
+//! in the same file or names its type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ fn sources(folder: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// The blocks of a text in Markdown that are run.
+/// The code blocks of a Markdown text that are run.
 fn blocks(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut block: Option<(bool, String)> = None;
@@ -72,7 +73,7 @@ fn documentation(source: &str) -> String {
     source.lines().filter_map(comment).collect()
 }
 
-/// Whether a word is in the code, with something in this set before it and something in that one after it.
+/// Whether a word is in the code, preceded by an element of `before` and followed by one of `after`.
 fn has(code: &str, word: &str, before: &[&str], after: &[&str]) -> bool {
     code.match_indices(word).any(|(at, _)| {
         let (head, tail) = (&code[..at], &code[at + word.len()..]);
@@ -99,7 +100,7 @@ fn has_own_example(attributes: &[syn::Attribute]) -> bool {
     !blocks(&texts.collect::<String>()).is_empty()
 }
 
-/// What a file makes public, but for types that have an example of their own. `only` are the names that count; all if there is none.
+/// The public items of a file, except types with an example in their own comment. `only` has the names that count; without it all count.
 fn public(file: &Path, source: &str, only: Option<&BTreeSet<String>>) -> Vec<Public> {
     let counts = |name: &str| only.is_none_or(|only| only.contains(name));
     let mut found = Vec::new();
@@ -148,7 +149,7 @@ fn public(file: &Path, source: &str, only: Option<&BTreeSet<String>>) -> Vec<Pub
     found
 }
 
-/// The names of a `use`, each with the modules before it.
+/// The names in a `use`, each with the modules before it.
 fn names(tree: &UseTree, before: &[String], found: &mut Vec<(Vec<String>, String)>) {
     match tree {
         UseTree::Path(path) => names(&path.tree, &[before, &[path.ident.to_string()]].concat(), found),
@@ -158,7 +159,7 @@ fn names(tree: &UseTree, before: &[String], found: &mut Vec<(Vec<String>, String
     }
 }
 
-/// What the library re-exports of the crates below it.
+/// The library's re-exports from the crates below it.
 fn re_exported(own: &BTreeMap<PathBuf, String>, below: &BTreeMap<PathBuf, String>) -> Vec<Public> {
     let mut named = Vec::new();
     for source in own.values() {
@@ -173,7 +174,7 @@ fn re_exported(own: &BTreeMap<PathBuf, String>, below: &BTreeMap<PathBuf, String
     let mut found = Vec::new();
     for (path, name) in named {
         let Some(package) = path.first().and_then(|first| first.strip_prefix("evenkeel_")) else { continue };
-        // A module of that name, as a file or a folder; for a type, the modules that lead to it.
+        // A module of that name, as a file or a folder. For a type, the modules that lead to it.
         let module = project().join("crates").join(package).join("src").join(path[1..].join("/"));
         let is_module = name.starts_with(char::is_lowercase) && below.contains_key(&module.join(format!("{name}.rs")));
         let only = BTreeSet::from([name.clone()]);
@@ -211,7 +212,7 @@ fn everything_public_is_in_an_example_that_runs() {
             (_, false) => has(&example.code, &one.name, &[], &[]),
             (None, true) => has(&example.code, &one.name, &[], &["(", "::<"]),
             (Some(of), true) => {
-                // A builder is seldom named: `T::builder()` makes it.
+                // A builder is rarely named: `T::builder()` creates it.
                 let made_by = of.strip_suffix("Builder").unwrap_or(of);
                 (example.file == one.file || has(&example.code, of, &[], &[]) || has(&example.code, made_by, &[], &[]))
                     && (has(&example.code, &one.name, &[".", "::"], &["(", "::<"])

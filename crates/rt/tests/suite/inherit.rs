@@ -1,4 +1,4 @@
-//! A lock that lends the priority of who waits for it, as the kernel shows it. How long the waiter waits is a live check.
+//! A lock that lends the waiter's priority, as the kernel shows it. A live check tests how long the waiter waits.
 
 use std::sync::Arc;
 use std::sync::mpsc;

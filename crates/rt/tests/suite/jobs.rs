@@ -1,4 +1,4 @@
-//! Jobs from the outside: each runs once, in order, whatever is full, panics, or waits for what.
+//! Tests jobs from outside: each runs once and in order, even if queues are full, jobs panic, or jobs wait for others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -27,12 +27,12 @@ fn jobs(workers: usize) -> Jobs {
     Jobs::start(&settings(workers)).unwrap()
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(panic: Box<dyn std::any::Any + Send>) -> String {
     panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).unwrap_or_else(|| *panic.downcast().unwrap())
 }
 
-/// Waits for what another thread is to do soon; false if it has not done it in a long time.
+/// Waits until another thread has done something. Returns false if it does not happen for a long time.
 fn soon(is_so: impl Fn() -> bool) -> bool {
     let began = Instant::now();
     while !is_so() && began.elapsed() < PATIENCE {
@@ -116,7 +116,7 @@ fn a_job_begins_after_those_it_waits_for() {
     for workers in [0, 1, 3] {
         let mut jobs = jobs(workers);
         for round in 0..300_u64 {
-            // A graph by chance: each waits for up to three of those before.
+            // A random graph: each job waits for up to three earlier ones.
             let mut chance = round * 2 + 1;
             let mut pick = move |below: usize| {
                 chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -216,7 +216,7 @@ fn a_full_queue_does_what_its_settings_say() {
             assert!(frame.wait(second));
         });
         assert_eq!(jobs.last_frame().jobs, 2);
-        // The next frame has all of its room again.
+        // The next frame has its full capacity again.
         jobs.frame(|frame| (0..4).try_for_each(|_| frame.push(Queue(0), || ()))).unwrap();
         jobs.frame(|frame| {
             assert_eq!(frame.push(Queue(7), || ()), Err(PushError::WrongQueue(Queue(7))));
@@ -261,14 +261,14 @@ fn a_panic_reaches_who_opened_the_frame() {
         assert_eq!(nested, "from within");
         let each = frame(&mut jobs, &|frame| frame.for_each(FRAME, 0..50, 3, |at| assert_ne!(at, 20, "each")).unwrap());
         assert!(each.contains("each"), "{each}");
-        // All is well again.
+        // Everything works again.
         jobs.frame(|frame| frame.push(FRAME, || ())).unwrap();
         assert_eq!((jobs.last_frame().panics, jobs.last_frame().jobs), (0, 1));
     }
 }
 
 #[test]
-fn what_waits_for_a_job_that_panics_is_dropped() {
+fn jobs_that_depend_on_a_panicked_job_are_dropped() {
     struct Angry;
     impl Drop for Angry {
         fn drop(&mut self) {
@@ -317,7 +317,7 @@ fn jobs_push_jobs_and_wait_for_those_of_their_own() {
             return;
         }
         for _ in 0..2 {
-            // More than the queue has room for, so that some run where they are pushed.
+            // Push more than the queue holds, so that some run where they are pushed.
             frame.push_with(URGENT, move |frame| tree(frame, depth - 1, leaves)).unwrap();
         }
     }
@@ -327,7 +327,7 @@ fn jobs_push_jobs_and_wait_for_those_of_their_own() {
         let leaves = AtomicUsize::new(0);
         jobs.frame(|frame| tree(frame, 11, &leaves));
         assert_eq!((leaves.into_inner(), jobs.last_frame().jobs), (2048, 4094));
-        // Chains that are made by jobs, and a wait that a job can't have.
+        // Jobs create chains, and a job tries a wait that it cannot have.
         let done = AtomicUsize::new(0);
         jobs.frame(|frame| {
             for _ in 0..20 {
@@ -361,7 +361,7 @@ fn a_range_is_gone_through_once() {
 }
 
 #[test]
-fn what_may_last_holds_up_no_frame() {
+fn long_jobs_delay_no_frame() {
     let queues = settings(0).queues;
     let workers = vec![WorkerSettings::from_queues(&[URGENT, FRAME, LATER]), WorkerSettings::from_queues(&[LATER])];
     let mut jobs = Jobs::start(&JobSettings { queues, workers, ..JobSettings::default() }).unwrap();
@@ -386,7 +386,7 @@ fn what_may_last_holds_up_no_frame() {
     jobs.frame(|frame| assert_eq!(frame.push(LATER, || ()), Err(PushError::WrongQueue(LATER))));
 }
 
-/// A job system whose only worker is in a job until the event is set, with 16 jobs that wait for it.
+/// A job system whose only worker is in a job until the event is set. 16 jobs wait for that job.
 fn with_waiting_jobs() -> (Jobs, Arc<Event>, Vec<Completion>) {
     let workers = vec![WorkerSettings::from_queues(&[LATER])];
     let jobs = Jobs::start(&JobSettings { workers, ..settings(0) }).unwrap();
@@ -431,7 +431,7 @@ fn discarding_a_job_system_drops_what_waits_and_counts_it() {
     assert!(completions[1..].iter().all(|completion| completion.progress() == Progress::Dropped));
 }
 
-/// Pushes while the job system ends: a job that was taken is run, by whichever thread, before or after `drop` returns.
+/// Pushes while the job system ends. Any thread may run an accepted job, before or after `drop` returns.
 #[test]
 fn no_job_is_lost_while_a_job_system_ends() {
     for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! What the library promises to a server, held on the real kernel where no timing decides.
+//! Tests the library's guarantees for a server on the real kernel, if no timing decides.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
@@ -14,5 +14,5 @@ mod udp;
 
 use std::time::Duration;
 
-/// Only bounds a hang: a busy machine may keep a thread waiting for long.
+/// The time limit for a hang only: a busy machine may keep a thread waiting for long.
 const PATIENCE: Duration = Duration::from_secs(60);

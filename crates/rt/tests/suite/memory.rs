@@ -1,16 +1,16 @@
-//! Locks and the heap are the whole process': each case is a process of its own, with the limit that it is about.
+//! Memory locks and the heap belong to the whole process. So each case runs in a separate process, with the limit that it tests.
 
 use std::process::{Command, Stdio};
 
 use evenkeel_rt::ApplyStatus;
 use evenkeel_rt::memory::{Memory, MemoryConfig, MemoryLock};
 
-/// Names the case that a process is for.
+/// The name of the case for a process.
 const CASE: &str = "EVENKEEL_TEST_MEMORY";
 
-/// Runs the case under a limit on locked memory, as a user who has no right over it; gives what it said.
+/// Runs the case under a limit on locked memory, as a user without the capability to exceed it. Returns its output.
 fn run(test: &str, case: &str, limit_kib: &str) -> Option<String> {
-    // Without the right, a limit binds; whoever is not root has none to give up.
+    // Drop the capability, so that the limit applies. A user other than root has none to drop.
     let script = format!("ulimit -l {limit_kib} && exec \"$@\"");
     let program = std::env::current_exe().unwrap();
     let inner = ["--exact", test, "--nocapture"];
@@ -25,7 +25,7 @@ fn run(test: &str, case: &str, limit_kib: &str) -> Option<String> {
 fn set_up(lock: MemoryLock) -> String {
     let memory = Memory::set_up(&MemoryConfig { lock, stack_bytes: None, heap_bytes: None });
     let report = memory.report();
-    // What a limit made of later mappings would show here.
+    // If the limit applied to later mappings, this would fail.
     let allocations: Vec<Vec<u8>> = (0..64).map(|_| vec![1_u8; 1 << 20]).collect();
     format!(
         "present {:?} future {:?} limit {:?} {}",

@@ -1,4 +1,4 @@
-//! Sessions that spread their ticks, on the real kernel: they find each other, and a killed one disturbs nobody.
+//! Sessions that spread their ticks, on the real kernel. They find each other, and a killed session disturbs nobody.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use evenkeel_sys::phase_registry::Scanner;
 
 use crate::PATIENCE;
 
-/// Set to a folder, it makes a test below a session in that folder.
+/// If this is set to a folder, the test becomes a session in that folder.
 const SESSION: &str = "EVENKEEL_TEST_PHASES";
 const KILLED: &str = "phases::sessions_that_are_killed_at_any_moment_disturb_nobody";
 
@@ -36,7 +36,7 @@ fn until(clocks: &mut [TickClock], mut is_so: impl FnMut(&[TickClock]) -> bool) 
 #[test]
 fn a_new_session_starts_in_the_largest_gap() {
     let folder = tempfile::tempdir().unwrap();
-    // A slot is believed for 32 periods: for long enough on any machine.
+    // A slot is valid for 32 periods, which is long enough on any machine.
     let period = Duration::from_millis(500);
     let period_ns = 500_000_000;
     let one = clock(folder.path(), period);
@@ -60,7 +60,7 @@ fn sessions_settle_and_one_that_ends_leaves_the_other_alone() {
     assert!(clocks[0].phase().to_string().starts_with("settled, 1 neighbours, shifted by "));
     clocks.pop();
     until(&mut clocks, |clocks| clocks[0].phase().state == PhaseState::Alone);
-    // A period that no slot may have: this session has no neighbours, and is none.
+    // No slot may have this period, so this session has no neighbours, and is not a neighbour.
     clocks.push(clock(folder.path(), Duration::from_millis(5)));
     clocks[1].set_period(Duration::from_micros(900)).unwrap();
     until(&mut clocks, |clocks| clocks[0].phase().neighbours == 0);
@@ -86,12 +86,12 @@ fn sessions_that_are_killed_at_any_moment_disturb_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let mut clocks = vec![clock(folder.path(), Duration::from_millis(2))];
     let mut sessions: Vec<Child> = (0..4).map(|_| session(folder.path())).collect();
-    // All five see each other, whatever state the files of the killed ones are in.
+    // All five see each other, whatever state the killed sessions' files are in.
     until(&mut clocks, |clocks| clocks[0].phase().neighbours == 4);
     let mut chance = 1_u64;
     for killed in 0..50 {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // At any moment of the start, and of later ticks.
+        // Kill it at any moment of the start, or of later ticks.
         let until_ns = evenkeel_rt::monotonic_ns() + (chance >> 33) % 30_000_000;
         while evenkeel_rt::monotonic_ns() < until_ns {
             clocks[0].wait();
@@ -106,7 +106,7 @@ fn sessions_that_are_killed_at_any_moment_disturb_nobody() {
         session.wait().unwrap();
     }
     until(&mut clocks, |clocks| clocks[0].phase().neighbours == 0);
-    // Whole slots that were left are removed by the next session of the user; torn ones a minute later.
+    // The user's next session removes whole slots of ended sessions. It removes torn ones a minute later.
     assert!(files(folder.path()).len() > 1);
     drop((clock(folder.path(), Duration::from_millis(2)), clocks));
     let mut whole = 0;
@@ -122,7 +122,7 @@ fn session(folder: &Path) -> Child {
 
 fn serve(folder: &Path) {
     let mut clock = clock(folder, Duration::from_millis(2));
-    // It is killed long before; a minute bounds what is left over if its parent is.
+    // The parent kills it long before. If the parent is gone, it ends after a minute.
     for _ in 0..30_000 {
         clock.wait();
         clock.done();

@@ -1,4 +1,5 @@
-//! The page of telemetry, as other processes meet it: read while its server runs and after that was killed, and by Prometheus' own checker.
+//! The telemetry page as other processes see it. They read it while its server runs and after it was killed. Prometheus' own checker reads
+//! it too.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,7 +8,7 @@ use std::time::Duration;
 use evenkeel_rt::telemetry::{Count, State, Telemetry, TelemetryReader, TelemetrySettings, sessions};
 use evenkeel_rt::{TickClock, TickSettings};
 
-/// Set to a folder, it makes the test below a server in that folder.
+/// If this is set to a folder, the test becomes a server in that folder.
 const SERVER: &str = "EVENKEEL_TEST_TELEMETRY";
 
 #[test]
@@ -30,7 +31,7 @@ fn a_killed_server_leaves_a_page_that_the_next_one_removes() {
     let found = found.unwrap();
     let (first, state) = (found.reader.read().unwrap(), found.state);
     server.kill().unwrap();
-    // It ends when it gets the signal, and is a zombie until it is waited for.
+    // The signal ends it. It stays a zombie until its parent waits for it.
     let unreaped = (0..20_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
         found.reader.state() == Ok(State::Gone)
@@ -52,7 +53,7 @@ fn serve(folder: std::path::PathBuf) {
     let mut clock =
         TickClock::start(TickSettings { period: Duration::from_millis(1), ..TickSettings::default() }).unwrap();
     telemetry.set_period(clock.period());
-    // It is killed long before; a minute bounds what is left over if its parent is.
+    // The parent kills it long before. If the parent is gone, it ends after a minute.
     for _ in 0..60_000 {
         clock.wait();
         telemetry.after(&clock.done().unwrap());

@@ -1,4 +1,4 @@
-//! What `Udp` promises, held for each backend on loopback.
+//! Tests the guarantees of `Udp` for each backend on loopback.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ fn each_way(mut check: impl FnMut(IoBackend, &str)) {
     assert!(tried >= 3, "the simple backends are always available");
 }
 
-/// So many packets, each with who sent it, waited for.
+/// Waits for this many packets, and returns each with its sender.
 fn receive(udp: &mut Udp, packets: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     let (mut got, end) = (Vec::new(), Instant::now() + PATIENCE);
     while got.len() < packets && Instant::now() < end {
@@ -114,7 +114,7 @@ fn peers_in_turns_each_get_theirs_in_order() {
         let mut peers: Vec<Udp> = (0..20).map(|_| open(address, backend, |settings| settings).unwrap()).collect();
         for number in 0..10 {
             for peer in &peers {
-                // Every third of another length: joined and alone in turns.
+                // Every third has another length, so messages are sometimes joined and sometimes alone.
                 let length = if number % 3 == 2 { 60 } else { 80 };
                 server.send(peer.local_address(), &numbered(number, length)).unwrap();
             }
@@ -125,7 +125,7 @@ fn peers_in_turns_each_get_theirs_in_order() {
             let wanted: Vec<_> =
                 (0..10).map(|number| numbered(number, if number % 3 == 2 { 60 } else { 80 })).collect();
             assert_eq!(got, wanted, "{backend}");
-            // And back, so that the server hears many at once.
+            // Send them back, so that the server receives many at once.
             let to = server.local_address();
             (0..4).for_each(|number| peer.send(to, &numbered(number, 50)).unwrap());
             assert_eq!(peer.flush().sent, 4);
@@ -163,7 +163,7 @@ fn a_bound_is_kept_and_what_is_over_comes_next() {
 }
 
 #[test]
-fn what_is_too_long_is_cut_off_and_told() {
+fn long_packets_are_cut_off_and_reported() {
     each_way(|backend, address| {
         let mut server = open(address, backend, |settings| UdpSettings { bytes_max: 100, ..settings }).unwrap();
         let mut client = open(address, backend, |settings| settings).unwrap();
@@ -184,7 +184,7 @@ fn what_is_too_long_is_cut_off_and_told() {
     });
 }
 
-/// A socket that is connected to itself takes nothing from others, and keeps its port: they get the error that nobody is there.
+/// A socket that is connected to itself receives from nobody else, and keeps its port. Senders get the error for a closed port.
 fn deaf(address: &str) -> UdpSocket {
     let socket = UdpSocket::bind(address).unwrap();
     socket.connect(socket.local_addr().unwrap()).unwrap();
@@ -224,7 +224,7 @@ fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
             };
             assert_eq!(of(&nowhere), 20, "{backend} {undelivered:?}: {refused:?}");
             for to in &nobody {
-                // The network may leave some unsaid.
+                // The network may not report some of them.
                 assert_eq!(of(to) > 0, undelivered == Undelivered::Reported, "{backend} {undelivered:?}: {refused:?}");
                 assert!(of(to) <= 20, "{refused:?}");
             }
@@ -235,10 +235,10 @@ fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
 }
 
 #[test]
-fn what_the_buffer_has_no_room_for_is_counted() {
+fn packets_beyond_the_buffer_are_counted() {
     each_way(|backend, address| {
         let mut server = open(address, backend, |settings| settings).unwrap();
-        // Not to be asked for by settings: nobody wants less.
+        // Settings cannot request this, because nobody wants a smaller buffer.
         let clone = same_socket(&server);
         evenkeel_sys::udp::set_receive_buffer_bytes(&clone, 4096).unwrap();
         let mut client = open(address, IoBackend::Batched, |settings| settings).unwrap();
@@ -251,7 +251,7 @@ fn what_the_buffer_has_no_room_for_is_counted() {
             got += receive(&mut server, 1).len() as u64;
             got += server.receive(|_| {}).packets as u64;
         }
-        // The kernel may have put the last ones off, where it was interrupted for long in the middle of them.
+        // If the kernel was interrupted for long, it may have delayed the last ones.
         let end = Instant::now() + PATIENCE;
         let mut counters = server.received();
         while counters.packets + counters.dropped.unwrap_or(400) < 400 && Instant::now() < end {
@@ -268,7 +268,7 @@ fn what_the_buffer_has_no_room_for_is_counted() {
     });
 }
 
-/// The socket of a server, to do what its settings have no word for.
+/// A clone of a server's socket, for actions that its settings do not offer.
 fn same_socket(server: &Udp) -> UdpSocket {
     use std::os::fd::AsFd;
     UdpSocket::from(server.as_fd().try_clone_to_owned().unwrap())
@@ -306,7 +306,7 @@ fn the_kernel_tells_how_long_packets_waited() {
             open(address, backend, |settings| UdpSettings { stamps: Stamps::EachPacket, ..settings }).unwrap();
         let mut client = open(address, backend, |settings| settings).unwrap();
         let pause = Duration::from_millis(5);
-        // The kernel begins to stamp arrivals a moment after it was asked: until then it stamps packets as they are received.
+        // The kernel begins to stamp arrivals a moment after the request. Until then it stamps packets when they are read.
         let is_stamped = (0..1000).any(|number| {
             let begun = Instant::now();
             (0..3).for_each(|_| client.send(server.local_address(), &numbered(number, 50)).unwrap());
@@ -318,7 +318,7 @@ fn the_kernel_tells_how_long_packets_waited() {
             }
             let Some(waits) = waits.into_iter().collect::<Option<Vec<u64>>>() else { return false };
             assert_eq!(waits.len(), 3, "{backend}");
-            // The stamps are of the clock that is set right little by little.
+            // The stamps are from a clock that is gradually adjusted.
             let (least, most) = (pause.mul_f64(0.9).as_nanos(), begun.elapsed().mul_f64(1.1).as_nanos());
             assert!(waits.iter().all(|ns| u128::from(*ns) <= most), "{backend}: {waits:?}, at most {most}");
             waits.iter().all(|ns| u128::from(*ns) >= least)
@@ -399,7 +399,7 @@ fn ways_are_tried_and_told() {
     let udp = Udp::open(settings).unwrap();
     let trial = udp.report().trial.clone().unwrap();
     assert!(trial.rounds > 0);
-    // After fewer rounds nothing is chosen by them.
+    // With fewer rounds, they decide nothing.
     if trial.rounds >= 3 {
         assert_eq!(Some(udp.report().receive_backend), trial.receive_backend());
         assert_eq!(Some(udp.report().send_backend), trial.send_backend());
@@ -443,7 +443,7 @@ fn packets_go_to_the_socket_of_the_cpu_that_handles_them() {
             client.flush().sent
         });
         assert_eq!(sender.join().unwrap(), 50);
-        // Waited for where they belong: then none can be on its way to another.
+        // Wait for the packets where they belong. Then none can be on its way to another socket.
         assert_eq!(receive(&mut shards[at], 50).len(), 50, "CPU {cpu}");
         for (other, shard) in shards.iter_mut().enumerate() {
             assert_eq!(shard.receive(|_| {}).packets, 0, "socket {other}, CPU {cpu}");
@@ -451,7 +451,7 @@ fn packets_go_to_the_socket_of_the_cpu_that_handles_them() {
     }
 }
 
-/// Set for the copy of this program that runs in a network namespace of its own.
+/// Set for the copy of this program that runs in a separate network namespace.
 const INSIDE: &str = "EVENKEEL_TEST_INSIDE_NAMESPACE";
 
 #[test]
@@ -460,7 +460,7 @@ fn packets_longer_than_the_path_takes_arrive_all_the_same() {
         each_way(long_on_a_short_path);
         return;
     }
-    // Loopback takes 64 KiB at once: in a namespace of its own it is made to take less than a message's packets are long.
+    // Loopback takes 64 KiB at once. In a separate namespace its MTU is reduced below the packets of a message.
     let this = std::env::current_exe().unwrap();
     let script = "ip link set lo mtu 1280 up && exec \"$0\" --exact udp::packets_longer_than_the_path_takes_arrive_all_the_same --nocapture";
     let run =
@@ -483,7 +483,7 @@ fn long_on_a_short_path(backend: IoBackend, address: &str) {
     let mut client = open(address, backend, |settings| settings).unwrap();
     let to = server.local_address();
     for _ in 0..3 {
-        // Those of 1,400 bytes can't be taken apart into packets of a path of 1,280; those of 1,100 can.
+        // Messages of 1,400 bytes cannot be split for a path of 1,280 bytes. Messages of 1,100 can.
         for (packets, length) in [(10, 1100), (10, 1400), (1, 3000), (40, 1200)] {
             for number in 0..packets {
                 client.send(to, &numbered(number, length)).unwrap();
@@ -495,7 +495,7 @@ fn long_on_a_short_path(backend: IoBackend, address: &str) {
             assert!(got == wanted, "{backend} {length}: {} packets", got.len());
         }
     }
-    // It was learned, and shorter ones still go together.
+    // The socket has learned the limit, and still joins shorter ones.
     let (_, outgoing) = client.halves();
     let before = outgoing.counters().calls;
     (0..20).for_each(|number| outgoing.send(to, &numbered(number, 1100)).unwrap());

@@ -69,7 +69,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nothing_tried_is_nothing_claimed() {
+    fn no_values_give_no_claims() {
         assert_eq!(e_benjamini_hochberg(&[], 0.05), Ok(vec![]));
         assert_eq!(holm(&[], 0.05), Ok(vec![]));
     }

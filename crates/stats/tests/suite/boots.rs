@@ -25,7 +25,7 @@ type Numbers = fn(&noise::Noise, usize, &mut ChaCha8Rng) -> Vec<f64>;
 /// The numbers of the run with this seed.
 fn run(noise: &noise::Noise, numbers: Numbers, boots: usize, seed: u64) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    // A stream other than the coin's.
+    // Use another random stream than the coin's.
     random.set_stream(1);
     numbers(noise, boots, &mut random)
 }
@@ -75,7 +75,7 @@ fn never_too_often(is_meant: fn(&noise::Noise) -> bool) {
     for noise in meant {
         let mut claimed = BOOTS.map(|_| 0);
         for seed in 0..RUNS {
-            // With fewer boots, the first ones of the same run.
+            // With fewer boots, use the first ones of the same run.
             let all = run(&noise, numbers, 12, seed);
             for (boots, claimed) in BOOTS.iter().zip(&mut claimed) {
                 *claimed += u64::from(claim(&all[..*boots], seed, 1.0).is_some());
@@ -98,12 +98,12 @@ fn real_effects_are_found_with_their_direction() {
     assert!(claims(quiet, noise::Noise::windows, 8, 0.8, Some(Verdict::Better)) > 0.9);
     assert!(claims(quiet, noise::Noise::windows, 8, 1.25, Some(Verdict::Worse)) > 0.9);
     assert_eq!(claims(quiet, noise::Noise::windows, 8, 0.8, Some(Verdict::Worse)), 0.0);
-    // A normally measured boot, and a tenth less: what four boots find.
+    // A boot measured as usual, and an effect of a tenth: four boots find it.
     assert!(claims(quiet, numbers, 4, 0.9, Some(Verdict::Better)) > 0.9);
 }
 
-/// Two kinds of boots by a coin, a third apart: the assumption of Student's test is false then, and it errs more often than promised. It
-/// still claims only separated arms.
+/// A coin decides between two kinds of boots, which differ by a third. This violates the assumption of Student's test, so it errs more
+/// often than promised. It still claims a difference only if the arms are separated.
 #[test]
 fn four_boots_fail_with_two_kinds_of_boots() {
     let kinds: Numbers = |noise, boots, random| {

@@ -16,7 +16,7 @@ const BASE_NS: f64 = 12_345_678_901_234.0;
 /// Shorter gaps are not reported.
 const THRESHOLD_NS: f64 = 100_000.0;
 
-/// Who takes the CPU, and how it is watched.
+/// The program that takes the CPU, and how it is watched.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     period_ms: f64,
@@ -95,7 +95,7 @@ impl Machine {
     }
 }
 
-/// What a thread sees that watches in bursts.
+/// The view of a thread that watches in bursts.
 fn seen(mut taken: Vec<Taken>, starts: Vec<f64>, seconds: f64, random: &mut ChaCha8Rng) -> SimulatedGaps {
     taken.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut merged: Vec<Taken> = Vec::new();
@@ -151,10 +151,10 @@ impl SimulatedGaps {
 
 /// Runs per place of the grid.
 const RUNS_OF_EACH: u64 = 4;
-/// The same when the detector changes.
+/// The number of runs for a change of the detector.
 const MANY_RUNS_OF_EACH: u64 = 20;
 
-/// Over the grid: how many are right, out of how many, and which are not.
+/// Runs the grid. Returns how many results are right, out of how many, and the wrong ones.
 fn grid(machine: impl Fn(Machine) -> Machine, known: &Known, runs_of_each: u64) -> (u64, u64, String) {
     let (mut right, mut runs, mut wrong) = (0, 0, String::new());
     for period_ms in [5.0, 7.3, 8.0, 10.0, 12.0, 15.6, 20.0, 30.0] {
@@ -241,7 +241,7 @@ struct Score {
     near: u32,
     /// Period and share within 10 %.
     fair: u32,
-    /// Those reported with fixed times.
+    /// Results that were reported with fixed times.
     in_phase: u32,
     jitter: f64,
 }
@@ -306,7 +306,7 @@ fn a_period_is_reported_with_its_jitter() {
     }
 }
 
-/// An ordinary neighbour: slices that end at the scheduler's tick, its and ours about one tick each.
+/// An ordinary neighbour. Its time slices and ours end at the scheduler's tick, and last about one tick each.
 fn neighbour(seed: u64, label: Label, steady: bool) -> SimulatedGaps {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut at, mut taken) = (random.random_range(0.0..4.0) * MS, Vec::new());
@@ -339,7 +339,7 @@ fn an_ordinary_neighbour_is_not_reported_as_a_hypervisor() {
 #[test]
 fn a_limit_that_runs_out_is_a_bucket_and_one_that_does_not_is_nothing() {
     let mut random = ChaCha8Rng::seed_from_u64(5);
-    // A quota of 40 of 100 ms: the CPU is gone from when it ran out to the next period.
+    // A quota of 40 of 100 ms. From the moment when it runs out, the CPU is gone until the next period.
     let taken: Vec<Taken> = (0..20)
         .map(|turn| (turn as f64 * 100.0 * MS + 40.0 * MS, (turn + 1) as f64 * 100.0 * MS, Label::Preempted))
         .collect();
@@ -363,7 +363,7 @@ fn slots_are_followed_gap_by_gap() {
     let seen = machine.watch();
     let said = seen.detect(&Known::default());
     let mut tracker = Tracker::new(&said.slots.unwrap());
-    // For ten more minutes, with a period that differs from the detected one by 100 ppm.
+    // Continue for ten more minutes, with a period that differs from the detected one by 100 ppm.
     let mut random = ChaCha8Rng::seed_from_u64(9);
     let period = 10.0 * MS * 1.0001;
     let first = tracker.next_start_ns(seen.windows.last().unwrap().end_ns) as f64;

@@ -1,4 +1,4 @@
-//! Checks the guarantees of the sequential test by simulating whole trials on noise with known truth, with a look after every pair. The
+//! Checks the guarantees of the sequential test. It simulates whole trials on noise with known truth, with a test after every pair. The
 //! seeds are fixed. `docs/statistics.md` states the rates, and the last test here compares it.
 
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use evenkeel_testkit::noise;
 
 use noise::Noise;
 
-/// The most pairs of a trial, with a look after each.
+/// The most pairs of a trial, with a test after each.
 const PAIRS: usize = 100;
 /// A/A trials of each kind of noise.
 const ALIKE: u64 = 2000;
@@ -24,7 +24,7 @@ const EFFECTS: [f64; 4] = [0.02, 0.05, 0.10, 0.20];
 const NO_LINE: Options = Options { confidence: 0.95, smallest_effect_ratio: 0.0, better: Direction::Lower };
 const LINE: Options = Options { smallest_effect_ratio: 0.05, ..NO_LINE };
 
-/// The first verdict of a trial that it stops, and the number of pairs.
+/// The first verdict that stops a trial, and the number of pairs by then.
 fn stopped(noise: &Noise, ratio: f64, options: Options, seed: u64) -> Result<Option<(Verdict, usize)>, StatsError> {
     let mut test = Sequential::new(options)?;
     for (pair, count) in noise.pairs(PAIRS, ratio, seed).into_iter().zip(1..) {
@@ -83,13 +83,13 @@ impl Ends {
     }
 }
 
-/// A against itself, with a look after each of 100 pairs: the share of trials in which any look claimed something.
+/// The share of A/A trials with a claim at any of the 100 tests.
 fn alike(noise: &Noise, trials: u64) -> Result<f64, StatsError> {
     let ends = Ends::simulate(noise, 1.0, NO_LINE, Verdict::Better, trials)?;
     Ok(ends.share(ends.found.len() + ends.otherwise))
 }
 
-/// For every kind of noise. Both tests share the work.
+/// The rates for every kind of noise. Both tests share the work.
 fn alike_rates() -> Result<&'static [f64], StatsError> {
     static RATES: OnceLock<Result<Vec<f64>, StatsError>> = OnceLock::new();
     let rates = RATES.get_or_init(|| noise::all().iter().map(|noise| alike(noise, ALIKE)).collect());
@@ -115,7 +115,7 @@ fn equal_arms_differ_in_at_most_one_run_of_twenty_in_10_000_trials() -> Result<(
     Ok(())
 }
 
-/// An ordinary test with the same looks breaks the guarantee by far. So the simulation can detect a violation.
+/// An ordinary test after every pair violates the guarantee by far. So the simulation can detect a violation.
 #[test]
 fn an_ordinary_test_with_the_same_looks_claims_far_more() -> Result<(), StatsError> {
     let noise = &noise::all()[0];
@@ -140,14 +140,14 @@ fn planted_effects_are_found_with_their_direction() -> Result<(), StatsError> {
     for noise in noise::all() {
         for (ratio, expected) in [(1.0 / 1.2, Verdict::Better), (1.2, Verdict::Worse)] {
             let ends = Ends::simulate(&noise, ratio, NO_LINE, expected, PLANTED)?;
-            // A wrong side occurs in at most 2.5 % without any effect; 3 standard deviations of 200 are 3.3 %.
+            // Without any effect, a wrong side occurs in at most 2.5 %. Three standard deviations for 200 trials are 3.3 %.
             assert!(ends.share(ends.otherwise) <= 0.05, "{}: {} wrong", noise.name, ends.otherwise);
         }
     }
     Ok(())
 }
 
-/// The interval at the last look contains what no look excluded: it misses as often as any look would have.
+/// The last interval contains every value that no earlier test excluded. It misses the truth as often as any earlier test would have.
 #[test]
 fn the_interval_covers_the_truth_at_every_look() -> Result<(), StatsError> {
     for noise in noise::all() {
@@ -160,7 +160,7 @@ fn the_interval_covers_the_truth_at_every_look() -> Result<(), StatsError> {
             let look = test.look();
             covered += u32::from(look.low <= ratio && ratio <= look.high);
         }
-        // 190 are promised; 3 standard deviations are 9.
+        // 190 are promised, and 3 standard deviations are 9.
         assert!(covered >= 181, "{}: {covered} of {trials}", noise.name);
     }
     Ok(())
@@ -176,7 +176,8 @@ fn an_effect_that_matters_is_seldom_called_the_same() -> Result<(), StatsError> 
     Ok(())
 }
 
-/// An effect that the summary of an A/A phase calls detectable is found in about four of five trials on the same noise.
+/// The summary of an A/A phase names the smallest detectable effect. Such an effect is found in about four of five trials on the same
+/// noise.
 #[test]
 fn effects_that_the_calibration_calls_detectable_are_found() -> Result<(), StatsError> {
     for noise in noise::all().into_iter().filter(|noise| noise.name.starts_with("independent")) {
@@ -191,7 +192,7 @@ fn effects_that_the_calibration_calls_detectable_are_found() -> Result<(), Stats
             }
             found += usize::from(claimed);
         }
-        // Four in five, within what a phase of 60 pairs knows of its noise.
+        // Four in five, within the uncertainty that an A/A phase of 60 pairs has about its noise.
         assert!((120..=196).contains(&found), "{}: {found} of 200, {calibration:?}", noise.name);
     }
     Ok(())
@@ -214,8 +215,8 @@ fn preview(noise: &Noise, planned: usize, had: usize) -> Result<f64, StatsError>
     Ok(evenkeel_stats::median(&ratios).unwrap_or(f64::NAN))
 }
 
-/// The preview on a page before the first pair is not smaller than the result after the last one: for the pairs that fit, but not for a
-/// hundred.
+/// The preview on a page before the first pair is not smaller than the result after the last pair. This holds for the pairs that fit, but
+/// not for a hundred.
 #[test]
 fn a_preview_is_not_better_than_the_interval_in_the_end() -> Result<(), StatsError> {
     for noise in noise::all() {
@@ -251,7 +252,7 @@ fn table() -> Result<String, StatsError> {
     Ok(table)
 }
 
-/// Not a trial: checks that the recorded traces exist, are complete, and are as noisy as traces are.
+/// This simulates no trial. It checks that the recorded traces exist, are complete, and have realistic noise.
 #[test]
 fn the_simulated_noise_is_as_described() {
     for noise in noise::all() {

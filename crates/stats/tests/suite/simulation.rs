@@ -11,9 +11,9 @@ use rand_chacha::ChaCha8Rng;
 /// Trials per rate.
 const TRIALS: u64 = 1000;
 
-/// Three standard deviations of a rate over [`TRIALS`]. With fixed seeds the slack is not for luck on each run but for that one draw. If
-/// the seeds are ever changed, a right method fails a given assertion with odds of about 1 in 700. A method that errs in 8 % of trials
-/// instead of 5 % is caught with odds of 6 in 7.
+/// Three standard deviations of a rate over [`TRIALS`]. With fixed seeds the slack covers one draw, not the luck of each run. If the seeds
+/// are ever changed, a right method fails a given assertion with odds of about 1 in 700. A method that errs in 8 % of trials instead of 5 %
+/// is caught with odds of 6 in 7.
 fn slack(rate: f64) -> f64 {
     3.0 * (rate * (1.0 - rate) / TRIALS as f64).sqrt()
 }
@@ -49,7 +49,7 @@ impl Noise {
     }
 }
 
-/// Box and Muller's.
+/// The Box-Muller transform.
 fn normal(random: &mut ChaCha8Rng) -> f64 {
     let (radius, angle) = (1.0 - random.random::<f64>(), random.random::<f64>());
     (-2.0 * radius.ln()).sqrt() * (TAU * angle).cos()
@@ -66,7 +66,7 @@ struct Trial {
 
 impl Trial {
     fn windows(&self, seed: u64) -> Vec<f64> {
-        // A stream other than the coin's: the machine does not know the coin.
+        // Use another random stream than the coin's, because the machine does not know the coin.
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(1);
         self.noise.windows(2 * self.pairs, &mut random)
@@ -116,7 +116,7 @@ fn says(verdict: Verdict) -> impl Fn(&Comparison) -> bool {
     move |comparison| comparison.verdict == verdict
 }
 
-/// A against itself. Without a smallest effect, every interval that excludes 1 is a claim, which is the hardest case: a smallest effect
+/// An A/A trial. Without a smallest effect, every interval that excludes 1 is a claim. This is the hardest case, because a smallest effect
 /// only removes claims.
 const fn alike(noise: Noise) -> Trial {
     Trial { noise, pairs: 20, ratio: 1.0, smallest_effect_ratio: 0.0 }
@@ -133,7 +133,7 @@ fn equal_arms_differ_no_more_often_than_promised() {
     for noise in NOISES {
         let rate = alike(noise).rate(claims);
         assert!(rate <= 0.05 + slack(0.05), "{noise:?}: {rate}");
-        // The interval is not merely infinite: 20 pairs can have an error of 0.048 and should use it.
+        // The interval is not simply infinite: with 20 pairs the error can be 0.048, and the method should use it.
         assert!(rate >= 0.048 - slack(0.048), "{noise:?}: {rate}");
     }
 }
@@ -163,8 +163,8 @@ fn a_planted_tenth_is_found_with_its_direction() {
     }
 }
 
-/// An effect of exactly the smallest size must not be called the same: the interval would have to miss it on one side, which is half its
-/// error.
+/// An effect of exactly the smallest size must not be called the same. For that, the interval would have to miss it on one side, which is
+/// half its error.
 #[test]
 fn an_effect_that_matters_is_seldom_called_the_same() {
     for noise in [Noise::LogNormal(0.05), Noise::Drifting] {
@@ -187,7 +187,7 @@ fn coverage(noise: Noise) -> f64 {
     Trial { ratio, ..alike(noise) }.rate(|c| c.low <= ratio && ratio <= c.high)
 }
 
-/// More pairs than the exact distribution covers.
+/// This has more pairs than the exact distribution covers.
 #[test]
 fn beyond_the_exact_distribution_the_rate_holds() {
     let rate = Trial { pairs: 201, ..alike(Noise::Drifting) }.rate(claims);

@@ -202,7 +202,7 @@ fn no_server_is_slow_enough_to_outlive_the_deadline() {
     assert_eq!(answer, Err("the connection closed within the answer".to_owned()));
 }
 
-/// A server on loopback that sends the same piece until the other side closes, and keeps the connection open.
+/// A server on loopback that keeps the connection open and sends the same piece until the other side closes.
 fn endless(start: &'static str, piece: &'static str) -> Result<Answer, HttpError> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -213,7 +213,7 @@ fn endless(start: &'static str, piece: &'static str) -> Result<Answer, HttpError
         while sent.is_ok() && !piece.is_empty() {
             sent = stream.write_all(piece.repeat(1000).as_bytes());
         }
-        // Until the other side closes.
+        // Read until the other side closes.
         let _ = stream.read(&mut [0]);
     });
     let deadline = Instant::now() + Duration::from_secs(600);
@@ -252,7 +252,7 @@ fn a_server_that_never_ends_is_left_after_a_bounded_number_of_bytes() {
 fn a_connection_is_made_to_the_first_that_listens_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let open = listener.local_addr().unwrap();
-    // Bound, so that no other program gets the port, but not listening.
+    // The socket is bound, so that no other program gets the port, but it does not listen.
     let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let closed = net::getsockname(&socket).unwrap().try_into().unwrap();

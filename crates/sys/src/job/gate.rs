@@ -1,5 +1,5 @@
-//! `Gate`: which of a few threads sleep, and how one of them is woken. A thread announces that it is about to sleep, checks once more for
-//! work, and then sleeps. A thread that created work checks for sleepers. At least one of the two sees the other.
+//! `Gate`: which of a few threads sleep, and how one of them is woken. A thread announces that it is about to sleep, checks for work again, and then
+//! sleeps. A thread that created work checks for sleepers. At least one of the two sees the other.
 
 use super::primitive::{AtomicU32, AtomicU64, Ordering, fence, relax, wait, wake};
 
@@ -18,7 +18,7 @@ pub struct Gate {
     words: Box<[Word]>,
 }
 
-/// In its own cache line: its thread may poll it for a moment.
+/// The word is in its own cache line, because its thread may poll it for a moment.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Word(AtomicU32);
@@ -30,13 +30,13 @@ impl Gate {
         Gate { idle: AtomicU64::new(0), words }
     }
 
-    /// A bit for each thread that sleeps or is about to, as far as can be seen without a fence.
+    /// A bit for each thread that sleeps or is about to. Without a fence this may be slightly out of date.
     #[inline]
     pub fn idle(&self) -> u64 {
         self.idle.load(Ordering::Relaxed)
     }
 
-    /// The thread with this number is about to sleep. It must check once more for work, and then either [`stay`](Gate::stay) or
+    /// Announces that the thread with this number is about to sleep. It must check for work again, and then call either [`stay`](Gate::stay) or
     /// [`sleep`](Gate::sleep).
     pub fn about_to_sleep(&self, slot: usize) {
         self.idle.fetch_or(bit(slot), Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Gate {
         self.idle.fetch_and(!bit(slot), Ordering::Relaxed);
     }
 
-    /// The thread sleeps until it is called. Before that it polls for a call this many times. May end without a call.
+    /// Sleeps until this thread is called. Before that it polls `looks` times for a call. It may end without a call.
     pub fn sleep(&self, slot: usize, looks: u32) {
         let Some(Word(word)) = self.words.get(slot) else { return };
         for _ in 0..looks {

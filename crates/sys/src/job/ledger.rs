@@ -11,13 +11,13 @@ pub(super) struct Ledger<D> {
 }
 
 impl<D> Ledger<D> {
-    /// Counts this many tasks as gone. Returns the bit of the waiting slot if these were the last.
+    /// Counts this many tasks as gone. Returns the bit of the waiting slot if these were the last ones.
     ///
     /// # Safety
-    /// The ledger is alive: this many of its tasks still exist. Afterwards it may be freed.
+    /// The ledger is alive, because this many of its tasks still exist. Afterwards it may be freed.
     #[inline]
     pub(super) unsafe fn gone(ledger: *const Ledger<D>, count: u64) -> Option<u64> {
-        // SAFETY: as the caller promises; no reference outlives the last line that needs it.
+        // SAFETY: as the caller promises. No reference outlives the last line that needs it.
         let waiter = unsafe { (*ledger).waiter };
         // Release: makes the tasks' writes visible to the waiting thread.
         // SAFETY: as above.

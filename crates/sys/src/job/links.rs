@@ -1,5 +1,5 @@
-//! `Links`: dependencies. A link stands for work that others may wait for, and that may wait for others. Each link has a chain of edges to
-//! those that wait for it, and a count of links that it still waits for. Bounded and lock-free.
+//! `Links`: dependencies. A link stands for work that others may wait for, and that may wait for others. Each link has a chain of edges to the links
+//! that wait for it, and a count of links that it still waits for. Bounded and lock-free.
 
 use super::primitive::{AtomicU32, Ordering, fence};
 
@@ -7,9 +7,9 @@ use super::primitive::{AtomicU32, Ordering, fence};
 const NONE: u32 = u32::MAX;
 /// No more edges may be added: the work is done.
 const DONE: u32 = u32::MAX - 1;
-/// The same, and the work failed.
+/// No more edges may be added: the work failed.
 const FAILED: u32 = u32::MAX - 2;
-/// Set in a count: something that it waited for failed.
+/// This bit in a count means that a dependency failed.
 const SPOILT: u32 = 1 << 31;
 
 /// A link, valid until the links are [`clear`](Links::clear)ed.
@@ -74,8 +74,8 @@ impl Links {
         self.edges_used.store(0, Ordering::Relaxed);
     }
 
-    /// A new link that waits for all of `others`. None of them means completed work. It is not released before it is
-    /// [`start`](Links::start)ed. None if there is no capacity.
+    /// Creates a link that waits for all of `others`. A None among them means completed work. The link is not released before it is
+    /// [`start`](Links::start)ed. Returns None if there is no capacity.
     pub fn link(&self, others: impl ExactSizeIterator<Item = Option<Link>>) -> Option<Link> {
         let pairs = u32::try_from(others.len()).ok()?;
         let first = take(&self.edges_used, pairs, self.edges.len())?;
@@ -96,8 +96,8 @@ impl Links {
         Some(Link(own))
     }
 
-    /// [`NONE`] if the edge was added, or [`DONE`] or [`FAILED`] if `other` already has that state. A link can wait only for older ones, so
-    /// there are no cycles.
+    /// Adds an edge from `other` to the link `own`. Returns [`NONE`], or [`DONE`] or [`FAILED`] if `other` already has that state. A link can wait
+    /// only for older ones, so there are no cycles.
     fn hang(&self, at: u32, other: Link, own: u32) -> u32 {
         if other.0 >= own {
             return DONE;
@@ -120,7 +120,7 @@ impl Links {
         first
     }
 
-    /// Allows the link to be released as soon as everything that it waits for is done. `Some` if that is already so: whether all succeeded.
+    /// Allows the link to be released as soon as all its dependencies are done. If they already are, returns whether all succeeded.
     #[must_use]
     pub fn start(&self, link: Link) -> Option<bool> {
         self.nodes.get(link.index()).and_then(|node| count_down(node, 0))
@@ -131,11 +131,11 @@ impl Links {
         self.nodes.get(link.index()).is_none_or(|node| matches!(node.first.load(Ordering::Acquire), DONE | FAILED))
     }
 
-    /// Marks the link's work as done; `well` is its success. `free` is called with each link that no longer waits, and whether everything
-    /// that it waited for succeeded.
+    /// Marks the link's work as done; `well` is its success. Calls `free` for each link that no longer waits, with whether all its dependencies
+    /// succeeded.
     pub fn done(&self, link: Link, well: bool, mut free: impl FnMut(Link, bool)) {
         let Some(node) = self.nodes.get(link.index()) else { return };
-        // Release for threads that ask later, Acquire for the edges.
+        // Release is for threads that ask later. Acquire is for the edges.
         let mut at = node.first.swap(if well { DONE } else { FAILED }, Ordering::AcqRel);
         for _ in 0..self.edges.len() {
             let Some(edge) = self.edges.get(at as usize) else { return };
@@ -149,12 +149,12 @@ impl Links {
     }
 }
 
-/// One dependency less. `Some` for the last one: whether all succeeded.
+/// Counts one dependency as done. For the last one, returns whether all succeeded.
 fn count_down(node: &Node, spoilt: u32) -> Option<bool> {
     if spoilt != 0 {
         node.waits_for.fetch_or(spoilt, Ordering::Relaxed);
     }
-    // Release and Acquire: the last one sees what the others did.
+    // Release and Acquire: the thread that counts last sees what the others did.
     let before = node.waits_for.fetch_sub(1, Ordering::AcqRel);
     (before & !SPOILT == 1).then_some(before & SPOILT == 0)
 }

@@ -1,4 +1,4 @@
-//! The primitives of the job system, replaceable so that their orderings can be model-checked.
+//! The primitives of the job system. They are replaceable, so that a model checker can check their orderings.
 
 #[cfg(not(loom))]
 pub(super) use real::*;
@@ -37,7 +37,7 @@ mod real {
     }
 }
 
-/// The same under the model checker: a futex is a mutex and a condition on the word.
+/// The wait and wake operations under the model checker: a futex is a mutex and a condition variable.
 #[cfg(loom)]
 mod model {
     pub(crate) use loom::cell::UnsafeCell;
@@ -50,13 +50,13 @@ mod model {
 
     pub(crate) fn wait(word: &AtomicU32, value: u32) {
         let queue = QUEUE.0.lock().unwrap();
-        // The kernel checks the word under its own lock, which a waker also takes.
+        // The kernel checks the word under its own lock. A thread that wakes others takes the same lock.
         if word.load(Ordering::SeqCst) == value {
             drop(QUEUE.1.wait(queue).unwrap());
         }
     }
 
-    /// All threads wake, because the condition does not distinguish words. Threads with another word sleep again.
+    /// All threads wake, because the condition variable does not distinguish words. Threads with another word sleep again.
     pub(crate) fn wake(_: &AtomicU32) {
         let _queue = QUEUE.0.lock().unwrap();
         QUEUE.1.notify_all();

@@ -1,6 +1,6 @@
-//! `Ring`: a bounded queue that any number of threads push to and pop from, without a lock and without waiting. Each slot has a number that
-//! shows whose turn it is (after Dmitry Vyukov's bounded queue). A thread that loses its CPU during a push hides later values until it is
-//! back, but never makes others spin.
+//! `Ring`: a bounded queue that any number of threads push to and pop from, without a lock and without waiting. Each slot has a number that shows
+//! whether it is free or full (after Dmitry Vyukov's bounded queue). If a thread loses its CPU during a push, later values are hidden until it is
+//! back, but other threads never spin.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::primitive::{AtomicU64, Ordering, UnsafeCell};
 
-/// Two cache lines from its neighbours, because processors fetch lines in pairs.
+/// Two cache lines apart, because processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Apart<T>(T);
@@ -25,13 +25,13 @@ pub struct Ring<T> {
 }
 
 struct Slot<T> {
-    /// N: free for value N. N + 1: holds value N. The value after the next turn of the ring is N + slots.
+    /// N means free for value N. N + 1 means that it holds value N. The next value in this slot is N + slots.
     turn: AtomicU64,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: a value is written by the one thread that took its number from `tail`, and read by the one that took it from `head`, after
-// the writer's release of `turn`; values move between threads, references to them never do.
+// SAFETY: the one thread that took a value's number from `tail` writes it. The one thread that took the number from `head` reads it, after the
+// writer's release of `turn`. Values move between threads, but references to them never do.
 unsafe impl<T: Send> Send for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Ring<T> {}
@@ -67,7 +67,7 @@ impl<T> Ring<T> {
     #[inline]
     pub fn has_ready(&self) -> bool {
         let number = self.head.0.load(Ordering::Relaxed);
-        // Otherwise another thread has popped meanwhile: there may be another value.
+        // If another thread has popped meanwhile, there may be another value.
         self.slot(number).turn.load(Ordering::Acquire) > number
     }
 
@@ -99,7 +99,7 @@ impl<T> Ring<T> {
                 number = self.tail.0.load(Ordering::Relaxed);
             }
         };
-        // SAFETY: the number was free for one thread, and is ours now; nobody reads before the store below.
+        // SAFETY: the number was free for one thread, and is now ours. No thread reads the value before the store below.
         slot.value.with_mut(|place| unsafe { (*place).write(value) });
         slot.turn.store(number + 1, Ordering::Release);
         Ok(())
@@ -111,7 +111,7 @@ impl<T> Ring<T> {
         let mut number = self.head.0.load(Ordering::Relaxed);
         loop {
             let slot = self.slot(number);
-            // Acquire: the value was written before.
+            // Acquire: makes the written value visible.
             let turn = slot.turn.load(Ordering::Acquire);
             if turn == number + 1 {
                 let next = number + 1;
@@ -125,18 +125,18 @@ impl<T> Ring<T> {
                 number = self.head.0.load(Ordering::Relaxed);
             }
         }
-        // SAFETY: the value was written, and its number is ours alone.
+        // SAFETY: the value was written, and only we have its number.
         Some(unsafe { self.take(number) })
     }
 
     /// Moves a value out and frees its slot.
     ///
     /// # Safety
-    /// The value with this number was seen to be written, and the number was taken from `head` by the caller, who calls this once.
+    /// The caller saw that the value with this number was written, took the number from `head`, and calls this once.
     #[inline]
     unsafe fn take(&self, number: u64) -> T {
         let slot = self.slot(number);
-        // SAFETY: as the caller promises; nobody writes before the store below.
+        // SAFETY: as the caller promises. No thread writes the value before the store below.
         let value = slot.value.with_mut(|place| unsafe { (*place).assume_init_read() });
         slot.turn.store(number + self.mask + 1, Ordering::Release);
         value
@@ -187,17 +187,17 @@ impl<T> Source<T> {
         if slot.turn.load(Ordering::Acquire) != number {
             return Err(value);
         }
-        // SAFETY: the slot is free for this number, and numbers are given by this source alone, which is one and not `Sync`.
+        // SAFETY: the slot is free for this number. Only this source gives numbers, and it is neither cloned nor `Sync`.
         slot.value.with_mut(|place| unsafe { (*place).write(value) });
         self.next.set(number + 1);
-        // For threads that ask for the length. Popping threads use the slot's number.
+        // This store is for threads that ask for the length. Threads that pop use the slot's number.
         self.ring.tail.0.store(number + 1, Ordering::Relaxed);
         slot.turn.store(number + 1, Ordering::Release);
         Ok(())
     }
 }
 
-/// Values of a [`Sink`] that were removed in one step and are moved out one by one. Dropping this drops the rest.
+/// Values that were removed from a [`Sink`] in one step and are moved out one by one. Dropping this drops the rest.
 #[derive(Debug)]
 pub struct Claim<T> {
     ring: Arc<Ring<T>>,
@@ -226,7 +226,7 @@ impl<T> Claim<T> {
         }
         let number = self.next;
         self.next += 1;
-        // SAFETY: `claim` saw that the value was written and took its number, which is given out once, here.
+        // SAFETY: `claim` saw that the value was written, and took its number. Each number is given out once, here.
         Some(unsafe { self.ring.take(number) })
     }
 }
@@ -238,14 +238,14 @@ impl<T> Drop for Claim<T> {
 }
 
 impl<T> Sink<T> {
-    /// Removes up to this many values at once. None if there is none.
+    /// Removes up to `most` values at once. None if there is none.
     #[inline]
     pub fn claim(&self, most: u64) -> Option<Claim<T>> {
         let ring = &self.ring;
         let mut number = ring.head.0.load(Ordering::Relaxed);
         loop {
             let mut end = number;
-            // Acquire: the values were written before.
+            // Acquire: makes the written values visible.
             while end - number < most && ring.slot(end).turn.load(Ordering::Acquire) == end + 1 {
                 end += 1;
             }

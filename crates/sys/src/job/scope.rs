@@ -1,5 +1,5 @@
-//! `open`: lends borrowing tasks to other threads, and does not return before all of them are gone: run or dropped. A leaked task makes it
-//! wait for ever. This makes it sound to leave the borrow out of a task's type.
+//! `open`: lends borrowing tasks to other threads, and returns only when all of them are gone (run or dropped). A leaked task makes it wait for ever.
+//! So a task's type need not contain the borrow.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,14 +9,14 @@ use super::ledger::Ledger;
 use super::primitive::{AtomicU64, Ordering};
 use super::task::{Task, Words};
 
-/// More than can ever be lent. The count includes this value until the opener has reported how many tasks it lent itself. Until then the
-/// count cannot reach 0, and lending costs the opener no atomic step.
+/// More tasks than can ever be lent. The count includes this value until the opener has reported how many tasks it lent itself. Until then the count
+/// cannot reach 0, and lending costs the opener no atomic step.
 const OPEN: u64 = 1 << 62;
 
 /// Makes tasks that may borrow for `'env`, on the thread that opened the scope or in one of its tasks.
 pub struct JobScope<'env, D> {
     ledger: *const Ledger<D>,
-    /// The number that the opener has lent. None on other threads, and in tasks.
+    /// The number of tasks that the opener has lent. None on other threads, and in tasks.
     own: Option<Cell<u64>>,
     /// Invariant in its lifetime, and for one thread.
     borrows: PhantomData<Cell<&'env ()>>,
@@ -24,7 +24,7 @@ pub struct JobScope<'env, D> {
 
 impl<'env, D> JobScope<'env, D> {
     /// # Safety
-    /// The ledger lives as long as this, and a task of it is not gone as long.
+    /// The ledger lives as long as this scope, and one of its tasks is not gone before.
     unsafe fn within(ledger: *const Ledger<D>) -> JobScope<'env, D> {
         JobScope { ledger, own: None, borrows: PhantomData }
     }
@@ -38,14 +38,14 @@ impl<'env, D> JobScope<'env, D> {
     {
         match &self.own {
             Some(own) => own.set(own.get() + 1),
-            // SAFETY: the ledger lives as long as this scope. Relaxed: the task that we are in is counted, so the count is not near 0.
+            // SAFETY: the ledger lives as long as this scope. Relaxed suffices: the task that we are in is counted, so the count is not near 0.
             None => _ = unsafe { &*self.ledger }.pending.fetch_add(1, Ordering::Relaxed),
         }
-        // SAFETY: `call_lent` takes an `F` out; `'env` outlives the call of `open`, which waits until the task is gone.
+        // SAFETY: `call_lent` takes an `F` out. `'env` outlives the call of `open`, which waits until the task is gone.
         unsafe { Task::holding(label, job, call_lent::<F, S, D>, self.ledger) }
     }
 
-    /// What the opener shares with all of its tasks.
+    /// The data that the opener shares with all of its tasks.
     #[inline]
     pub fn data(&self) -> &D {
         // SAFETY: the ledger lives as long as this scope.
@@ -54,7 +54,7 @@ impl<'env, D> JobScope<'env, D> {
 }
 
 /// # Safety
-/// The words hold an `F`, which is theirs no more afterwards; and the ledger lives.
+/// The words hold an `F`, which this takes out of them, and the ledger lives.
 unsafe fn call_lent<'env, F, S, D>(words: *mut Words, slot: Option<&S>, ledger: *const Ledger<D>)
 where
     F: FnOnce(&S, &JobScope<'env, D>),
@@ -63,7 +63,7 @@ where
     // SAFETY: as the caller promises.
     let job = unsafe { words.cast::<F>().read() };
     if let Some(slot) = slot {
-        // SAFETY: the ledger lives until this task is counted as gone, which is after this call.
+        // SAFETY: the ledger lives until this task is counted as gone. That happens after this call.
         job(slot, &unsafe { JobScope::within(ledger) });
     }
 }
@@ -92,9 +92,9 @@ impl fmt::Debug for Left<'_> {
     }
 }
 
-/// Calls `body`, which may make tasks that borrow for `'env`, and returns when all of them are gone. Until then it calls `settle` again and
-/// again. `settle` should run tasks, or sleep until the bit `waiter` is among those that a [`Tally`](super::Tally) releases. Returns `data`
-/// too. If `body` panics, it still waits for the tasks; if `settle` panics, the process ends.
+/// Calls `body`, which may make tasks that borrow for `'env`, and returns when all of them are gone. Until then it calls `settle` repeatedly.
+/// `settle` should run tasks, or sleep until the bit `waiter` is among those that a [`Tally`](super::Tally) releases. Returns `data` too. If `body`
+/// panics, it still waits for the tasks. If `settle` panics, the process ends.
 pub fn open<'env, D, R>(
     waiter: u64,
     data: D,
@@ -118,7 +118,7 @@ struct Settling<'env, 'l, D, F: FnMut(&Left<'_>)> {
 
 impl<D, F: FnMut(&Left<'_>)> Drop for Settling<'_, '_, D, F> {
     fn drop(&mut self) {
-        // We can neither continue while tasks still borrow, nor return: an unwinding `settle` leaves no other choice.
+        // If `settle` unwinds, we can neither continue nor return while tasks still borrow. So the process must end.
         let ends_the_process = EndOnDrop;
         let own = self.scope.own.as_ref().map_or(0, Cell::get);
         self.pending.fetch_add(own.wrapping_sub(OPEN), Ordering::Relaxed);

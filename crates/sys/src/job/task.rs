@@ -1,4 +1,4 @@
-//! `Task`: a closure of a few words, stored in place, that runs once or is dropped. Its type does not show what it borrows: a
+//! `Task`: a closure of a few words, stored in place, that runs once or is dropped. Its type does not show its borrows: a
 //! [`JobScope`](super::JobScope) makes it, and a thread waits until it is gone.
 
 use std::cell::Cell;
@@ -27,8 +27,7 @@ pub struct Task<S, D> {
     label: u32,
 }
 
-// SAFETY: the closure was `Send` when it was put in; the ledger, whose data are `Sync`, lives until this is gone, and is only read and
-// counted in.
+// SAFETY: the closure was `Send` when it was stored. The ledger has `Sync` data, lives until this task is gone, and is only read and counted in.
 unsafe impl<S, D: Sync> Send for Task<S, D> {}
 
 impl<S, D> Task<S, D> {
@@ -40,7 +39,7 @@ impl<S, D> Task<S, D> {
     }
 
     /// # Safety
-    /// `call` must take an `F` out of the words; all that `job` borrows, and the ledger, must live until this is run or dropped.
+    /// `call` must take an `F` out of the words. The ledger and everything that `job` borrows must live until this task is run or dropped.
     #[inline]
     pub(super) unsafe fn holding<F>(label: u32, job: F, call: Call<S, D>, ledger: *const Ledger<D>) -> Task<S, D> {
         const {
@@ -48,7 +47,7 @@ impl<S, D> Task<S, D> {
             assert!(align_of::<F>() <= align_of::<Words>(), "the closure captures what is aligned to more than a word");
         }
         let mut words = Words::uninit();
-        // SAFETY: it fits and is aligned, as was just asserted.
+        // SAFETY: the assertions above show that it fits and is aligned.
         unsafe { words.as_mut_ptr().cast::<F>().write(job) };
         Task { words, call, ledger, label }
     }
@@ -84,11 +83,11 @@ impl<S, D> Task<S, D> {
     #[inline]
     fn end(self, slot: Option<&S>, tally: &Tally<D>) {
         let mut task = ManuallyDrop::new(self);
-        // A thread that waits for others must not wait for this one too.
+        // Report first: a thread that waits for the earlier tasks must not wait for this one too.
         tally.turn_to(task.ledger);
         let _gone = Gone { ledger: task.ledger, tally };
-        // SAFETY: the closure is in the words, and nobody takes it out again: this task is not dropped. The ledger lives until it is
-        // counted as gone, which `Gone` does last.
+        // SAFETY: the closure is in the words. This task is not dropped, so nothing takes it out again. The ledger lives until the task is counted as
+        // gone, which `Gone` does last.
         unsafe { (task.call)(&mut task.words, slot, task.ledger) };
     }
 }
@@ -97,7 +96,7 @@ impl<S, D> Drop for Task<S, D> {
     fn drop(&mut self) {
         let tally = Tally::new();
         let _gone = Gone { ledger: self.ledger, tally: &tally };
-        // SAFETY: as in `end`; this is the only other place that takes it out, and both own the task.
+        // SAFETY: as in `end`. This is the only other place that takes the closure out, and both own the task.
         unsafe { (self.call)(&mut self.words, None, self.ledger) };
     }
 }
@@ -109,7 +108,7 @@ impl<S, D> fmt::Debug for Task<S, D> {
 }
 
 /// # Safety
-/// The words hold an `F`, which is theirs no more afterwards.
+/// The words hold an `F`, which this takes out of them.
 unsafe fn call_free<F: FnOnce(&S), S, D>(words: *mut Words, slot: Option<&S>, _: *const Ledger<D>) {
     // SAFETY: as the caller promises.
     let job = unsafe { words.cast::<F>().read() };
@@ -133,13 +132,12 @@ impl<D> Drop for Gone<'_, D> {
     }
 }
 
-/// Tasks that one thread ended but has not yet reported to the waiting threads: reporting each separately would cost an atomic step per
-/// task.
+/// Tasks that one thread ended but has not yet reported to the waiting threads. Reporting each separately would cost an atomic step per task.
 pub struct Tally<D> {
     /// The ledger of these tasks. It is alive because they are not reported yet. Null if there are none.
     ledger: Cell<*const Ledger<D>>,
     count: Cell<u64>,
-    /// A bit for the slot of each waiter that has nothing to wait for any more.
+    /// A bit for the slot of each waiter that no longer has to wait.
     released: Cell<u64>,
 }
 
@@ -149,7 +147,7 @@ impl<D> Tally<D> {
         Tally { ledger: Cell::new(ptr::null()), count: Cell::new(0), released: Cell::new(0) }
     }
 
-    /// Reports to another waiter first.
+    /// If the counted tasks have another ledger, reports them first.
     #[inline]
     fn turn_to(&self, ledger: *const Ledger<D>) {
         if !ptr::eq(self.ledger.get(), ledger) {
@@ -159,7 +157,7 @@ impl<D> Tally<D> {
 
     #[inline]
     fn add(&self, ledger: *const Ledger<D>) {
-        // The task may have run others.
+        // The task may have run tasks of other ledgers.
         self.turn_to(ledger);
         self.ledger.set(ledger);
         self.count.set(self.count.get() + 1);
@@ -170,7 +168,7 @@ impl<D> Tally<D> {
     pub fn report(&self) {
         let (ledger, count) = (self.ledger.replace(ptr::null()), self.count.replace(0));
         if count > 0 {
-            // SAFETY: the tasks that we counted are not reported yet, so the opener waits, and the ledger lives.
+            // SAFETY: the counted tasks are not reported yet. So the opener waits, and the ledger lives.
             let waiter = unsafe { Ledger::gone(ledger, count) };
             self.released.set(self.released.get() | waiter.unwrap_or(0));
         }
@@ -182,14 +180,14 @@ impl<D> Tally<D> {
         self.count.get()
     }
 
-    /// A bit for the slot of each waiter that has become free since the last call. Wake these.
+    /// A bit for the slot of each waiter that became free since the last call. Wake these.
     #[inline]
     pub fn take_released(&self) -> u64 {
         self.released.replace(0)
     }
 }
 
-// SAFETY: it holds no more than a claim to count in a ledger, whose data are `Sync`.
+// SAFETY: it holds only the right to count in a ledger, whose data are `Sync`.
 unsafe impl<D: Sync> Send for Tally<D> {}
 
 impl<D> Default for Tally<D> {

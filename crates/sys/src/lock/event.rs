@@ -4,7 +4,7 @@ use super::primitive::{AtomicU32, Kind, Ordering, begin, relax, spins, wait, wak
 
 const NOT_YET: u32 = 0;
 const HAPPENED: u32 = 1;
-/// Not yet, and a thread may sleep.
+/// Not yet happened, and a thread may sleep.
 const WAITED_FOR: u32 = 2;
 
 /// An event that happens once, until it is reset. Writes before [`set`](Event::set) are visible to threads that have waited.
@@ -30,7 +30,7 @@ impl Event {
         Event { word: AtomicU32::new(NOT_YET) }
     }
 
-    /// The same for the model checker.
+    /// An event that has not happened, for the model checker.
     #[cfg(loom)]
     pub fn new() -> Event {
         Event { word: AtomicU32::new(NOT_YET) }
@@ -55,7 +55,7 @@ impl Event {
 
     /// Resets the event. No thread may still be waiting for the previous one.
     pub fn reset(&self) {
-        // Only an event that has happened is reset: threads that already wait for the next one are not forgotten.
+        // Reset only an event that has happened, so that threads that already wait for the next one are not forgotten.
         let _ = self.word.compare_exchange(HAPPENED, NOT_YET, Ordering::Relaxed, Ordering::Relaxed);
     }
 

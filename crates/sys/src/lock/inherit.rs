@@ -13,8 +13,8 @@ use crate::errno::Errno;
 const FREE: u32 = 0;
 
 thread_local! {
-    /// The kernel's number of this thread, read once: a lock must not cost a system call. A forked child has another number, so it must not
-    /// take these locks before exec, as with most locks.
+    /// The kernel's number of this thread, read once, because a lock must not cost a system call. A forked child has another number, so it must not
+    /// take these locks before exec. Most locks have this rule.
     static OWN: Cell<u32> = const { Cell::new(FREE) };
 }
 
@@ -43,7 +43,7 @@ impl Inherit {
     fn lock_held(&self) {
         let _waiting = waits::begin(Kind::InheritMutex, self);
         loop {
-            // The kernel takes the lock for us, or lends the holder our priority and lets us sleep.
+            // The kernel takes the lock for us. Or it lends the holder our priority and lets us sleep.
             match futex::lock_pi(&self.word, Flags::PRIVATE, None).map_err(Errno::from) {
                 Ok(()) => return,
                 // The holder is about to end, or a signal arrived.
@@ -69,8 +69,7 @@ impl Inherit {
     }
 }
 
-/// A thread that takes a lock which it already holds (`EDEADLK`), or a kernel without such locks: to continue would mean to run without the
-/// lock.
+/// The thread already holds this lock (`EDEADLK`), or the kernel has no such locks. Continuing would mean running without the lock.
 #[cold]
 fn never(errno: Errno) -> ! {
     panic!("failed to take or let go a lock that inherits priority: {errno}: does this thread hold it already?")

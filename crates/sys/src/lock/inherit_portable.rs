@@ -1,5 +1,5 @@
-//! `Inherit` where the system has no lock whose holder inherits priority: a plain lock that knows its holder, so that a thread that takes it
-//! twice is found.
+//! `Inherit` for systems without a lock whose holder inherits priority. It is a plain lock that knows its holder, so that it detects a thread that
+//! takes it twice.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,12 +7,12 @@ use super::waits::{self, Kind};
 use crate::{futex, thread};
 
 const FREE: u32 = 0;
-/// Beside the holder's number: somebody may sleep.
+/// A bit next to the holder's number: a thread may sleep.
 const WAITED_FOR: u32 = 1 << 31;
 
 #[derive(Debug)]
 pub(super) struct Inherit {
-    /// 0, or the holder's number, with a bit for those who wait.
+    /// 0, or the holder's number with a bit for waiters.
     word: AtomicU32,
 }
 
@@ -36,7 +36,7 @@ impl Inherit {
         let _waiting = waits::begin(Kind::InheritMutex, self);
         let own = thread::id();
         loop {
-            // Others may sleep as well, so this thread has to wake one when it lets go.
+            // Other threads may sleep too, so this thread must wake one when it unlocks.
             let found = self.word.compare_exchange(FREE, own | WAITED_FOR, Ordering::Acquire, Ordering::Relaxed);
             let Err(holder) = found else { return };
             if holder & !WAITED_FOR == own {
@@ -52,7 +52,7 @@ impl Inherit {
         }
     }
 
-    /// To be called by the holder alone.
+    /// Only the holder may call this.
     pub(super) fn unlock(&self) {
         if self.word.swap(FREE, Ordering::Release) & WAITED_FOR != 0 {
             futex::wake(&self.word, 1);
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn nothing_is_lost() {
         struct Shared(Inherit, std::cell::UnsafeCell<u64>);
-        // SAFETY: the cell is reached only under the lock.
+        // SAFETY: the cell is accessed only under the lock.
         unsafe impl Sync for Shared {}
         let shared = Shared(Inherit::new(), std::cell::UnsafeCell::new(0));
         let shared = &shared;
@@ -80,7 +80,7 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..20_000 {
                         shared.0.lock();
-                        // SAFETY: under the lock.
+                        // SAFETY: this thread holds the lock.
                         unsafe { *shared.1.get() += 1 };
                         shared.0.unlock();
                     }

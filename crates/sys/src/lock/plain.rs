@@ -47,8 +47,7 @@ impl Plain {
             }
         }
         loop {
-            // From here on the word says that a thread sleeps, because we cannot know whether we are the last: at worst this causes one
-            // unneeded wake.
+            // Mark the word: from here on a thread sleeps. We cannot know whether we are the last, so at worst this causes one unneeded wake.
             if seen != WAITED_FOR && self.word.swap(WAITED_FOR, Ordering::Acquire) == FREE {
                 return;
             }
@@ -57,7 +56,7 @@ impl Plain {
         }
     }
 
-    /// Spins for a moment. If others already sleep, they have spun before, so spinning is pointless.
+    /// Spins for a moment. If others already sleep, they have spun before, so more spinning is pointless.
     fn look(&self) -> u32 {
         let mut left = spins();
         loop {
@@ -101,7 +100,7 @@ mod model {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     shared.0.lock();
-                    // Two steps that another thread would interleave with if the lock failed.
+                    // The test has two steps. If the lock failed, another thread would run between them.
                     let seen = shared.1.load(Ordering::Relaxed);
                     shared.1.store(seen + 1, Ordering::Relaxed);
                     shared.0.unlock();

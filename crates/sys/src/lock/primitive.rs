@@ -1,4 +1,4 @@
-//! The primitives of the locks, replaceable so that their orderings can be model-checked: an atomic word, and waiting on it.
+//! The primitives of the locks: an atomic word, and waiting on it. They are replaceable, so that a model checker can check their orderings.
 
 #[cfg(not(loom))]
 pub(super) use real::*;
@@ -16,10 +16,10 @@ mod real {
 
     use crate::thread;
 
-    /// Reads of the word before a waiter sleeps: some hundred nanoseconds, less than two system calls.
+    /// How often a waiter reads the word before it sleeps. This takes some hundred nanoseconds, less than two system calls.
     const SPINS: u32 = 100;
 
-    /// How often to spin before sleeping: not at all if all threads share one CPU.
+    /// How often to spin before sleeping. 0 if all threads share one CPU.
     pub(crate) fn spins() -> u32 {
         /// 0 means unknown; otherwise the number plus one.
         static KNOWN: AtomicU32 = AtomicU32::new(0);
@@ -38,7 +38,7 @@ mod real {
     }
 }
 
-/// The same under the model checker: a futex is a queue under a mutex, for all words.
+/// The wait and wake operations under the model checker: a futex is one queue under a mutex, for all words.
 #[cfg(loom)]
 mod model {
     /// Nothing is logged under the model checker.
@@ -55,7 +55,7 @@ mod model {
     use loom::sync::{Condvar, Mutex};
 
     struct Queue {
-        /// The sleepers: the word's address, and a number of their own.
+        /// The sleepers: the word's address, and a unique number.
         sleepers: Vec<(usize, u32)>,
         next: u32,
     }
@@ -70,14 +70,14 @@ mod model {
 
     pub(crate) fn wait(word: &AtomicU32, value: u32) {
         let mut queue = QUEUE.0.lock().unwrap();
-        // The kernel checks the word under its own lock, which a waker also takes.
+        // The kernel checks the word under its own lock. A thread that wakes others takes the same lock.
         if word.load(Ordering::SeqCst) != value {
             return;
         }
         let own = (address(word), queue.next);
         queue.next += 1;
         queue.sleepers.push(own);
-        // The condition wakes all; threads that were not meant sleep again, so that a missing wake is detected.
+        // The condition variable wakes all threads. Threads that were not meant sleep again, so that a missing wake is detected.
         while queue.sleepers.contains(&own) {
             queue = QUEUE.1.wait(queue).unwrap();
         }

@@ -4,7 +4,7 @@ use super::inherit::Inherit;
 use super::plain::Plain;
 use super::read_write::ReadWrite;
 
-/// A lock for data that only ordinary threads share, or only real-time ones.
+/// A lock for data that only ordinary threads share, or only real-time threads.
 pub type Mutex<T> = lock_api::Mutex<RawPlain, T>;
 /// Holds the lock until it is dropped.
 ///
@@ -21,7 +21,7 @@ pub type Mutex<T> = lock_api::Mutex<RawPlain, T>;
 /// written.push(3);
 /// ```
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawPlain, T>;
-/// A lock for data that a real-time thread shares with ordinary ones.
+/// A lock for data that a real-time thread shares with ordinary threads.
 pub type InheritMutex<T> = lock_api::Mutex<RawInherit, T>;
 /// Holds the lock until it is dropped, by the thread that took it.
 pub type InheritMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawInherit, T>;
@@ -45,8 +45,8 @@ pub struct RawInherit(Inherit);
 #[derive(Debug)]
 pub struct RawReadWrite(ReadWrite);
 
-// SAFETY: between a `lock` (or a `try_lock` that gave true) and its `unlock` no other thread gets through: the word goes from free to
-// held in one atomic step, with acquire and release; the model checker has tried every order of two threads.
+// SAFETY: between a `lock` (or a successful `try_lock`) and its `unlock`, no other thread gets the lock. The word goes from free to held in one
+// atomic step, with acquire and release. The model checker has tried every order of two threads.
 unsafe impl lock_api::RawMutex for RawPlain {
     const INIT: RawPlain = RawPlain(Plain::new());
     type GuardMarker = lock_api::GuardNoSend;
@@ -68,8 +68,8 @@ unsafe impl lock_api::RawMutex for RawPlain {
     }
 }
 
-// SAFETY: as above; who is not first is let through by the kernel, which gives the lock to one thread at a time. A guard stays with its
-// thread (`GuardNoSend`), whose number is in the word.
+// SAFETY: as above. If the lock is held, the kernel gives it to one waiting thread at a time. A guard stays with its thread (`GuardNoSend`), whose
+// number is in the word.
 unsafe impl lock_api::RawMutex for RawInherit {
     const INIT: RawInherit = RawInherit(Inherit::new());
     type GuardMarker = lock_api::GuardNoSend;
@@ -91,8 +91,8 @@ unsafe impl lock_api::RawMutex for RawInherit {
     }
 }
 
-// SAFETY: a writer gets through only when the count of holders is 0, and sets it to what no reader gets past; a reader only when no
-// writer holds it; each in one atomic step, with acquire and release. The model checker has tried the orders of up to three threads.
+// SAFETY: a writer gets the lock only when the count of holders is 0, and sets a value that stops all readers. A reader gets it only when no writer
+// holds it. Each is one atomic step, with acquire and release. The model checker has tried the orders of up to three threads.
 unsafe impl lock_api::RawRwLock for RawReadWrite {
     const INIT: RawReadWrite = RawReadWrite(ReadWrite::new());
     type GuardMarker = lock_api::GuardNoSend;

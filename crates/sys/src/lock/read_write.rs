@@ -1,5 +1,5 @@
-//! `ReadWrite`: many readers or one writer, in two words. New readers wait as soon as a writer waits: a tick that writes once must not wait
-//! behind an endless stream of readers. It counts like the standard library's futex lock.
+//! `ReadWrite`: many readers or one writer, in two words. New readers wait as soon as a writer waits: a tick that writes once must not wait behind an
+//! endless stream of readers. The counting is that of the standard library's futex lock.
 
 use super::primitive::{AtomicU32, Kind, Ordering, begin, relax, spins, wait, wake};
 
@@ -15,7 +15,7 @@ const WRITERS_WAIT: u32 = 1 << 31;
 #[derive(Debug)]
 pub(super) struct ReadWrite {
     state: AtomicU32,
-    /// Incremented each time a writer is woken. Writers sleep on a separate word, so that a wake for them does not go to a reader.
+    /// Incremented each time a writer is woken. Writers sleep on a separate word, so that their wake does not go to a reader.
     writers: AtomicU32,
 }
 
@@ -132,7 +132,7 @@ impl ReadWrite {
                 }
                 continue;
             }
-            // A billion readers: each is a thread with a stack, so a guard must have been leaked a billion times.
+            // Each reader is a thread with a stack. To get here, a guard must have been leaked a billion times.
             assert!(state & HOLDERS != READERS_MAX, "too many readers hold a lock");
             if let Err(now) = self.announce(state, READERS_WAIT) {
                 state = now;
@@ -147,7 +147,7 @@ impl ReadWrite {
     fn write_held(&self) {
         let _waiting = begin(Kind::Write, self);
         let mut state = self.look(|state| is_free(state) || state & WRITERS_WAIT != 0);
-        // A woken writer does not know whether others may sleep, so it keeps the bit. At worst this causes one unneeded wake.
+        // A woken writer does not know whether other threads sleep, so it keeps the bit. At worst this causes one unneeded wake.
         let mut others = 0;
         loop {
             if is_free(state) {
@@ -162,7 +162,7 @@ impl ReadWrite {
                 continue;
             }
             others = WRITERS_WAIT;
-            // Acquire, before the state is read again: this number shows a wake in between.
+            // Acquire this before the state is read again. If the number changes, there was a wake in between.
             let number = self.writers.load(Ordering::Acquire);
             state = self.state.load(Ordering::Relaxed);
             if is_free(state) || state & WRITERS_WAIT == 0 {
@@ -186,7 +186,7 @@ impl ReadWrite {
         }
     }
 
-    /// The lock is free and a thread may sleep: wake a writer, or otherwise all readers. If a thread has taken the lock meanwhile, that
+    /// Called when the lock is free and a thread may sleep: wakes a writer, or otherwise all readers. If a thread has taken the lock meanwhile, that
     /// thread will do so.
     #[cold]
     fn hand_on(&self, mut state: u32) {
@@ -205,7 +205,7 @@ impl ReadWrite {
             if change(state, READERS_WAIT).is_err() || self.wake_writer() {
                 return;
             }
-            // No writer slept: it is not asleep yet and will find the lock free. So wake the readers.
+            // The writer is not asleep yet and will find the lock free. So wake the readers.
             state = READERS_WAIT;
         }
         if state == READERS_WAIT && change(state, 0).is_ok() {
@@ -213,7 +213,7 @@ impl ReadWrite {
         }
     }
 
-    /// Whether one slept.
+    /// Wakes one writer. Returns whether one slept.
     fn wake_writer(&self) -> bool {
         // Release: a thread that sees this number sees the earlier state.
         self.writers.fetch_add(1, Ordering::Release);
@@ -243,7 +243,7 @@ mod model {
                 thread::spawn(move || match does {
                     Does::Read => {
                         shared.0.read();
-                        // A writer's two steps must be visible together or not at all.
+                        // The two steps of a writer must be visible together or not at all.
                         let first = shared.1.load(Ordering::Relaxed);
                         assert_eq!(first, shared.2.load(Ordering::Relaxed));
                         shared.0.unlock_read();

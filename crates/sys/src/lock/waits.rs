@@ -1,6 +1,6 @@
-//! `waits`: a log of long waits, to find what holds a server up: each wait for a lock or an event above a threshold, minus the time in
-//! which the waiter could have continued but had no CPU. When off, it costs one load, and only for threads that wait anyway. A free lock
-//! never gets here.
+//! `waits`: a log of long waits, to find what delays a server. It has each wait for a lock or an event above a threshold, minus the time in which the
+//! waiter could have continued but had no CPU. When it is off, it costs one load, and only for threads that wait anyway. Taking a free lock never
+//! gets here.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::thread;
 
 /// The most waits to hold until they are read.
 const KEPT_MAX: usize = 4096;
-/// No wait is this long: nothing is logged.
+/// No wait is this long, so nothing is logged.
 const OFF: u64 = u64::MAX;
 
 static OVER_NS: AtomicU64 = AtomicU64::new(OFF);
@@ -153,7 +153,7 @@ fn run_delay_ns() -> Option<u64> {
         let run_delay = kept.get_or_init(|| RunDelay::of_this_thread().ok()).as_ref()?;
         Some(run_delay.read().ok()?.run_delay_ns)
     };
-    // Also none in a thread that is just ending.
+    // Also None in a thread that is just ending.
     RUN_DELAY.try_with(read).ok().flatten()
 }
 
@@ -164,10 +164,10 @@ mod tests {
     use super::super::{Event, InheritMutex, Mutex as Plain, RwLock};
     use super::*;
 
-    /// A wait that took longer is logged.
+    /// The threshold of the log in these tests.
     const LONG_NS: u64 = 2_000_000;
 
-    /// Waits for longer than that for what `hold` returns, in another thread: the time counts from when the kernel has put it to sleep.
+    /// Waits for longer than that, in another thread, for what `hold` returns. The time counts from the moment when the kernel puts it to sleep.
     fn while_held<G>(hold: impl FnOnce() -> G, wait: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             let held = hold();
@@ -177,7 +177,7 @@ mod tests {
                 wait();
             });
             let status = format!("/proc/self/task/{}/status", receiver.recv().unwrap());
-            // It may sleep briefly before it waits, such as for a page, but not in five checks in a row.
+            // The thread may sleep briefly before it waits, such as for a page, but not in five checks in a row.
             let mut looks_asleep = 0;
             while looks_asleep < 5 {
                 std::thread::sleep(Duration::from_millis(1));
@@ -195,7 +195,7 @@ mod tests {
         let (plain, inherit, both, event) = (Plain::new(()), InheritMutex::new(()), RwLock::new(()), Event::new());
         drop(plain.lock());
         while_held(|| plain.lock(), || drop(plain.lock()));
-        // Other tests of this process may take locks at the same time: ours are identified by their addresses.
+        // Other tests of this process may take locks at the same time. The addresses show which waits are ours.
         let ours = [
             std::ptr::from_ref(&plain).addr(),
             std::ptr::from_ref(&inherit).addr(),

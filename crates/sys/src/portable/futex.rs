@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Words share queues, by their addresses.
+/// The number of queues. Each word uses one of them, chosen by its address.
 const QUEUES: usize = 64;
 
 /// The threads that sleep on the words of one queue.
@@ -15,7 +15,7 @@ struct Queue {
 
 #[derive(Debug)]
 struct Sleepers {
-    /// The address of the word, and a number that no other sleeper has.
+    /// The address of the word, and a unique number for each sleeper.
     all: Vec<(usize, u64)>,
     next: u64,
 }
@@ -24,7 +24,7 @@ static ALL: [Queue; QUEUES] =
     [const { Queue { sleepers: Mutex::new(Sleepers { all: Vec::new(), next: 0 }), woken: Condvar::new() } }; QUEUES];
 
 fn queue(address: usize) -> &'static Queue {
-    // Words are four bytes apart at the least, and those of one object should not share a queue.
+    // Words are at least four bytes apart, and the words of one object should not share a queue.
     &ALL[(address >> 2) % QUEUES]
 }
 
@@ -32,12 +32,12 @@ fn lock(queue: &Queue) -> MutexGuard<'_, Sleepers> {
     queue.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits as long as `word` is `value`; may end sooner, for no reason too.
+/// Waits as long as `word` is `value`. It may also end sooner for no reason.
 pub(crate) fn wait(word: &AtomicU32, value: u32) {
     let address = std::ptr::from_ref(word).addr();
     let queue = queue(address);
     let mut sleepers = lock(queue);
-    // Under the lock that a waker takes: a wake after the change of the word finds this thread in the queue.
+    // Check under the lock that a waking thread takes. A wake after the word changes then finds this thread in the queue.
     if word.load(Ordering::SeqCst) != value {
         return;
     }
@@ -49,7 +49,7 @@ pub(crate) fn wait(word: &AtomicU32, value: u32) {
     }
 }
 
-/// Wakes up to `count` of those that wait on `word`. Returns whether there was one.
+/// Wakes up to `count` threads that wait on `word`. Returns whether there was one.
 pub(crate) fn wake(word: &AtomicU32, count: u32) -> bool {
     let address = std::ptr::from_ref(word).addr();
     let queue = queue(address);
@@ -62,7 +62,7 @@ pub(crate) fn wake(word: &AtomicU32, count: u32) -> bool {
     });
     let is_one_woken = left < count;
     if is_one_woken {
-        // A condition wakes all of a queue; those that are still in it sleep on.
+        // The condition variable wakes all threads of a queue. Those that are still in the queue sleep again.
         queue.woken.notify_all();
     }
     is_one_woken

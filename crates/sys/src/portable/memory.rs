@@ -1,19 +1,19 @@
-//! Memory that stays, and pages that other processes read: only Linux has them, so each call is refused.
+//! Locked memory, and pages that other processes read. Only Linux has them, so each call is refused.
 
-/// Memory that stays, which is not requested here.
+/// Memory that stays resident. It cannot be requested here.
 pub mod resident {
     use crate::Errno;
 
-    /// Which of the process' pages stay in memory.
+    /// Which pages of the process stay in memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Lock {
-        /// All that it has mapped now.
+        /// All current mappings.
         Present,
-        /// And all that it maps later.
+        /// Current and future mappings.
         PresentAndFuture,
-        /// What it has mapped now, each page from its first touch on.
+        /// Current mappings, each page from its first touch on.
         PresentOnFault,
-        /// And what it maps later, likewise.
+        /// Current and future mappings, each page from its first touch on.
         PresentAndFutureOnFault,
     }
 
@@ -70,7 +70,7 @@ pub mod resident {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// A count of pages read back from swap; none can be made here.
+    /// A count of pages read back from swap. None can be made here.
     #[derive(Debug)]
     pub enum SwapIns {}
 
@@ -93,14 +93,14 @@ pub mod resident {
     }
 }
 
-/// What a kernel counts of a thread, which is not read here.
+/// The kernel's counts of a thread. They are not read here.
 pub(crate) mod usage {
     use crate::Errno;
 
     /// Counts since the thread began.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Usage {
-        /// Page faults that no disk was needed for.
+        /// Page faults without disk access.
         pub minor_faults: u64,
         /// Page faults that waited for a disk.
         pub major_faults: u64,
@@ -115,7 +115,7 @@ pub(crate) mod usage {
             Err(Errno::OPNOTSUPP)
         }
 
-        /// What came since `before`.
+        /// The increase since `before`.
         pub fn since(&self, before: &Usage) -> Usage {
             Usage {
                 minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
@@ -125,7 +125,7 @@ pub(crate) mod usage {
     }
 }
 
-/// Pages of memory that other processes read, which are not made here.
+/// Pages of memory that other processes read. They cannot be made here.
 pub mod shared_page {
     use std::fs::File;
     use std::io;
@@ -149,7 +149,7 @@ pub mod shared_page {
         Everyone,
     }
 
-    /// A page; none can be made here.
+    /// A page. None can be made here.
     #[derive(Debug)]
     pub enum SharedPage {}
 

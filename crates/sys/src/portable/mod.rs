@@ -1,5 +1,6 @@
-//! The plain fallback for other systems than Linux: the same names as the modules for Linux, as far as the runtime library uses them. Clocks,
-//! sleeping and locks work, from the standard library. All that only Linux has is refused with `EOPNOTSUPP`, so that callers report it.
+//! The fallback for other systems than Linux. It has the same names as the modules for Linux, as far as the runtime library uses them.
+//! Clocks, sleeping and locks work, by the standard library. Everything that only Linux has is refused with `EOPNOTSUPP`, so that callers
+//! report it.
 
 pub(crate) mod futex;
 mod memory;
@@ -14,10 +15,10 @@ pub mod clock {
     use std::sync::OnceLock;
     use std::time::{Duration, Instant, SystemTime};
 
-    /// The reading at the first call: callers subtract some time from what they read.
+    /// The clock's reading at the first call. It is above 0 because callers subtract from it.
     const FIRST_NS: u64 = 1 << 40;
 
-    /// A clock that never goes back, in nanoseconds since an unnamed start.
+    /// A clock that never goes back, in nanoseconds since an unspecified start.
     pub fn monotonic_ns() -> u64 {
         static START: OnceLock<Instant> = OnceLock::new();
         let passed = START.get_or_init(Instant::now).elapsed();
@@ -30,12 +31,12 @@ pub mod clock {
         u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The CPU time of a thread is not known here: 0. Callers ask [`IS_LINUX`](crate::IS_LINUX) first.
+    /// Always 0: the CPU time of a thread is unknown here. Callers check [`IS_LINUX`](crate::IS_LINUX) first.
     pub fn thread_cpu_ns() -> u64 {
         0
     }
 
-    /// A guess at one tick of the kernel's timer: 1 ms.
+    /// An assumed length of one tick of the kernel's timer: 1 ms.
     pub fn kernel_tick_ns() -> u64 {
         1_000_000
     }
@@ -51,7 +52,7 @@ pub mod clock {
     }
 }
 
-/// What a thread may set of itself.
+/// The settings of a thread.
 pub mod thread {
     use std::cell::Cell;
     use std::num::NonZeroU64;
@@ -91,7 +92,7 @@ pub mod thread {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// A number of the calling thread that no other thread of the process has: below 2^31, and above 0.
+    /// A number of the calling thread, unique in the process: above 0 and below 2^31.
     pub fn id() -> u32 {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         thread_local! {
@@ -130,7 +131,7 @@ pub mod thread {
     }
 }
 
-/// Scheduling classes, which are not set here.
+/// Scheduling classes. They cannot be set here.
 pub mod sched {
     use crate::Errno;
 
@@ -176,9 +177,9 @@ pub mod sched {
     }
 }
 
-/// Limits of control groups, of which there are none.
+/// Limits of control groups. There are none here.
 pub mod cpu_limit {
-    /// A limit on CPU time; none is found here.
+    /// A limit on CPU time. None is found here.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CpuLimit {
         /// CPU time in each period, in nanoseconds.
@@ -188,18 +189,18 @@ pub mod cpu_limit {
     }
 
     impl CpuLimit {
-        /// How many CPUs it comes to.
+        /// The number of CPUs that it allows.
         pub fn cpus(&self) -> f64 {
             self.quota_ns as f64 / self.period_ns as f64
         }
     }
 
-    /// What limits have taken: unknown.
+    /// How often limits throttled threads: unknown here.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Throttled {
-        /// In how many periods they ran out.
+        /// The number of periods in which they ran out.
         pub times: Option<u64>,
-        /// How long threads were held back, in nanoseconds.
+        /// How long threads were throttled, in nanoseconds.
         pub ns: Option<u64>,
     }
 
@@ -235,11 +236,11 @@ pub mod cpu_limit {
     }
 }
 
-/// How long a thread waited for a CPU, which only Linux counts.
+/// How long a thread waited for a CPU. Only Linux counts this.
 pub mod schedstat {
     use crate::Errno;
 
-    /// What a kernel counts of a thread.
+    /// The kernel's counts of a thread.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Counted {
         /// The monotonic clock.
@@ -248,11 +249,11 @@ pub mod schedstat {
         pub cpu_ns: u64,
         /// The time that it waited for a CPU.
         pub run_delay_ns: u64,
-        /// How often it was given a CPU.
+        /// How often it got a CPU.
         pub turns: u64,
     }
 
-    /// Counts of a thread; none can be made here.
+    /// Counts of a thread. None can be made here.
     #[derive(Debug)]
     pub enum RunDelay {}
 
@@ -275,11 +276,11 @@ pub mod schedstat {
     }
 }
 
-/// Pressure of CPUs, which only Linux reports.
+/// CPU pressure. Only Linux reports it.
 pub mod stall {
     use crate::Errno;
 
-    /// A count of stalls; none can be made here.
+    /// A count of stalls. None can be made here.
     #[derive(Debug)]
     pub enum CpuStalls {}
 
@@ -310,11 +311,11 @@ pub mod stall {
     }
 }
 
-/// A limit on idle exit latency, which only Linux takes.
+/// A limit on idle exit latency. Only Linux supports it.
 pub mod dma_latency {
     use crate::Errno;
 
-    /// A limit; none can be made here.
+    /// A limit. None can be made here.
     #[derive(Debug)]
     pub enum DmaLatency {}
 
@@ -327,7 +328,7 @@ pub mod dma_latency {
             Err(Errno::OPNOTSUPP)
         }
 
-        /// The limit in force.
+        /// The active limit.
         ///
         /// # Errors
         /// None.
@@ -337,22 +338,22 @@ pub mod dma_latency {
     }
 }
 
-/// Marks for tools that look at a program from outside, which only Linux has.
+/// Markers for outside observers. Only Linux has them.
 pub mod mark {
-    /// Nothing.
+    /// Does nothing.
     #[inline(always)]
     pub fn tick_begin(_: u64, _: u64) {}
 
-    /// Nothing.
+    /// Does nothing.
     #[inline(always)]
     pub fn tick_done(_: u64, _: u64) {}
 }
 
-/// Restartable sequences, which only Linux has.
+/// Restartable sequences. Only Linux has them.
 pub mod rseq {
     use crate::Errno;
 
-    /// Watches a thread; none can be made here.
+    /// Watches a thread. None can be made here.
     #[derive(Debug)]
     pub enum Watcher {}
 
@@ -365,7 +366,7 @@ pub mod rseq {
             Err(Errno::OPNOTSUPP)
         }
 
-        /// From now on a preemption is seen.
+        /// From now on a preemption is noticed.
         pub fn arm(&self) {
             match *self {}
         }
@@ -375,7 +376,7 @@ pub mod rseq {
             match *self {}
         }
 
-        /// Tries it out.
+        /// Tests it.
         ///
         /// # Errors
         /// None.

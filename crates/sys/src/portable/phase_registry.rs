@@ -1,14 +1,14 @@
-//! The registry of sessions that tick on this host: only Linux has it, so none can be created.
+//! The registry of sessions that tick on this host. Only Linux has it, so none can be created.
 
 use std::path::Path;
 
 use crate::Errno;
 use crate::phase_slot::Slot;
 
-/// The most files of sessions to read in a scan.
+/// The most session files to read in a scan.
 pub const SLOTS_MAX: usize = 256;
 
-/// A slot; none can be made here.
+/// A slot. None can be made here.
 #[derive(Debug)]
 pub enum SlotWriter {}
 
@@ -37,7 +37,7 @@ impl SlotWriter {
     }
 }
 
-/// Reads slots; none can be made here.
+/// Reads slots. None can be made here.
 #[derive(Debug)]
 pub enum Scanner {}
 
@@ -59,7 +59,7 @@ impl Scanner {
     }
 }
 
-/// The lock of a folder; none can be taken here.
+/// The lock of a folder. None can be taken here.
 #[derive(Debug)]
 pub enum FolderLock {}
 

@@ -1,4 +1,4 @@
-//! Batches of packets, which only Linux has: no socket is opened here.
+//! Batches of packets. Only Linux has them, so no socket is opened here.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::num::NonZeroU16;
@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use crate::Errno;
 
-/// Packets of one call, at the most.
+/// The most packets per call.
 pub const BATCH: usize = 64;
-/// Sockets of one group, at the most.
+/// The most sockets that share an address.
 pub const SHARDS_MAX: usize = 64;
 
 /// Whether other sockets may have the same address.
@@ -28,20 +28,20 @@ pub fn open(_: SocketAddr, _: Sharing) -> Result<UdpSocket, Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
-/// A packet that was received.
+/// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// The payload.
     pub bytes: &'a [u8],
-    /// Who says to have sent it.
+    /// Its source address, which may be forged.
     pub from: Option<SocketAddr>,
     /// When the kernel first had it, on the wall clock in nanoseconds.
     pub stamp_ns: Option<u64>,
-    /// It is several that the kernel merged, each so long, the last perhaps shorter.
+    /// Several merged packets of this size; the last may be shorter.
     pub segment_bytes: Option<NonZeroU16>,
-    /// How many packets the socket had dropped by when this one came.
+    /// How many packets the socket had dropped when this one arrived.
     pub dropped: Option<u32>,
-    /// It was longer than there was room for.
+    /// Whether it was longer than the buffer.
     pub truncated: bool,
 }
 
@@ -55,7 +55,7 @@ impl Inbox {
         Inbox(())
     }
 
-    /// The same, with room for this many packets.
+    /// One with space for this many packets.
     pub fn with_room(_: usize, _: usize) -> Inbox {
         Inbox(())
     }
@@ -82,7 +82,7 @@ impl Inbox {
     }
 }
 
-/// Receives by a standing request; none can be made here.
+/// Receives by one standing request. None can be made here.
 #[cfg(feature = "io-uring")]
 #[derive(Debug)]
 pub enum RingInbox {}
@@ -115,7 +115,7 @@ impl RingInbox {
         match *self {}
     }
 
-    /// Goes on to the next.
+    /// Moves to the next packet.
     pub fn advance(&mut self) {
         match *self {}
     }
@@ -151,7 +151,7 @@ impl<'a> Load<'a> {
         self.messages
     }
 
-    /// Whether it holds none.
+    /// Whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.messages == 0
     }
@@ -179,7 +179,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// A packet that did not arrive.
+/// An undelivered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undelivered {
     /// To whom.
@@ -225,7 +225,7 @@ pub fn shard_by_cpu(_: &UdpSocket, _: &[usize]) -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
-/// Options of a socket that are not set here.
+/// Options of a socket. They cannot be set here.
 macro_rules! refused {
     ($($name:ident($($argument:ty),*))*) => { $(
         /// Not done.

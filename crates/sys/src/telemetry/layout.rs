@@ -1,9 +1,9 @@
 //! The layout of the page: 64-bit words in the machine's byte order. [`UNKNOWN`] marks a value that was never set.
 //!
-//! The header contains the start and length of each part. So a later version can append words to a part, and a reader uses the words that
-//! it knows. A change of a word's meaning needs another format number.
+//! The header contains the start and length of each part. A reader uses the words that it knows, so a later version can append words to a
+//! part. A change of a word's meaning needs another format number.
 
-/// First word: `EVENKEEL` in bytes, which differs on a machine with the other byte order. It is written last.
+/// The first word: `EVENKEEL` in bytes. It reads differently on a machine with the other byte order. It is written last.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"EVENKEEL");
 /// The format number.
 pub const FORMAT: u64 = 1;
@@ -34,7 +34,7 @@ pub mod head {
     pub const HISTOGRAM_WORDS: usize = 9;
     /// The writer's process, by the number in its own namespace.
     pub const PID: usize = 10;
-    /// When that process started, in the kernel's ticks since boot. This distinguishes it from a later one with the same id.
+    /// When that process started, in the kernel's ticks since boot. This distinguishes it from a later process with the same number.
     pub const START_TICKS: usize = 11;
     /// The inode of its PID namespace.
     pub const NAMESPACE: usize = 12;
@@ -50,7 +50,7 @@ pub mod head {
     pub const NAME_WORDS: usize = 8;
     /// How many entries the tick's thread has begun to write; see [`super::super::sequence`].
     pub const BEGUN: usize = 30;
-    /// How many of them are complete.
+    /// How many entries are complete.
     pub const DONE: usize = 31;
     /// Words of the head.
     pub const WORDS: usize = 32;
@@ -72,21 +72,21 @@ pub mod tick {
     pub const DONE: usize = 5;
     /// The time from one tick to the next, in nanoseconds.
     pub const PERIOD: usize = 6;
-    /// How often that changed.
+    /// How often the period changed.
     pub const PERIOD_CHANGES: usize = 7;
     /// How the CPU is provided: 0 always, 1 in slots, 2 by a limit.
     pub const TURNS_MODEL: usize = 8;
     /// The period of the slots or the limit, in nanoseconds.
     pub const TURNS_PERIOD: usize = 9;
-    /// Our share of it, in millionths.
+    /// The share of the period that we get, in millionths.
     pub const TURNS_SHARE: usize = 10;
     /// Page faults of the tick's thread without disk access.
     pub const MINOR_FAULTS: usize = 11;
     /// Page faults of the tick's thread that waited for a disk.
     pub const MAJOR_FAULTS: usize = 12;
-    /// Those during the last tick.
+    /// Minor page faults during the last tick.
     pub const TICK_MINOR_FAULTS: usize = 13;
-    /// See above.
+    /// Major page faults during the last tick.
     pub const TICK_MAJOR_FAULTS: usize = 14;
     /// Pages that the whole system read back from swap since the session began.
     pub const SWAPPED_IN: usize = 15;
@@ -129,7 +129,7 @@ impl Count {
 /// Words of the counters' part.
 pub const COUNTS_WORDS: usize = 12;
 
-/// Histograms in their order: from due to begun, from begun to done, from due to done.
+/// The histograms in their order: from due to begun, from begun to done, from due to done.
 pub const HISTOGRAMS: [&str; 3] = ["lateness", "work", "due_to_done"];
 
 /// Words of a histogram: count, sum and longest in nanoseconds, then one word per bucket.
@@ -158,7 +158,7 @@ pub const WORDS: usize = HISTOGRAMS_AT + HISTOGRAMS.len() * histogram::WORDS;
 pub const PAGE_BYTES: usize = 4096;
 const _: () = assert!(WORDS * 8 <= PAGE_BYTES);
 
-/// Twenty per factor of ten; 1, 2 and 5 are among them. A quantile is at most a seventh too long.
+/// Twenty bounds per factor of ten, including 1, 2 and 5. A quantile is at most a seventh too long.
 const MANTISSAS: [u64; 20] =
     [100, 112, 125, 140, 160, 180, 200, 224, 250, 280, 315, 355, 400, 450, 500, 560, 630, 710, 800, 900];
 const TENFOLDS: usize = 7;

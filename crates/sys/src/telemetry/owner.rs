@@ -50,8 +50,8 @@ impl Owner {
         Ok(Owner { pid, start_ticks, namespace: namespace()?, boot: boot()? })
     }
 
-    /// Whether it still exists. `page` is the open page, on which its writer holds a lock. The lock decides if /proc does not show the
-    /// process.
+    /// Whether the process still exists. `page` is the open page, on which its writer holds a lock. The lock decides if /proc does not show
+    /// the process.
     ///
     /// # Errors
     /// The kernel's error for /proc.

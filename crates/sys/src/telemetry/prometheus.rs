@@ -50,7 +50,7 @@ const HISTOGRAMS: [(&str, &str, Histogram); 3] = [
     ("evenkeel_tick_due_to_done_seconds", "From when a tick was due to when it was done.", |page| &page.due_to_done),
 ];
 
-/// Counters with a label: metric, help, and the counter for each value of the label.
+/// Counters with a label: metric, help, label, and the counter for each value of the label.
 type Labelled = (&'static str, &'static str, &'static str, [(&'static str, Number); 2]);
 
 const LABELLED: [Labelled; 3] = [

@@ -21,9 +21,9 @@ pub(super) const PREFIX: &str = "evenkeel-rt.";
 const ENTRIES_MAX: usize = 4096;
 const SESSIONS_MAX: usize = 256;
 
-/// The most copies to try. A tick's entry takes a fraction of a microsecond, but the writer may lose its CPU meanwhile.
+/// The most attempts to copy. A tick's entry takes a fraction of a microsecond, but the writer may lose its CPU meanwhile.
 const TRIES: u32 = 40;
-/// The first tries follow directly, the others after a pause.
+/// The first attempts follow directly, the others after a pause.
 const TRIES_AT_ONCE: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -49,7 +49,7 @@ pub enum PageError {
         /// What is wrong with it.
         odd: Odd,
     },
-    /// An entry was being written each time: its writer was stopped or killed meanwhile.
+    /// An entry was half-written at each attempt: its writer was stopped or killed meanwhile.
     #[error("the page of telemetry {} stays half-written: its server was stopped or killed in the middle of a tick", path.display())]
     HalfWritten {
         /// Which file.
@@ -89,7 +89,7 @@ impl TelemetryReader {
     /// If it is not a valid page, or stays half-written for a tenth of a second.
     pub fn read(&self) -> Result<Snapshot, PageError> {
         for turn in 0..TRIES {
-            // Each read is a system call with all its barriers, so the three are in this order.
+            // Each read is a system call with all its barriers, so the three reads happen in this order.
             let copied = sequence::copied(|| self.word(head::DONE), || self.bytes(), || self.word(head::BEGUN));
             if let Some(bytes) = copied {
                 return Snapshot::parse(&bytes?).map_err(|odd| PageError::Odd { path: self.path.clone(), odd });
@@ -117,7 +117,7 @@ impl TelemetryReader {
         let page = Snapshot::parse(&self.bytes()?);
         let owner = match page {
             Ok(page) => page.owner,
-            // Torn between two entries: the owner's words never change.
+            // The page is torn between two entries. The words of the owner never change, so use them.
             Err(Odd::Sum(_)) => return self.state_of_torn(),
             Err(odd) => return Err(PageError::Odd { path: self.path.clone(), odd }),
         };
@@ -140,7 +140,7 @@ impl TelemetryReader {
     fn bytes(&self) -> Result<Vec<u8>, PageError> {
         let mut bytes = vec![0; PAGE_BYTES_MAX];
         let mut length = 0;
-        // A file that grows meanwhile is cut at the end of the buffer.
+        // If the file grows meanwhile, it is cut at the end of the buffer.
         while length < bytes.len() {
             match shared_page::read_at(&self.file, &mut bytes[length..], length as u64) {
                 Ok(0) => break,

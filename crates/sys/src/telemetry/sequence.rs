@@ -1,6 +1,6 @@
 //! How a reader knows that its copy is consistent, while the writer never waits. The writer increments one number before it writes an
-//! entry, and another after it. A reader takes the second, copies, and takes the first. If both are equal, the data was not touched
-//! meanwhile.
+//! entry, and another after it. A reader reads the second number, copies the data, and reads the first number. If both are equal, no entry
+//! was written meanwhile.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Begins an entry, and returns its number. Only one thread may call this.
 pub fn begin(begun: &AtomicU64) -> u64 {
-    // Only we write it, so our read is current.
+    // Only this thread writes it, so this read is current.
     let number = begun.load(Ordering::Relaxed).wrapping_add(1);
     begun.store(number, Ordering::Relaxed);
     // A reader that sees any of the following writes also sees that the entry was begun.
@@ -26,10 +26,10 @@ pub fn end(done: &AtomicU64, number: u64) {
 /// Reads three times: the completed number, the data to copy, and the begun number. None if the copy may mix two entries.
 pub fn copied<T>(done: impl FnOnce() -> u64, copy: impl FnOnce() -> T, begun: impl FnOnce() -> u64) -> Option<T> {
     let before = done();
-    // With the writer's release: the copy is of this entry or of a later one.
+    // Pairs with the writer's release: the copy is of this entry or of a later one.
     fence(Ordering::Acquire);
     let copy = copy();
-    // With the writer's fence: if the copy has a word of a later entry, its begun number is seen below.
+    // Pairs with the writer's fence: if the copy has a word of a later entry, its begun number is seen below.
     fence(Ordering::Acquire);
     (begun() == before).then_some(copy)
 }

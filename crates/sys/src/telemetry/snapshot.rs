@@ -1,5 +1,4 @@
-//! `Snapshot`: a page at one moment, parsed from untrusted bytes. Total: any bytes give a result or an error, and every used value is
-//! checked.
+//! `Snapshot`: a page at one moment, parsed from untrusted bytes. Any bytes give a result or an error, and every used value is checked.
 
 use super::layout::{self, BOUNDS_NS, Count, UNKNOWN, head, histogram, tick};
 use super::owner::Owner;
@@ -65,7 +64,7 @@ impl PageSlices {
         }
     }
 
-    /// A value that none of our writers produces is unknown.
+    /// A value that our writers never produce means unknown.
     fn from_words(model: u64, period_ns: u64, millionths: u64) -> PageSlices {
         let share = millionths as f64 / 1e6;
         match (model, period_ns, millionths) {
@@ -115,7 +114,7 @@ pub struct PageHistogram {
 }
 
 impl PageHistogram {
-    /// A bound that the share `q` (0 to 1) of them do not exceed, in nanoseconds: at most a seventh too long. None if empty.
+    /// The bound that the share `q` (0 to 1) of the values do not exceed, in nanoseconds. It is at most a seventh too long. None if empty.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         if self.count == 0 || !(0.0..=1.0).contains(&q) {
             return None;
@@ -130,7 +129,7 @@ impl PageHistogram {
         Some(bound_ns.min(self.max_ns?))
     }
 
-    /// The increase since an earlier snapshot. The longest value is that of both.
+    /// The increase since an earlier snapshot. The longest value covers both snapshots.
     #[must_use]
     pub fn since(&self, before: &PageHistogram) -> PageHistogram {
         let buckets: Vec<u64> =
@@ -195,7 +194,7 @@ pub struct Snapshot {
     pub last: Option<LastTick>,
     /// The time from one tick to the next, in nanoseconds.
     pub period_ns: Option<u64>,
-    /// How often that changed.
+    /// How often the period changed.
     pub period_changes: u64,
     /// How the CPU is provided.
     pub turns: PageSlices,

@@ -74,7 +74,7 @@ fn a_page_says_what_was_written() {
     assert_eq!(Snapshot::parse(&bytes(&words)), Ok(found));
 }
 
-/// Offsets and numbers from docs/formats.md, not from the code: readers written from that page must keep working.
+/// The offsets and numbers come from docs/formats.md, not from the code: readers written from that page must keep working.
 #[test]
 fn format_1_stays_readable() {
     let mut words = vec![0_u64; 512];
@@ -85,7 +85,7 @@ fn format_1_stays_readable() {
     let tick = [10, 2, 11, 100, 110, 120, 20_000_000, 1, 2, 100_000_000, 400_000, 30, 31, 1, 0, u64::MAX];
     words[32..48].copy_from_slice(&tick);
     words[56..63].copy_from_slice(&[1, 2, 3, 4, 5, u64::MAX, 64]);
-    // 10 values of up to 5.6 ms: four factors of ten are 80 buckets minus the first, then six of the fourth.
+    // Ten values of up to 5.6 ms. Four factors of ten are 80 buckets minus the first. Then come six of the next factor.
     for at in [68, 214, 360] {
         words[at..at + 3].copy_from_slice(&[10, 50_000_000, 5_500_000]);
         words[at + 4 + 75] = 10;
@@ -171,7 +171,7 @@ fn prometheus_reads_it() {
     (first.began_realtime_ns, second.began_realtime_ns) = (1_700_000_000_500_000_000, 0);
     (second.faults, second.turns) = (None, PageSlices::Whole);
     let text = prometheus(&[first, second]);
-    // Another test checks bucketed metrics by rule; one of them is enough here.
+    // Another test checks the metrics with buckets by rule, so one of them is enough here.
     let plain: Vec<&str> = text.lines().filter(|line| !line.contains("_bucket") || line.contains("work")).collect();
     expect![[r##"
         # HELP evenkeel_ticks_total Ticks that were done.
@@ -279,7 +279,7 @@ fn prometheus_reads_it() {
     .assert_eq(&plain.join("\n"));
 }
 
-/// The exposition format's rules, as promtool and the scraper check them.
+/// The rules of the exposition format that promtool and the scraper check.
 #[test]
 fn the_text_keeps_the_formats_rules() {
     let text =
@@ -331,7 +331,7 @@ fn a_page_lives_as_long_as_its_session() {
         found.iter().map(|found| (found.state, found.path.as_path())).collect::<Vec<_>>(),
         [(State::Live, writer.path())]
     );
-    // Remains of a killed server: the same page, of a process that started at another time. And a file that only looks like one.
+    // A killed server left the same page, but its process started at another time. Another file only looks like a page.
     let mut words = page("left");
     words[head::START_TICKS] += 1;
     let left = folder.path().join(format!("evenkeel-rt.{}.left", std::process::id()));
@@ -360,7 +360,7 @@ fn nothing_torn_is_ever_read() {
     let (path, stop): (PathBuf, AtomicBool) = (writer.path().into(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // In bursts, like ticks: a writer that never pauses would leave no moment to read.
+            // Write in bursts, like ticks: a writer that never pauses would leave no moment to read.
             let mut number = 0;
             while !stop.load(Ordering::Relaxed) {
                 for _ in 0..200 {

@@ -1,5 +1,5 @@
-//! `PageWriter`: the entries that the tick's thread writes each tick. `Counters`: what any thread adds. Nothing here waits or allocates
-//! after the page is created.
+//! `PageWriter`: the entries that the tick's thread writes each tick. `Counters`: values that any thread adds to. Nothing here waits or
+//! allocates after the page is created.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl PageWriter {
         Counters { page: Arc::clone(&self.page) }
     }
 
-    /// Writes an entry. `&mut` makes it the only writer.
+    /// Writes an entry. `&mut` ensures that there is only one writer.
     pub fn tick(&mut self, entry: &TickEntry) {
         let words = self.page.words();
         let number = sequence::begin(&words[head::BEGUN]);
@@ -131,11 +131,11 @@ impl PageWriter {
 }
 
 impl Counters {
-    /// Adds to a counter, which is known from the first call on.
+    /// Adds to a counter. The counter is known from the first call on.
     pub fn add(&self, count: Count, more: u64) {
         let word = self.word(count);
         if word.load(Ordering::Relaxed) == UNKNOWN {
-            // A thread that comes second finds it known, and adds to the first one's value.
+            // If another thread set it first, this adds to its value.
             let _ = word.compare_exchange(UNKNOWN, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         word.fetch_add(more, Ordering::Relaxed);

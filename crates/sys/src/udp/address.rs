@@ -12,7 +12,7 @@ pub(super) union Name {
 impl Name {
     /// An empty address.
     pub(super) const fn none() -> Name {
-        // SAFETY: a socket address of nothing but zeros is a value of it.
+        // SAFETY: a socket address of zeros is valid.
         Name { v6: unsafe { std::mem::zeroed() } }
     }
 
@@ -42,13 +42,13 @@ impl Name {
         }
     }
 
-    /// The address that the kernel has written here with this length. None if it belongs to neither family.
+    /// The address that the kernel has written here with this length. None if it is neither IPv4 nor IPv6.
     #[inline]
     pub(super) fn get(&self, length: usize) -> Option<SocketAddr> {
         // SAFETY: both variants begin with the family, and all bytes were set from the start.
         let family = i32::from(unsafe { self.v4.sin_family });
         if family == libc::AF_INET && length >= size_of::<libc::sockaddr_in>() {
-            // SAFETY: the family says which it is; every bit pattern is a value of it.
+            // SAFETY: the family shows which variant it is. Every bit pattern of it is valid.
             let v4 = unsafe { self.v4 };
             let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())

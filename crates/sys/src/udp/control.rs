@@ -48,7 +48,7 @@ pub(super) fn word(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The first of the times there. With `SO_TIMESTAMPING` the other two are a device's. Zeros mean none.
+/// The first of the times in the message. With `SO_TIMESTAMPING` the other two are a device's. Zeros mean none.
 pub(super) fn software_ns(data: &[u8]) -> Option<u64> {
     let seconds = i64::from_ne_bytes(data.get(..8)?.try_into().ok()?);
     let ns = i64::from_ne_bytes(data.get(8..16)?.try_into().ok()?);
@@ -58,8 +58,8 @@ pub(super) fn software_ns(data: &[u8]) -> Option<u64> {
 
 /// Passes on each control message's level, type and bytes.
 pub(super) fn each_control(header: &libc::msghdr, mut visit: impl FnMut(i32, i32, &[u8])) {
-    // SAFETY: the header is one that the kernel has filled in: its control buffer holds `msg_controllen` bytes of whole messages, lives
-    // as long as the header's owner does not write to it, and the macros stay within that length.
+    // SAFETY: the kernel has filled in the header: its control buffer holds `msg_controllen` bytes of whole messages. The buffer lives as
+    // long as the header's owner does not write to it. The macros stay within that length.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while let Some(one) = message.as_ref() {

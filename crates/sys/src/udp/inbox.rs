@@ -19,7 +19,7 @@ const PAGE_BYTES: usize = 4096;
 /// What to do while there is no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Sleep until a packet arrives, or the socket's read timeout is over. Returns that packet at once; more may be queued.
+    /// Sleep until a packet arrives, or the socket's read timeout has passed. Returns that packet at once; more may be queued.
     Sleep,
     /// Return at once, with all available packets.
     Not,
@@ -34,8 +34,8 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
     /// Its source address, which may be forged.
     pub from: Option<SocketAddr>,
-    /// When the kernel first had it, on the wall clock in nanoseconds. None unless [`super::stamp_received`] or [`super::stamp_arrivals`]
-    /// was called.
+    /// When the kernel first had the packet, on the wall clock in nanoseconds. None unless [`super::stamp_received`] or
+    /// [`super::stamp_arrivals`] was called.
     pub stamp_ns: Option<u64>,
     /// Several packets of one sender, merged by the kernel. Each has this size; the last may be shorter: see [`super::merge_received`].
     pub segment_bytes: Option<NonZeroU16>,
@@ -46,13 +46,13 @@ pub struct Packet<'a> {
     pub truncated: bool,
 }
 
-/// The distance between buffers of this size: an odd number of cache lines. Buffers at power-of-two distances would compete for the same
+/// The distance between buffers of this size: an odd number of cache lines. At power-of-two distances, buffers would compete for the same
 /// few places in a cache.
 pub(super) fn stride(bytes_each: usize) -> usize {
     (bytes_each.div_ceil(LINE_BYTES) | 1) * LINE_BYTES
 }
 
-/// Faults in the first page of each buffer, which every packet touches, before the first packet is awaited.
+/// Faults in the first page of each buffer before the first packet is awaited. Every packet touches that page.
 pub(super) fn touch(bytes: &mut [u8], stride: usize) {
     bytes.iter_mut().step_by(stride.max(PAGE_BYTES)).for_each(|byte| *byte = std::hint::black_box(0));
 }
@@ -64,14 +64,14 @@ pub struct Inbox {
     stride: usize,
     names: Vec<Name>,
     controls: Vec<[u64; CONTROL_WORDS]>,
-    // The kernel reads it through the headers.
+    // The kernel reads these through the headers.
     _parts: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
     /// This many headers contain results of the last call.
     received: usize,
 }
 
-// SAFETY: the pointers in the headers and parts lead to heap memory of this value's own vectors, which never grow; nothing in them depends
+// SAFETY: the pointers in the headers and parts lead to heap memory of this value's own vectors, which never grow. Nothing in them depends
 // on the thread.
 unsafe impl Send for Inbox {}
 
@@ -114,7 +114,7 @@ impl Inbox {
     /// kernel's error.
     pub fn receive(&mut self, socket: &UdpSocket, wait: Wait) -> Result<usize, Errno> {
         match wait {
-            // A call for several checks for a second packet before it returns the first.
+            // Before a call for several packets returns the first, it checks for a second. So ask for one.
             Wait::Sleep => self.call(socket, 1, 0),
             Wait::Not => self.call(socket, BATCH, libc::MSG_DONTWAIT),
             Wait::NotForOne => self.call(socket, 1, libc::MSG_DONTWAIT),
@@ -136,15 +136,15 @@ impl Inbox {
     pub fn receive_one(&mut self, socket: &UdpSocket) -> Result<usize, Errno> {
         self.make_ready();
         let Some(header) = self.headers.first_mut() else { return Err(Errno::INVAL) };
-        // SAFETY: the header points to a name, a control buffer and a part with their true lengths, which live as long as this value and
-        // which nothing else reads or writes meanwhile.
+        // SAFETY: the header points to a name, a control buffer and a part with their true lengths. They live as long as this value, and
+        // nothing else accesses them meanwhile.
         let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header.msg_hdr, libc::MSG_DONTWAIT) };
         header.msg_len = libc::c_uint::try_from(length).map_err(|_| last())?;
         self.received = 1;
         Ok(1)
     }
 
-    /// Restores what the last call has overwritten.
+    /// Restores the header fields that the last call has overwritten.
     fn make_ready(&mut self) {
         for header in self.headers.iter_mut().take(self.received) {
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
@@ -156,8 +156,8 @@ impl Inbox {
     fn call(&mut self, socket: &UdpSocket, packets: usize, flags: libc::c_int) -> Result<usize, Errno> {
         self.make_ready();
         let packets = packets.min(self.headers.len());
-        // SAFETY: each header points to a name, a control buffer and a part of its own with their true lengths; all live as long as this
-        // value, stay where they are, and nothing else reads or writes them meanwhile.
+        // SAFETY: each header points to its own name, control buffer and part, with their true lengths. All live as long as this value and
+        // stay in place. Nothing else accesses them meanwhile.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -206,7 +206,7 @@ impl std::fmt::Debug for Inbox {
 }
 
 pub(super) const NO_MESSAGE: libc::mmsghdr = {
-    // SAFETY: null pointers and lengths of nothing are a message header.
+    // SAFETY: a message header may consist of null pointers and zero lengths.
     unsafe { std::mem::zeroed() }
 };
 

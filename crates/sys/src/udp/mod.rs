@@ -31,8 +31,8 @@ const SO_MEMINFO: libc::c_int = 55;
 const MEMINFO_NUMBERS: usize = 9;
 const MEMINFO_DROPS: usize = 8;
 
-/// The receive buffer, in bytes as the kernel counts them: with its overhead per packet, which for a small one is several times the packet
-/// (`SO_RCVBUF`, which reads twice the request).
+/// The receive buffer (`SO_RCVBUF`), in bytes as the kernel counts them, which is twice the request. They include its overhead per packet,
+/// which for a small packet is several times the packet.
 ///
 /// # Errors
 /// The kernel's error.
@@ -48,8 +48,8 @@ pub fn set_receive_buffer_bytes(socket: &UdpSocket, bytes: u32) -> Result<(), Er
     Ok(rustix::net::sockopt::set_socket_recv_buffer_size(socket, bytes as usize)?)
 }
 
-/// Sleeps until a packet arrives, the socket has an error, or the alarm fires. It sets no timer of its own, which would cost a virtual
-/// machine one exit when going to sleep and one when waking; set the alarm while no thread waits.
+/// Sleeps until a packet arrives, the socket has an error, or the alarm fires. It sets no timer of its own, because that would cost a
+/// virtual machine one exit when it goes to sleep and one when it wakes. Set the alarm while no thread waits.
 ///
 /// # Errors
 /// `EINTR` after a signal; otherwise the kernel's error.
@@ -73,7 +73,7 @@ pub fn held_bytes(socket: &UdpSocket) -> Option<u32> {
 fn meminfo(socket: &UdpSocket) -> Option<[u32; MEMINFO_NUMBERS]> {
     let mut numbers = [0_u32; MEMINFO_NUMBERS];
     let mut length = size_of_val(&numbers) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes, which is the array's size, and the length that it wrote.
+    // SAFETY: the kernel writes at most `length` bytes, which is the array's size, and the written length.
     let done = unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, numbers.as_mut_ptr().cast(), &raw mut length)
     };
@@ -186,7 +186,7 @@ mod tests {
         stamp_received(&two).unwrap();
         stamp_sent(&one).unwrap();
         let (mut out, mut inbox) = (Outbox::new(10), Inbox::new(10));
-        // Enabling timestamps takes the kernel a moment after the first socket has requested them.
+        // After the first socket has requested timestamps, the kernel takes a moment to enable them.
         let stamped = (0..100).any(|_| {
             clock::sleep_until_ns(clock::monotonic_ns() + 5_000_000);
             let before_ns = clock::realtime_ns();
@@ -204,13 +204,13 @@ mod tests {
         assert!(moments.contains(&Moment::ToDriver), "{moments:?}");
     }
 
-    /// Waits until the kernel has dropped one: on a busy machine it handles packets some time after they were sent.
+    /// Waits until the kernel has dropped a packet. On a busy machine it handles packets some time after they were sent.
     fn await_drop(socket: &UdpSocket) {
         let until_ns = clock::monotonic_ns() + 60_000_000_000;
         while dropped(socket) == Some(0) && clock::monotonic_ns() < until_ns {
             clock::sleep_until_ns(clock::monotonic_ns() + 1_000_000);
         }
-        // And has handled all the others.
+        // Wait until it has handled all the others, too.
         clock::sleep_until_ns(clock::monotonic_ns() + 50_000_000);
     }
 

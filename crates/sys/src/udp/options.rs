@@ -55,7 +55,7 @@ pub fn merge_received(socket: &UdpSocket) -> Result<(), Errno> {
     set_option_of(socket, libc::SOL_UDP, UDP_GRO, 1)
 }
 
-/// Splits every sent message into packets of this many bytes, unless the message sets its own size; 0 disables it (`UDP_SEGMENT`, since
+/// Splits every sent message into packets of this many bytes, unless the message sets its own size. 0 disables it (`UDP_SEGMENT`, since
 /// Linux 4.18). If the device cannot do that, the first send fails.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ pub fn set_busy_poll_us(socket: &UdpSocket, us: u32) -> Result<u32, Errno> {
     set_option(socket, libc::SO_BUSY_POLL, us)?;
     let mut now = 0_u32;
     let mut length = size_of::<u32>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most four bytes to `now`, and the length that it wrote.
+    // SAFETY: the kernel writes at most four bytes to `now`, and the written length.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -101,7 +101,7 @@ pub fn force_receive_buffer_bytes(socket: &UdpSocket, bytes: u32) -> Result<(), 
     set_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
-/// Collects network errors about undelivered packets, for [`undelivered`] (`IP_RECVERR`). One call to send or receive fails for each.
+/// Collects network errors about undelivered packets for [`undelivered`] (`IP_RECVERR`). For each error, one call to send or receive fails.
 ///
 /// # Errors
 /// The kernel's error.
@@ -133,7 +133,7 @@ pub struct Undelivered {
 pub fn undelivered(socket: &UdpSocket) -> Result<Option<Undelivered>, Errno> {
     let mut control = [0_u64; CONTROL_WORDS];
     let mut name = Name::none();
-    // SAFETY: a message header of nothing is one.
+    // SAFETY: a message header may consist of zeros.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_name = (&raw mut name).cast();
     header.msg_namelen = size_of::<Name>() as libc::socklen_t;
@@ -156,9 +156,9 @@ pub fn undelivered(socket: &UdpSocket) -> Result<Option<Undelivered>, Errno> {
     Ok(Some(Undelivered { to: name.get(header.msg_namelen as usize), why: why.unwrap_or(Errno::IO) }))
 }
 
-/// Among sockets that share an address, delivers a packet to the socket of the CPU that handles it: the first socket for the first of
-/// `cpus`, and so on. Packets of other CPUs are spread by CPU number, so that all sockets get some (`SO_ATTACH_REUSEPORT_CBPF`, since Linux
-/// 4.5). Call it once, on any of them, when all exist.
+/// Delivers each packet to the socket of the CPU that handles it, among sockets that share an address. The first socket gets the packets of
+/// the first of `cpus`, and so on. Packets of other CPUs are spread by CPU number, so that all sockets get some
+/// (`SO_ATTACH_REUSEPORT_CBPF`, since Linux 4.5). Call it once, on any of the sockets, when all exist.
 ///
 /// # Errors
 /// `EINVAL` for no CPUs, more than [`SHARDS_MAX`], or a socket that does not share its address; otherwise the kernel's error.
@@ -177,7 +177,7 @@ pub fn shard_by_cpu(socket: &UdpSocket, cpus: &[usize]) -> Result<(), Errno> {
     steps.push(step(MODULO, 0, 0, shards));
     steps.push(step(RETURN_RESULT, 0, 0, 0));
     let program = libc::sock_fprog { len: steps.len() as libc::c_ushort, filter: steps.as_mut_ptr() };
-    // SAFETY: the kernel reads the program and the steps that it leads to, of which it has the true number, checks and copies them.
+    // SAFETY: the kernel reads the program and its steps, whose number is true. It checks and copies them.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

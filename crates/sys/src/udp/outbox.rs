@@ -23,7 +23,7 @@ pub struct Sender {
     headers: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: the pointers in it are written before each call and followed only while what they lead to is borrowed.
+// SAFETY: the pointers in it are written before each call. They are followed only while the data that they point to is borrowed.
 unsafe impl Send for Sender {}
 
 impl Sender {
@@ -70,7 +70,7 @@ impl<'a> Load<'a> {
 
     /// Adds a message to this address, or to the connected one. Its parts are sent one after another, split into packets of
     /// `segment_bytes`; the last may be shorter. 0 does not split. None uses the setting of [`super::split_sent`], which is less work for
-    /// the kernel. Returns false, without adding anything, if it does not fit.
+    /// the kernel. Returns false, without adding anything, if the message does not fit.
     pub fn add(
         &mut self,
         to: Option<SocketAddr>,
@@ -107,8 +107,7 @@ impl<'a> Load<'a> {
         true
     }
 
-    /// Sends the messages of this range in one non-blocking call, as many as the kernel accepts, and returns how many it accepted: at least
-    /// one.
+    /// Sends the messages of this range in one non-blocking call. Returns how many the kernel accepted: at least one.
     ///
     /// # Errors
     /// The kernel's error for the first message; none was accepted. `EINVAL` for a range that is empty or out of bounds.
@@ -116,14 +115,14 @@ impl<'a> Load<'a> {
         self.call(socket, range, libc::MSG_DONTWAIT)
     }
 
-    /// Like [`Load::send`] for one message, by the call for a single one (sendmsg(2)), for sandboxes that forbid the other.
+    /// Like [`Load::send`] for one message, by the call for a single message (sendmsg(2)), for sandboxes that forbid the other call.
     ///
     /// # Errors
     /// The same.
     pub fn send_one(&mut self, socket: &UdpSocket, at: usize) -> Result<(), Errno> {
         let header = self.sender.headers[..self.messages].get(at).ok_or(Errno::INVAL)?;
-        // SAFETY: the header leads to parts that are borrowed for as long as this lives, and to a name and a control buffer of the
-        // sender's, which stay where they are; all with their true lengths.
+        // SAFETY: the header points to parts that are borrowed while this lives, and to a name and a control buffer of the sender, which
+        // stay in place. All have their true lengths.
         let done = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header.msg_hdr, libc::MSG_DONTWAIT) };
         if done < 0 { Err(last()) } else { Ok(()) }
     }
@@ -131,8 +130,8 @@ impl<'a> Load<'a> {
     fn call(&mut self, socket: &UdpSocket, range: Range<usize>, flags: libc::c_int) -> Result<usize, Errno> {
         let headers = self.sender.headers[..self.messages].get_mut(range).filter(|some| !some.is_empty());
         let headers = headers.ok_or(Errno::INVAL)?;
-        // SAFETY: each header leads to parts that are borrowed for as long as this lives, and to a name and a control buffer of the
-        // sender's, which stay where they are; all with their true lengths. The kernel writes to nothing but the headers.
+        // SAFETY: each header points to parts that are borrowed while this lives, and to a name and a control buffer of the sender, which
+        // stay in place. All have their true lengths. The kernel writes only to the headers.
         let done = unsafe {
             libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), headers.len() as libc::c_uint, flags as _)
         };
@@ -148,10 +147,10 @@ impl std::fmt::Debug for Load<'_> {
 
 /// `struct cmsghdr` and the segment size, as the kernel expects it.
 fn segment_control(bytes: u16) -> [u64; CONTROL_WORDS] {
-    // SAFETY: the macro only adds up.
+    // SAFETY: the macro only adds numbers.
     let length = unsafe { libc::CMSG_LEN(size_of::<u16>() as libc::c_uint) };
     let mut words = [0_u64; CONTROL_WORDS];
-    // SAFETY: the words are aligned for a message's header, and 24 bytes: room for the header of 16 and the number of two.
+    // SAFETY: the words are aligned for a message's header. Their 24 bytes have space for the header of 16 and the number of two.
     unsafe {
         let header = words.as_mut_ptr().cast::<libc::cmsghdr>();
         (*header).cmsg_len = length as _;
@@ -169,7 +168,7 @@ pub struct Sent {
     pub sent: usize,
     /// The number of refused packets.
     pub refused: usize,
-    /// The kernel's error for the last of those.
+    /// The kernel's error for the last refused packet.
     pub why: Option<Errno>,
 }
 
@@ -204,8 +203,8 @@ impl Outbox {
         self.packets.is_empty()
     }
 
-    /// The bytes of one more packet of this size, to be written: they contain earlier data or zeros. No address means the connected one.
-    /// None if it is full, or the packet is too long for it.
+    /// The bytes of one more packet of this size, for the caller to write. They contain earlier data or zeros. No address means the
+    /// connected one. None if the outbox is full, or the packet is too long for it.
     pub fn push(&mut self, to: Option<SocketAddr>, length: usize) -> Option<&mut [u8]> {
         let at = self.packets.len();
         if at >= BATCH || length > self.bytes_each {

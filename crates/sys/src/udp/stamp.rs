@@ -1,5 +1,5 @@
-//! The kernel's timestamps of a packet (`SO_TIMESTAMPING`, Documentation/networking/timestamping.rst): when it first had a received one,
-//! and when it passed a sent one to the queue and to the driver. They separate the network's time from our own thread's.
+//! The kernel's timestamps of a packet (`SO_TIMESTAMPING`, Documentation/networking/timestamping.rst): when it first had a received packet,
+//! and when it passed a sent packet to the queue and to the driver. They separate the network's time from our own thread's.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -27,7 +27,7 @@ pub enum Moment {
 /// A timestamp of a sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentStamp {
-    /// The packet: how many were sent through the socket since [`stamp_sent`] before it. Wraps at 2^32.
+    /// The packet's number: how many were sent through the socket since [`stamp_sent`]. It wraps at 2^32.
     pub id: u32,
     /// The event.
     pub moment: Moment,
@@ -43,7 +43,7 @@ pub fn stamp_received(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE)
 }
 
-/// Makes the kernel report with each received packet when it first had it, and nothing else (`SO_TIMESTAMPNS`).
+/// Makes the kernel report when it first had each received packet, and nothing else (`SO_TIMESTAMPNS`).
 ///
 /// # Errors
 /// The kernel's error.
@@ -51,8 +51,8 @@ pub fn stamp_arrivals(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Makes the kernel stamp received packets, and each sent one from now on: when it is queued, and when the driver gets it. Fetch the stamps
-/// of sent packets with [`sent_stamp`]; otherwise they fill up the socket.
+/// Makes the kernel stamp received packets and, from now on, each sent packet: when it is queued, and when the driver gets it. Fetch the
+/// stamps of sent packets with [`sent_stamp`]; otherwise they fill up the socket.
 ///
 /// # Errors
 /// The kernel's error.
@@ -73,7 +73,7 @@ pub fn stamp_sent(socket: &UdpSocket) -> Result<(), Errno> {
 pub fn sent_stamp(socket: &UdpSocket) -> Result<Option<SentStamp>, Errno> {
     let mut control = [0_u64; CONTROL_WORDS];
     loop {
-        // SAFETY: a message header of nothing is one.
+        // SAFETY: a message header may consist of zeros.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = size_of_val(&control) as _;

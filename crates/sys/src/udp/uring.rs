@@ -1,6 +1,6 @@
 //! `RingInbox`: one request that the kernel answers with packet after packet, each in a buffer from a ring (io_uring(7), multishot recvmsg,
-//! since Linux 6.0; deferred task work since 6.1). It saves the copying of headers that recvmmsg(2) does for each packet, and the call
-//! itself when there is nothing to receive.
+//! since Linux 6.0; deferred task work since 6.1). It avoids the headers that recvmmsg(2) copies for each packet, and needs no call when
+//! there is nothing to receive.
 
 use std::net::UdpSocket;
 use std::num::NonZeroU16;
@@ -30,7 +30,7 @@ const BEFORE_BYTES: usize = CONTROL_AT + CONTROL_BYTES;
 const _: () = assert!(size_of::<Name>() <= NAME_BYTES);
 /// The most buffers.
 const BUFFERS_MAX: usize = 1024;
-/// How often to renew a request at once that ended for lack of buffers.
+/// If a request ended for lack of buffers, how often to renew it at once.
 const TRIES: usize = 3;
 
 /// A number that is unique among living threads: the address of a thread-local variable. The standard library's id would cost two atomic
@@ -51,10 +51,10 @@ struct Got {
 
 /// Receives packets by one standing request. It belongs to the thread that first receives.
 pub struct RingInbox {
-    // Dropped first: after that the kernel no longer writes to the memory below.
+    // This is dropped first. After that the kernel no longer writes to the memory below.
     ring: IoUring,
     socket: UdpSocket,
-    // Its address must not change until the request is made, which is in the same call. It is kept for parsing answers.
+    // Its address must not change until the request is made, in the same call. Later it is needed to parse answers.
     template: libc::msghdr,
     entries: Mapping,
     buffers: Mapping,
@@ -62,8 +62,8 @@ pub struct RingInbox {
     bytes_each: usize,
     count: usize,
     tail: u16,
-    /// Each place of the ring holds the buffer with its number. Buffers come back in the order in which they were given, so returning them
-    /// writes nothing.
+    /// Whether each place of the ring still holds the buffer with its number. Buffers come back in the order in which they were given, so
+    /// returning them usually writes nothing.
     is_in_order: bool,
     /// The current packet.
     got: Option<Got>,
@@ -73,7 +73,7 @@ pub struct RingInbox {
     thread: Option<usize>,
 }
 
-// SAFETY: the template's pointers are null; all else may be used from any one thread at a time, and the kernel refuses another than the
+// SAFETY: the template's pointers are null. Any one thread at a time may use everything else, and the kernel refuses all threads but the
 // first with an error.
 unsafe impl Send for RingInbox {}
 
@@ -96,11 +96,11 @@ impl RingInbox {
             .map_err(|error| Errno::from(&error))?;
         let entries = Mapping::new(count * size_of::<BufRingEntry>(), Pages::Unadvised)?;
         let mut buffers = Mapping::new(stride * count, Pages::Small)?;
-        // The first page of each buffer, which every packet touches, is faulted in before the first packet.
+        // Fault in the first page of each buffer before the first packet. Every packet touches that page.
         let step = stride.max(4096) / size_of::<u64>();
         buffers.words_mut().iter_mut().step_by(step).for_each(|word| *word = std::hint::black_box(0));
         let socket = socket.try_clone().map_err(|error| Errno::from(&error))?;
-        // SAFETY: a message header of nothing is one.
+        // SAFETY: a message header may consist of zeros.
         let mut template: libc::msghdr = unsafe { std::mem::zeroed() };
         template.msg_namelen = NAME_BYTES as libc::socklen_t;
         template.msg_controllen = CONTROL_BYTES as _;
@@ -138,7 +138,7 @@ impl RingInbox {
     pub fn receive(&mut self) -> Result<(), Errno> {
         self.publish();
         if let Err(errno) = self.begin_on_this_thread() {
-            // Answers for the other thread are not lost.
+            // Do not lose answers that arrived for the other thread.
             return self.reaped().unwrap_or(Err(errno));
         }
         for _ in 0..TRIES {
@@ -175,8 +175,8 @@ impl RingInbox {
 
     fn ask(&mut self) -> Result<(), Errno> {
         let request = opcode::RecvMsgMulti::new(Fd(self.socket.as_raw_fd()), &raw const self.template, GROUP);
-        // SAFETY: the socket is this value's own; the template is read when the request is submitted, which is before anything moves it;
-        // the buffers of the group live until the ring is gone.
+        // SAFETY: the socket belongs to this value. The template is read when the request is submitted, before anything moves it. The
+        // buffers of the group live until the ring is gone.
         unsafe { self.ring.submission().push(&request.build()) }.map_err(|_| Errno::BUSY)?;
         self.is_asked = true;
         Ok(())
@@ -200,7 +200,7 @@ impl RingInbox {
                         self.give(buffer);
                     }
                     let errno = Errno::from_raw(answer.result().saturating_neg());
-                    // Out of buffers: all of them are here, so renew the request.
+                    // If the kernel is out of buffers, all of them are here, so renew the request.
                     if errno != Errno::NOBUFS {
                         self.trouble = Some(errno);
                         return;
@@ -253,8 +253,8 @@ impl RingInbox {
         self.is_in_order = false;
         let address = self.buffers.address() + usize::from(buffer) * self.stride;
         let entries = self.entries.words_mut().as_mut_ptr().cast::<BufRingEntry>();
-        // SAFETY: the mapping holds `count` entries of two words, of which `at` is one; the kernel reads those before the tail alone, and
-        // this is behind it. The last two bytes of the first entry are the tail, which is not touched.
+        // SAFETY: the mapping holds `count` entries of two words, including `at`. The kernel reads only entries before the tail, and this
+        // one is behind it. The tail is in the last two bytes of the first entry, and is not touched.
         let entry = unsafe { &mut *entries.add(at) };
         entry.set_addr(address as u64);
         entry.set_len((BEFORE_BYTES + self.bytes_each) as u32);
@@ -263,7 +263,7 @@ impl RingInbox {
 
     fn publish(&mut self) {
         let entries = self.entries.words_mut().as_mut_ptr().cast::<BufRingEntry>();
-        // SAFETY: the tail is within the first entry, aligned to two bytes, and all that write to it do so here; the kernel reads it.
+        // SAFETY: the tail is within the first entry and aligned to two bytes. Only this code writes to it, and the kernel reads it.
         let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()) };
         tail.store(self.tail, Ordering::Release);
     }
@@ -273,13 +273,13 @@ impl RingInbox {
     pub fn packet(&self) -> Option<Packet<'_>> {
         let got = self.got?;
         let words = self.buffers.words();
-        // SAFETY: the same memory as bytes. The kernel writes to it within calls of this thread alone, since task work is deferred to them,
-        // and to none that it has given to us.
+        // SAFETY: this is the same memory as bytes. The kernel writes to it only within calls of this thread, because task work is deferred
+        // to them. It does not write to buffers that it has given to us.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
         let start = usize::from(got.buffer) * self.stride;
         let buffer = bytes.get(start..start + BEFORE_BYTES + self.bytes_each)?;
-        // `struct io_uring_recvmsg_out`: lengths of the name, the control data and the packet, and flags. Each part has a fixed place,
-        // whatever its length, so after one check of the total length no other is needed.
+        // `struct io_uring_recvmsg_out`: lengths of the name, the control data and the packet, and flags. Each part has a fixed place, so
+        // one check of the total length is enough.
         let (before, rest) = buffer.split_first_chunk::<BEFORE_BYTES>()?;
         let bytes = rest.get(..(got.length as usize).checked_sub(BEFORE_BYTES)?)?;
         let word = |at: usize| u32::from_ne_bytes([before[at], before[at + 1], before[at + 2], before[at + 3]]);
@@ -287,7 +287,7 @@ impl RingInbox {
             0 => ControlData::default(),
             length => self.control_data(&before[CONTROL_AT..], length)?,
         };
-        // SAFETY: a name is shorter than its place, has no alignment of its own here, and any bytes are one.
+        // SAFETY: a name is shorter than its place and needs no alignment here. Any bytes are a valid name.
         let from = unsafe { before[NAME_AT..].as_ptr().cast::<Name>().read_unaligned() }.get(word(0) as usize);
         Some(Packet {
             bytes,
@@ -325,7 +325,7 @@ impl RingInbox {
 fn merged(control: &[u8]) -> Option<u16> {
     const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
     let (message, more) = control.split_first_chunk::<{ HEADER_BYTES + 4 }>()?;
-    // SAFETY: there are as many bytes, and any are a header.
+    // SAFETY: there are enough bytes, and any bytes are a valid header.
     let header = unsafe { message.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
     let is_it = (header.cmsg_level, header.cmsg_type) == (libc::SOL_UDP, UDP_GRO);
     #[allow(clippy::unnecessary_cast, reason = "musl has fewer bits for it than glibc")]

@@ -1,5 +1,5 @@
-//! Noise models for tests of statistics: how the same work varies from window to window. Some are synthetic, each the worst of its kind;
-//! some were recorded (`traces/`, whose headers say how).
+//! Noise models for tests of statistics: how the same work varies from window to window. Some are synthetic, each the worst of its kind.
+//! Some were recorded; the headers in `traces/` say how.
 
 use std::f64::consts::TAU;
 
@@ -19,13 +19,13 @@ enum Made {
     Independent(f64),
     /// Autoregressive with lag-1 correlation 0.9 and a standard deviation of 10 %.
     Autocorrelated,
-    /// The same, on a machine that gets 1 % slower with each window.
+    /// As `Autocorrelated`, on a machine that gets 1 % slower with each window.
     Drifting,
-    /// 3 %, and now and then, for four windows on average, a neighbour that costs a third more and makes it 40 %.
+    /// A standard deviation of 3 %. Now and then, for four windows on average, a neighbour costs a third more and raises it to 40 %.
     Bursty,
     /// Student's t with 2 degrees of freedom, scale 5 %: its variance is infinite.
     HeavyTailed,
-    /// A column of a trace, from anywhere on, beginning again at its end.
+    /// A column of a trace. It starts anywhere, and continues at the beginning after its end.
     Recorded(Vec<f64>),
 }
 
@@ -90,7 +90,7 @@ impl Noise {
 
     /// Pairs in random order, as evenkeel measures, with B's windows multiplied by `ratio`.
     pub fn pairs(&self, count: usize, ratio: f64, seed: u64) -> Vec<Pair> {
-        // A random stream of its own, because noise is independent of the order of arms.
+        // Use a separate random stream, because noise is independent of the order of arms.
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(1);
         let windows = self.windows(2 * count, &mut random);

@@ -13,7 +13,7 @@ use crate::words::as_change;
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum BootsCaveat {
-    /// One that a trial may have too.
+    /// A caveat that a trial without reboots may have too.
     OfTrial(Caveat),
     /// A boot does not count.
     Missed { boot: usize, why: String },
@@ -27,7 +27,7 @@ pub enum BootsCaveat {
     Differ { what: Part, seen: Vec<String> },
     /// The boots of one arm had several command lines.
     CommandLines { arm: ArmName },
-    /// There is no comparison of them.
+    /// The boots could not be compared.
     NotCompared { why: String },
     /// A claim was made before all boots were compared.
     Early { boots: usize, of: usize },
@@ -53,7 +53,7 @@ pub enum GuardUnknown {
     Missing { have: usize, boots: usize },
     /// The medians have no ratio.
     NoRatio,
-    /// It is worse by the medians, and boots of both arms lie among each other.
+    /// B is worse by the medians, but the ranges of the two arms overlap.
     Overlap { ratio: f64 },
 }
 

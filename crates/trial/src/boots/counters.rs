@@ -19,7 +19,7 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct BootCounters {
     /// Which way the workload's packets went.
     pub network: NetworkPath,
-    /// How often CPUs went idle, a second; where a setting is about idling, as the next two.
+    /// How often CPUs went idle, per second. This and the next two are present only if a setting concerns idling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_entries_per_s: Option<f64>,
     /// The mean exit latency of the idle states that were entered, in microseconds.

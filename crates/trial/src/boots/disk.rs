@@ -30,7 +30,7 @@ pub enum BootsFileError {
         /// Why not.
         why: String,
     },
-    /// Its content is invalid.
+    /// The file's content is invalid.
     #[error("read the trial over boots in {path}: {why}")]
     Damaged {
         /// The file.

@@ -53,10 +53,10 @@ pub trait Machine {
     /// Prepares the next boot for this arm; `anew` if the existing files of the arm may be wrong.
     ///
     /// # Errors
-    /// If that fails. Then nothing of it remains, or the journal lists it.
+    /// If the change fails. Then either nothing of it remains, or the journal lists it.
     fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), BootsError>;
 
-    /// Whether it was asked to stop: by a user, or because the machine shuts down.
+    /// Whether the run should stop, because of a user or because the machine shuts down.
     fn is_stopped(&mut self) -> bool;
 
     /// Restores everything, and removes the unit. A second call does no harm.
@@ -66,12 +66,12 @@ pub trait Machine {
     fn put_back(&mut self) -> Result<(), BootsError>;
 }
 
-/// What remains when nothing more can be done in this boot.
+/// How a run of the unit ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The machine has to reboot.
     Reboot,
-    /// It was asked to stop, and continues at the next start.
+    /// Somebody stopped the run; it continues at the next start.
     Stopped,
     /// The trial has ended, and the host is restored.
     Ended {
@@ -135,7 +135,7 @@ fn ask(state: &mut BootsState, machine: &mut dyn Machine) -> Result<(), BootsErr
 
 /// Whether to continue.
 fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> Result<bool, BootsError> {
-    // The start is on disk first: a machine that crashes under this load each time must not retry for ever.
+    // The start is stored first, so that a machine that crashes under this load does not retry for ever.
     machine.keep(state)?;
     let measured = machine.reads_back(arm).and_then(|()| machine.measure(&state.design));
     let outcome = match measured {
@@ -178,7 +178,7 @@ fn get_ready(
     machine.keep(state)
 }
 
-/// The end is on disk before anything is restored: if evenkeel is killed in between, the next start restores the rest.
+/// The end is stored before anything is restored. If evenkeel is killed in between, the next start restores the rest.
 fn end(state: &mut BootsState, machine: &mut dyn Machine, ended: BootsEnded) -> Result<Ending, BootsError> {
     state.ended = Some(ended.clone());
     let kept = machine.keep(state);

@@ -74,7 +74,7 @@ pub enum BootsError {
         /// The setting.
         setting: String,
     },
-    /// It asked for more reboots than there were boots.
+    /// The trial requested more reboots than the machine made.
     #[error("it asked for {asked} reboots, but the machine booted only {boots} times")]
     TooManyReboots {
         /// The number of requests.

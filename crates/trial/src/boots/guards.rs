@@ -48,7 +48,7 @@ impl GuardOfBoots {
         let middle = |values: &[f64]| median(values).filter(|middle| VALUE_RANGE.contains(middle));
         let ratio = middle(&a).zip(middle(&b)).map(|(a, b)| b / a);
         let mut found = GuardOfBoots { metric, margin, a, b, ratio, is_harmed: false };
-        // A boot without a number may be the one that would have lain among the others.
+        // A missing boot might have overlapped the boots of the other arm.
         let boots = state.measured().count();
         found.is_harmed = boots >= BOOTS_BLOCK && found.has_all(boots) && found.is_apart() && found.is_beyond();
         found
@@ -73,7 +73,7 @@ impl GuardOfBoots {
         self.ratio.is_some_and(|ratio| self.metric.times_worse(ratio) >= 1.0 + self.margin)
     }
 
-    /// What it has against B, in words that "in every boot of B" goes on.
+    /// Why the guard objects to B, as the end of a sentence that begins "in every boot of B".
     pub(super) fn harm(&self) -> Option<String> {
         let ratio = self.ratio.filter(|_| self.is_harmed)?;
         Some(format!("{} is {}", self.metric.name, as_change(ratio)))
@@ -101,8 +101,8 @@ pub(super) fn guards(state: &BootsState) -> Vec<GuardOfBoots> {
     state.design.guards.iter().map(|guard| GuardOfBoots::new(guard, state)).collect()
 }
 
-/// Each guard's median over the windows of a boot. A guard that fewer than half of the windows have is left out: it would represent
-/// other windows than the primary metric.
+/// Each guard's median over the windows of a boot. A guard with values in fewer than half of the windows is left out, because it would
+/// represent other windows than the primary metric.
 pub(super) fn medians(guards: &[Guard], windows: &[&Sample]) -> BTreeMap<String, f64> {
     let of = |guard: &Guard| {
         let name = guard.metric.name.as_ref();

@@ -31,7 +31,7 @@ pub enum Action {
         slot: usize,
         /// Its arm.
         arm: ArmName,
-        /// Whether to write the arm's files again, because its last boot came up with other values.
+        /// Whether to write the arm's files again, because its last boot had other values.
         anew: bool,
     },
     /// The next boot is prepared: the machine must reboot.

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use super::error::BootsError;
 
-/// The same time as the watchdog of `apply --try`.
+/// As long as the watchdog of `apply --try` waits.
 const LIMIT: Duration = Duration::from_secs(600);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Each failed attempt is a transaction in the journal.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Waits so long, since there is what the words say; gives false if it is to end instead.
+/// Waits this long and shows the reason; returns false if waiting should end instead.
 pub type Wait<'w> = dyn FnMut(&str, Duration) -> bool + 'w;
 
 /// Tries again while another evenkeel holds what it needs.
 ///
 /// # Errors
-/// Any other error; or the holder, if the time is over or the wait was ended.
+/// Any other error. If the time is over or the wait was ended, the error names the holder.
 pub(super) fn patiently(
     wait: &mut Wait<'_>,
     mut attempt: impl FnMut() -> Result<(), BootsError>,
@@ -65,7 +65,7 @@ mod tests {
         }
     }
 
-    /// How often it was tried, how long it waited, and what came of it; `end` says when the waiting is to end.
+    /// The number of attempts, the time waited, and the result; `end` says whether to end the wait.
     fn retried(tries: &[Try], mut end: impl FnMut(Duration) -> bool) -> (usize, Duration, Result<(), BootsError>) {
         let (mut tried, mut waited) = (0, Duration::ZERO);
         let mut wait = |why: &str, pause: Duration| {
@@ -90,16 +90,16 @@ mod tests {
         let (tried, waited, done) = retried(&[Try::Held, Try::Other], never);
         assert!((tried, waited) == (2, seconds(1)) && done.is_err());
         assert!(matches!(retried(&[Try::Other], never), (1, Duration::ZERO, Err(BootsError::NotMeasured { .. }))));
-        // Somebody ends it while it waits.
+        // Somebody ends the wait.
         let (tried, waited, done) = retried(&[Try::Busy], |waited| waited > seconds(2));
         assert!((tried, waited) == (2, seconds(3)) && done.is_err_and(|error| error.is_held()));
-        // It waits a limited time, asks rarely, and reports who holds the lock.
+        // While another process holds the lock, it waits a limited time, tries rarely, and reports who holds the lock.
         let (tried, waited, done) = retried(&[Try::Busy], never);
         assert!((10..=30).contains(&tried) && waited >= LIMIT && waited < LIMIT + PAUSE_MAX, "{tried} {waited:?}");
         assert!(done.is_err_and(|error| error.to_string().contains("process 7, journal in /x")));
     }
 
-    /// From the journal itself, because its holder is what we wait for.
+    /// The wait also covers opening the journal itself, because its holder is what we wait for.
     #[test]
     fn a_journal_that_is_held_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();

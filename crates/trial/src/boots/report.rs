@@ -23,10 +23,10 @@ pub struct ArmOfBoots {
     pub arm: ArmName,
     /// Each boot's number: the median of its windows.
     pub boots: Vec<f64>,
-    /// How far its boots lie apart: the highest less the lowest, as a share of their median.
+    /// The spread of its boots: the highest minus the lowest, as a share of their median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub between_boots_share: Option<f64>,
-    /// How far the windows of one boot lie apart: the middle half of them, as a share of their median; the largest of its boots.
+    /// The spread of the windows of one boot: their middle half, as a share of their median; the largest of its boots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_boot_share: Option<f64>,
 }
@@ -49,12 +49,12 @@ pub struct BootsReport {
     pub boots: Vec<SeenBoot>,
     /// The arms.
     pub arms: [ArmOfBoots; 2],
-    /// B against A, where there is a whole block.
+    /// B compared with A, if there is a whole block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<BootsComparison>,
     /// The verdict with its evidence.
     pub verdict: String,
-    /// The verdict as that of a trial that switches while the machine runs, in one word; none where there is no comparison.
+    /// The verdict in one word, as in a trial without reboots; none without a comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// The guard that made a *better* of the comparison *worse*.
@@ -156,7 +156,7 @@ impl BootsState {
         let is_better = comparison.is_some_and(|found| found.verdict == Verdict::Better);
         caveats.extend(guards.iter().filter_map(|guard| guard.caveat(is_better, boots.len())));
         let (outcome, vetoed_by) = decided.map_or((None, None), |(outcome, guard)| (Some(outcome), guard));
-        // As in a trial without reboots: a reader of the verdict alone must not take it for a gain.
+        // As in a trial without reboots, the comparison's own verdict becomes Worse, so that a reader of it alone does not see a gain.
         if let (Some(found), true) = (&mut comparison, vetoed_by.is_some()) {
             found.verdict = Verdict::Worse;
         }

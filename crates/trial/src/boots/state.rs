@@ -42,7 +42,7 @@ fn invalid<T>(why: impl Into<InvalidBoots>) -> Result<T, InvalidBoots> {
     Err(why.into())
 }
 
-/// What was decided before the first boot.
+/// The decisions that were made before the first boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootsDesign {
@@ -137,7 +137,7 @@ pub struct BootWords {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum BootOutcome {
-    /// It has booted, and has no result yet.
+    /// The machine has booted, and the boot has no result yet.
     Begun,
     /// Each window's number; their median is the boot's.
     Measured {
@@ -148,11 +148,11 @@ pub enum BootOutcome {
         /// The value of each guard, by its name: the median of the same windows. A guard without values is missing.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         guards: BTreeMap<String, f64>,
-        /// What the settings' counters showed; none for a boot of an older version.
+        /// The readings of the settings' counters; none for a boot of an older version.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         counted: Option<BootCounters>,
     },
-    /// It does not count: its knobs did not have the arm's values, or the measurement failed.
+    /// The boot does not count: its knobs did not have the arm's values, or the measurement failed.
     Missed {
         /// The reason, in words.
         why: String,
@@ -217,7 +217,7 @@ pub struct BootsState {
     pub format: u32,
     /// The version of the program that began it.
     pub evenkeel: String,
-    /// Its name in the journal: eight hexadecimal digits.
+    /// The trial's name in the journal: eight hexadecimal digits.
     pub id: String,
     /// When it began, in seconds since 1970 UTC.
     pub begun_s: u64,
@@ -235,7 +235,7 @@ pub struct BootsState {
     /// The next boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub armed: Option<Armed>,
-    /// How often it asked for a reboot. This stops a machine whose boots all have the same id.
+    /// How often the trial requested a reboot. This limit stops a machine whose boots all have the same id.
     #[serde(default)]
     pub asked: usize,
     /// Every boot since.
@@ -291,7 +291,7 @@ impl BootsState {
         self.design.boots + EXTRA_BOOTS
     }
 
-    /// Checks every field: nothing else that was read from the disk is trusted.
+    /// Checks every field, because the file may be damaged or hostile.
     fn check(&self) -> Result<(), InvalidBoots> {
         let design = &self.design;
         if self.id.len() != 8 || !self.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {

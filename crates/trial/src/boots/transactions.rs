@@ -88,7 +88,7 @@ impl<'a> BootTransactions<'a> {
     pub fn plan(root: &Root, log: &Log, settings: &[Setting], title: &str) -> Result<PlanFile, BootsError> {
         let facts = Facts::probe(root);
         let (own_arguments, before) = (log.own_arguments(), log.lasting_settings(None));
-        // No unit that verifies after boots: it would be another difference between the arms.
+        // The plan has no unit that verifies settings after boots, because it would be another difference between the arms.
         let context = PersistContext {
             facts: &facts,
             unit: None,
@@ -206,7 +206,7 @@ impl<'a> BootTransactions<'a> {
         }
     }
 
-    /// Whether the settings have the values of the arm: in force in B, and those that need a boot not in force in A.
+    /// Whether the settings have the values of the arm: in B they are active, and in A those that need a boot are not.
     ///
     /// # Errors
     /// The first setting that differs.

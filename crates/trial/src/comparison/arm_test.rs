@@ -1,4 +1,4 @@
-//! `ArmTest`: tests an arm against the machine as it was, pair by pair, until it is decided and no guard looks worse.
+//! `ArmTest`: tests an arm against the unchanged machine, pair by pair, until it is decided and no guard looks worse.
 
 use evenkeel_stats::{Pair, Verdict};
 
@@ -34,7 +34,7 @@ impl ArmTest {
         Ok(())
     }
 
-    /// Notes whether it is decided by now; fewer pairs than `pairs_min` decide nothing.
+    /// Notes whether the arm is decided by now. Fewer pairs than `pairs_min` decide nothing.
     pub(crate) fn note_decision(&mut self, pairs_min: usize) {
         let pairs = self.judge.pairs();
         if self.decided_at.is_none() && pairs >= pairs_min && self.judge.verdict() != Verdict::Undecided {
@@ -59,7 +59,7 @@ impl ArmTest {
             && self.guards.looks_harmed()
     }
 
-    /// The estimate of its ratio to the machine as it was, turned so that less is better.
+    /// The estimated ratio to the unchanged machine, inverted if higher is better, so that less is better.
     pub(crate) fn cost(&self) -> f64 {
         self.judge.look().map_or(f64::INFINITY, |seen| self.judge.cost(seen.ratio))
     }

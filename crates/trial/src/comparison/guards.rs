@@ -44,7 +44,7 @@ impl GuardSet {
         GuardSet(guards.iter().map(judged).collect())
     }
 
-    /// Takes what the guards read in the two windows of a pair; a pair without one of them says nothing of that guard.
+    /// Adds the guards' values in the two windows of a pair. A pair with a missing value is ignored for that guard.
     pub(crate) fn add(&mut self, [a, b]: [&GuardNumbers; 2]) {
         for ((_, judge), (a, b)) in self.0.iter_mut().zip(a.iter().zip(b)) {
             if let Some((a, b)) = a.zip(*b) {
@@ -69,12 +69,12 @@ impl GuardSet {
         self.looks().find(|(_, seen)| seen.verdict == Verdict::Worse)
     }
 
-    /// The same although it is not over, as far as that may be said.
+    /// The first guard that is decided to be worse while the session still runs.
     pub(crate) fn harmed_already(&self) -> Option<&Guard> {
         self.iter().find(|(_, judge)| judge.verdict() == Verdict::Worse).map(|(guard, _)| guard)
     }
 
-    /// Whether a guard is not decided, and the best guess at it is a harm.
+    /// Whether a guard is undecided, but its best estimate is a harm.
     pub(crate) fn looks_harmed(&self) -> bool {
         self.looks().any(|(guard, seen)| seen.verdict == Verdict::Undecided && guard.is_harm(seen.ratio))
     }

@@ -1,5 +1,5 @@
-//! Compares one metric over the pairs of a phase, for every way in which a design stops. The loop uses it after every pair, and the report
-//! at the end, so both agree.
+//! Compares one metric over the pairs of a phase, for every way in which a design can stop. The loop uses it after every pair and the
+//! report at the end, so both agree.
 
 use evenkeel_stats::{Comparison, Direction, Look, Options, Pair, Sequential, StatsError, Verdict, compare};
 
@@ -7,7 +7,7 @@ use crate::design::{Design, Stop};
 use crate::error::TrialError;
 use evenkeel_workload::Metric;
 
-/// Compares two arms by one metric; the one against which is called A here, and the other B.
+/// Compares two arms by one metric. The reference arm is called A here, and the other B.
 pub(crate) struct Judge {
     name: String,
     options: Options,
@@ -167,7 +167,7 @@ impl Judge {
         matches!(self.way, Way::Always(_))
     }
 
-    /// Its options.
+    /// The options of the test.
     pub(crate) fn options(&self) -> Options {
         self.options
     }

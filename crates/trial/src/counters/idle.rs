@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use evenkeel_hostfs::Root;
 
 const CPUS: &str = "/sys/devices/system/cpu";
-/// Names the driver; `none` without one, and then no knob has a state to act on.
+/// The name of the idle driver. If it is `none`, idle knobs have no state to act on.
 const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
 /// The name of the number of idle states in a window.
@@ -60,7 +60,7 @@ impl IdleEntries {
         (!idle.entries.is_empty() || has_none).then_some(idle)
     }
 
-    /// What happened since `start`.
+    /// The increase since `start`.
     pub(crate) fn since(&self, start: &IdleEntries) -> Idled {
         let mut entries = 0_u64;
         let mut latency_us = 0.0;

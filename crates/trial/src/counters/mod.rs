@@ -20,7 +20,7 @@ const DISKSTATS: &str = "/proc/diskstats";
 const CONNTRACK: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
 const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
-/// The columns of /proc/net/softnet_stat that are read, by their place.
+/// The positions of the columns of /proc/net/softnet_stat that are read.
 const SOFTNET_COLUMNS: [(usize, &str); 4] =
     [(0, "softnet_processed"), (1, "softnet_dropped"), (2, "softnet_time_squeeze"), (9, "softnet_received_rps")];
 
@@ -28,7 +28,7 @@ const SOFTNET_COLUMNS: [(usize, &str); 4] =
 const SNMP_FIELDS: [(&str, &str); 3] =
     [("udp_rcvbuf_errors", "RcvbufErrors"), ("udp_mem_errors", "MemErrors"), ("udp_in_datagrams", "InDatagrams")];
 
-/// The names under which windows have counters that are read in more than one place.
+/// Names in windows for counters that are read in several places.
 const BUSY_POLLED: &str = "BusyPollRxPackets";
 const DISK_REQUESTS: &str = "disk_requests";
 const HUGE_PAGES: &str = "huge_pages_in_use";
@@ -48,13 +48,13 @@ pub(crate) fn counter_of(knob: &str) -> Option<Counter> {
 /// A number of the kernel at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
-    /// It only grows: the increase counts.
+    /// The value only grows; its increase in a window is reported.
     Count(u64),
     /// A current value.
     Level(f64),
 }
 
-/// Which counters are read, and of which devices.
+/// The counters to read, and the devices to read them from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Wanted {
     kinds: Vec<Counter>,
@@ -151,10 +151,10 @@ impl Wanted {
     }
 }
 
-/// Where a counter is read.
+/// The table in which a counter is found.
 #[derive(Clone, Copy)]
 enum Table {
-    /// In no table of the kernel: it is among the conditions of every window, or read back from the server.
+    /// The counter is in no table of the kernel: it is among the conditions of every window, or read back from the server.
     Conditions,
     Netstat,
     Softnet,
@@ -167,10 +167,10 @@ enum Table {
     Frequency,
 }
 
-/// Where a counter is read, and which of its values show that a knob was engaged.
+/// The counter of a knob, and the readings that show that the knob was engaged.
 pub(crate) struct Sign {
     table: Table,
-    /// One of these moved; empty where it takes more than a look at whether one did.
+    /// The knob was engaged if one of these moved. Empty if that takes a more complex check.
     pub(crate) moved: &'static [&'static str],
     /// The message if none moved.
     pub(crate) stood_still: &'static str,
@@ -232,7 +232,7 @@ impl Sign {
         Sign { table, moved, stood_still }
     }
 
-    /// The names under which windows have the counter, where they counted all of `counted`.
+    /// The names of the counter in windows that read all of `counted`.
     pub(crate) fn names<'c>(&self, counted: impl Iterator<Item = &'c String>) -> Vec<String> {
         let fixed: Vec<&str> = match self.table {
             Table::Conditions => Vec::new(),

@@ -16,17 +16,17 @@ use crate::session::{NetworkPath, Record};
 pub(crate) use observed::Observed;
 use observed::median_of;
 
-/// Fewer entries into idle a second than this on the whole machine, and no idle knob can matter to a server.
+/// If all CPUs together go idle less often than this per second, no idle knob can matter to a server.
 const ENTRIES_A_SECOND_MIN: f64 = 100.0;
 /// A machine busier than this is idle only by accident.
 const BUSY_SHARE_MAX: f64 = 0.9;
 /// The reading of how busy the CPUs were.
 const BUSY_SHARE: &str = "busy_share";
-/// The mean exit latency of the states that were entered must differ between the arms by this share at least.
+/// The mean exit latencies of the entered states must differ between the arms by at least this share.
 const EXIT_LATENCY_RATIO_MIN: f64 = 0.05;
-/// Where threads wait for a CPU for less than this share of the time, a scheduler has nothing to choose between.
+/// If threads wait for a CPU for a smaller share of the time, a scheduler setting has no effect.
 const WAITING_SHARE_MIN: f64 = 0.001;
-/// Frequencies, and shares of interrupts, nearer than this are the same.
+/// Frequencies, and shares of interrupts, count as equal if they differ by less than this.
 const DIFFERENCE_MIN: f64 = 0.01;
 
 /// The counters that show whether a knob was engaged.
@@ -35,17 +35,17 @@ const DIFFERENCE_MIN: f64 = 0.01;
 pub struct Mechanism {
     /// The knob.
     pub knob: String,
-    /// What was counted, by the median of each arm's windows.
+    /// The counters: the median over each arm's windows.
     pub readings: Vec<Reading>,
     /// Whether it was engaged.
     pub engaged: Engaged,
 }
 
-/// One counter in both arms: how much passed in a window, or what it read at its end.
+/// One counter in both arms: its increase in a window, or its value at the end of the window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reading {
-    /// Its name.
+    /// The counter's name.
     pub name: String,
     /// In arm A.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,11 +67,11 @@ pub enum Engaged {
         /// Why not.
         why: String,
     },
-    /// It has no counter, or the kernel does not report it.
+    /// The knob has no counter, or the kernel does not report it.
     Unknown,
 }
 
-/// What the windows of a record show of each of its knobs.
+/// For each knob of a record, whether its windows show that the knob was engaged.
 pub(crate) fn mechanisms(record: &Record) -> Vec<Mechanism> {
     // Two arms that are the same have nothing to engage.
     let is_control = record.arms[0] == record.arms[1];
@@ -80,7 +80,7 @@ pub(crate) fn mechanisms(record: &Record) -> Vec<Mechanism> {
     record.knobs.iter().map(|knob| mechanism(&windows, record.network, knob, is_control)).collect()
 }
 
-/// What these windows of two arms show of a knob.
+/// Whether these windows of two arms show that a knob was engaged.
 pub(crate) fn mechanism(windows: &[Observed<'_>], network: NetworkPath, knob: &str, is_control: bool) -> Mechanism {
     let counter = counter_of(knob);
     let readings = counter.map_or_else(Vec::new, |counter| readings(windows, knob, counter));
@@ -104,7 +104,8 @@ pub(crate) fn caveats(mechanism: &[Mechanism], verdict: Outcome) -> Vec<Caveat> 
             Engaged::No { why } if verdict == Outcome::NotEngaged => {
                 Some(Caveat::NotEngaged { knob, why: why.clone() })
             }
-            // A counter knows one path of an effect. That it stood still neither denies a difference that was seen nor excludes one that was not.
+            // A counter covers one path of an effect. If it stood still, a measured difference may still be real, and a missing one may
+            // still be an effect by another path.
             Engaged::No { why } => Some(Caveat::MechanismUnseen { knob, why: why.clone() }),
             Engaged::Yes if counter_of(&seen.knob) == Some(Counter::IdleStates) => {
                 let busy = seen.readings.iter().find(|reading| reading.name == BUSY_SHARE)?;
@@ -162,7 +163,7 @@ fn judge(windows: &[Observed<'_>], network: NetworkPath, knob: &str, counter: Co
         (Counter::WaitingThreads, _) => waiting(windows),
         (Counter::Frequency, _) => differs(windows, FREQUENCY, "the CPUs ran at the same frequency in both arms"),
         (Counter::ReadBack, _) => differs(windows, knob, "the server read the same value in both arms"),
-        // What loopback carries passes the backlog: that queue has a limit, whether or not it is ever reached.
+        // Loopback traffic passes the backlog, which has a limit, whether or not it is ever reached.
         (Counter::Backlog, NetworkPath::Loopback) => {
             moved(windows, &["softnet_processed"], "no packet passed the queue that it limits")
         }
@@ -258,7 +259,8 @@ fn idleness(windows: &[Observed<'_>]) -> Engaged {
     }
     let exit_us = |arm| median_of(windows, arm, |window| window.conditions.idle_exit_latency_us);
     let exits = exit_us(ArmName::A).zip(exit_us(ArmName::B));
-    // However busy they were: it was engaged whenever they idled, and where that was too rare to matter, that is what comes out.
+    // A knob of idle states is engaged whenever the CPUs idle, however busy they are. If they idle too rarely for it to matter, that is the
+    // result.
     if entries.is_some() && exits.is_some_and(|(a, b)| (a - b).abs() > EXIT_LATENCY_RATIO_MIN * a.max(b)) {
         return Engaged::Yes;
     }

@@ -5,12 +5,12 @@ use evenkeel_stats::median;
 use crate::arm::ArmName;
 use crate::conditions::Conditions;
 
-/// What the machine did in one window of an arm, in one boot, or in one window of a search with a knob or without it.
+/// The machine in one window of an arm, in one boot, or in one window of a search with or without a knob.
 #[derive(Clone, Copy)]
 pub(crate) struct Observed<'a> {
-    /// Which arm was on.
+    /// The arm of the window.
     pub(crate) arm: ArmName,
-    /// What the machine did.
+    /// The machine's state and counters.
     pub(crate) conditions: &'a Conditions,
 }
 

@@ -24,7 +24,7 @@ use crate::titles::Titles;
 pub struct Answers {
     /// Each arm against A, in order.
     pub reports: Vec<Report>,
-    /// Which of several.
+    /// The choice among several arms.
     pub choice: Option<Choice>,
 }
 
@@ -120,7 +120,7 @@ impl Record {
         if let Some(away) = titles.away.get(state.name as usize) {
             view.knobs.retain(|knob| away.knobs.contains(knob));
         }
-        // What ended the session did not end an arm that was decided before.
+        // An arm that was decided earlier is not cut by the end of the session.
         let is_cut =
             matches!(view.ended, Ended::Whole | Ended::OutOfTime | Ended::OutOfSpares | Ended::Stopped | Ended::CutOff);
         if test.further().len() > 1 && is_cut && test.is_settled(state) {
@@ -129,7 +129,7 @@ impl Record {
         view
     }
 
-    /// How many windows of A and of one arm were dropped for such a reason, both windows of a pair counted.
+    /// The number of windows of A and of one arm that were dropped for such a reason. Both windows of a pair count.
     fn lost(&self, state: &ArmState, is_one: fn(&DropReason) -> bool) -> ByArm {
         let last = state.left.as_ref().map_or(usize::MAX, |left| left.block);
         let of = |arm: ArmName| {
@@ -228,8 +228,8 @@ impl Report {
     }
 }
 
-/// Whether it broke off before it had the fewest pairs that may decide. Not even that a counter stood still may be said then: in so
-/// few windows chance can have it so.
+/// Whether the session ended before it had the minimum number of pairs. Then not even a counter that stood still means anything, because
+/// that can be chance in so few windows.
 fn is_too_short(ended: &Ended, design: &Design, pairs: usize) -> bool {
     !matches!(ended, Ended::Whole | Ended::Decided) && pairs < design.stop.pairs_min()
 }

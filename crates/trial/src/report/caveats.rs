@@ -17,14 +17,14 @@ use crate::session::{Dropped, Ended, Left, LeftWhy, Stretch, Window, pairs_of};
 
 /// Above this share of dropped pairs, a caveat says that the machine was too unsteady.
 const DROPPED_SHARE_CAVEAT: f64 = 0.2;
-/// Above this share of stolen time in the median window the hypervisor's part in the numbers is worth a word.
+/// Above this share of stolen time in the median window, there is a caveat on the hypervisor.
 const STEAL_SHARE_CAVEAT: f64 = 0.02;
-/// The same of the CPU time that others used, and of the time in which some task waited for a CPU.
+/// The same for the CPU time of other programs, and for the time in which some task waited for a CPU.
 const OTHERS_SHARE_CAVEAT: f64 = 0.5;
 const PRESSURE_SHARE_CAVEAT: f64 = 0.25;
 /// A CPU is full within this share of it.
 const FULL_SHARE: f64 = 0.05;
-/// The noise of a single pair is wide from this multiple of the smallest effect that matters.
+/// The noise of a single pair gets a caveat from this multiple of the smallest effect that matters.
 const NOISE_TIMES_CAVEAT: f64 = 3.0;
 /// Converts a median absolute deviation to the standard deviation of a normal distribution.
 const MAD_TO_SD: f64 = 1.4826;
@@ -32,14 +32,14 @@ const MAD_TO_SD: f64 = 1.4826;
 pub(super) fn caveats(report: &Report, no_value: ByArm) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     let (pairs, of) = (report.pairs, report.design.stop.pairs_max());
-    // First, because every other caveat is about only a part of a failed run.
+    // This caveat comes first, because every other one is about only a part of a failed run.
     if let Ended::Failed { why } = &report.ended {
         caveats.push(Caveat::Failed { why: why.clone(), pairs, of });
     }
     if let Some(control) = report.control_stretch.as_ref().filter(|control| control.is_claimed) {
         caveats.push(Caveat::ControlClaimed { verdict: control.verdict });
     }
-    // However few: these windows were the worst of their arm, and are in no number.
+    // Even a few count: these windows were the worst of their arm, and are missing in every number.
     let ByArm { a, b } = report.no_cpu_by_arm;
     if a + b > 0 {
         caveats.push(Caveat::NoCpu { with: b, without: a });
@@ -95,7 +95,7 @@ fn of_drops(report: &Report, caveats: &mut Vec<Caveat>) {
         }
         caveats.push(Caveat::Dropped { dropped, tried, reasons });
     }
-    // Even a few count, because it continues after the trial, unobserved.
+    // Even a few count, because the change continues after the trial, unobserved.
     let changed = report.dropped.iter().filter_map(|dropped| match &dropped.reason {
         DropReason::Changed { what } => Some(what),
         _ => None,
@@ -176,7 +176,7 @@ fn others_share(window: &Window) -> Option<f64> {
     Some((*busy_share)? - known / f64::from((*cpus)?.max(1)))
 }
 
-/// The fewest ticks of which a quantile is one: twice as many as have one beyond it.
+/// The fewest ticks for a quantile: twice the number at which one tick is beyond it.
 fn ticks_wanted(metric: &Metric) -> f64 {
     let beyond = [("_p999", 1000.0), ("_p99", 100.0), ("_p95", 20.0), ("_p90", 10.0)];
     beyond.iter().find(|(tail, _)| metric.name.ends_with(tail)).map_or(0.0, |(_, ticks)| 2.0 * ticks)

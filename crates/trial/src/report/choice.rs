@@ -1,5 +1,5 @@
-//! Chooses one of several arms. Arms that are better than the machine as it was are compared with each other, on the blocks that have
-//! both. If some do not differ, the one with the smallest change wins.
+//! Chooses one of several arms. Arms that are better than the unchanged machine are compared with each other, on the blocks that have both.
+//! If some do not differ, the one with the smallest change wins.
 
 use std::cmp::Ordering;
 
@@ -13,11 +13,12 @@ use crate::outcome::Outcome;
 use crate::session::MultiArmTest;
 use crate::titles::Titles;
 
-/// Which of several arms.
+/// The best of several arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Choice {
-    /// All comparisons with A together err in at most one less this share of sessions; those among the other arms too, and the guards.
+    /// One minus the share of sessions in which any comparison with A may err. The comparisons among the other arms have the same
+    /// confidence, and so have the guards.
     pub confidence: f64,
     /// The arms that are better than A, by their estimates, the best first.
     pub better: Vec<ArmName>,
@@ -85,8 +86,8 @@ impl Choice {
     }
 }
 
-/// Which of two arms asks for less: fewer settings that the machine did not have, then values nearer to those it had, then the one that
-/// was named first.
+/// Orders two arms by how little they change: fewer settings that differ from the machine's, then values nearer to the machine's, then the
+/// order of the request.
 fn nearer(one: ArmName, other: ArmName, titles: &Titles) -> Ordering {
     let away = |arm: ArmName| titles.away.get(arm as usize);
     let (Some(of_one), Some(of_other)) = (away(one), away(other)) else { return one.cmp(&other) };

@@ -24,21 +24,21 @@ pub struct ControlReport {
     pub verdict: Outcome,
     /// Whether it claimed a difference, which must be a false alarm.
     pub is_claimed: bool,
-    /// How often a difference would be claimed in whole trials made of this stretch's own noise, with a look after every pair.
+    /// In simulated trials from the noise of this phase, with a look after every pair: how often they would claim a difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_share: Option<f64>,
-    /// The smallest effect that a trial of `detectable_pairs` pairs could see in this noise, as a share.
+    /// The smallest effect that a trial of `detectable_pairs` pairs could detect in this noise, as a share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_visible_ratio: Option<f64>,
-    /// The pairs that the trial had; of one without pairs, those of this phase.
+    /// The number of pairs of the trial; if it had none, that of this phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detectable_pairs: Option<usize>,
-    /// Its windows.
+    /// The windows of the phase.
     pub windows: Vec<Window>,
 }
 
 impl ControlReport {
-    /// Nothing without an A/A phase.
+    /// None without an A/A phase.
     pub(super) fn new(
         design: &Design,
         windows: &[Window],
@@ -54,7 +54,7 @@ impl ControlReport {
         pairs.retain(|pair| judge.add(*pair).is_ok());
         let seen = judge.look();
         let verdict = seen.map_or(Outcome::Undecided, |seen| seen.verdict.into());
-        // What trials of this noise would say is asked of the test that this trial uses, of each arm where there are several.
+        // Simulated trials with this noise use the same test as this trial, for each arm if there are several.
         let made_up = match judge.is_sequential() {
             true => {
                 let options = Judge::of_metric(design, comparisons)?.options();

@@ -76,7 +76,7 @@ pub struct Report {
     pub seed: u64,
     /// The design.
     pub design: Design,
-    /// How long the machine was left alone after a switch, and how that was found.
+    /// The settle time after a switch, and how it was found.
     pub settle: SettleSeen,
     /// How it ended.
     pub ended: Ended,
@@ -96,13 +96,13 @@ impl Report {
     }
 }
 
-/// One arm.
+/// The report of one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmReport {
-    /// Its name.
+    /// The arm's name.
     pub arm: ArmName,
-    /// Its steps.
+    /// The levels of the arm's settings.
     pub does: Arm,
     /// The values of its knobs, in words.
     pub values: String,
@@ -135,9 +135,9 @@ pub struct GuardReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
-    /// Its name, with its unit.
+    /// The metric's name, with its unit.
     pub name: String,
-    /// Its title.
+    /// The metric's title.
     pub title: String,
     /// In arm A.
     pub a: f64,
@@ -159,7 +159,7 @@ impl ByArm {
         *self == ByArm::default()
     }
 
-    /// The arm that has it alone, more than once: a single time is chance.
+    /// The only arm with such windows, if it has more than one; a single one is chance.
     fn only(self) -> Option<ArmName> {
         match (self.a, self.b) {
             (2.., 0) => Some(ArmName::A),

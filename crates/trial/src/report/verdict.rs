@@ -40,7 +40,7 @@ pub(crate) fn verdict(found: Found<'_>) -> (Outcome, Option<String>) {
         (Outcome::Better, Some(guard)) => (Outcome::Worse, Some(guard.to_owned())),
         (seen, _) => (seen, None),
     };
-    // The worst windows of such an arm have no number: those that are left can show neither that it is better nor that it is the same.
+    // The worst windows of such an arm have no number, so the others cannot show that it is better or the same.
     let is_flattered = match found.arm_without_numbers {
         Some(ArmName::A) => matches!(seen, Outcome::Worse | Outcome::Same),
         Some(_) => matches!(seen, Outcome::Better | Outcome::Same),

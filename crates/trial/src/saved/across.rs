@@ -14,15 +14,15 @@ use crate::comparison::Judge;
 use crate::outcome::Outcome;
 use crate::report::Report;
 
-/// Of longer trials the interval is taken as it was reported: its share of the error hardly moves it, and a file from anywhere
-/// shall not keep a machine busy.
+/// For trials with more pairs, the reported interval is used as it is. The different error hardly changes it, and a file of unknown origin
+/// must not keep the machine busy.
 const ANEW_MAX: usize = 2_000;
 
 /// One report among several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
-    /// What to call it: the name of its file.
+    /// The machine's name here: the name of its file.
     pub name: String,
     /// Cloud or hypervisor with the type of the instance.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// What a report says of its machine.
+    /// The part of a report that describes its machine.
     pub fn from_report(name: &str, saved: &RunReport) -> Machine {
         let identity = saved.trials.first().map(|entry| entry.report.identity.clone()).unwrap_or_default();
         let written = |text: String| Some(text).filter(|text| !text.is_empty());
@@ -68,13 +68,13 @@ impl Machine {
     }
 }
 
-/// Reports side by side.
+/// Reports in one table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Across {
     /// The machines, in the order in which they were given.
     pub machines: Vec<Machine>,
-    /// What was asked of them, in the order in which it first comes up.
+    /// The questions of all reports, in the order of their first appearance.
     pub asked: Vec<Asked>,
 }
 
@@ -84,7 +84,7 @@ pub struct Across {
 pub struct Asked {
     /// The setting, as `KNOB=VALUE …`.
     pub knob: String,
-    /// Whether both arms were the machine as it was.
+    /// Whether both arms were the unchanged machine.
     pub control: bool,
     /// The metric's name.
     pub metric: String,
@@ -93,23 +93,23 @@ pub struct Asked {
     /// The largest of the smallest effects that mattered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smallest_effect_ratio: Option<f64>,
-    /// What each machine says; one that was not asked has no cell.
+    /// One cell for each machine that was asked.
     pub cells: Vec<Cell>,
-    /// Whether they say the same.
+    /// Whether the machines agree.
     pub agreement: Agreement,
-    /// Why the machines can't be compared as they stand: another workload, another line for what matters.
+    /// Reasons why the machines can't be compared directly.
     #[serde(rename = "doubts")]
     pub caveats: Vec<AcrossCaveat>,
 }
 
-/// Why machines can't be compared as they stand. In JSON it is its sentence.
+/// Why machines can't be compared directly. In JSON it is its sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum AcrossCaveat {
     /// Their workloads differ.
     #[error("the workloads differ, which may cause the difference between the machines")]
     Workloads,
-    /// What counts as an effect differs.
+    /// The reports have different smallest effects that matter.
     #[error("the reports used different values for the smallest effect that matters")]
     SmallestEffects,
 }
@@ -120,18 +120,18 @@ impl Serialize for AcrossCaveat {
     }
 }
 
-/// What one machine says.
+/// The answer of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
-    /// Which machine, by its place in [`Across::machines`].
+    /// The machine, by its index in [`Across::machines`].
     pub machine: usize,
-    /// Its verdict.
+    /// The machine's verdict.
     pub verdict: Outcome,
-    /// Its estimate of B to A; absent if nothing was measured.
+    /// The estimated ratio of B to A; absent if nothing was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// The ends of its interval, where it has both.
+    /// Both ends of the interval, if it has both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
     /// The guard that made a *better* worse.
@@ -146,32 +146,32 @@ pub struct Cell {
     pub workload: String,
 }
 
-/// Whether machines say the same of a setting.
+/// Whether machines agree on a setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
-    /// Fewer than two of them have an interval.
+    /// Fewer than two machines have an interval.
     TooFew,
-    /// No interval excludes another; all have this range in common.
+    /// All intervals overlap; they have this range in common.
     Agree {
-        /// Its lower end, as a ratio.
+        /// The lower end, as a ratio.
         low: f64,
-        /// Its upper end.
+        /// The upper end, as a ratio.
         high: f64,
-        /// Confidence that the one effect, if there is one, lies in it.
+        /// The confidence that the common effect, if there is one, is in this range.
         confidence: f64,
     },
     /// The effect differs between machines.
     Differ {
         /// Pairs of machines whose intervals do not meet: the lower effect first.
         apart: Vec<(usize, usize)>,
-        /// One less the share of alike machines that would be said to differ.
+        /// One minus the probability that equal machines are said to differ.
         confidence: f64,
     },
 }
 
-/// Puts reports side by side; each comes with the name that it is to have.
+/// Compares reports. Each comes with the name that it will have.
 pub fn across(reports: &[(String, RunReport)]) -> Across {
     let machines = reports.iter().map(|(name, saved)| Machine::from_report(name, saved)).collect();
     let mut groups: Vec<Vec<(usize, &TrialEntry)>> = Vec::new();
@@ -221,7 +221,7 @@ fn cell(machine: usize, trial: &TrialEntry) -> Cell {
     }
 }
 
-/// What was never engaged says nothing of the setting, so it neither agrees nor differs.
+/// If a setting was never engaged on a machine, that machine says nothing about it, so it neither agrees nor differs.
 fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
     let heard: Vec<(usize, &TrialEntry)> =
         group.iter().filter(|(_, trial)| trial.report.verdict != Outcome::NotEngaged).copied().collect();
@@ -242,7 +242,7 @@ fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
         apart.extend(above.map(|(other, _)| (*one, *other)));
     }
     match apart.is_empty() {
-        // Intervals of which no two are apart all have a point in common.
+        // If every two intervals overlap, all of them have a point in common.
         true => {
             let low = intervals.iter().map(|(_, (low, _))| *low).fold(0.0, f64::max);
             let high = intervals.iter().map(|(_, (_, high))| *high).fold(f64::INFINITY, f64::min);
@@ -252,7 +252,8 @@ fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
     }
 }
 
-/// The interval of a trial with its share of the error, and that share; computed from its windows, else as reported.
+/// The interval of a trial with its share of the error, and that share. It is computed from the trial's windows, or else taken from the
+/// report.
 fn interval(trial: &TrialEntry, among: usize) -> Option<((f64, f64), f64)> {
     let effect = trial.report.effect?;
     let share = (1.0 - effect.confidence) / among.max(1) as f64;
@@ -263,7 +264,7 @@ fn interval(trial: &TrialEntry, among: usize) -> Option<((f64, f64), f64)> {
     }
 }
 
-/// The interval of a trial's own pairs, by the way in which it was looked at: once, or after every pair.
+/// The interval from a trial's own pairs, by the test that the trial used: one look at the end, or a look after every pair.
 fn anew(trial: &TrialEntry, confidence: f64) -> Option<(f64, f64)> {
     let Report { metric, design, pairs, .. } = &trial.report;
     let all = trial.report.pairs_of_windows();

@@ -27,29 +27,30 @@ pub const BYTES_MAX: usize = 64 << 20;
 /// Why a file is no report.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SavedError {
-    /// Longer than [`BYTES_MAX`].
+    /// The file is longer than [`BYTES_MAX`].
     #[error("it is longer than {} MiB", BYTES_MAX >> 20)]
     TooLong,
-    /// No JSON, or not of this shape: the reader says where.
+    /// The file is not JSON, or has another structure; the text has the place.
     #[error("it can't be read as a report: {0}")]
     Shape(String),
-    /// Written by a later version.
+    /// A later version wrote the file.
     #[error("it has format {0}, but this version reads 1 to {FORMAT_MAX}: a newer evenkeel wrote it")]
     Format(u64),
-    /// JSON, but of something else.
+    /// The file is JSON of another kind.
     #[error("it has no trials and no verdict, so it is not a report of `evenkeel prove` or `evenkeel demo`")]
     Other,
-    /// A value that no run can have.
+    /// The file has a value that no run can have.
     #[error("{at}: {why}")]
     Impossible {
         /// The field, with the trial that it belongs to.
         at: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         why: String,
     },
 }
 
-/// All that one run reports: `F` are the facts of the machine, `A` one finding of `audit`. What its file does not have is absent.
+/// Everything that one run reports. `F` is the type of the machine's facts, `A` that of a finding of `audit`. Values that the file does not
+/// have are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunReport<F = Value, A = AdviceLine> {
@@ -69,23 +70,23 @@ pub struct RunReport<F = Value, A = AdviceLine> {
     /// The machine as `capture` writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<String>,
-    /// What would suit the machine.
+    /// Advice for the machine.
     #[serde(default = "Vec::new")]
     #[cfg_attr(feature = "schema", schemars(!default))]
     pub advice: Vec<A>,
     /// The trials in the order of the runs; with several arms, each arm against A.
     #[serde(default)]
     pub trials: Vec<TrialEntry>,
-    /// Which of several arms, of a session that had them: the trials are then its arms.
+    /// The choice among several arms, for a session that had them: the trials are then its arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ChoiceEntry>,
-    /// What was not tried.
+    /// Settings that were not tried, with the reason.
     #[serde(default)]
     pub not_tried: Vec<NotTried>,
     /// Files of settings before and after.
     #[serde(default)]
     pub settings: Vec<SettingText>,
-    /// Whether each reads the same as before; absent where nobody looked.
+    /// Whether each file reads the same as before; absent if nobody checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_as_before: Option<bool>,
 }
@@ -94,43 +95,43 @@ pub struct RunReport<F = Value, A = AdviceLine> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialEntry {
-    /// What was asked, as `KNOB=VALUE …`.
+    /// The tested settings, as `KNOB=VALUE …`.
     #[serde(default)]
     pub knob: String,
-    /// Whether both arms were the machine as it was, to see what the method says of nothing.
+    /// Whether both arms were the unchanged machine, as a check of the method.
     #[serde(default)]
     pub control: bool,
     /// The verdict in one sentence.
     #[serde(default)]
     pub sentence: String,
-    /// All of it.
+    /// The whole report.
     #[serde(flatten)]
     pub report: Report,
-    /// The sentences of the caveats, as answers had them before these had figures.
+    /// The sentences of the caveats, from answers of versions in which caveats had no figures.
     #[serde(default, rename = "doubts")]
     pub caveat_texts: Vec<String>,
 }
 
-/// Which of several arms.
+/// The choice among several arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChoiceEntry {
-    /// In one sentence.
+    /// The choice in one sentence.
     #[serde(default)]
     pub sentence: String,
-    /// All of it.
+    /// The whole choice.
     #[serde(flatten)]
     pub choice: Choice,
 }
 
-/// One finding of `audit`, as far as pages show it.
+/// One finding of `audit`, with the fields that pages show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct AdviceLine {
     /// The knob's id.
     pub knob: String,
-    /// Where it would be set.
+    /// The place where the setting would be set.
     pub place: String,
     /// set, keep, not-here and so on.
     pub state: String,
@@ -138,7 +139,7 @@ pub struct AdviceLine {
     pub current: Option<String>,
     /// The value advised.
     pub wanted: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -153,17 +154,17 @@ pub struct NotTried {
     pub why: String,
 }
 
-/// The text of a setting's file; absent where it could not be read.
+/// The text of a setting's file; absent if it could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SettingText {
-    /// Its path.
+    /// The path of the file.
     pub path: String,
-    /// Before the run.
+    /// The text before the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// After it.
+    /// The text after the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
@@ -174,7 +175,7 @@ impl RunReport {
         match self.facts.pointer(path)? {
             Value::String(text) => Some(text.clone()),
             Value::Number(number) => Some(number.to_string()),
-            // What names itself otherwise has its name in an object: `{"other": "bhyve"}`.
+            // A hypervisor that is not in the list has its name in an object: `{"other": "bhyve"}`.
             Value::Object(object) if !object.contains_key("unknown") => {
                 object.values().next().and_then(Value::as_str).map(str::to_owned)
             }
@@ -196,14 +197,14 @@ impl Report {
 }
 
 impl ControlReport {
-    /// As of a trial.
+    /// The windows in pairs, as in a trial.
     pub fn pairs_of_windows(&self) -> Vec<PairOfWindows<'_>> {
         pairs(&self.windows)
     }
 }
 
 impl Effect {
-    /// Both ends of the interval, where it has both.
+    /// Both ends of the interval; None if one is missing.
     pub fn ends(&self) -> Option<(f64, f64)> {
         self.low.zip(self.high)
     }
@@ -226,7 +227,7 @@ fn pairs(windows: &[Window]) -> Vec<PairOfWindows<'_>> {
 /// The two windows of a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairOfWindows<'a> {
-    /// Its number, from 0.
+    /// The number of the pair, from 0.
     pub pair: usize,
     /// The arm that was measured first.
     pub first: ArmName,
@@ -237,7 +238,7 @@ pub struct PairOfWindows<'a> {
 }
 
 impl PairOfWindows<'_> {
-    /// The other to A; `None` where that is no ratio.
+    /// The ratio of the other window to A's; `None` if there is none.
     pub fn ratio(&self) -> Option<f64> {
         let ratio = self.b.value / self.a.value;
         (self.a.value > 0.0 && self.b.value > 0.0 && ratio.is_finite() && ratio > 0.0).then_some(ratio)

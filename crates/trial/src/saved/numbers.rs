@@ -10,10 +10,10 @@ use crate::arm::ArmName;
 use crate::report::Report;
 use crate::session::Window;
 
-/// So many names of numbers are read of one window.
+/// The most names of numbers that are read of one window.
 const NAMES_MAX: usize = 256;
 
-/// The numbers of what is written as an object; those of an object within it are named `outer.inner`.
+/// The numbers in a value's JSON object. Those of an inner object are named `outer.inner`.
 pub fn numbers(of: &impl Serialize) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     let Ok(Value::Object(object)) = serde_json::to_value(of) else { return found };
@@ -33,12 +33,12 @@ pub fn numbers(of: &impl Serialize) -> BTreeMap<String, f64> {
     found
 }
 
-/// The median over the windows of A and of the other arm of every number that `of` finds in one; an arm that never had it is absent.
+/// For each number that `of` finds in a window, the medians of A and of the other arm. A number that an arm never had is absent.
 pub fn by_arm(report: &Report, of: impl Fn(&Window) -> BTreeMap<String, f64>) -> BTreeMap<String, [Option<f64>; 2]> {
     let mut seen: BTreeMap<String, [Vec<f64>; 2]> = BTreeMap::new();
     for window in &report.windows {
         for (name, number) in of(window) {
-            // A hostile file may name another thing in each of its windows.
+            // A hostile file may use other names in each of its windows.
             if seen.len() < NAMES_MAX || seen.contains_key(&name) {
                 seen.entry(name).or_default()[usize::from(window.arm != ArmName::A)].push(number);
             }

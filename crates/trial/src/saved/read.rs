@@ -38,7 +38,7 @@ impl RunReport {
 }
 
 impl RunReport<Facts, Advice> {
-    /// The same as it is read again, with the facts and the advice as pages show them.
+    /// The report as it would be read back from a file, with the facts and the advice as pages show them.
     ///
     /// # Errors
     /// If it has values that no run can have.

@@ -5,7 +5,7 @@
 //! | format 1: the sentences of caveats in `doubts` | caveats of the kind *other* |
 //! | format 1: a level instead of a list of levels in `arms[].does` | a list of one |
 //! | format 1, first versions: `design.pairs`, `design.settle_ms`, no A/A phase | `design.stop`, `design.settle`, `settle` |
-//! | a rule, an end, a reason or a caveat that only a later version knows | its words, where it has some |
+//! | a rule, an end, a reason or a caveat that only a later version knows | its words, if it has some |
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ pub(super) fn read(mut file: Value) -> Result<RunReport, SavedError> {
     Ok(report)
 }
 
-/// JSON has no word for a number that is not finite, and writes null: such a number is absent.
+/// JSON has no form for infinite numbers and writes null, so null means that the number is absent.
 fn without_nulls(value: &mut Value) {
     match value {
         Value::Array(list) => {
@@ -93,7 +93,7 @@ fn unless_known<T: for<'de> Deserialize<'de>>(object: &mut Object, field: &str, 
     }
 }
 
-/// The words of the file stand, whatever this version would say of the same figures.
+/// The sentences of the file are kept, even if this version would word the same figures differently.
 fn caveats(entry: &mut Object) {
     let other = |what: &Value| json!({ "kind": "other", "what": what.as_str().unwrap_or_default() });
     let written = entry.get("caveats").and_then(Value::as_array).cloned().unwrap_or_default();

@@ -8,16 +8,16 @@ use crate::session::Window;
 use evenkeel_workload::Metric;
 
 const TRIALS_MAX: usize = 1_000;
-/// Of anything that a trial has for each of its windows.
+/// The most items of anything that a trial has for each of its windows.
 const WINDOWS_MAX: usize = 100_000;
-/// Of anything else that a trial or a run lists.
+/// The most items of any other list of a trial or a run.
 const LIST_MAX: usize = 10_000;
 /// The longest name or unit of a number, in bytes.
 const NAME_BYTES_MAX: usize = 4_096;
 /// The longest time, in microseconds: a year.
 const TIME_US_MAX: f64 = 366.0 * 86_400e6;
 
-/// A field, and why it can't be.
+/// A field, and why its value is impossible.
 type Wrong = (String, String);
 
 impl RunReport {

@@ -19,13 +19,13 @@ pub(super) fn ratios(before: &[Sample], after: &[Sample]) -> BTreeMap<String, f6
     names.into_iter().filter_map(ratio).filter(|(_, ratio)| ratio.is_finite()).collect()
 }
 
-/// The numbers that changed by more than chance, by pairs of the windows. The median of a few hits a second can move by half through
-/// chance alone, so it must not be shown as a cost.
+/// The numbers whose change is significant over pairs of the windows. The median of a few hits per second can change by half through chance
+/// alone, so such a change must not be shown as a cost.
 pub(super) fn shown(before: &[Sample], after: &[Sample]) -> BTreeSet<String> {
     let options = Options { confidence: CONFIDENCE, smallest_effect_ratio: 0.0, better: Direction::Lower };
     let is_shown = |name: &String| {
         let pair = |(a, b): (&Sample, &Sample)| Some(Pair { a: *a.get(name)?, b: *b.get(name)? });
-        // A window without a hit has no ratio to another, and says nothing here.
+        // A window without a hit has no ratio to another, and is ignored here.
         let has_ratio = |pair: &Pair| VALUE_RANGE.contains(&pair.a) && VALUE_RANGE.contains(&pair.b);
         let pairs: Vec<Pair> = before.iter().zip(after).filter_map(pair).filter(has_ratio).collect();
         compare(&pairs, options).is_ok_and(|found| found.low > 1.0 || found.high < 1.0)
@@ -37,7 +37,7 @@ pub(super) fn shown(before: &[Sample], after: &[Sample]) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    /// Its name, the numbers before and after, the ratio of their medians, and whether it is shown.
+    /// A number's name, its values before and after, the ratio of their medians, and whether it is shown.
     type Row = (&'static str, &'static [f64], &'static [f64], Option<f64>, bool);
 
     const STEADY: [f64; 7] = [10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1];
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_moves_is_no_change() {
+    fn changes_by_chance_are_not_shown() {
         let table: [Row; 6] = [
             ("half of it", &STEADY, &[5.0, 5.1, 4.9, 5.2, 5.0, 5.1, 4.8], Some(0.5), true),
             ("the same", &STEADY, &[10.1, 9.9, 10.0, 10.1, 10.0, 9.8, 10.2], Some(1.0), false),

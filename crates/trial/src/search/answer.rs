@@ -20,7 +20,7 @@ use crate::engaged::Mechanism;
 /// Standard errors on either side of a screening's estimate that make an interval of about 95 %, with the degrees of freedom
 /// that a screening has at least.
 const ERRORS_95: f64 = 2.2;
-/// A median absolute deviation as the standard deviation of what is normal otherwise.
+/// Converts a median absolute deviation to a standard deviation, for normal noise.
 const MAD_TO_SD: f64 = 1.4826;
 
 /// The result of a search.
@@ -31,9 +31,9 @@ pub struct Answer {
     pub verdict: Verdict,
     /// How it ended.
     pub ended: Ended,
-    /// The smallest set that helps; empty unless the verdict is better. Where the proof is missing, what would be proved next.
+    /// The smallest set that helps; empty unless the verdict is better. If the proof is missing, it is the set that would be proved next.
     pub set: Vec<Chosen>,
-    /// The set against the machine as it was, on pairs of windows of their own.
+    /// The effect of the set against the unchanged machine, from separate pairs of windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Measure>,
     /// The guard that vetoed the set, if any.
@@ -53,7 +53,7 @@ pub struct Answer {
     pub windows: BTreeMap<Stage, usize>,
     /// How long they took, switching included, in milliseconds.
     pub took_ms: u64,
-    /// How far two windows of one thing differ: their standard deviation as a share, by windows of the machine as it was.
+    /// The standard deviation of windows of the unchanged machine, as a share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_ratio: Option<f64>,
     /// The knobs that more time would decide.
@@ -83,7 +83,7 @@ pub enum Verdict {
     Better,
     /// No set could be shown to help.
     NothingHelped,
-    /// The search ended before that could be said.
+    /// The search ended before a set could be proved.
     NotProved,
 }
 
@@ -92,15 +92,15 @@ pub enum Verdict {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// With all its stages.
+    /// The search ended with all its stages.
     Whole,
     /// The budget was used up.
     OutOfBudget,
     /// The user stopped it.
     Stopped,
-    /// Something failed.
+    /// An error ended the search.
     Failed {
-        /// What.
+        /// The reason.
         why: String,
     },
 }
@@ -109,9 +109,9 @@ pub enum Ended {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Chosen {
-    /// Its settings, as `KNOB=VALUE`.
+    /// The candidate's settings, as `KNOB=VALUE`.
     pub settings: Vec<String>,
-    /// Whether the set was shown to be worse without it. Of the only knob of a set, the proof of the set shows it.
+    /// Whether the set was shown to be worse without it. For the only knob of a set, the proof of the set shows it.
     pub is_shown: bool,
     /// The set with it, against the set without.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,9 +126,9 @@ pub struct GuardAnswer {
     pub metric: String,
     /// The harm that vetoes, as a share.
     pub harm_ratio: f64,
-    /// With the set to without.
+    /// The ratio of the guard's number with the set to that without.
     pub ratio: f64,
-    /// The lower end of its interval, where it has one.
+    /// The lower end of its interval, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// The upper end.
@@ -149,7 +149,7 @@ pub struct KnobAnswer {
     /// The outcome.
     #[serde(flatten)]
     pub outcome: KnobOutcome,
-    /// Its effect among all others.
+    /// The candidate's effect, estimated together with all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub screening: Option<Measure>,
     /// The set with it, against the set without.
@@ -157,9 +157,9 @@ pub struct KnobAnswer {
     pub without: Option<Measure>,
     /// Whether the set was shown to be worse without it.
     pub is_shown: bool,
-    /// Steps that its value went on from the asked one.
+    /// How many steps its value was moved beyond the requested one.
     pub steps: usize,
-    /// Its counter in the windows with it and without it, if it has one.
+    /// The candidate's counter in the windows with it and without it, if it has one.
     #[serde(rename = "at_work", default, skip_serializing_if = "Option::is_none")]
     pub engaged: Option<Mechanism>,
 }
@@ -170,7 +170,7 @@ pub struct KnobAnswer {
 pub struct Measure {
     /// The ratio.
     pub ratio: f64,
-    /// The lower end of its interval, where it has one.
+    /// The lower end of its interval, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// The upper end.
@@ -187,19 +187,19 @@ pub struct Measure {
     /// The change of the metric's logarithm; below 0 is better.
     #[serde(skip)]
     pub(super) cost: f64,
-    /// Its standard error.
+    /// The standard error of the effect.
     #[serde(skip)]
     pub(super) error: f64,
 }
 
 impl Measure {
-    /// Whether all of its interval is less than what matters: only then it was shown to do nothing.
+    /// Whether the whole interval is below the smallest effect that matters. Only then was the knob shown to do nothing.
     pub fn is_within(&self, smallest_effect_ratio: f64) -> bool {
         let most = 1.0 + smallest_effect_ratio;
         self.low.is_some_and(|low| low >= 1.0 / most) && self.high.is_some_and(|high| high <= most)
     }
 
-    /// Half of its interval, as a change of the logarithm.
+    /// Half the width of its interval, as a change of the logarithm.
     pub(super) fn half_width(&self) -> Option<f64> {
         Some((self.high?.ln() - self.low?.ln()) / 2.0)
     }
@@ -259,7 +259,7 @@ impl Answer {
         self.noise_ratio = median_absolute_deviation(costs).map(|deviation| (MAD_TO_SD * deviation).exp_m1());
     }
 
-    /// Notes what a screening shows so far.
+    /// Stores the results of a screening so far.
     pub(super) fn screened(&mut self, runner: &SearchRunner<'_>, fit: &Fit) {
         let pairs = runner.used() / 2;
         for (at, knob) in self.knobs.iter_mut().enumerate() {
@@ -279,7 +279,7 @@ impl Answer {
         self.take_outcomes(runner);
     }
 
-    /// Notes of the knobs that are out why they are.
+    /// Stores why each knob that is out was taken out.
     pub(super) fn take_outcomes(&mut self, runner: &SearchRunner<'_>) {
         for (at, knob) in self.knobs.iter_mut().enumerate() {
             if let Some(outcome) = runner.outcome(at) {
@@ -298,7 +298,7 @@ impl Answer {
         self.set = set.members.iter().map(chosen).collect();
     }
 
-    /// Notes what the proof said so far; its windows began at `from`.
+    /// Stores the results of the proof so far; its windows began at `from`.
     pub(super) fn proved(
         &mut self,
         runner: &SearchRunner<'_>,
@@ -328,7 +328,7 @@ impl Answer {
         }
     }
 
-    /// Notes what the guards read in the pairs of the proof.
+    /// Stores the guards' results in the pairs of the proof.
     pub(super) fn guarded(&mut self, guards: &GuardSet) {
         let seen = |(guard, seen): (&Guard, PairEffect)| GuardAnswer {
             metric: guard.metric.name.to_string(),
@@ -342,7 +342,7 @@ impl Answer {
         self.guards = guards.looks().map(seen).collect();
     }
 
-    /// A guard has something against a set that helps.
+    /// Records that a guard vetoes a set that helps.
     pub(super) fn vetoed(&mut self, why: String) {
         if self.verdict == Verdict::Better {
             self.verdict = Verdict::NothingHelped;

@@ -1,5 +1,5 @@
-//! The knobs that a search can try on one machine: those that are advised, those with another value worth a trial, or those that the
-//! user named. Every other knob is left out with its reason.
+//! The knobs that a search can try on one machine: recommended ones, those with another promising value, or those that the user named.
+//! Every other knob is left out with its reason.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -24,9 +24,9 @@ const STEPS: u32 = 3;
 pub enum Wanted {
     /// All knobs that can be tried.
     All,
-    /// All, the knobs of network devices among them, which may cut the line that one works by.
+    /// All knobs, including those of network devices, which may interrupt the user's own connection.
     AllAndNetwork,
-    /// These, each with its value, or without for the one that is advised or worth a trial.
+    /// These knobs, each with its value, or without for the recommended or promising value.
     Named(Vec<(&'static Knob, Option<Setting>)>),
 }
 
@@ -87,7 +87,7 @@ impl Offer {
         self.left_out.push(LeftOut { knob: knob.to_owned(), why });
     }
 
-    /// Tries a setting of the workload itself, whose value in force only the workload knows: from there its ladder begins.
+    /// Tries a setting of the workload itself. Only the workload knows its current value, at which its ladder begins.
     fn try_setting(&mut self, at: usize, step: &Step, workload: &mut dyn Workload) -> Result<(), LeftOutReason> {
         let mut set = |value: Option<&str>| match setting_name(&step.knob) {
             None => workload.set_process(&step.knob, value),
@@ -145,7 +145,7 @@ fn words<T>(result: Result<T, WorkloadError>) -> Result<T, LeftOutReason> {
     })
 }
 
-/// One setting without a place, where it comes to the same as those at every place.
+/// One setting without a place, if it is equivalent to the settings at every place.
 fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
     let Some(first) = settings.first() else { return Vec::new() };
     let whole = Setting { place: None, ..first.clone() };
@@ -154,7 +154,7 @@ fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
     if is_same { vec![whole] } else { settings.to_vec() }
 }
 
-/// Why a knob that nobody named can do nothing here, by the advice on each of its places.
+/// Why a knob that the user did not name can have no effect here, by the advice for each of its places.
 fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<LeftOutReason> {
     let mut found = advice.iter().filter(|found| found.knob == knob.id);
     let first = found.clone().next().filter(|_| !matches!(wanted, Wanted::Named(_)))?;
@@ -162,8 +162,8 @@ fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<LeftOutRe
     found.all(is_out).then(|| LeftOutReason::Advice(first.reason.clone()))
 }
 
-/// Knobs that are well as they are by all that is known of a machine, and that a server may be better off with otherwise all the
-/// same: the largest effects first, of these what is easiest to try.
+/// Knobs whose current value is right by all known facts, but where another value may still help some servers. Those with the largest
+/// effects come first, and among these the easiest to try.
 fn worth_a_trial() -> Vec<&'static Knob> {
     let mut found: Vec<&Knob> =
         knobs::ALL.iter().copied().filter(|knob| !knob.extras.worth_a_trial.is_empty()).collect();
@@ -206,7 +206,8 @@ fn possible(
         if let Some(why) = planned.unseen.as_ref().or(planned.blocked.as_ref()) {
             return Err(LeftOutReason::Unreadable(why.clone()));
         }
-        // Who names a knob knows who else sets it; the other program would set it back in the middle of a search.
+        // A user who names a knob knows who else sets it. A search by itself leaves it out, because the other program would reset it during
+        // the search.
         if let (Some(owner), false) = (&planned.owned, matches!(wanted, Wanted::Named(_))) {
             return Err(LeftOutReason::Owned(owner.clone()));
         }
@@ -234,8 +235,8 @@ fn is_of_a_network_device(knob: &Knob) -> bool {
     )
 }
 
-/// Values to go on to from the asked one: half and double, as often as fits within the knob's range and on the asked side of the
-/// value in force; of words, each other one.
+/// Further values to try after the requested one. For numbers: half and double, as often as fits the knob's range, on the requested side of
+/// the current value. For words: every other word.
 pub fn rungs(knob: &'static Knob, current: Option<&str>, wanted: &str) -> Vec<Vec<String>> {
     match knob.values {
         Values::Number { min, max, .. } if max > 1 => numbers(min..=max, current, wanted),
@@ -288,7 +289,7 @@ end
     }
 
     #[test]
-    fn what_is_advised_or_worth_a_trial_is_offered() {
+    fn advised_and_promising_knobs_are_offered() {
         let offer = wanted_offer(&Wanted::All);
         let settings = settings(&offer);
         for expected in
@@ -299,7 +300,7 @@ end
         assert_eq!(offer.candidates.len(), offer.plans.len());
         let why = |knob: &str| offer.left_out.iter().find(|left| left.knob == knob).map(|left| &left.why);
         assert!(why("net.core.busy_read").is_some(), "{:?}", offer.left_out);
-        // Without the idle driver that reads it, the file is there and does nothing.
+        // Without the idle driver that reads it, the file exists but has no effect.
         let without = HOST.replace("current_driver = haltpoll", "current_driver = none");
         let root = Root::captured(Capture::parse(&without).unwrap());
         let facts = Facts::probe(&root);
@@ -309,7 +310,7 @@ end
     }
 
     #[test]
-    fn what_is_named_is_offered_and_nothing_else() {
+    fn only_named_knobs_are_offered() {
         let swappiness = Setting::parse("vm.swappiness=30").unwrap();
         let max_cstate = Setting::parse("cmdline.intel_idle.max_cstate=1").unwrap();
         let so_already = Setting::parse("net.core.busy_poll=0").unwrap();

@@ -11,7 +11,7 @@ use crate::caveat::Caveat;
 use crate::concurrent_trials;
 use crate::rules::DropReason;
 
-/// The share of windows that may be dropped without a word.
+/// The share of windows that may be dropped without a caveat.
 const DROPPED_SHARE_CAVEAT: f64 = 0.2;
 
 /// A caveat: a reason to doubt an answer, or a limit of it.
@@ -20,13 +20,13 @@ const DROPPED_SHARE_CAVEAT: f64 = 0.2;
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(from = "String", into = "String"))]
 pub enum SearchCaveat {
-    /// One that a trial may have too.
+    /// A caveat that a trial may have too.
     OfTrial(Caveat),
-    /// The server did not live through the search; its last words.
+    /// The server ended during the search; `why` has its last words.
     Died { times: usize, why: String },
-    /// Windows were dropped, by what befell them.
+    /// Windows were dropped, with the reasons.
     Dropped { dropped: usize, of: usize, reasons: BTreeMap<&'static str, usize>, changed: Option<String> },
-    /// A counter stood still, and the knob made a difference all the same.
+    /// A counter stood still, but the knob made a difference.
     NotEngaged { knob: String, why: String },
     /// The caveats as stored in a goal file.
     Stored(String),
@@ -69,7 +69,7 @@ impl fmt::Display for SearchCaveat {
     }
 }
 
-/// In JSON it is its sentence.
+/// In JSON, the caveat is its sentence.
 impl Serialize for SearchCaveat {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -82,7 +82,7 @@ pub(super) fn of_windows(entries: &[Entry]) -> Vec<SearchCaveat> {
     concurrent.into_iter().map(SearchCaveat::OfTrial).chain(deaths(entries)).chain(drops(entries)).collect()
 }
 
-/// A server that did not live through the search: whatever is seen of it, its own words say why.
+/// The caveat for a server that ended during the search, with its last words.
 fn deaths(entries: &[Entry]) -> Option<SearchCaveat> {
     let whys = entries.iter().filter_map(|entry| match &entry.seen {
         WindowResult::Died { why } => Some(why),
@@ -92,7 +92,7 @@ fn deaths(entries: &[Entry]) -> Option<SearchCaveat> {
     Some(SearchCaveat::Died { times: whys.len(), why: (*whys.last()?).clone() })
 }
 
-/// Windows that were dropped, by their reasons: where they were many, and however few where it does not pass by itself.
+/// The caveat for dropped windows, by reason. It is given if there were many, or if the reason is permanent.
 fn drops(entries: &[Entry]) -> Option<SearchCaveat> {
     let reasons = entries.iter().filter_map(|entry| match &entry.seen {
         WindowResult::Dropped { reason, .. } => reason.as_ref(),

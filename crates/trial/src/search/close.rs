@@ -40,13 +40,13 @@ impl Answer {
         self.more_time = more_time(self, runner);
     }
 
-    /// The outcome of a knob that moved the metric in the screening although its counter stood still. If the difference
-    /// came again, it counts, with a caveat. If not, the knob may still have an effect that was not seen.
+    /// The outcome of a knob that moved the metric in the screening although its counter stood still. If the difference was seen again, it
+    /// counts, with a caveat. Otherwise, the knob may still have an effect that was not detected.
     fn add_idle_caveats(&mut self, smallest_effect_ratio: f64) {
         for knob in &mut self.knobs {
             let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.engaged else { continue };
             match &knob.outcome {
-                // It was not tested again.
+                // Such a knob was not tested again.
                 KnobOutcome::LeftOut { why: NotNeeded::OthersDoMore { .. } } => {}
                 KnobOutcome::InTheSet | KnobOutcome::Hurts => {
                     self.caveats.push(SearchCaveat::NotEngaged { knob: knob.name().to_owned(), why: why.clone() });

@@ -1,4 +1,4 @@
-//! The proof: the chosen set against the machine as it was, on fresh pairs of windows that had no part in the choice.
+//! The proof: the chosen set against the unchanged machine, on fresh pairs of windows that had no part in the choice.
 
 use evenkeel_stats::{Pair, Verdict as Judged};
 use rand::RngExt;

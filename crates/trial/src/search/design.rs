@@ -22,24 +22,24 @@ const WINDOWS_MAX: usize = 100_000;
 /// Fewer windows than this can't screen and confirm even one knob.
 pub(super) const WINDOWS_MIN: usize = 80;
 
-/// Something to be tried: one knob with its value, at one place or at several that are set alike.
+/// A candidate: one knob with its value, at one place or at several places with the same value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Candidate {
-    /// Its settings, as `KNOB=VALUE` or `KNOB@PLACE=VALUE`: all of one knob.
+    /// The candidate's settings, as `KNOB=VALUE` or `KNOB@PLACE=VALUE`: all of one knob.
     pub settings: Vec<String>,
-    /// Values to go on to if the asked one helps, in the kernel's spelling: ways, each tried step by step as long as it gets
-    /// better.
+    /// Further values to try if the requested one helps, in the kernel's spelling. Each way is tried step by step as long as the metric
+    /// improves.
     pub ways: Vec<Vec<String>>,
 }
 
 impl Candidate {
-    /// One setting without other values.
+    /// A candidate of one setting without other values.
     pub fn plain(setting: impl Into<String>) -> Candidate {
         Candidate { settings: vec![setting.into()], ways: Vec::new() }
     }
 
-    /// Its settings at this level, as arguments; nothing if unchanged.
+    /// The candidate's settings at this level, as arguments; none if it is unchanged.
     pub fn at(&self, level: &Level) -> Vec<String> {
         match level {
             Level::AsItWas => Vec::new(),
@@ -61,7 +61,7 @@ impl Candidate {
 pub struct Budget {
     /// The most windows.
     pub windows: usize,
-    /// The most time in milliseconds, switching and waiting included; none for no limit.
+    /// The time limit in milliseconds, including switching and waiting; none for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
 }
@@ -70,7 +70,7 @@ pub struct Budget {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SearchDesign {
-    /// What to try, those that promise most first: a budget that is too small for all leaves out the last ones.
+    /// The candidates, the most promising first: if the budget is too small for all, the last ones are left out.
     pub candidates: Vec<Candidate>,
     /// The one number that decides.
     pub metric: Metric,
@@ -81,12 +81,12 @@ pub struct SearchDesign {
     /// The guards: numbers that the set must not make worse. They are tested in the screening and in the proof.
     #[serde(default)]
     pub guards: Vec<Guard>,
-    /// How many times worse than the machine as it was a window may be, by the metric or twice by a guard, before its arm is never
+    /// How many times worse than the unchanged machine a window may be, by the metric or twice by a guard, before its arm is never
     /// run again.
     pub guard_ratio: f64,
     /// How long it may take.
     pub budget: Budget,
-    /// Which way the workload's packets go, for what shows whether a knob was engaged.
+    /// The path of the workload's packets, which decides which counters show whether a knob was engaged.
     #[serde(default)]
     pub network: NetworkPath,
     /// How long one window measures, in milliseconds.
@@ -96,7 +96,7 @@ pub struct SearchDesign {
     /// The settle time for each kind of switch, and how it was found; empty if the user gave it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settles: Vec<ClassSettle>,
-    /// The candidates whose switch takes new sockets or a new start: the first to go where a budget has no room for all.
+    /// The candidates whose switch needs new sockets or a restart: they are left out first if the budget is too small for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<usize>,
     /// Seed of every order.
@@ -192,8 +192,8 @@ impl SearchDesign {
         Duration::from_millis(self.settle_ms)
     }
 
-    /// How long after one that goes these ways: the longest that was found of them. Where one of them was not looked at on its own, the
-    /// longest of all.
+    /// How long to wait after a switch of these kinds: the longest settle time found for them. If one of them was not measured separately,
+    /// the longest of all.
     pub fn settle_after(&self, ways: &BTreeSet<Reach>) -> Duration {
         let of =
             |way: &Reach| self.settles.iter().find(|found| found.class == Some(*way)).map(|found| found.settle.time());
@@ -201,7 +201,7 @@ impl SearchDesign {
         found.and_then(|found| found.into_iter().max()).unwrap_or_else(|| self.settle())
     }
 
-    /// The logarithm of a window's number, turned so that less is better.
+    /// The logarithm of a window's number, negated if higher is better, so that less is better.
     pub(super) fn cost(&self, value: f64) -> f64 {
         match self.metric.better {
             Direction::Lower => value.ln(),

@@ -1,5 +1,5 @@
-//! Decides which knobs were engaged during a search, by the counters in every window and the rules of a trial of two arms. A knob that was
-//! never engaged and moved nothing is neither useless nor part of the set: its effect is unknown.
+//! Decides which knobs were engaged during a search, by the counters in every window and the rules of a trial of two arms. If a knob was
+//! never engaged and moved nothing, its effect is unknown: it is neither useless nor part of the set.
 
 use evenkeel_host::Counter;
 
@@ -36,7 +36,7 @@ pub(super) fn take_out_idle(
 pub(super) fn knob_mechanism(runner: &SearchRunner<'_>, knob: usize) -> Option<Mechanism> {
     let name = name_of(runner, knob)?;
     let counter = counter_of(name)?;
-    // Two knobs for the same thing hide each other's difference, though not that the thing happens.
+    // Two knobs for the same mechanism can hide each other's difference in the counter, but not that the counter moves.
     let likes: Vec<usize> = (0..runner.design.candidates.len())
         .filter(|other| *other != knob && name_of(runner, *other).and_then(counter_of) == Some(counter))
         .collect();
@@ -52,7 +52,8 @@ pub(super) fn knob_mechanism(runner: &SearchRunner<'_>, knob: usize) -> Option<M
     Some(mechanism(&windows, runner.design.network, name, false))
 }
 
-/// Whether a counter shows the knob by a difference between windows with it and without it, rather than by moving at all.
+/// Whether the counter shows that the knob was engaged by a difference between windows with and without the knob, rather than by any
+/// movement.
 fn compares(counter: Counter) -> bool {
     matches!(
         counter,

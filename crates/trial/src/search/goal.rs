@@ -68,7 +68,7 @@ pub struct Evidence {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadSpec {
-    /// Its name.
+    /// The metric's name.
     pub name: String,
     /// Players or connections, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,16 +113,16 @@ pub struct HostWords {
 /// Why a text is not a goal file. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoalError {
-    /// It is not a plan.
+    /// The file is not a plan.
     #[error(transparent)]
     Plan(#[from] PlanFileError),
-    /// It is a plan without evidence, or its evidence is invalid.
+    /// The file is a plan without evidence, or its evidence is invalid.
     #[error("read the goal: {}", self.cause())]
     Text(String),
     /// A newer program wrote it.
     #[error("read the goal: {}", self.cause())]
     Format(u64),
-    /// It names a setting that this program does not know.
+    /// The plan names a setting that this program does not know.
     #[error(transparent)]
     Setting(#[from] SettingError),
 }

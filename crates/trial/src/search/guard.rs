@@ -8,10 +8,10 @@ use super::rows::{ERRORS, Rows};
 use super::runner::{Halt, SearchRunner, WindowOutcome};
 use crate::arm::{Arm, Level};
 
-/// Halves the suspects until one is left, and takes that one out of the search; nothing, if it was the machine, or several
-/// knobs together: then the arm alone stays forbidden.
+/// Halves the suspects until one is left, and takes that one out of the search. If the machine or several knobs together were the cause, it
+/// takes out none, and only the arm stays forbidden.
 pub(super) fn find_culprit(runner: &mut SearchRunner<'_>, arm: &Arm) -> Result<(), Halt> {
-    // Each further end of the server costs a start, and the first two were no accident.
+    // Each further end of the server costs a restart, and the first two were no accident.
     runner.believes_one_death = true;
     let found = halve(runner, arm);
     runner.believes_one_death = false;
@@ -52,8 +52,8 @@ fn hurts(runner: &mut SearchRunner<'_>, arm: &Arm, knobs: &[usize]) -> Result<bo
     Ok(runner.window(&fewer)? == WindowOutcome::Hurt)
 }
 
-/// Takes out the knobs that make a guard's number worse among all others, by as much as vetoes: they need not be proved first, to
-/// have the whole set vetoed. Every window of the screening serves this question too.
+/// Takes out the knobs that make a guard worse by as much as vetoes, estimated together with all others. Otherwise such a knob would be
+/// proved first, and then the whole set vetoed. Every window of the screening is used for this.
 pub(super) fn take_out_harmful(runner: &mut SearchRunner<'_>, seen: &Rows, knobs: usize) {
     let terms: Vec<Term> = (0..knobs).map(Term::Main).collect();
     let design = runner.design;

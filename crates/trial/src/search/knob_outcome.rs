@@ -9,20 +9,20 @@ use super::left_out::NotNeeded;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "fate")]
 pub enum KnobOutcome {
-    /// It is in the set.
+    /// The knob is in the set.
     InTheSet,
-    /// Its effect is smaller than the smallest effect that matters.
+    /// The knob's effect is smaller than the smallest effect that matters.
     NoEffect,
-    /// It makes the metric worse.
+    /// The knob makes the metric worse.
     Hurts,
-    /// It made the metric, or a guard, so much worse that it was stopped; or the server ended, or was given no CPU.
+    /// The knob was stopped: it made the metric or a guard much worse, or the server ended or got no CPU.
     Stopped,
-    /// It makes a guard's number worse, by as much as vetoes.
+    /// The knob makes a guard so much worse that the guard vetoes it.
     Vetoed {
-        /// Which, and how much.
+        /// The guard, and how much worse it is.
         why: String,
     },
-    /// Its counter shows that it was never engaged, so its effect is unknown.
+    /// The knob's counter shows that it was never engaged, so its effect is unknown.
     NotEngaged {
         /// Why not.
         why: String,
@@ -32,12 +32,12 @@ pub enum KnobOutcome {
         /// In their words.
         why: String,
     },
-    /// It moved the metric, and is not needed.
+    /// The knob moved the metric, and is not needed.
     LeftOut {
         /// Why.
         why: NotNeeded,
     },
-    /// It was not tried.
+    /// The knob was not tried.
     NotTried {
         /// Why.
         why: String,

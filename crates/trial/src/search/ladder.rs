@@ -32,7 +32,7 @@ struct Rung {
 /// The number that decides, and what the guards read.
 type Window = (f64, GuardNumbers);
 
-/// Climbs every ladder of the set at once: the steps of all knobs share the windows of the set as it is.
+/// Tries all ladders of the set at once: the steps of all knobs share the windows of the current set.
 pub(super) fn climb(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
     runner.stage = Stage::Ladder;
     // Ways that are still open, with the step that comes next.
@@ -101,7 +101,7 @@ fn measure(runner: &mut SearchRunner<'_>, set: &Set, rungs: &mut Vec<Rung>) -> R
     Ok(())
 }
 
-/// Sets each knob to the best of its values, if that is better than the one it has; its way stays open.
+/// Sets each knob to its best value, if that is better than the current one; its way stays open.
 fn best_of_each(
     runner: &SearchRunner<'_>,
     answer: &mut Answer,

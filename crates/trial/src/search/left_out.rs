@@ -19,25 +19,25 @@ pub enum LeftOutReason {
     /// The user is not root.
     #[error("you need root for this setting of the whole host")]
     NeedsRoot,
-    /// So many other candidates rank before it.
+    /// This many other candidates rank before it.
     #[error("{candidates} other knobs rank higher")]
     TooMany {
         /// How many are tried.
         candidates: usize,
     },
-    /// Its value is in force.
+    /// The value is in force already.
     #[error("it has this value already")]
     AlreadyInForce,
     /// Neither the advice nor the list of values that are worth a trial has one.
     #[error("evenkeel advises no value for it here: name one")]
     NoValue,
-    /// It could interrupt the connection of whoever types.
+    /// The change could interrupt the user's network connection.
     #[error("a change of a network device can cut your connection; add --network-devices to try it")]
     NetworkDevice,
-    /// It acts on interfaces that come up later.
+    /// The setting acts on interfaces that come up later.
     #[error("it takes effect only on interfaces that come up later")]
     NewInterfaces,
-    /// It acts after a reboot.
+    /// The setting takes effect after a reboot.
     #[error("it takes effect only after a reboot")]
     NeedsReboot,
     /// evenkeel can't set it.
@@ -52,7 +52,7 @@ pub enum LeftOutReason {
     /// No plan can be made of its setting.
     #[error("{0}")]
     NoPlan(String),
-    /// Its value can't be read, or differs from the value in effect.
+    /// The knob's value can't be read, or differs from the value in effect.
     #[error("{0}")]
     Unreadable(String),
     /// Another program sets it.
@@ -77,7 +77,7 @@ impl Serialize for LeftOutReason {
 #[serde(from = "String")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(into = "String"))]
 pub enum NotNeeded {
-    /// So many others moved it more.
+    /// This many others moved the metric more.
     #[error("{others} others do more")]
     OthersDoMore {
         /// How many go on.
@@ -95,13 +95,13 @@ pub enum NotNeeded {
         /// Pairs of windows.
         pairs: usize,
     },
-    /// Its set could not be shown to help.
+    /// The set with this knob could not be shown to help.
     #[error("the set that it was in could not be shown to help")]
     SetNotShown,
     /// A guard has something against its set.
     #[error("the set that it was in was vetoed: {why}")]
     SetVetoed {
-        /// What.
+        /// The reason.
         why: String,
     },
     /// The text as stored in a goal file.

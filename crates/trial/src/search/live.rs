@@ -12,7 +12,7 @@ use crate::rules::Rules;
 use crate::switch::Switch;
 use crate::window::Measured;
 
-/// Starts of the server at most, in the place of one that ended.
+/// The most restarts of a server that ended.
 const REVIVALS_MAX: usize = 20;
 
 /// A live server with its host.
@@ -21,11 +21,11 @@ pub struct Live<'a, 'b> {
     pub design: &'a SearchDesign,
     /// The knobs, one plan each, in the order of the candidates.
     pub plans: &'a [Plan],
-    /// Brings arms about.
+    /// Switches to an arm.
     pub switch: &'a mut Switch<'b>,
     /// The server with its load.
     pub workload: Box<dyn Workload>,
-    /// Starts another one, where the first has ended.
+    /// Starts another server after the first has ended.
     pub revive: &'a dyn Fn() -> Result<Box<dyn Workload>, WorkloadError>,
     /// The machine's conditions.
     pub watch: &'a Watch,
@@ -41,7 +41,7 @@ impl Subject for Live<'_, '_> {
             Err(TrialError::Switch { knob, wanted, why }) => {
                 let is_it = |plan: &Plan| plan.steps.iter().any(|step| step.knob == knob);
                 match self.plans.iter().position(is_it) {
-                    // What the machine had is refused too: no window can be trusted any more.
+                    // Even the original value is refused: no window can be trusted any more.
                     Some(setting) if !arm.is_as_it_was() => {
                         Ok(WindowResult::Refused { setting, why: format!("{wanted}: {why}") })
                     }
@@ -53,7 +53,7 @@ impl Subject for Live<'_, '_> {
                 self.workload.stop();
                 match self.start_anew() {
                     Ok(()) => Ok(WindowResult::Died { why: format!("{program}: {why}") }),
-                    // Why it ended says more than that another one does not start either.
+                    // The reason why the first server ended is more useful than the failure of the next start.
                     Err(error) => {
                         let why = format!("{why}; and it could not be started anew: {error}");
                         Err(WorkloadError::Program { program, why }.into())

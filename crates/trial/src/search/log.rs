@@ -16,7 +16,7 @@ use crate::log_file::{IfThere, LogFile, LogFileError, lines};
 const FORMAT: u64 = 1;
 /// The longest log that is read, in bytes: hundreds of thousands of windows.
 const LOG_BYTES_MAX: u64 = 512 << 20;
-/// Its name in errors.
+/// The log's name in errors.
 const LOG: &str = "search's log";
 const WRITE: &str = "write the search's log";
 const READ: &str = "read the search's log";
@@ -62,7 +62,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// One that is kept in memory alone.
+    /// A log that is kept in memory alone.
     pub fn in_memory(entries: Vec<Entry>) -> Log {
         Log { entries, file: None }
     }
@@ -85,7 +85,7 @@ impl Log {
     /// If it can't be read or is invalid.
     pub fn open(path: &Path) -> Result<(Header, Log), LogFileError> {
         let failed = |error: std::io::Error| LogFileError::io(READ, path, error);
-        // First, because files that can't be continued, such as a pipe, are not read either.
+        // The file is opened first, because a file that can't be continued, such as a pipe, must not be read either.
         let file = LogFile::open(path).map_err(failed)?;
         let bytes = user_file::read(path, LOG_BYTES_MAX).map_err(|error| failed(error.into()))?;
         let (header, entries, whole_bytes) =
@@ -94,13 +94,13 @@ impl Log {
         Ok((header, Log { entries, file: Some(file) }))
     }
 
-    /// Its windows.
+    /// The windows of the log.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Takes the next window, and returns it as it will be read again: numbers may lose their last bit on the way, and a search
-    /// that goes on has to decide as the first did.
+    /// Adds the next window, and returns it as it would be read back. Numbers may lose their last bit in the file, and a continued search
+    /// has to decide as the first one did.
     ///
     /// # Errors
     /// If it can't be written.
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_log_says_why() {
+    fn invalid_logs_are_refused_with_a_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let good = serde_json::to_string(&header()).unwrap();

@@ -3,17 +3,17 @@
 //! | stage | what it asks | how |
 //! |---|---|---|
 //! | [`Stage::Screen`] | which of all the knobs move the metric? | every window has half of them on: [`evenkeel_stats::designs`] |
-//! | [`Stage::Ladder`] | is half or double of the value better still? | a few values side by side, step by step |
+//! | [`Stage::Ladder`] | is half or double of the value even better? | a few values in the same block, step by step |
 //! | [`Stage::Pairs`] | do those that moved help or hinder each other? | every combination of them |
-//! | [`Stage::Trim`] | which of them can go? | the set against the set without each, until it is decided |
+//! | [`Stage::Trim`] | which of them can be left out? | the set against the set without each, until it is decided |
 //! | [`Stage::Confirm`] | does what is left help at all? | fresh pairs against the machine as it was |
 //!
 //! The first three stages choose and prove nothing: the best of many is partly luck. Only the last two decide, on fresh windows and by a
 //! test that stays valid after every pair. A search that can't confirm its set reports that nothing helped.
 //!
-//! A search is an ordinary function that asks a [`Subject`] for one window after another, and decides by these alone. So its state
-//! is the list of its windows. [`Log`] stores them on disk line by line. After a kill, [`search`] replays them and continues from
-//! the same place.
+//! A search is an ordinary function that requests one window after another from a [`Subject`], and decides only by these windows. So its
+//! state is the list of its windows. [`Log`] stores them on disk line by line. After a kill, [`search`] replays them and continues from the
+//! same place.
 
 mod along;
 mod answer;

@@ -11,7 +11,7 @@ const TIMES: std::ops::RangeInclusive<f64> = 1.5..=50.0;
 /// The longest budget there is.
 const BUDGET_MAX_S: f64 = 7.0 * 86_400.0;
 
-/// What more time would decide after a search has ended. None if all is decided, or if time would not help.
+/// The decisions that more time would bring after a search has ended. None if all is decided, or if time would not help.
 pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<MoreTime> {
     if !matches!(answer.ended, Ended::Whole | Ended::OutOfBudget) || answer.verdict == Verdict::Better {
         return None;
@@ -39,7 +39,7 @@ pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<Mo
         (Some(effect), _) => {
             spent_s * effect.half_width().map_or(2.0, |half| (half / effect.cost.abs().max(line / 2.0)).powi(2))
         }
-        // Nothing was screened yet.
+        // No window was screened yet.
         (None, true) => runner.window_takes().as_secs_f64() * windows_to_screen(answer.knobs.len()) as f64,
         (None, false) => {
             let error = screened.iter().map(|measure| measure.error).fold(0.0, f64::max);

@@ -18,7 +18,7 @@ const SHARE: f64 = 0.75;
 const BLOCK: usize = 4;
 /// Draws at least and at most.
 const DRAWS: std::ops::RangeInclusive<usize> = 2..=40;
-/// Windows beyond the effects at least, from which the error is known.
+/// The minimum number of windows beyond the number of effects, from which the error is known.
 const DEGREES_MIN: usize = 12;
 /// The error is small enough at this share of the smallest effect that matters.
 const ERROR_SHARE: f64 = 0.3;

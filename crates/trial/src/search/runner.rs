@@ -18,9 +18,9 @@ use crate::arm::{Arm, Level};
 use crate::comparison::{GuardNumbers, guard_numbers};
 use crate::rules::DropReason;
 
-/// Windows of the machine as it was by which the guard goes: recent ones, since the machine drifts.
+/// The guards compare with this many recent windows of the unchanged machine, because the machine drifts.
 const RECENT: usize = 9;
-/// Windows one after the other that may be dropped or lost before the search is given up.
+/// The most consecutive windows that may be dropped or lost before the search gives up.
 const LOST_MAX: usize = 40;
 
 /// Why a search ends before its last stage.
@@ -37,9 +37,9 @@ pub(super) enum Halt {
 /// The result of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum WindowOutcome {
-    /// Its number, as it was measured.
+    /// The measured number of the window.
     Value(f64),
-    /// Nothing: it was dropped, or a setting was refused.
+    /// The window has no number: it was dropped, or a setting was refused.
     Nothing,
     /// The guard stopped it: the arm is never run again.
     Hurt,
@@ -52,7 +52,7 @@ fn is_starved(seen: &WindowResult) -> bool {
 
 pub(super) struct SearchRunner<'a> {
     pub(super) design: &'a SearchDesign,
-    /// The one source of every order.
+    /// The source of all random orders.
     pub(super) chance: ChaCha8Rng,
     pub(super) stage: Stage,
     /// The results so far, for observers.
@@ -64,7 +64,7 @@ pub(super) struct SearchRunner<'a> {
     /// Windows so far.
     used: usize,
     spent: Duration,
-    /// Windows and time before the pace that holds now.
+    /// The windows and the time before the current pace.
     pace_from: (usize, Duration),
     by_stage: BTreeMap<Stage, usize>,
     /// Arms that are never run again, and why.
@@ -72,12 +72,12 @@ pub(super) struct SearchRunner<'a> {
     /// Knobs that stay as they were, and why.
     out: BTreeMap<usize, KnobOutcome>,
     recent: VecDeque<f64>,
-    /// The guards' values in them.
+    /// The guards' values in recent windows of the unchanged machine.
     recent_guards: VecDeque<GuardNumbers>,
     /// The guards' values in the last requested window.
     last_guards: GuardNumbers,
     lost: usize,
-    /// Whether a server that ends once has said enough: where its end is no accident any more, and it is asked of what.
+    /// Whether the first end of a server already decides about the arm.
     pub(super) believes_one_death: bool,
 }
 
@@ -139,7 +139,7 @@ impl<'a> SearchRunner<'a> {
         each.max(Duration::from_micros(1))
     }
 
-    /// From now on windows take another time than before.
+    /// The windows from now on have another duration.
     pub(super) fn forget_pace(&mut self) {
         self.pace_from = (self.used, self.spent);
     }
@@ -168,7 +168,7 @@ impl<'a> SearchRunner<'a> {
         self.banned.contains_key(arm)
     }
 
-    /// The machine did it, not the arm.
+    /// Allows an arm again, because the machine was the cause.
     pub(super) fn pardon(&mut self, arm: &Arm) {
         self.banned.remove(arm);
     }
@@ -179,7 +179,7 @@ impl<'a> SearchRunner<'a> {
         median(&recent)
     }
 
-    /// Whether a number is so much worse than the usual that the arm behind it is a danger.
+    /// Whether a number is so much worse than usual that its arm is dangerous.
     pub(super) fn is_harm(&self, value: f64) -> bool {
         let Some(usual) = self.usual() else { return false };
         match self.design.metric.better {
@@ -188,14 +188,14 @@ impl<'a> SearchRunner<'a> {
         }
     }
 
-    /// Says in which knobs alone the arms of the windows to come differ: they wait for what these take, and for nothing else. All arms of
-    /// one comparison have to be between two such calls, so that they go one path.
+    /// Announces the only knobs in which the arms of the next windows differ, so that the waits after a switch are those of these knobs.
+    /// All arms of one comparison must be between two such calls, so that they are treated alike.
     pub(super) fn compares(&mut self, knobs: impl IntoIterator<Item = usize>) {
         let knobs: Vec<usize> = knobs.into_iter().filter(|knob| self.is_in(*knob)).collect();
         self.subject.compares(&knobs);
     }
 
-    /// One window of an arm, in which knobs that are out stay as they were.
+    /// Measures one window of an arm. Knobs that are out stay as they were.
     pub(super) fn window(&mut self, arm: &Arm) -> Result<WindowOutcome, Halt> {
         let mut arm = arm.clone();
         for knob in self.out.keys() {
@@ -208,7 +208,7 @@ impl<'a> SearchRunner<'a> {
         }
         let mut seen = self.next(&arm)?;
         if self.may_be_accident(&arm, &seen) {
-            // A server may end once by itself: what is no accident shows in the next window, as below.
+            // A server may end once by accident. If the arm is the cause, it ends in the next window too.
             seen = self.next(&arm)?;
             if let WindowResult::Dropped { why, .. } = &seen
                 && is_starved(&seen)
@@ -219,7 +219,7 @@ impl<'a> SearchRunner<'a> {
             }
         }
         if self.wrecked(&arm, &seen).is_some() {
-            // Tails are noisy: what is no accident of one window shows in the next.
+            // Tails are noisy, so one bad window may be an accident. If the arm is the cause, the next window is bad too.
             let again = self.next(&arm)?;
             if let Some(why) = self.wrecked(&arm, &again) {
                 self.banned.insert(arm, why);
@@ -229,8 +229,8 @@ impl<'a> SearchRunner<'a> {
         self.judge(arm, seen)
     }
 
-    /// Whether a window in which the server ended or was given no CPU is asked for once more before its arm is blamed. A log from before
-    /// that was so continues with another arm, and is reported as decided.
+    /// Whether the arm gets a second window after the server ended or got no CPU in the first. The log of an older version may continue
+    /// with another arm; then that decision is kept.
     fn may_be_accident(&self, arm: &Arm, seen: &WindowResult) -> bool {
         let may_be = match seen {
             WindowResult::Died { .. } => !self.believes_one_death || arm.is_as_it_was(),
@@ -239,13 +239,13 @@ impl<'a> SearchRunner<'a> {
         may_be && self.log.entries().get(self.used).is_none_or(|next| next.arm == *arm)
     }
 
-    /// Which guard's number is so much worse than usual that the arm behind it is a danger.
+    /// The guard whose number is so much worse than usual that the arm is dangerous.
     fn wrecked(&self, arm: &Arm, seen: &WindowResult) -> Option<String> {
         let WindowResult::Measured { sample, .. } = seen else { return None };
         if arm.is_as_it_was() { None } else { self.wreck(&guard_numbers(&self.design.guards, sample)) }
     }
 
-    /// The same of the window whose number was handed out last.
+    /// The same check for the window whose number was returned last.
     pub(super) fn wrecked_last(&self) -> Option<String> {
         self.wreck(&self.last_guards)
     }
@@ -314,7 +314,7 @@ impl<'a> SearchRunner<'a> {
         (self.on_progress)(&progress);
         let begun = self.subject.clock().now();
         let seen = self.subject.window(arm).map_err(|error| match (self.stop)() {
-            // The wait ended early.
+            // The wait was interrupted.
             true => Halt::Stopped,
             false => Halt::Failed(error.to_string()),
         })?;
@@ -371,7 +371,7 @@ impl<'a> SearchRunner<'a> {
                     return Err(Halt::Failed(why));
                 }
                 if matches!(arm.level(setting), Level::Value(_)) {
-                    // A further value is too much; the asked one was not.
+                    // Only the further value is too much; the requested one was not.
                     self.banned.insert(arm, why);
                     return Ok(WindowOutcome::Hurt);
                 }

@@ -15,28 +15,29 @@ use super::set::Set;
 use super::{Stage, engaged};
 use crate::arm::{Arm, Level};
 
-/// Windows of the machine as it was that go first: what is usual, and how much two windows of one thing differ.
+/// Windows of the unchanged machine at the beginning. They show the usual value, and how much equal windows differ.
 const BASELINE_WINDOWS: usize = 8;
-/// The share of the budget that may be screened away: what is chosen has still to be proved.
+/// The share of the budget for the screening, because the chosen set has still to be proved.
 const SHARE: f64 = 0.5;
 /// The share if no knob looks effective so far: there is nothing to prove yet, so undecided knobs get the time.
 const SHARE_WITHOUT_ANY: f64 = 0.9;
-/// Windows by which the time of a window is known after knobs were left out.
+/// The number of windows after which the duration of a window is known again, once knobs were left out.
 const PACE_WINDOWS: usize = 4;
-/// Draws of the design at least. One alone takes what two knobs do together for what a third does.
+/// The minimum number of draws of the design. A single draw confuses the joint effect of two knobs with the effect of a third.
 const DRAWS_MIN: usize = 2;
-/// Pairs of windows beyond the knobs at least, from which the error is known.
+/// The minimum number of pairs of windows beyond the number of knobs, from which the error is known.
 const DEGREES_MIN: usize = 10;
 /// Draws at most, however noisy the machine is.
 const DRAWS_MAX: usize = 400;
 /// The error is small enough at this share of the smallest effect that matters.
 pub(super) const ERROR_SHARE: f64 = 0.2;
-/// A knob has moved the metric if its effect is [`ERRORS`] errors large and this share of the smallest effect that matters: two knobs that help
-/// only together show half of it each.
+/// A knob has moved the metric if its effect is [`ERRORS`] errors large and at least this share of the smallest effect that matters. Two
+/// knobs that help only together each show half of their joint effect.
 const EFFECT_SHARE: f64 = 0.5;
 /// The most knobs that go on.
 const SURVIVORS_MAX: usize = 8;
-/// How sure two knobs must be to work on each other, all pairs taken together, to go on although neither does anything alone.
+/// The error probability, over all pairs together, below which two knobs are kept because of their joint effect although neither has an
+/// effect alone.
 const PAIR_ERROR: f64 = 0.05;
 
 /// The machine as it is, a few times.
@@ -60,7 +61,7 @@ pub(super) struct Screening {
     seen: Rows,
 }
 
-/// Which knobs move the metric.
+/// Finds the knobs that move the metric.
 pub(super) fn screen(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(Set, Screening), Halt> {
     runner.stage = Stage::Screen;
     let knobs = as_many_as_fit(runner, answer)?;
@@ -73,8 +74,8 @@ pub(super) fn screen(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Resu
     Ok((set, screening))
 }
 
-/// Goes on with a screening after a proof that failed: time that is left decides more of the other knobs. Whether one that stands out now helps is not
-/// proved: that it takes another search for.
+/// Continues with a screening after a failed proof, because the remaining time decides more of the other knobs. It does not prove whether a
+/// knob that now looks effective helps; that needs another search.
 pub(super) fn go_on(
     runner: &mut SearchRunner<'_>,
     answer: &mut Answer,
@@ -150,8 +151,8 @@ fn screened_in(knobs: usize) -> Result<usize, evenkeel_stats::designs::DesignErr
     Ok(2 * rows * (knobs + DEGREES_MIN).div_ceil(rows).max(DRAWS_MIN))
 }
 
-/// How many knobs the budget allows to be screened; the last ones are left out. Where that leaves out some, those go first whose switch takes a new start:
-/// in a screening every window waits for them.
+/// How many knobs the budget allows to be screened; the last ones are left out. If some are left out, knobs whose switch needs a restart go
+/// first, because in a screening every window waits for them.
 fn as_many_as_fit(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<usize, Halt> {
     let all = runner.design.candidates.len();
     let slow: Vec<usize> = runner.design.restarts.iter().copied().filter(|knob| runner.is_in(*knob)).collect();
@@ -207,7 +208,7 @@ fn mirrored_pair(runner: &mut SearchRunner<'_>, row: &[Sign], seen: &mut Rows) -
         }
     }
     if costs.len() == 2 {
-        // Knobs that were taken out are at one level in both, as in the windows.
+        // Knobs that were taken out have the same level in both rows, as in the windows.
         seen.rows.extend(both.map(|row| as_switched(runner, row)));
         seen.costs.extend(costs);
         seen.guarded.extend(guarded);

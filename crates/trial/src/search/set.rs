@@ -12,7 +12,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    /// The same without one.
+    /// The set without this knob.
     pub(super) fn without(&self, knob: usize) -> Set {
         let mut set = self.clone();
         set.members.retain(|member| *member != knob);

@@ -56,8 +56,8 @@ pub struct Settling<'a, 'b> {
 }
 
 impl Settling<'_, '_> {
-    /// Finds it for each way of switching, or for all together where the budget is too small for that; empty where the user
-    /// stopped. Leaves the machine as it was. Where one is a guess, the server may be gone.
+    /// Finds the settle time for each kind of switch, or for all together if the budget is too small; empty if the user stopped. It
+    /// restores the machine. If one result is a guess, the server may have ended.
     ///
     /// # Errors
     /// If the host could not be restored.
@@ -155,7 +155,7 @@ impl Settling<'_, '_> {
     }
 }
 
-/// Which of these plans take new sockets or a new start at each switch.
+/// The indices of the plans that need new sockets or a restart at each switch.
 pub fn restarts(plans: &[Plan]) -> Vec<usize> {
     let is_slow = |plan: &Plan| plan.steps.iter().any(|step| Reach::from_step(step) > Reach::AtOnce);
     plans.iter().enumerate().filter(|(_, plan)| is_slow(plan)).map(|(at, _)| at).collect()

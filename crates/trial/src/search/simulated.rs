@@ -1,8 +1,8 @@
 //! A simulated server: knobs with known effects, under noise as measured on rented machines. Tests and benches search on it, because
 //! on a real machine nobody knows the right set.
 //!
-//! The noise of a window, on the logarithm, is autocorrelated (0.66 from window to window, as measured for round trips). It has the tails of
-//! Student's t with three degrees of freedom, and a neighbour that comes at times and stays for a while.
+//! The noise of a window is on the logarithm and autocorrelated (0.66 from window to window, as measured for round trips). It has the tails
+//! of Student's t with three degrees of freedom, and a neighbour that comes at times and stays for a while.
 
 use evenkeel_stats::{Direction, Pair, Sequential, StatsError, Verdict as Judged};
 use evenkeel_workload::{Metric, Sample, WorkloadError};
@@ -17,7 +17,7 @@ use crate::error::TrialError;
 /// The measured metric.
 pub const METRIC: Metric = Metric::new("lateness_us_p50", "median lateness", "us", Direction::Lower);
 
-/// Its tail, which is measured too.
+/// The tail of the simulated server's latency, which is measured too.
 pub const TAIL: Metric = Metric::us("lateness_us_p99", "99th percentile of lateness");
 
 /// The effects of the knobs, on the logarithm of the metric: below 0 is better.
@@ -37,16 +37,16 @@ pub struct Truth {
     pub refused: Vec<usize>,
     /// The additional effect of one knob on the tail, beyond the median.
     pub tails: Vec<(usize, f64)>,
-    /// Knobs that go by the name of a real one, as `KNOB=VALUE`, so that their counters are known.
+    /// Knobs with the name of a real one, as `KNOB=VALUE`, so that their counters are known.
     pub named: Vec<(usize, &'static str)>,
     /// Counters, each with its growth in a window while this knob is on, and while it is off.
     pub counters: Vec<(&'static str, usize, [f64; 2])>,
-    /// Standard deviation of a window's noise within a few windows, roughly; 0.04 is that of a median round trip of a second.
+    /// The standard deviation of a window's noise within a few windows, roughly; a median round trip over one second has 0.04.
     pub noise: f64,
 }
 
 impl Truth {
-    /// 30 knobs of which three help by 8 to 20 %, one hurts by 15 %, and two do nothing alone and together 12 %.
+    /// 30 knobs: three help by 8 to 20 %, one hurts by 15 %, and two help by 12 % only together.
     pub fn three_of_thirty() -> Truth {
         Truth {
             knobs: 30,
@@ -126,7 +126,7 @@ impl Simulated {
         self.drift + tail + if left > 0 { takes } else { 0.0 }
     }
 
-    /// One window of an arm.
+    /// The metric in one window of an arm.
     pub fn measure(&mut self, arm: &Arm) -> f64 {
         self.windows += 1;
         50.0 * (self.truth.cost(arm) + self.noise()).exp()

@@ -26,7 +26,7 @@ pub trait Subject {
     }
 }
 
-/// Where a search is.
+/// The stage of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -39,7 +39,7 @@ pub enum Stage {
     Ladder,
     /// Their joint effect.
     Pairs,
-    /// Which of them can go.
+    /// Tries which knobs of the set can be left out.
     Trim,
     /// The set against the machine as it was.
     Confirm,
@@ -54,7 +54,7 @@ impl Stage {
 /// How far a search is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchProgress {
-    /// Where it is.
+    /// The stage of the search.
     pub stage: Stage,
     /// Windows so far.
     pub windows: usize,
@@ -68,7 +68,7 @@ pub struct SearchProgress {
 pub struct Tools<'a> {
     /// The system under search.
     pub subject: &'a mut dyn Subject,
-    /// Its windows so far, and those to come.
+    /// The log of the windows so far, to which later ones are added.
     pub log: &'a mut Log,
     /// Whether the user asked to stop; checked before each window.
     pub stop: &'a dyn Fn() -> bool,

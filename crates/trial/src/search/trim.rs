@@ -95,7 +95,7 @@ fn round(
     Ok(undecided(runner, answer, open))
 }
 
-/// One block: the set and the set without each knob that is in question, in an order that chance gives.
+/// One block in random order: the whole set, and the set without each knob that is in question.
 fn block(runner: &mut SearchRunner<'_>, set: &Set, open: &mut [Question]) -> Result<(), Halt> {
     runner.compares(open.iter().map(|question| question.knob));
     let mut order: Vec<Option<usize>> = (0..open.len()).map(Some).chain([None]).collect();

@@ -24,12 +24,12 @@ pub enum WindowResult {
     },
     /// A rule that looks at the machine alone dropped it.
     Dropped {
-        /// Which, in words.
+        /// The rule that dropped the window, in words.
         why: String,
         /// Other trials that ran at the same time, in words.
         #[serde(rename = "beside", default, skip_serializing_if = "Vec::is_empty")]
         other_trials: Vec<String>,
-        /// Which; missing in a log from before it was kept.
+        /// The rule; missing in logs of older versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<DropReason>,
     },
@@ -40,7 +40,7 @@ pub enum WindowResult {
     },
     /// A setting was refused, or did not take.
     Refused {
-        /// Which, by its index.
+        /// The setting, by its index.
         setting: usize,
         /// The error of the kernel or the server.
         why: String,

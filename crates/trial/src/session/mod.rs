@@ -41,34 +41,34 @@ pub struct Trial<'a, 'b> {
     pub workload: &'a mut dyn Workload,
     /// The machine's conditions.
     pub watch: &'a Watch,
-    /// Whether the user asked to stop; looked at before each window.
+    /// Whether the user asked to stop; checked before each window.
     pub stop: &'a dyn Fn() -> bool,
-    /// Where each pair is kept as soon as it is measured.
+    /// The log that each pair is written to as soon as it is measured.
     pub keep: &'a mut SessionWriter,
 }
 
 /// How far a trial is, and what is known so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// What it is doing.
+    /// The phase that the session is in.
     pub stretch: Stretch,
-    /// Pairs of this stretch that count so far, of the arm that has the fewest.
+    /// The pairs of this phase that count so far, for the arm with the fewest.
     pub pairs: usize,
-    /// Pairs of this stretch that are wanted, at the most.
+    /// The maximum number of pairs of this phase.
     pub of: usize,
-    /// Pairs or blocks in which something was dropped so far.
+    /// The pairs or blocks so far in which something was dropped.
     pub dropped: usize,
-    /// How long it runs already.
+    /// The elapsed time of the session.
     pub elapsed: Duration,
     /// The time that all missing pairs would take at the pace so far: a sequential trial may end sooner.
     pub left: Duration,
     /// The result so far of each arm against A.
     pub arms: Vec<ArmSoFar>,
-    /// What the pairs that fit will be able to see; known from the first pair on, where there was an A/A phase.
+    /// The effect that the pairs in the budget can detect; known from the first pair on, if there was an A/A phase.
     pub detectable: Option<Detectable>,
 }
 
-/// What is known of an arm against A so far.
+/// The comparison of an arm with A so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArmSoFar {
     /// The arm.
@@ -79,6 +79,6 @@ pub struct ArmSoFar {
     pub effect: Option<Effect>,
     /// The verdict if the trial ended now, without guards and mechanism.
     pub verdict: Outcome,
-    /// Why it has no further windows.
+    /// The reason if it has no further windows.
     pub left: Option<Left>,
 }

@@ -17,7 +17,7 @@ use crate::session::{Record, Window};
 /// The comparisons of a session.
 pub(crate) struct MultiArmTest {
     guards: Vec<Guard>,
-    /// Fewer pairs decide nothing; `None` where it is looked at once, at the end.
+    /// Fewer pairs than this decide nothing. `None` if the test looks only once, at the end.
     pairs_min: Option<usize>,
     further: Vec<ArmState>,
     arm_pairs: Vec<ArmPair>,
@@ -26,7 +26,7 @@ pub(crate) struct MultiArmTest {
 /// An arm other than A.
 pub(crate) struct ArmState {
     pub(crate) name: ArmName,
-    /// Its comparisons with A.
+    /// The arm's comparisons with A.
     pub(crate) test: ArmTest,
     /// Why it has no further windows.
     pub(crate) left: Option<Left>,
@@ -36,17 +36,17 @@ pub(crate) struct ArmState {
 pub(crate) struct ArmPair {
     pub(crate) one: ArmName,
     pub(crate) other: ArmName,
-    /// Of the other against the one.
+    /// The test of the second arm against the first.
     pub(crate) judge: Judge,
 }
 
-/// An arm that had no windows from some block on.
+/// An arm that left the session after some block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Left {
     /// The last block that it was in.
     pub block: usize,
-    /// Why.
+    /// The reason.
     pub why: LeftWhy,
 }
 
@@ -55,18 +55,18 @@ pub struct Left {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftWhy {
-    /// It was decided to be worse than A.
+    /// The arm was decided to be worse than A.
     Worse,
-    /// It was decided to be the same as A.
+    /// The arm was decided to be the same as A.
     Same,
-    /// A guard got worse by more than it may.
+    /// A guard got worse by more than is allowed.
     Harm {
         /// The guard's number.
         guard: String,
     },
-    /// It is better than A, and another one is better still.
+    /// The arm is better than A, and another one is better still.
     Beaten {
-        /// Which.
+        /// The better arm.
         by: ArmName,
     },
     /// A reason of a later version, in a report that is read again.
@@ -77,7 +77,7 @@ impl MultiArmTest {
     /// The comparisons of these arms, before the first block.
     ///
     /// # Errors
-    /// If the design can't be judged by.
+    /// If no test can use the design.
     pub(crate) fn new(design: &Design, arms: usize) -> Result<MultiArmTest, TrialError> {
         let names: Vec<ArmName> = ArmName::further(arms).collect();
         let state = |name: &ArmName| -> Result<ArmState, TrialError> {
@@ -102,7 +102,7 @@ impl MultiArmTest {
         Ok(MultiArmTest { guards: design.guards.clone(), pairs_min, further, arm_pairs })
     }
 
-    /// What is known after all blocks of a record.
+    /// The comparisons after all blocks of a record.
     ///
     /// # Errors
     /// As [`MultiArmTest::new`] and [`MultiArmTest::add`].
@@ -114,10 +114,10 @@ impl MultiArmTest {
         Ok(test)
     }
 
-    /// Takes the windows of a block that count: every two arms in it are a pair.
+    /// Adds the windows of a block that count: every two arms in it are a pair.
     ///
     /// # Errors
-    /// If a number that decides has no ratio to another.
+    /// If a deciding number has no ratio to another.
     pub(crate) fn add(&mut self, block: &[Window]) -> Result<(), TrialError> {
         let of = |arm| block.iter().find(|window| window.arm == arm);
         let value = |windows: (&Window, &Window)| Pair { a: windows.0.value, b: windows.1.value };
@@ -139,7 +139,7 @@ impl MultiArmTest {
     fn watch(&mut self, block: usize) {
         let Some(pairs_min) = self.pairs_min else { return };
         self.further.iter_mut().for_each(|state| state.test.note_decision(pairs_min));
-        // Of one arm alone it is the session that is over.
+        // With one arm alone, its end is the end of the session.
         if self.arm_pairs.is_empty() {
             return;
         }
@@ -180,12 +180,12 @@ impl MultiArmTest {
         })
     }
 
-    /// Whether nothing is gained by another block.
+    /// Whether another block would not change the result.
     pub(crate) fn is_over(&self) -> bool {
         self.further.iter().all(|state| self.is_settled(state)) && self.is_best_decided()
     }
 
-    /// Whether an arm is decided against A, and waits for no guard.
+    /// Whether an arm is decided against A, and no guard keeps it in the session.
     pub(crate) fn is_settled(&self, state: &ArmState) -> bool {
         state.left.is_some() || (state.test.was_decided() && !state.test.waits_for_guards())
     }
@@ -204,13 +204,13 @@ impl MultiArmTest {
         !in_it.iter().any(|other| self.arm_pairs.iter().any(|arm_pair| is_open(arm_pair, other)))
     }
 
-    /// The arms that have windows in the next block, A first.
+    /// The arms that are measured in the next block, A first.
     pub(crate) fn in_it(&self) -> Vec<ArmName> {
         let further = self.further.iter().filter(|state| state.left.is_none()).map(|state| state.name);
         [ArmName::A].into_iter().chain(further).collect()
     }
 
-    /// The pairs that count of the arm in it that has the fewest.
+    /// The number of pairs that count, for the remaining arm with the fewest.
     pub(crate) fn pairs(&self) -> usize {
         let in_it = self.further.iter().filter(|state| state.left.is_none());
         in_it.map(|state| state.test.judge.pairs()).min().unwrap_or(0)
@@ -227,12 +227,12 @@ impl MultiArmTest {
     }
 }
 
-/// Windows that lie block by block, a slice for each block.
+/// The windows of each block, as one slice per block.
 pub(crate) fn blocks(windows: &[Window]) -> impl Iterator<Item = &[Window]> {
     windows.chunk_by(|one, next| one.pair == next.pair)
 }
 
-/// The numbers of windows of A and B that lie pair by pair, as `number` reads them; pairs without it are left out.
+/// The numbers of A and B pair by pair, as `number` reads them. Pairs without it are left out.
 pub(crate) fn pairs_of(windows: &[Window], number: impl Fn(&Window) -> Option<f64>) -> Vec<Pair> {
     let of = |pair: &[Window], arm| pair.iter().find(|window| window.arm == arm).and_then(&number);
     blocks(windows).filter_map(|pair| Some(Pair { a: of(pair, ArmName::A)?, b: of(pair, ArmName::B)? })).collect()

@@ -16,17 +16,17 @@ use crate::rules::DropReason;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Window {
-    /// Which pair of its stretch it belongs to, from 0; with more than two arms, which block.
+    /// The index of its pair in the phase, from 0; with more than two arms, of its block.
     pub pair: usize,
-    /// Which arm was on; in the A/A phase both are the machine as it was.
+    /// The arm of the window; in the A/A phase both arms are the unchanged machine.
     pub arm: ArmName,
-    /// When it began, in microseconds since the trial began.
+    /// When the window began, in microseconds since the trial began.
     pub start_us: f64,
-    /// The number that decides.
+    /// The deciding number.
     pub value: f64,
     /// Everything that the workload measured.
     pub sample: Sample,
-    /// What the machine did meanwhile.
+    /// The state and counters of the machine during the window.
     pub conditions: Conditions,
 }
 
@@ -78,7 +78,7 @@ pub struct Dropped {
     pub pair: usize,
     /// The arm whose window broke the rule.
     pub arm: ArmName,
-    /// Which rule.
+    /// The rule that dropped the window.
     pub reason: DropReason,
     /// The part of the session that it was in.
     #[serde(default)]
@@ -93,7 +93,7 @@ pub struct Dropped {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// It was decided before all its pairs were used.
+    /// The session was decided before all its pairs were used.
     Decided,
     /// With all its pairs.
     Whole,
@@ -105,19 +105,19 @@ pub enum Ended {
     Stopped,
     /// Something failed.
     Failed {
-        /// What.
+        /// The reason.
         why: String,
     },
-    /// It was killed: this is what it had kept until then.
+    /// The session was killed; its log has the windows until then.
     CutOff,
 }
 
-/// Which way the packets of a workload go.
+/// The path of a workload's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkPath {
-    /// Not through any network device: what loopback carries stays in the kernel.
+    /// The packets pass no network device: loopback traffic stays in the kernel.
     #[default]
     Loopback,
     /// Through a network device.
@@ -125,7 +125,7 @@ pub enum NetworkPath {
 }
 
 impl NetworkPath {
-    /// That of a workload.
+    /// The path of this workload's packets.
     pub fn from_workload(workload: &dyn Workload) -> NetworkPath {
         match workload.passes_network_devices() {
             true => NetworkPath::Devices,
@@ -139,7 +139,7 @@ impl NetworkPath {
 pub struct Record {
     /// The windows of the pairs or blocks that count, in the order they were measured; of a block all that no rule dropped.
     pub windows: Vec<Window>,
-    /// Those of the A/A phase.
+    /// The windows of the A/A phase.
     pub control: Vec<Window>,
     /// The windows that do not count.
     pub dropped: Vec<Dropped>,
@@ -151,7 +151,7 @@ pub struct Record {
     pub arms: Vec<Arm>,
     /// The knobs that were switched, one for each setting.
     pub knobs: Vec<String>,
-    /// Which way the workload's packets went.
+    /// The path of the workload's packets.
     pub network: NetworkPath,
     /// Problems other than measuring, such as a file that could not be written.
     pub mishaps: Vec<Mishap>,
@@ -160,7 +160,7 @@ pub struct Record {
 /// Problems other than measuring, and caveats of the workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mishap {
-    /// Of the workload.
+    /// A caveat of the workload.
     Workload(WorkloadCaveat),
     /// The file of the session could not be written, in words.
     File(String),

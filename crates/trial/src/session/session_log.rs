@@ -20,7 +20,7 @@ const FORMAT: u32 = 1;
 const FORMAT_OF_SEVERAL: u32 = 2;
 /// The longest file to read, in bytes: enough for ten thousand pairs with all values of a workload.
 const BYTES_MAX: u64 = 256 << 20;
-/// Its name in errors.
+/// The log's name in errors.
 const SESSION: &str = "session";
 
 /// The first line: a description of the session.
@@ -44,7 +44,7 @@ pub struct Head {
     pub knobs: Vec<String>,
     /// The network path of the workload's packets.
     pub network: NetworkPath,
-    /// What else a resume needs; missing in sessions of older versions.
+    /// The other facts that a resume needs; missing in sessions of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
 }
@@ -186,7 +186,7 @@ impl SessionWriter {
 /// A stored session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionLog {
-    /// Its head.
+    /// The first line of the session's log.
     pub head: Head,
     /// The measurements until it ended or was cut off.
     pub record: Record,

@@ -30,13 +30,13 @@ pub struct SettleSeen {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SettleHow {
-    /// It was asked for.
+    /// The user requested it.
     Asked,
     /// After so long the metric was at its level.
     Found,
-    /// It still moved at the end of what was looked at.
+    /// The metric still moved at the end of the observed time.
     Unsettled,
-    /// It could not be found out, and is a guess.
+    /// It could not be measured, and is a guess.
     Guessed {
         /// Why.
         why: String,

@@ -1,5 +1,5 @@
-//! Searches on a simulated server with known truth: whether they find the right set, the windows that they need, a search that is killed,
-//! a server that dies, and a knob that is refused or harms.
+//! Searches on a simulated server with known truth: whether they find the right set, and how many windows they need. Also a search that is
+//! killed, a server that dies, and a knob that is refused or harms.
 
 use std::cell::Cell;
 
@@ -10,16 +10,16 @@ use evenkeel_trial::search::{
 };
 use evenkeel_trial::{Arm, Engaged, Guard, Level, NetworkPath, TrialError};
 
-/// Enough for every search here: what they use of it is what is asked.
+/// More than any search here needs. The tests check how much they use.
 const BUDGET: Budget = Budget { windows: 1500, time_ms: None };
 
-/// Seeds of a rate: few by default, since tests run unoptimised; 100 for the figures.
+/// The number of seeds per rate: few by default, because tests run unoptimised; 100 for published figures.
 fn seeds() -> u64 {
     if std::env::var_os("EVENKEEL_CALIBRATE").is_some() { 100 } else { 20 }
 }
 
 fn design_of(truth: &Truth, seed: u64) -> SearchDesign {
-    // What the noise and the effects of all these servers are made for, whatever the metric is called.
+    // The noise and the effects of all these servers suit this design, whatever the metric's name.
     SearchDesign { smallest_effect_ratio: 0.05, ..SearchDesign::new(truth.candidates(), METRIC, BUDGET, seed) }
 }
 
@@ -73,7 +73,7 @@ fn rate(truth: &Truth, is_right: impl Fn(&Answer) -> bool) -> Rate {
     rate
 }
 
-/// Nine of ten, less what chance may take of a short sample: two of twenty-odd.
+/// Nine of ten, with a tolerance for chance in a short sample: two of about twenty.
 fn assert_nine_of_ten(rate: &Rate) {
     let slack = if seeds() == 100 { 0 } else { 1 };
     assert!((rate.right + slack) * 10 >= seeds() * 9, "{} of {}\n{}", rate.right, seeds(), rate.wrong);
@@ -110,7 +110,7 @@ fn of_two_ways_to_one_end_one_is_left() {
     assert_nine_of_ten(&rate);
 }
 
-/// What was seen of the one that stays while the other was still there is no word on what it does alone.
+/// One of two knobs is dropped. Results from before that show nothing about the effect of the remaining one alone.
 #[test]
 fn the_one_that_is_left_of_two_ways_is_the_one_that_does_it() {
     let mains = vec![(4, -0.2), (11, -0.2)];
@@ -126,7 +126,7 @@ fn the_one_that_is_left_of_two_ways_is_the_one_that_does_it() {
 
 #[test]
 fn of_two_that_stand_in_each_others_way_one_is_found() {
-    // On average over the other, neither of them does anything.
+    // Averaged over the other knob, neither of them has an effect.
     let truth = Truth {
         knobs: 30,
         mains: vec![(4, -0.2), (11, -0.2), (23, -0.1)],
@@ -140,13 +140,13 @@ fn of_two_that_stand_in_each_others_way_one_is_found() {
 }
 
 #[test]
-fn where_nothing_helps_nothing_is_said_to() {
+fn without_an_effect_no_set_is_claimed() {
     let truth = Truth { knobs: 30, mains: vec![(3, 0.2)], noise: 0.04, ..Truth::default() };
     let rate = rate(&truth, |answer| answer.verdict == Verdict::NothingHelped && answer.set.is_empty());
     assert!(rate.right * 20 >= seeds() * 19, "{}", rate.wrong);
 }
 
-/// A subject that counts its windows, and ends the search after some of them, as a kill would.
+/// A subject that counts its windows, and ends the search after some of them, like a kill.
 struct Killed<'a> {
     server: &'a mut Simulated,
     left: usize,
@@ -184,7 +184,7 @@ fn a_killed_search_goes_on_where_it_was() {
         std::fs::write(&path, head.join("\n") + "\n{\"arm\":[\"as-it").unwrap();
         let (header, mut log) = Log::open(&path).unwrap();
         assert_eq!((log.entries().len(), is_over(&header.design, &mut log)), (kept, kept == lines));
-        // The server is where it was too: its noise goes on, and nothing that was measured is measured again.
+        // The server continues with the same noise, and no window is measured twice.
         let (mut server, asked) = (Simulated::new(truth.clone(), 3), Cell::new(0));
         for entry in log.entries() {
             server.window(&entry.arm).unwrap();
@@ -213,7 +213,7 @@ fn the_log_of_another_search_is_no_log_of_this_one() {
 }
 
 #[test]
-fn whatever_ends_it_early_what_is_known_comes_back() {
+fn a_search_that_ends_early_returns_its_results() {
     let truth = Truth::three_of_thirty();
     let design = design_of(&truth, 5);
     let stopped_after = |windows: usize| {
@@ -234,7 +234,7 @@ fn whatever_ends_it_early_what_is_known_comes_back() {
     assert_eq!((late.ended.clone(), late.verdict), (SearchEnded::Stopped, Verdict::NotProved));
     assert!(late.knobs[4].screening.as_ref().unwrap().ratio < 0.9);
     assert_eq!((&late.knobs[17].outcome, &late.knobs[0].outcome), (&KnobOutcome::Hurts, &KnobOutcome::NoEffect));
-    // A start that is waited for fails where the user asks to stop meanwhile.
+    // A start that is waited for fails if the user asks to stop meanwhile.
     let mut waits = Simulated::new(truth.clone(), 5);
     waits.fails_from = Some(0);
     let asked = Cell::new(false);
@@ -258,7 +258,7 @@ fn whatever_ends_it_early_what_is_known_comes_back() {
 
 #[test]
 fn knobs_that_kill_hurt_or_are_refused_are_taken_out_and_the_rest_is_found() {
-    // Every seed must take out these three kinds, in addition to finding the right set.
+    // Every seed must reject these three kinds, in addition to finding the right set.
     let truth = Truth {
         deadly: vec![9],
         refused: vec![2],
@@ -278,7 +278,8 @@ fn knobs_that_kill_hurt_or_are_refused_are_taken_out_and_the_rest_is_found() {
         let mut log = Log::in_memory(Vec::new());
         run_on(&design_of(&truth, seed), &mut Simulated::new(truth.clone(), seed), &mut log);
         deaths.push(log.entries().iter().filter(|entry| matches!(entry.seen, WindowResult::Died { .. })).count());
-        // An arm under which the server died is run once more at once, since that may have been an accident, and then never again.
+        // If the server dies under an arm, the arm is run once more at once, because that may have been an accident. After that it is never
+        // run again.
         let (mut forbidden, mut again): (Vec<&Arm>, _) = (Vec::new(), None);
         for entry in log.entries() {
             let is_again = again.take() == Some(&entry.arm);
@@ -304,7 +305,7 @@ fn a_better_value_on_the_ladder_is_taken() {
 }
 
 #[test]
-fn what_betters_the_median_at_the_price_of_the_tail_is_vetoed() {
+fn a_better_median_with_a_worse_tail_is_vetoed() {
     let of = |truth: &Truth, guards: Vec<Guard>| {
         let design = SearchDesign { guards, ..design_of(truth, 1) };
         run_on(&design, &mut Simulated::new(truth.clone(), 1), &mut Log::in_memory(Vec::new()))
@@ -322,7 +323,7 @@ fn what_betters_the_median_at_the_price_of_the_tail_is_vetoed() {
     assert_eq!((guarded.verdict, set(&guarded), &guarded.veto), (Verdict::NothingHelped, Vec::new(), &None));
     let outcome = &guarded.knobs[4].outcome;
     assert!(matches!(outcome, KnobOutcome::Vetoed { why } if why.starts_with("lateness_us_p99 is ")), "{outcome:?}");
-    // Each alone harms the tail by less than what vetoes, and both together by more: that is seen in the proof.
+    // Each alone harms the tail by less than the guard's limit, but both together by more. The proof shows this.
     let both = Truth { mains: vec![(4, -0.22), (5, -0.2)], tails: vec![(4, 0.36), (5, 0.34)], ..truth };
     let guarded = of(&both, guard());
     assert_eq!((guarded.verdict, set(&guarded)), (Verdict::NothingHelped, Vec::new()));
@@ -331,14 +332,14 @@ fn what_betters_the_median_at_the_price_of_the_tail_is_vetoed() {
     assert!(seen.is_harmed && seen.ratio > 1.1 && seen.low > Some(1.0), "{seen:?}");
 }
 
-/// What each knob of the set sets.
+/// The settings of the chosen set.
 fn settings(answer: &Answer) -> Vec<&str> {
     answer.set.iter().map(|chosen| chosen.settings[0].as_str()).collect()
 }
 
 #[test]
 fn knobs_that_wreck_a_guard_are_taken_out_and_the_rest_is_found() {
-    // Both better the median more than any other: one doubles the tail beyond it, one makes it seven times as long.
+    // Both improve the median more than any other knob. One doubles the tail beyond it, and one makes it seven times as long.
     let truth = Truth {
         mains: vec![(4, -0.22), (11, -0.12), (23, -0.085), (17, 0.14), (9, -0.3), (14, -0.3)],
         tails: vec![(9, 0.9), (14, 2.3)],
@@ -363,7 +364,7 @@ fn knobs_that_wreck_a_guard_are_taken_out_and_the_rest_is_found() {
         );
         assert_eq!(*sevenfold, KnobOutcome::Stopped, "seed {seed}");
         assert!(set(&answer).iter().all(|knob| ![9, 14].contains(knob)), "seed {seed}");
-        // It is stopped at once: its windows are those in which it was found out.
+        // It is dropped at once: only the windows that revealed it use it.
         let on = |knob: usize| log.entries().iter().filter(|entry| *entry.arm.level(knob) != Level::AsItWas).count();
         assert!(on(14) * 4 < log.entries().len(), "seed {seed}: {} of {}", on(14), log.entries().len());
         let is_right = answer.verdict == Verdict::Better && set(&answer) == [4, 7, 11, 23, 28];
@@ -385,7 +386,7 @@ fn knobs_that_wreck_a_guard_are_taken_out_and_the_rest_is_found() {
 
 #[test]
 fn one_bad_window_of_a_noisy_tail_takes_nothing_out() {
-    /// Every seventh window has a tail that is ten times as long, whatever is on.
+    /// Every seventh window has a tail that is ten times as long, with any setting.
     struct Spiky(Simulated, usize);
     impl Subject for Spiky {
         fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {
@@ -424,10 +425,11 @@ fn a_knob_that_was_never_engaged_is_in_the_set_only_if_it_moved_the_metric() {
             (7, "irq.affinity=0"),
         ],
         counters: vec![
-            // Stood still, with it and without; of the second a difference is seen all the same.
+            // The first counter did not change, with the knob and without. For the second, a difference in the metric was seen all the
+            // same.
             ("BusyPollRxPackets", 2, [0.0, 0.0]),
             ("softnet_time_squeeze", 5, [0.0, 0.0]),
-            // Read back, and moved.
+            // The value was read back, and it changed.
             ("process.timer_slack_ns", 4, [1.0, 50_000.0]),
             ("thp_fault_alloc", 6, [12.0, 0.0]),
         ],
@@ -458,11 +460,11 @@ fn a_knob_that_was_never_engaged_is_in_the_set_only_if_it_moved_the_metric() {
         let engaged = |knob: usize| answer.knobs[knob].engaged.as_ref().map(|seen| seen.engaged.clone());
         assert_eq!((engaged(4), engaged(6)), (Some(Engaged::Yes), Some(Engaged::Yes)));
         assert_eq!((engaged(0), engaged(7)), (None, Some(Engaged::Unknown)), "no counter, and an unknown one");
-        // A search that goes on knows what the first did.
+        // A continued search knows the results of the first part.
         let again = run_on(&design, &mut Simulated::new(truth.clone(), seed), &mut log);
         assert_eq!((outcomes(&again), settings(&again)), (outcomes(&answer), settings(&answer)));
     }
-    // In noise that leaves room for an effect that matters, a counter that stood still says nothing of other paths.
+    // If noise leaves room for an effect that matters, an unchanged counter does not rule out other paths.
     for seed in 0..5 {
         let noisy = Truth { noise: 0.6, ..truth.clone() };
         let design = SearchDesign { network: NetworkPath::Devices, ..design_of(&noisy, seed) };
@@ -471,7 +473,7 @@ fn a_knob_that_was_never_engaged_is_in_the_set_only_if_it_moved_the_metric() {
         let is_within = polling.screening.as_ref().is_some_and(|seen| seen.is_within(design.smallest_effect_ratio));
         assert!(!is_within && !matches!(polling.outcome, KnobOutcome::NotEngaged { .. }), "seed {seed}: {polling:?}");
     }
-    // On loopback busy polling has nothing to do whatever its counter says.
+    // On loopback, busy polling has no effect, whatever its counter shows.
     let answer = run(&truth, 1);
     assert!(
         matches!(&answer.knobs[2].outcome, KnobOutcome::NotEngaged { why } if why.contains("stay on loopback")),
@@ -482,7 +484,7 @@ fn a_knob_that_was_never_engaged_is_in_the_set_only_if_it_moved_the_metric() {
 
 #[test]
 fn a_further_value_that_is_refused_leaves_the_asked_one() {
-    /// Refuses every further value of one knob, as a kernel does beyond its bounds.
+    /// Refuses every further value of one knob, like a kernel beyond its limits.
     struct Bounded(Simulated);
     impl Subject for Bounded {
         fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {

@@ -6,7 +6,7 @@ use evenkeel_trial::search::{
 };
 use evenkeel_trial::{Arm, Level, TrialError};
 
-/// A server that one knob helps only for as long as the screening lasts: the proof of it fails at once.
+/// A server with a knob that helps only during the screening, so its proof fails at once.
 struct Fading(Simulated);
 
 const HELPS_FOR: usize = 64;
@@ -22,9 +22,9 @@ impl Subject for Fading {
     }
 }
 
-/// A proof that fails early leaves time, which decides more of the other knobs.
+/// If a proof fails early, the remaining time decides more of the other knobs.
 #[test]
-fn what_a_failed_proof_leaves_of_the_budget_is_used() {
+fn the_budget_after_a_failed_proof_is_used() {
     let truth = Truth { knobs: 6, noise: 0.1, ..Truth::default() };
     let (mut failed, mut went_on, windows) = (0, 0, 500);
     for seed in 0..20 {

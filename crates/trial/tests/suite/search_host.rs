@@ -41,23 +41,23 @@ const FILES: [&str; 5] = [
     "/proc/sys/vm/stat_interval",
 ];
 
-/// What all servers of one search share: noise goes on when one of them dies.
+/// State that all servers of one search share, so that noise continues when one of them dies.
 struct Nature {
     noise: ChaCha8Rng,
     starts: usize,
-    /// What a swappiness of 10 does: ends the server, or nothing.
+    /// Whether a swappiness of 10 ends the server.
     dies_of_swappiness: bool,
-    /// The windows, counted from 1, in which it ends whatever is set.
+    /// The windows, counted from 1, in which it ends with any settings.
     dies_in: Vec<usize>,
-    /// Whether another one can't be started.
+    /// Whether a new server cannot be started.
     is_gone: bool,
     /// Whether new sockets were opened since the last window.
     reopened: bool,
-    /// Of each window, how long was waited before it, and whether on new sockets.
+    /// For each window: how long was waited before it, and whether the sockets were new.
     waits: Vec<(Duration, bool)>,
 }
 
-/// A server that is faster while the guest polls (the more the better, up to 400 us), and whose process takes one property.
+/// A server that is faster while the guest polls (the more the better, up to 400 us). Its process has one property.
 struct Mock {
     root: Root,
     nature: Rc<RefCell<Nature>>,
@@ -154,7 +154,7 @@ impl Scene {
             false => Ok(()),
         };
         let revive = || revive().map(|()| self.server());
-        // No time passes in the mock: a window's span is that of a few function calls.
+        // No time passes in the mock. A window's real length is that of a few function calls.
         let rules = Rules { overrun_share_max: f64::INFINITY, ..Rules::default() };
         let workload = self.server();
         let mut live =
@@ -223,7 +223,7 @@ fn a_search_that_is_killed_in_the_middle_is_put_back_by_revert_and_goes_on() {
         let answer = search(&design, tools).unwrap();
         assert_eq!((answer.ended, answer.verdict), (SearchEnded::Stopped, Verdict::NotProved));
         drop(live);
-        // As after SIGKILL: nobody ends the session, whose state goes away with its lock.
+        // As after SIGKILL, nobody ends the session. Its lock is gone.
         std::mem::forget(switch);
     }
     assert_ne!(scene.readings(), before, "the kill came in the middle of an arm");
@@ -286,7 +286,7 @@ fn a_server_that_ends_by_itself_is_started_anew_and_one_that_can_not_live_ends_t
 
 #[test]
 fn a_knob_that_does_not_take_effect_is_reported_and_the_others_continue() {
-    // The captured kernel offers one clock source and ignores another without an error, as a real one does.
+    // The captured kernel offers one clock source. Like a real kernel, it ignores another one without an error.
     let host = HOST.replace(
         "end\n",
         "/sys/devices/system/clocksource/clocksource0/current_clocksource = tsc\n\
@@ -308,7 +308,7 @@ fn a_knob_that_does_not_take_effect_is_reported_and_the_others_continue() {
     assert_eq!(clock.trim(), "tsc");
 }
 
-/// A server that is slow for some windows after each switch, as one whose caches are cold: longer after new sockets.
+/// A server that is slow for some windows after each switch, as with cold caches. After new sockets it is slow for longer.
 struct Slow {
     root: Root,
     seen: Option<String>,
@@ -380,7 +380,7 @@ fn how_long_a_switch_is_felt_is_found_by_each_way_of_switching_within_the_budget
     };
     // One short window of 250 ms is slow after the switch.
     assert_eq!(found_times(&settle(&[poll], 1200, false)), [(Some(Reach::AtOnce), 250, SettleHow::Found)]);
-    // New sockets are felt for longer, where they are opened: what is in force at once does not wait for them.
+    // After new sockets, the settle time is longer. Knobs that take effect at once need not wait for it.
     let both = settle(&[poll, "net.core.busy_read=50"], 1200, false);
     assert_eq!(
         found_times(&both),
@@ -388,7 +388,8 @@ fn how_long_a_switch_is_felt_is_found_by_each_way_of_switching_within_the_budget
     );
     assert_eq!(both[1].knobs, ["net.core.busy_read"]);
     assert_eq!(longest_settle(&both), Some(Duration::from_millis(750)));
-    // Twelve seconds for each way are a tenth of 120: then all ways together, and below that a guess.
+    // A tenth of 120 s is twelve seconds, enough to measure each kind of switch. With less, all kinds are measured together, and with even
+    // less the time is a guess.
     let together = settle(&[poll, "net.core.busy_read=50"], 130, false);
     assert_eq!(found_times(&together), [(None, 750, SettleHow::Found)]);
     let guess = settle(&[poll], 60, false);
@@ -463,13 +464,13 @@ fn a_switch_waits_only_for_what_the_arms_that_are_compared_take() {
     let answer = scene.search(&design, &plans, &mut Log::in_memory(Vec::new()), &|| false);
     assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
     let waits = scene.nature.borrow().waits.clone();
-    // While all knobs are compared every switch opens new sockets, those to the machine as it was too; the knob that wants them is then out.
+    // While all knobs are compared, every switch opens new sockets, even to the original machine. Then the knob that needs them is dropped.
     let all = answer.windows[&Stage::Baseline] + answer.windows[&Stage::Screen];
     let (long, short) = ((Duration::from_millis(750), true), (Duration::from_millis(250), false));
     assert!(waits[..all].iter().all(|wait| *wait == long), "{waits:?}");
-    // The first switch afterwards may put that knob back.
+    // The first switch afterwards may restore that knob.
     assert!(waits.len() > all + 10 && waits[all + 1..].iter().all(|wait| *wait == short), "{waits:?}");
-    // A time that was asked for, or one for all ways, is waited whatever is switched.
+    // A requested time, or one time for all kinds of switches, applies to every switch.
     let ways = |ways: &[Reach]| ways.iter().copied().collect();
     assert_eq!(design.settle_after(&ways(&[Reach::AtOnce, Reach::NewSockets])), Duration::from_millis(750));
     assert_eq!(design.settle_after(&ways(&[Reach::AtOnce])), Duration::from_millis(250));
@@ -494,14 +495,14 @@ fn all_arms_that_are_compared_go_one_path() {
         Arm(vec![level(poll), level(read)])
     };
     let (none, both, poll, read) = (arm(false, false), arm(true, true), arm(true, false), arm(false, true));
-    // What is in force at first is not known.
-    // What is compared from then on; then arms, each with whether new sockets are opened for it.
+    // At first the current state is unknown. Each step: the knobs compared from then on, and arms with whether new sockets are opened for
+    // them.
     type Step<'a> = (Option<&'a [usize]>, [(&'a Arm, bool); 3]);
     let steps: [Step<'_>; 4] = [
         (None, [(&none, true), (&none, true), (&both, true)]),
         (Some(&[0, 1]), [(&both, true), (&poll, true), (&none, true)]),
         (Some(&[1]), [(&none, true), (&read, true), (&read, true)]),
-        // Sockets are opened once more to leave the knob that wants them, and then no more.
+        // Sockets are opened once more to restore the knob that needs them, and then no more.
         (Some(&[0]), [(&none, true), (&poll, false), (&poll, false)]),
     ];
     for (compared, arms) in steps {

@@ -1,4 +1,4 @@
-//! A child program that reads a line of JSON and answers with one, under time limits: a hanging server must not hang the trial.
+//! A child program that reads a line of JSON and answers with one. Time limits apply, because a hanging server must not hang the trial.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -65,7 +65,7 @@ impl Conversation {
         Ok(Conversation { name: program.name, child, stdin, lines, end_time: END_TIME })
     }
 
-    /// The next line, within `limit`.
+    /// The next line. Waits for it within `limit`.
     pub(crate) fn hear(&mut self, limit: Duration) -> Result<Value, WorkloadError> {
         let line = match self.lines.recv_timeout(limit) {
             Ok(line) => line,
@@ -116,7 +116,7 @@ impl Conversation {
         }
     }
 
-    /// How it ended, within `limit`.
+    /// How it ended. Waits for that within `limit`.
     fn wait(&mut self, limit: Duration) -> Option<String> {
         let begun = Instant::now();
         loop {
@@ -145,7 +145,7 @@ pub(crate) fn sleep(duration: Duration) {
     clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns));
 }
 
-/// Every number of an answer by name. Numbers of a nested object get both names: `round_trip_us_p50`.
+/// Every number of an answer by name. A number in a nested object gets both names: `round_trip_us_p50`.
 pub(crate) fn flatten(prefix: &str, answer: &Value, sample: &mut Sample) {
     for (name, value) in answer.as_object().into_iter().flatten() {
         match value {

@@ -1,5 +1,5 @@
-//! Whether the CPUs of a load are full, however many threads share them. If load and server leave no CPU time, the load may set the pace
-//! itself.
+//! Whether the CPUs of a load are full, however many threads share them. If load and server leave no CPU time, the load itself may limit
+//! the throughput.
 
 use evenkeel_stats::median;
 use evenkeel_sys::{CpuSet, thread};
@@ -14,7 +14,7 @@ const WINDOWS_MAX: usize = 20_000;
 /// CPUs that are used for this share of the time are full.
 const FULL_SHARE: f64 = 0.95;
 
-/// The CPU use of some processes, in CPUs, and where they may run.
+/// The CPU use of some processes, in CPUs, and the CPUs where they may run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) cpus: f64,
@@ -25,7 +25,7 @@ pub(crate) struct Ran {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Full {
     pub(crate) by_load: f64,
-    /// 0 if the server may run elsewhere.
+    /// The server's share. 0 if the server may run elsewhere.
     pub(crate) by_server: f64,
 }
 
@@ -36,7 +36,7 @@ impl Full {
             return None;
         }
         let share = |ran: &Ran| ran.cpus / load.on.len() as f64;
-        // If a server may run both on these CPUs and elsewhere, nobody knows how much it took from the load.
+        // If a server may run both on these CPUs and elsewhere, it is unknown how much it took from the load.
         let is_here = !server.on.is_empty() && server.on.is_subset(&load.on);
         let full = Full { by_load: share(load), by_server: if is_here { share(server) } else { 0.0 } };
         full.share().is_finite().then_some(full)

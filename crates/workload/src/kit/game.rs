@@ -1,5 +1,5 @@
-//! A preset whose server is a game's: bots play in it, or players join, and it does not report its ticks. It is measured from outside: by
-//! its players if it has some, its tick by the kernel's switch records, and its CPU time.
+//! A preset of a game server. Bots play in it, or players join, and it does not report its ticks. It is measured from outside: by its
+//! players if it has some, by its tick in the kernel's switch records, and by its CPU time.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -53,15 +53,15 @@ pub(crate) struct Preset {
     pub(crate) install: &'static str,
     /// The output that shows that it is ready.
     pub(crate) ready: &'static str,
-    /// The time after that until it is fully active, for bots that join one by one.
+    /// How long it then needs until it is fully active, for bots that join one by one.
     pub(crate) settle: Duration,
     /// Writes its files into its folder and returns its arguments.
     pub(crate) arguments: Arguments,
     /// The game's content, for the report.
     pub(crate) content: String,
-    /// Who joins. None if bots play in the server itself.
+    /// The players that join. None if bots play in the server itself.
     pub(crate) players: Option<Players>,
-    /// The CPUs of the server and its players. Without players it still gets only the first half.
+    /// The CPUs of the server and its players. Without players the server still gets only the first half.
     pub(crate) placement: Placement,
     /// Set when the user asks to stop.
     pub(crate) stop: Arc<AtomicBool>,
@@ -303,7 +303,7 @@ impl Workload for Game {
     }
 
     fn caveats(&self) -> Vec<WorkloadCaveat> {
-        // In the median window: one pause of the machine does not count.
+        // Use the median window: one pause of the machine does not count.
         let behind = median(&self.behind).filter(|share| *share > BEHIND_SHARE_MAX);
         let late = behind.map(|share| WorkloadCaveat::PlayersLate { share });
         let unseen = match &self.ticks {

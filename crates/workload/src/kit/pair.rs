@@ -1,5 +1,5 @@
-//! A built-in server and its load, each a separate process (see [`part`](crate::part)). They are started, given new sockets, moved between
-//! CPUs while they run, asked for their numbers, and ended.
+//! A built-in server and its load, each a separate process (see [`part`](crate::part)). This starts them, gives them new sockets, moves
+//! them between CPUs while they run, asks for their numbers, and ends them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl Pair {
         }
     }
 
-    /// The numbers of both. The load's numbers keep their names, and the server's too unless the load has the same name. CPU time is
+    /// The numbers of both. The load's numbers keep their names. The server's do too, unless the load has the same name. CPU time is
     /// reported for both, as a share of one CPU.
     pub(crate) fn window(
         &mut self,

@@ -1,4 +1,4 @@
-//! The placement of server and load as a setting to compare: they are moved while they run, as any user may move their own processes.
+//! The placement of server and load as a setting to compare. They are moved while they run, as any user may move their own processes.
 
 use evenkeel_sys::{CpuSet, thread};
 
@@ -18,7 +18,7 @@ pub(crate) struct Mover {
 
 impl Mover {
     /// Moves all threads of both. `None` moves each back to the CPUs that it had when it was first seen. Returns the current placement, and
-    /// the CPUs of the load for one that starts or pins itself later. None if it is not pinned.
+    /// the CPUs of the load, for a load that starts or pins itself later. None if it is not pinned.
     ///
     /// # Errors
     /// If the value is not a placement, or the kernel refuses.
@@ -44,7 +44,7 @@ impl Mover {
         for (knobs, pids, cpus) in [(of_server, server, &server_cpus), (of_load, load, &load_cpus)] {
             if !pids.is_empty() {
                 let cpus = if cpus.is_empty() { &ours } else { cpus }.to_string();
-                // A server may have pinned its threads itself. They get those CPUs back, not the ones that it was started with.
+                // A server may have pinned its threads itself. They get those CPUs back, not the CPUs that the server was started with.
                 knobs.set(pids, "process.cpu_affinity", value.map(|_| cpus.as_str()))?;
             }
         }

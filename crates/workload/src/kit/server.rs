@@ -22,7 +22,7 @@ use crate::processes::{Stat, Used};
 const START_TIME: Duration = Duration::from_secs(20);
 /// How long it may take to end after it was asked to.
 const END_TIME: Duration = Duration::from_secs(3);
-/// Another program may take the port between our check and the server's start.
+/// How often to try to start it. Another program may take the port between our check and the server's start.
 const TRIES: u32 = 3;
 /// How much of a server's last output to keep, for the error if it ends.
 const SAID_BYTES_MAX: usize = 4 << 10;
@@ -67,7 +67,7 @@ pub(crate) struct Server {
     said: Arc<Mutex<Said>>,
     address: SocketAddr,
     knobs: ProcessKnobs,
-    // Dropped after the child has ended, in this order: unlocked, then removed.
+    // The fields are dropped after the child has ended, in this order: the lock is released, and then the folder is removed.
     _lock: File,
     _folder: TempDir,
 }
@@ -295,7 +295,7 @@ fn lock(said: &Mutex<Said>) -> std::sync::MutexGuard<'_, Said> {
     said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the last output of a server, so that the server never blocks on a full pipe and fills no disk.
+/// Keeps the last output of a server. So the server never blocks on a full pipe, and fills no disk.
 fn listen(mut output: impl Read, word: &str, said: &Mutex<Said>) {
     let mut bytes = [0; 4096];
     while let Ok(length) = output.read(&mut bytes) {
@@ -328,7 +328,7 @@ fn free_address(ready: Ready) -> std::io::Result<SocketAddr> {
     }
 }
 
-/// A new folder with its lock. It also removes folders of killed runs, which no longer hold their locks.
+/// A new folder with its lock. Also removes folders of killed runs, which no longer hold their locks.
 fn folder() -> std::io::Result<(TempDir, File)> {
     let parent = std::env::temp_dir();
     let found = std::fs::read_dir(&parent).into_iter().flatten().flatten();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_at_once_is_quoted() {
+    fn a_server_that_ends_at_once_is_quoted() {
         let said = message("echo no such option >&2; exit 3", Ready::Tcp);
         assert!(
             said.ends_with("it ended (exit status: 3) before it served; its last output: no such option"),
@@ -478,7 +478,7 @@ mod tests {
         std::fs::write(left.join(LOCK), "").unwrap();
         let used = server._folder.path().to_owned();
         drop(folder().unwrap());
-        // Another start may be about to remove it, and holds its lock until then.
+        // Another start may be about to remove it, and holds its lock until it does.
         let begun = Instant::now();
         while left.exists() && begun.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));

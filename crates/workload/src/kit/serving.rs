@@ -21,7 +21,7 @@ use crate::placement::Placement;
 use crate::processes::Used;
 use crate::workload::{Sample, Workload};
 
-/// A load generator that is busy for more than this share may set the pace.
+/// A load generator that is busy for more than this share of the time may limit the throughput.
 const BUSY_SHARE_MAX: f64 = 0.95;
 /// A load generator that sent more than this share of its requests late did not give the requested load.
 const BEHIND_SHARE_MAX: f64 = 0.01;
@@ -39,7 +39,7 @@ const CPU_EACH: Metric = Metric::us("cpu_us_per_request", "CPU time of the serve
 
 /// Every metric of a server that answers requests, as documents list them.
 pub(crate) const METRICS: &[Metric] = CLOSED;
-/// In a closed loop the throughput decides. In an open loop the rate is given, and the latencies decide.
+/// In a closed loop the throughput decides. In an open loop the rate is given, so the latencies decide.
 const CLOSED: &[Metric] = &[THROUGHPUT, P50, P90, P99, P999, CPU_EACH, CPU];
 const OPEN: &[Metric] = &[P99, P50, P90, P999, CPU_EACH, CPU, THROUGHPUT];
 
@@ -109,7 +109,7 @@ impl Serving {
     /// How full the load's CPUs were in the window of this sample.
     fn full(&self, sample: &Sample) -> Option<Full> {
         let (cpus, threads) = self.loader.runs_on();
-        // Without pinning it may run on all of our CPUs.
+        // If it is not pinned, it may run on all of our CPUs.
         let on = if cpus.is_empty() { thread::affinity().ok()? } else { cpus.clone() };
         let load = Ran { cpus: sample.get("load_cpu_share")? * threads as f64, on };
         let on = thread::affinity_of(self.server.pid()).unwrap_or_default();

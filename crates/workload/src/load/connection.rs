@@ -15,7 +15,7 @@ const GREET_TIME: Duration = Duration::from_secs(5);
 /// The time limit of a blocking read. The thread then checks whether the window is over.
 pub(super) const TURN: Duration = Duration::from_millis(100);
 const INPUT_BYTES: usize = 16 << 10;
-/// Holds a complete answer with its header.
+/// The size of the input buffer. It holds a complete answer with its header.
 const INPUT_BYTES_MAX: usize = ANSWER_BYTES_MAX + (64 << 10);
 
 /// How reads and writes wait.
@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Stores the values of these keys: sends all requests at once, then waits for the answers, at most `limit_ns` from one to the next.
+    /// Stores the values of these keys. Sends all requests at once, then waits for the answers, at most `limit_ns` from one to the next.
     pub(super) fn store(&mut self, keys: Range<u32>, protocol: &dyn Protocol, limit_ns: u64) -> Result<(), Fault> {
         self.output.clear();
         self.sent = 0;

@@ -5,7 +5,7 @@ use evenkeel_stats::Histogram;
 use super::protocol::Found;
 use crate::workload::Sample;
 
-/// A request sent this much late, in nanoseconds, although a connection was always free, shows that the generator does not keep up.
+/// If the generator sends a request this much late, in nanoseconds, although a connection was free, it does not keep up.
 const BEHIND_NS: u64 = 1_000_000;
 
 /// The boundaries of a window's phases, on the monotonic clock.
@@ -17,7 +17,7 @@ pub(super) struct Span {
     pub(super) begin_ns: u64,
     /// The window ends; no more requests are due.
     pub(super) end_ns: u64,
-    /// Requests that were due but could not be sent yet are given up.
+    /// Requests that are due but cannot be sent are given up at this time.
     pub(super) give_up_ns: u64,
 }
 

@@ -1,5 +1,5 @@
-//! `Dataset`: keys and values of a load, made from a seed. A value follows from its key, so every answer can be compared with the stored
-//! value, whoever stored it last.
+//! `Dataset`: keys and values of a load, made from a seed. A value follows from its key. So every answer can be compared with the stored
+//! value, whichever connection stored it last.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -9,11 +9,11 @@ use crate::error::WorkloadError;
 
 /// The most keys of a data set.
 pub const KEYS_MAX: u32 = 1_000_000;
-/// A key consists of a letter and its number, so it has at least 8 bytes. memcached takes at most 250.
+/// The length of a key, in bytes. A key consists of a letter and its number, so it has at least 8 bytes. memcached accepts at most 250.
 const KEY_BYTES: (u32, u32) = (8, 250);
 /// Half of the largest value that memcached takes.
 const VALUE_BYTES_MAX: u32 = 512 << 10;
-/// The most bytes of all values together: more adds nothing to a test of a server's speed, and a machine may not have more.
+/// The most bytes of all values together. More does not improve a test of a server's speed, and a machine may not have more.
 const DATA_BYTES_MAX: u64 = 1 << 30;
 /// The values of two keys are different parts of the same noise.
 const OFFSETS: usize = 4093;
@@ -25,9 +25,9 @@ pub enum Sizes {
     Fixed(u32),
     /// Uniform between two bounds, inclusive.
     Uniform(u32, u32),
-    /// As in the ETC pool of a large social network, the most general of the five that Atikoglu and others recorded ("Workload Analysis of
-    /// a Large-Scale Key-Value Store", SIGMETRICS 2012). Keys follow a generalised extreme value distribution. Values follow a table up to
-    /// 14 bytes, and a generalised Pareto distribution beyond. Both are cut at the bounds used here.
+    /// The lengths in the ETC pool of a large social network. It is the most general of the five pools that Atikoglu and others recorded
+    /// ("Workload Analysis of a Large-Scale Key-Value Store", SIGMETRICS 2012). Keys follow a generalised extreme value distribution.
+    /// Values follow a table up to 14 bytes, and a generalised Pareto distribution beyond. Both are cut at the bounds used here.
     Etc,
 }
 
@@ -227,7 +227,7 @@ mod tests {
         assert!((0.43..0.45).contains(&share(14)), "{}", share(14));
         assert!((0.85..0.95).contains(&share(500)), "{}", share(500));
         let beyond = |share: f64| 15.0 + 214.476 * (share.powf(-0.348238) - 1.0) / 0.348238;
-        // A tenth of the values beyond the table is longer than the distribution's own 90th percentile.
+        // A tenth of the values beyond the table are longer than the distribution's own 90th percentile.
         let long = data.value_bytes.iter().filter(|bytes| f64::from(**bytes) > beyond(0.1)).count() as f64 / 1e5;
         assert!((0.052..0.060).contains(&long), "{long}");
     }

@@ -1,5 +1,5 @@
-//! The sequence of keys and operations, drawn before the load begins, so that drawing costs the generator nothing while it must keep its
-//! times.
+//! The sequence of keys and operations. It is drawn before the load begins, so that drawing costs no time while the generator must send on
+//! time.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use super::protocol::{Kind, Op};
 use crate::error::WorkloadError;
 
-/// The number of drawn requests, after which they repeat. 1 MiB.
+/// The number of drawn requests, after which they repeat. They take 1 MiB.
 const DRAWN: usize = 1 << 18;
 const SET: u32 = 1 << 31;
 
@@ -78,7 +78,7 @@ impl Draw {
         Draw { drawn, at: 0 }
     }
 
-    /// The same requests from another position, so that two threads do not ask in step.
+    /// The same requests from another position. Without that, two threads would send the same requests at the same time.
     pub(super) fn part(&self, index: usize, of: usize) -> Draw {
         Draw { drawn: Arc::clone(&self.drawn), at: DRAWN / of.max(1) * index % DRAWN }
     }

@@ -2,7 +2,7 @@
 
 use evenkeel_sys::Errno;
 
-/// Why a load stopped: what the server did.
+/// The reason why a load stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A connection could not be made, or was refused at the greeting.

@@ -22,7 +22,7 @@ const THREADS_MAX: usize = 8;
 const START_NS: u64 = 2_000_000;
 /// How long after the window's end due requests may still wait for a connection, in nanoseconds.
 const GIVE_UP_NS: u64 = 1_000_000_000;
-/// Values to store before waiting for answers: their answers fit into a socket's buffer many times.
+/// How many values to store before waiting for answers. Their answers fit into a socket's buffer many times.
 const STORED_TOGETHER: u32 = 64;
 /// How often a thread that waits for the window's end checks whether the load still runs.
 const LOOK: Duration = Duration::from_millis(50);

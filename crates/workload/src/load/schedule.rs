@@ -1,4 +1,4 @@
-//! The due times of requests, fixed before any answer: this is what makes an open loop open.
+//! The due times of requests, fixed before any answer. This makes the loop an open one.
 
 use std::sync::Arc;
 

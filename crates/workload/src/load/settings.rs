@@ -10,7 +10,7 @@ use crate::entry::{Entry, Options, number, unknown};
 use crate::error::WorkloadError;
 
 const CONNECTIONS_MAX: u32 = 512;
-/// The most requests per second: no machine sends more from one thread.
+/// The most requests per second. No machine sends more from one thread.
 const RATE_MAX: u32 = 5_000_000;
 
 /// A load as the user requested it.
@@ -88,7 +88,7 @@ impl Settings {
         own: &mut dyn FnMut(&str, &str) -> Taken,
     ) -> Result<(), WorkloadError> {
         for (name, value) in &options.set {
-            // A server without such a setting does not list it (a web server's files are not written).
+            // If a server has no such setting, it does not list it. For example, the files of a web server are not written.
             let listed = entry.setting_names().any(|known| known == name);
             let taken = if listed { own(name, value).or_else(|| self.take(name, value)) } else { None };
             taken.unwrap_or_else(|| Err(unknown(entry, name)))?;

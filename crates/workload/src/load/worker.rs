@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::protocol::Protocol;
 use super::schedule::Schedule;
 
-/// A request without an answer for this long shows that the server hangs, in nanoseconds. This is longer than a pause of the machine.
+/// If a request has no answer for this long, the server hangs, in nanoseconds. This is longer than a pause of the machine.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
 /// When a thread sends.
@@ -106,7 +106,7 @@ impl Worker {
 
     fn send_due(&mut self, now_ns: u64, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
         while let Some((index, freed_ns)) = self.free.front().copied() {
-            // Many connections are served one after another, and each one's time counts from its own send.
+            // Connections are served one after another. The time of each counts from its own send.
             let now_ns = if matches!(self.turn, Turn::AtOnce) { clock::monotonic_ns() } else { now_ns };
             let due_ns = match &mut self.turn {
                 Turn::AtOnce if now_ns >= span.end_ns => return Ok(()),
@@ -148,7 +148,7 @@ impl Worker {
 
     /// Waits for answers until the next request is due, and handles them.
     fn hear(&mut self, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
-        // Taken out so that the ready list and the connections can be borrowed together; returned below.
+        // Take the list out, so that it and the connections can be borrowed together. It is returned below.
         let mut ready = std::mem::take(&mut self.ready);
         match self.waits {
             Waits::InRead => {
@@ -189,7 +189,7 @@ impl Worker {
         if span.has(counts_at_ns) {
             counts.took(now_ns.saturating_sub(flight.due_ns), found);
         }
-        // Send the next request at once, not after all answers are read: otherwise the server would wait and show less than its real rate.
+        // Send the next request at once, not after all answers are read. Otherwise the server would wait and show less than its real rate.
         if is_closed && now_ns < span.end_ns {
             return self.ask(index, now_ns, now_ns);
         }

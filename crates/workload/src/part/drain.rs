@@ -1,5 +1,5 @@
-//! A server that reads its socket once per tick and empties it, as game servers do, under a steady stream of packets. The packets between
-//! two ticks must fit into the socket's receive buffer, or are dropped.
+//! A server that reads its socket once per tick until it is empty, as game servers do, under a steady stream of packets. The packets
+//! between two ticks must fit into the socket's receive buffer; the others are dropped.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use super::echo::{PACKET_BYTES_MAX, Worker, lock, on_loopback};
 use super::{Command, Part, PartError, Since};
 
-/// How often the load wakes and sends what is due: rarely enough to leave it CPU time, often enough to be a stream at a server's tick.
+/// How often the load wakes and sends due packets. This is rare enough to leave CPU time, and often enough to look like a stream at a
+/// server's tick.
 const LOAD_PERIOD_NS: u64 = 1_000_000;
-/// A load that was held up longer skips what was due meanwhile: players do not send their past.
+/// If the load was delayed longer than this, it skips the packets that were due meanwhile. Players do not send their past either.
 const BEHIND_NS_MAX: u64 = 20_000_000;
 
 /// How the server reads.
@@ -88,7 +89,7 @@ fn drain(socket: &UdpSocket, period_ns: u64, counts: &Mutex<DrainCounts>, stop: 
         due_ns = (due_ns + period_ns).max(clock::monotonic_ns());
         clock::sleep_until_ns(due_ns);
         let mut received = 0;
-        // Stop at the next tick: a stream that is faster than the reader would hold it here for ever.
+        // Stop at the next tick. A stream that is faster than the reader would keep it here for ever.
         while clock::monotonic_ns() < due_ns + period_ns {
             match inbox.receive(socket, Wait::Not) {
                 Ok(packets) => received += packets as u64,
@@ -191,7 +192,7 @@ fn stream(socket: &UdpSocket, packets_per_s: u32, bytes: usize, sent: &Mutex<u64
     }
 }
 
-/// How many packets are due by which time.
+/// Computes how many packets are due at a given time.
 struct Due {
     start_ns: u64,
     packets_per_s: u32,
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_the_buffer_is_counted() {
+    fn packets_beyond_the_buffer_are_counted() {
         let settings = DrainSettings { period_ms: 30, ask_bytes: Some(1) };
         let mut server = DrainServer::start(settings).unwrap();
         let small = server.buffer_bytes;

@@ -1,6 +1,6 @@
 //! Sends a packet to a server and back, again and again. The next packet goes out when the answer has arrived, so both ends sleep in turn.
-//! A round trip is two wakes plus the path. `evenkeel measure udp` uses an open loop and stays awake between packets, so its CPU never goes
-//! idle and cannot be shared. That is right for a network, but wrong for knobs about waking.
+//! A round trip is two wakes plus the path. This suits knobs about waking. `evenkeel measure udp` uses an open loop and stays awake between
+//! packets. Its CPU never goes idle and cannot be shared, which suits a network but not such knobs.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -55,7 +55,7 @@ impl Worker {
     }
 }
 
-/// After a panic only numbers can be incomplete.
+/// After a panic, only numbers can be incomplete.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -94,7 +94,7 @@ impl EchoServer {
     fn close(&mut self) {
         let Some((worker, address)) = self.serving.take() else { return };
         let nudge = on_loopback();
-        // A packet wakes it, and it then first sees that it must end.
+        // A packet wakes the thread, which then sees that it must end.
         worker.end(|| {
             let _ = nudge.as_ref().map(|socket| socket.send_to(&[0; NUMBER_BYTES], address));
         });
@@ -192,7 +192,7 @@ impl EchoLoad {
     }
 
     fn window(&mut self) -> Map<String, Value> {
-        // Created before the lock is taken, so that no measurement waits for it.
+        // Create it before taking the lock, so that no measurement waits for it.
         let fresh = EchoCounts::new();
         let counts = std::mem::replace(&mut *lock(&self.counts), fresh);
         let mut numbers = self.since.turn();
@@ -211,7 +211,7 @@ fn send(socket: &UdpSocket, settings: EchoSettings, counts: &Mutex<EchoCounts>, 
             return;
         }
         if settings.rate_hz > 0 {
-            // Missed packets are skipped: a burst would not be the requested rate.
+            // Skip missed packets: a burst would not be the requested rate.
             due_ns = (due_ns + 1_000_000_000 / u64::from(settings.rate_hz)).max(clock::monotonic_ns());
             clock::sleep_until_ns(due_ns);
         }
@@ -231,7 +231,7 @@ fn send(socket: &UdpSocket, settings: EchoSettings, counts: &Mutex<EchoCounts>, 
     }
 }
 
-/// Reads until it finds the answer to this packet: one that was given up may arrive late.
+/// Reads until it finds the answer to this packet. An answer that was given up may arrive late.
 fn await_answer(socket: &UdpSocket, number: u64, sent_ns: u64) -> io::Result<()> {
     let mut answer = [0; PACKET_BYTES_MAX];
     loop {

@@ -1,6 +1,6 @@
 //! The processes of the built-in workloads: a server and its load, each started by `evenkeel part …`. They report their address, then read
-//! a line of JSON and answer with one. They are processes rather than threads of the trial, so that they have their own memory, scheduling
-//! and end, as a user's server has.
+//! a line of JSON and answer with one. They are processes rather than threads of the trial. So they have their own memory, scheduling and
+//! end, like a user's server.
 
 mod drain;
 mod echo;
@@ -49,7 +49,7 @@ only_shown! {
 
 /// A helper process of a workload.
 pub trait Part {
-    /// The first line: it is ready.
+    /// The first line, which shows that it is ready.
     fn ready(&self) -> Value;
 
     /// Executes a command.

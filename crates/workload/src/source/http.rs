@@ -1,4 +1,4 @@
-//! One GET over plain HTTP, bounded in bytes and time, to read a page of metrics. Whatever the server answers, it returns a page or an
+//! One GET over plain HTTP, limited in bytes and time, to read a page of metrics. For any answer of the server, it returns a page or an
 //! error.
 
 use std::io::ErrorKind;
@@ -70,7 +70,7 @@ impl Address {
         let mut stream =
             http::connect(addresses.take(4), deadline).map_err(|error| format!("no connection: {error}"))?;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        // HTTP/1.0, so that the page arrives in one piece and the connection ends after it.
+        // Use HTTP/1.0, so that the page arrives in one piece and the connection ends after it.
         let question = format!(
             "GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: text/plain;version=0.0.4, */*;q=0.1\r\n\
              Accept-Encoding: identity\r\nConnection: close\r\n\r\n"

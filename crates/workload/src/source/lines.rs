@@ -12,7 +12,7 @@ use crate::source::Source;
 use crate::source::rule::{First, Rule, Values};
 use crate::workload::Sample;
 
-/// If a window got no line, wait this share of its length for a late one. It is less than what makes a window too long.
+/// If a window got no line, wait this share of its length for a late one. This is too short to make the window too long.
 const GRACE_SHARE: f64 = 0.4;
 
 /// A parser that finds numbers in a line.
@@ -203,7 +203,7 @@ mod tests {
     fn a_line_that_is_a_little_late_is_waited_for() {
         let mut source = FromLines::new(Arc::new(Numbers), First::SpeaksForBefore);
         source.begin().unwrap();
-        // A long window has a long grace period, which no pause of the machine uses up.
+        // A long window has a long grace period, so no pause of the machine uses it up.
         source.begun = source.begun.checked_sub(Duration::from_secs(100)).unwrap();
         let inbox = source.inbox();
         let late = std::thread::spawn(move || {

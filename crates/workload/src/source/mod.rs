@@ -1,5 +1,5 @@
-//! `Source`: where the numbers of a window come from when the server does not cooperate, one file each: its output, its metrics endpoint,
-//! its telemetry page, or what the kernel sees of it from outside.
+//! `Source`: where the numbers of a window come from when the server does not cooperate. There is one file for each: its output, its
+//! metrics endpoint, its telemetry page, or the kernel's view of it from outside.
 
 pub(crate) mod telemetry;
 

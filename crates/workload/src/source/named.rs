@@ -1,4 +1,4 @@
-//! Metrics named by the user. The unit follows from the name; the better direction only from the user.
+//! Metrics named by the user. The unit follows from the name. Only the user can give the better direction.
 
 use std::collections::BTreeMap;
 

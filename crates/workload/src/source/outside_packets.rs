@@ -1,5 +1,5 @@
-//! The cadence of a server's UDP packets seen from outside, by kernel timestamps on a packet socket: what its players receive, and when it
-//! leaves.
+//! The cadence of a server's UDP packets seen from outside: what its players receive, and when it leaves. The source is kernel timestamps
+//! on a packet socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,7 @@ use crate::workload::Sample;
 
 /// Packets closer together than this belong to one burst: a server sends a burst with a few microseconds between packets.
 const TOGETHER_NS: u64 = 1_000_000;
-/// How often to read the ring during a window: several times as often as needed, because the reader may be late.
+/// How often to read the ring during a window. This is several times as often as needed, because the reader may be late.
 const READ_EVERY_NS: u64 = DRAIN_WITHIN_MS as u64 * 1_000_000 / 6;
 /// The most packets of one window to keep.
 const PACKETS_MAX: usize = 1 << 20;
@@ -178,7 +178,7 @@ impl Heard {
     }
 }
 
-/// A thread that reads the ring during a window: a server that sends a little but often fills a block per tick.
+/// A thread that reads the ring during a window. A server that sends a little but often fills a block per tick.
 struct Reader {
     heard: Arc<Mutex<Heard>>,
     stop: Arc<AtomicBool>,
@@ -237,7 +237,7 @@ impl Cadence {
     fn from_packets(packets: &[SentPacket]) -> Cadence {
         let mut cadence = Cadence::default();
         for packet in packets {
-            // A packet that leaves by an interface and then by its lower device is seen on both. The first one counts.
+            // If a packet leaves by an interface and then by its lower device, it is seen on both. The first one counts.
             let room = cadence.peers.len() < PEERS_MAX;
             let first = match cadence.peers.get(&packet.heads.to) {
                 Some(first) => *first,

@@ -23,13 +23,13 @@ use crate::source::Source;
 use crate::unclear_tick::UnclearTick;
 use crate::workload::Sample;
 
-/// After this many windows in a row without a CPU, no better one is expected.
+/// After this many windows in a row without a CPU, give up.
 const WITHOUT_CPU_MAX: u32 = 8;
 
 /// How long to watch the server to find its tick, and how long if that is not enough.
 const LOOK_NS: u64 = 3_000_000_000;
 const LOOK_MOST_NS: u64 = 9_000_000_000;
-/// A quantile of ticks may decide a trial only if a second contains this many ticks.
+/// A quantile of ticks may decide a trial only if there are at least this many ticks per second.
 const P99_HZ_MIN: f64 = 500.0;
 const P90_HZ_MIN: f64 = 100.0;
 
@@ -121,7 +121,7 @@ impl OutsideTicks {
         let failed = |why: String| WorkloadError::Program { program: "the server's threads".to_owned(), why };
         let settings = ticks::Settings { pids: pids.to_vec(), wanted: wanted.clone(), for_ns: LOOK_NS };
         let found = ticks::look(&settings, LOOK_MOST_NS, &Watch::new(stop, &|_, _| {}));
-        // A watch that was cut short says nothing about the server.
+        // If the watch was cut short, its result shows nothing about the server.
         if stop.load(Ordering::Relaxed) {
             return Err(WorkloadError::Stopped);
         }
@@ -243,7 +243,8 @@ impl Source for OutsideTicks {
             return Err(self.error("it now wakes far more often than any tick, so evenkeel stopped observing it"));
         }
         let account = tick_account(&stream, &self.tick, self.asked_ns);
-        // Report starvation only if there is no number. A number that shows how long the tick waited is exactly what we measure.
+        // Report starvation only if there is no number. If there is a number, it shows how long the tick waited, and that is exactly what
+        // we measure.
         if let (Err(_), Some(begun), Some(now)) = (&account, &self.begun, &now)
             && let Some(waited_ns) = now.starved_since(begun)
         {
@@ -268,7 +269,8 @@ impl Source for OutsideTicks {
     }
 }
 
-/// The error of a window in which a thread got no CPU, the latest of several in a row: the window is dropped, unless there are too many.
+/// The error of a window in which a thread got no CPU. It is the last of several in a row. The window is dropped, unless there are too
+/// many.
 fn no_cpu(who: &str, in_a_row: u32, waited_ns: u64, span_ns: u64) -> WorkloadError {
     let (program, waited_ms, span_ms) = (who.to_owned(), waited_ns / 1_000_000, span_ns / 1_000_000);
     if in_a_row < WITHOUT_CPU_MAX {

@@ -1,5 +1,5 @@
-//! Numbers in the lines that a program prints, found by regular expressions. The crate for them takes time linear in the line, whatever the
-//! expression and the line are.
+//! Numbers in the lines that a program prints, found by regular expressions. The library's time is linear in the line, for any expression
+//! and any line.
 
 use regex::{Regex, RegexBuilder};
 

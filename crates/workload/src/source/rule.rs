@@ -1,4 +1,4 @@
-//! How the values of a window become one number: by a rule that is part of the metric, `NAME@RULE`.
+//! Reduces the values of a window to one number, by a rule that is part of the metric: `NAME@RULE`.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use evenkeel_stats::quantile;
 
 use crate::source::InvalidMetric;
 
-/// The most values to keep for a quantile. Beyond that it keeps every second one, and so on: an evenly spaced sample.
+/// The most values to keep for a quantile. Above that it keeps every second one, and so on: an evenly spaced sample.
 const KEPT_MAX: usize = 1 << 16;
 
 /// The rule that reduces a window's values to one.
@@ -83,7 +83,7 @@ impl fmt::Display for Rule {
 /// The time that the first line of a window describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// The time before it, as for a program that reports repeatedly. The first value of a window counts only if it is the only one.
+    /// The time before the line, as for a program that reports repeatedly. The first value of a window counts only if it is the only one.
     SpeaksForBefore,
     /// The window, as for a program that runs within it.
     Counts,
@@ -151,7 +151,8 @@ impl Values {
         self.last.is_none()
     }
 
-    /// Why there is no number although values exist, in words that read well after the metric's name. None if more values would help.
+    /// Why there is no number although there are values. The text continues a sentence that starts with the metric's name. None if more
+    /// values would help.
     pub fn lacks(&self, rule: Rule) -> Option<String> {
         match (self.first, self.last) {
             (Some((first, _)), Some((last, _))) if rule == Rule::Rate && last < first => {

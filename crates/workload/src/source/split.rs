@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_the_pieces_are_cut_does_not_matter(bytes in prop::collection::vec(prop::sample::select(b"ab\n\r\xff".to_vec()), 0..60), at in 0usize..60) {
+        fn any_split_of_the_input_gives_the_same_lines(bytes in prop::collection::vec(prop::sample::select(b"ab\n\r\xff".to_vec()), 0..60), at in 0usize..60) {
             let at = at.min(bytes.len());
             prop_assert_eq!(lines(&[&bytes]), lines(&[&bytes[..at], &bytes[at..]]));
         }

@@ -53,7 +53,7 @@ struct Page {
     pid: u32,
     /// A successor must belong to the same user, because anybody may create a page with that name.
     user: u32,
-    /// When the session began: of two, the later one is current.
+    /// When the session began. If there are two, the later one is current.
     began_ns: u64,
 }
 
@@ -117,7 +117,7 @@ impl Telemetry {
         })
     }
 
-    /// The current server: the same one, or its successor, for which it waits.
+    /// Reads the current server: the same one, or its successor, for which it waits.
     fn look(&mut self) -> Result<Look, WorkloadError> {
         let give_up_ns = clock::monotonic_ns() + FIND_TIME_NS;
         loop {
@@ -146,7 +146,7 @@ impl Page {
         Some(Page { path, session: page.session, pid, user, began_ns: page.began_realtime_ns })
     }
 
-    /// Opened anew each time: a server may end one match and begin another with the same name.
+    /// Open the page anew each time: a server may end one match and begin another with the same name.
     fn look(&self) -> Result<Look, NoNumber> {
         let no_number = |error: PageError| NoNumber::from(error.to_string());
         let reader = TelemetryReader::open(&self.path).map_err(no_number)?;
@@ -243,7 +243,7 @@ fn sample(begun: &Look, now: &Look) -> Result<Sample, NoNumber> {
     Ok(sample)
 }
 
-/// A quantile interpolated within its bucket. Buckets are up to a seventh wide: with their bounds alone, an effect of 5 % would look like
+/// A quantile interpolated within its bucket. Buckets are up to a seventh wide. From their bounds alone, an effect of 5 % would look like
 /// none or like 12 %. We assume an even distribution within a bucket. The error is then the same for both arms, and mostly far smaller.
 fn within_bucket_ns(histogram: &PageHistogram, q: f64) -> Option<f64> {
     let max_ns = histogram.max_ns? as f64;

@@ -130,7 +130,7 @@ impl Arena {
             ("--work-us", config.work_us.into()),
             ("--tail-us", config.tail_us.into()),
         ]);
-        // An ordinary tick thread: the knobs of a host should act on it as on most servers.
+        // The tick thread is an ordinary one, so that the knobs of a host act on it as on most servers.
         server_arguments.extend(["--tick", "plain"].map(String::from));
         let mut server = Conversation::start(&Program {
             name: "evenkeel-arena",
@@ -207,7 +207,7 @@ impl Workload for Arena {
             let (server, bots) = (self.server.pid(), self.bots.pid());
             return self.mover.set(self.config.placement, value, &[server], &[bots]).map(|(placement, _)| placement);
         }
-        // The server sets its slack itself, which needs no privilege. Everything else is set from outside.
+        // The server sets its slack itself, because that needs no privilege. Everything else is set from outside.
         if knob != "process.timer_slack_ns" {
             return self.knobs.set(&self.pids(), knob, value);
         }

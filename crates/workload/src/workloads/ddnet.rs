@@ -1,4 +1,4 @@
-//! DDNet's server, of the Teeworlds family, which ticks 50 times per second, with players who move about in it.
+//! DDNet's server, of the Teeworlds family, with players who move in it. It ticks 50 times per second.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! `drain`: a server that empties its socket once per tick, under a steady stream of packets. The socket's receive buffer decides whether
-//! they are all there by then. It is the knob that this workload demonstrates.
+//! all of them arrive. This workload demonstrates that knob.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::workload::{Sample, Workload};
 
 const NAME: &str = "drain";
 
-/// A trial compares ratios, and the share of drops is often 0, which has no ratio. So the default metric is the delivered share, which is
-/// never 0 while anything works. It hardly moves if drops are rare. For them, the share of drops counts at least one packet: a window
-/// without drops shows only that they are fewer than one in its packets.
+/// A trial compares ratios. The share of drops is often 0, which has no ratio. So the default metric is the delivered share, which is never
+/// 0 unless everything fails. If drops are rare, it hardly changes. For rare drops there is the share of drops, which counts at least one
+/// packet: a window without drops shows only that the share is below one in its packets.
 const METRICS: &[Metric] = &[
     Metric::new("delivered_share", "share of the packets that the server got to read", "share", Direction::Higher),
     Metric::new(

@@ -9,7 +9,7 @@ use crate::kit::serving::{METRICS, Preset, Serving};
 use crate::load::{COMMON, Memcached, Settings};
 
 const INSTALL: &str = "apt-get install --no-install-recommends memcached";
-/// memcached's own overhead in MiB, and the part that its slabs waste.
+/// memcached's own overhead in MiB, and the memory that its slabs waste.
 const MEMORY_MIB_MIN: u64 = 64;
 
 /// The registry entry of memcached.
@@ -35,7 +35,7 @@ pub(super) const ENTRY: Entry = Entry {
             (name == "threads").then(|| number(name, value, 1..=64).map(|wanted| threads = wanted))
         })?;
         let data = load.dataset()?;
-        // Twice the size of the values, because a slab holds values of similar sizes: nothing may be evicted.
+        // Twice the size of the values, because a slab holds values of similar sizes and nothing may be evicted.
         let memory_mib = MEMORY_MIB_MIN + 2 * (data.bytes() + 100 * u64::from(data.keys())) / (1 << 20);
         let content = format!("{}; {threads} threads of its own", load.values_in_words());
         let connections = load.connections;

@@ -9,7 +9,7 @@ use crate::kit::serving::{METRICS, Preset, Serving};
 use crate::load::{COMMON, Dataset, Http, Settings, Sizes};
 
 const INSTALL: &str = "apt-get install --no-install-recommends nginx-light";
-/// All are written to the temporary folder.
+/// The most files. All are written to the temporary folder.
 const FILES_MAX: u32 = 10_000;
 
 /// The registry entry of nginx.
@@ -59,7 +59,7 @@ fn arguments(folder: &Path, address: SocketAddr, files: &Dataset) -> std::io::Re
         std::fs::write(site.join(String::from_utf8_lossy(&name).as_ref()), files.value(file))?;
     }
     let path = folder.display();
-    // One process, which ends on request and dies with us: a worker would outlive a killed master.
+    // Use one process, which ends on request and with us. A worker process would outlive a killed master.
     let config = format!(
         "daemon off;
 master_process off;

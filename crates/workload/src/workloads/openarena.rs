@@ -1,4 +1,4 @@
-//! OpenArena's server (the engine of Quake III) with bots that play inside it, so that it has real work in each tick and needs no client.
+//! OpenArena's server (the engine of Quake III) with bots that play inside it. So it has real work in each tick and needs no client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,14 +42,14 @@ pub(super) const ENTRY: Entry = Entry {
             arguments: Box::new(move |_, address| {
                 let (ip, port) = (address.ip().to_string(), address.port().to_string());
                 let (fps, clients) = (fps.to_string(), (bots + 2).to_string());
-                // The first five are what Debian's own starting script sets.
+                // Debian's own starting script sets the first five.
                 let variables = [
                     ("com_basegame", "baseoa"),
                     ("fs_basepath", "/usr/lib/openarena-server"),
                     ("com_homepath", ".openarena"),
                     ("com_legacyprotocol", "71"),
                     ("com_protocol", "71"),
-                    // 1 is a server of the local network, which registers with no list of servers.
+                    // 1 means a server of the local network, which registers with no list of servers.
                     ("dedicated", "1"),
                     ("net_enabled", "1"),
                     ("net_ip", &ip),

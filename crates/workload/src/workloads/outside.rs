@@ -1,5 +1,5 @@
-//! A running server under its real players: evenkeel starts nothing and sends nothing. Its numbers are what the kernel sees of it: its tick
-//! by switch records, and the cadence of its packets.
+//! A running server under its real players: evenkeel starts nothing and sends nothing. Its numbers come from the kernel: its tick from
+//! switch records, and the cadence of its packets.
 
 use std::time::Duration;
 

@@ -32,7 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
                     ("--bind", ip.as_str()),
                     ("--port", &port),
                     ("--dir", &folder),
-                    // Neither snapshots nor an append-only file: disk pauses are a subject for another trial.
+                    // Use neither snapshots nor an append-only file: pauses for the disk belong in another trial.
                     ("--save", ""),
                     ("--appendonly", "no"),
                     ("--daemonize", "no"),

@@ -1,6 +1,6 @@
-//! `simulated`: a server with known truth. Nothing is measured and no time passes, so you can try a design in a second: how many pairs an
-//! effect of 5 % needs at 4 % noise, what a report looks like, how a trial handles a server that dies. evenkeel's own tests use it to run
-//! whole trials and searches.
+//! `simulated`: a server with known truth. Nothing is measured and no time passes, so you can try a design in a second. It shows how many
+//! pairs an effect of 5 % needs at 4 % noise, what a report looks like, or how a trial handles a server that dies. evenkeel's own tests use
+//! it to run whole trials and searches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -109,9 +109,9 @@ fn one() -> f64 {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Event {
-    /// The first affected window, counted from 1 over all measured windows, including short ones and the A/A phase.
+    /// The first affected window. It counts all measured windows from 1, including short ones and the A/A phase.
     window: u64,
-    /// The last affected window. If absent, only the first.
+    /// The last affected window. If absent, only the first one is affected.
     #[serde(default)]
     until: Option<u64>,
     /// The machine paused for this long.
@@ -123,7 +123,7 @@ struct Event {
     /// All processes together used this share of the two CPUs.
     #[serde(default)]
     busy_share: Option<f64>,
-    /// Some task waited for a CPU for this share of the window.
+    /// At least one task waited for a CPU for this share of the window.
     #[serde(default)]
     pressure_share: Option<f64>,
     /// Another trial ran at the same time, in words.
@@ -141,7 +141,7 @@ struct Event {
     /// The server got no CPU.
     #[serde(default)]
     no_cpu: bool,
-    /// The latency is this, regardless of everything else.
+    /// The latency, regardless of everything else.
     #[serde(default)]
     latency_us: Option<f64>,
     /// The server ended, with this reason.
@@ -196,7 +196,7 @@ impl Simulated {
         })
     }
 
-    /// Standard normal, as the sum of twelve uniform numbers.
+    /// A standard normal number, as the sum of twelve uniform ones.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.random.random::<f64>()).sum::<f64>() - 6.0
     }
@@ -322,7 +322,7 @@ impl Workload for Simulated {
         if let (Some(settles), Some(switched)) = (self.script.settles, self.switched) {
             ratio *= settles.mean(began.saturating_sub(switched), self.machine.now().saturating_sub(switched));
         }
-        // The mean of a window varies less the longer it is.
+        // The longer a window is, the less its mean varies.
         let noise = self.noise / window.as_secs_f64().max(0.001).sqrt();
         let us = value_us.unwrap_or(self.level_us * ratio * (noise * self.normal()).exp());
         let tail_us = us * TAIL_RATIO * tail_ratio * (noise * self.normal()).exp();

@@ -1,5 +1,4 @@
-//! `tick`: a bare tick loop, without a game and without packets. Lateness here comes only from the machine and from the way the loop
-//! sleeps.
+//! `tick`: a bare tick loop, without a game and without packets. Its lateness comes only from the machine and from the way the loop sleeps.
 
 use std::time::Duration;
 
@@ -15,8 +14,8 @@ use crate::workload::{Sample, Workload};
 const NAME: &str = "tick";
 const SLACK: &str = "process.timer_slack_ns";
 
-/// `missed` is reported too, but it is 0 in most windows, and a trial compares ratios. So the share of ticks that were not missed can
-/// decide.
+/// `missed` is reported too, but it is 0 in most windows, and a trial compares ratios. So the metric that can decide is the share of ticks
+/// that were not missed.
 const METRICS: &[Metric] = &[
     Metric::us("tick_lateness_us_p50", "median lateness of a tick"),
     Metric::us("tick_lateness_us_p90", "90th percentile of the lateness of a tick"),
@@ -102,7 +101,7 @@ impl Workload for Tick {
         self.pair.pids()
     }
 
-    /// The loop sets its own slack, which needs no privilege.
+    /// The loop sets its own slack, because that needs no privilege.
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         if knob != SLACK {
             return self.pair.set(knob, value);

@@ -1,5 +1,5 @@
-//! `udp-echo`: a packet to a server and back, again and again, on loopback between two CPUs: two wakes and the packet's path through the
-//! kernel, and nothing else. Effects of knobs about idling, waking, pinning or sockets show here first.
+//! `udp-echo`: sends a packet to a server and back, again and again, on loopback between two CPUs. This is two wakes and the packet's path
+//! through the kernel, and nothing else. Effects of knobs about idling, waking, pinning or sockets show here first.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ impl Workload for UdpEcho {
     }
 
     fn caveats(&self) -> Vec<WorkloadCaveat> {
-        // Each packet waits for the previous one, so the two ends together are measured, and fill a CPU that they share.
+        // Each packet waits for the previous one, so the two ends are measured together. If they share a CPU, they fill it.
         if self.rate_hz == 0 { Vec::new() } else { self.pair.caveats() }
     }
 

@@ -32,7 +32,7 @@ fn a_load_at_its_limit_gets_a_caveat() {
         let [busiest, _] = shares(&mut one);
         let caveats = one.caveats();
         drop(one);
-        // Two loops leave no CPU time, whereas one loop does.
+        // Two loops leave no CPU time. One loop does.
         let mut two = busy("sh -c 'while :; do :; done & while :; do :; done'");
         let cpus = evenkeel_sys::thread::affinity().unwrap().len() as f64;
         let [busiest_of_two, used] = shares(&mut two);

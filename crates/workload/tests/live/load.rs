@@ -1,4 +1,4 @@
-//! The load generator against servers of the check itself: whether it keeps its schedule, and how it accounts for a stall.
+//! The load generator with servers of the check itself: whether it keeps its schedule, and how it counts a stall.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,8 +22,8 @@ fn window(address: SocketAddr, shape: Shape, ms: u64) -> Result<Sample, Fault> {
     Ok(sample)
 }
 
-/// Nothing is answered for 200 ms of a second: a fifth of the due requests waited, half of them for more than 100 ms. A client that waits
-/// for answers sees one slow request among thousands. The rate suits a connection whose round trip takes a millisecond.
+/// The server answers nothing for 200 ms of a second. A fifth of the due requests waited, half of them for more than 100 ms. A client that
+/// waits for answers sees one slow request among thousands. The rate suits a connection whose round trip takes a millisecond.
 #[test]
 fn a_stall_is_charged_to_all_requests_due_in_it() {
     let _host = HostLock::take();

@@ -1,4 +1,4 @@
-//! Live checks: what the load generator and the presets measure, and real servers where they are installed. They need a quiet CPU.
+//! Live checks: measurements of the load generator and the presets, and of real servers if they are installed. They need a quiet CPU.
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 
@@ -11,7 +11,7 @@ mod presets;
 
 use evenkeel_testkit::fitness::Needs;
 
-/// What one of the CPUs lacks at the moment: servers and loads run where the kernel puts them.
+/// The requirement that one of the CPUs fails to meet now. Servers and loads run wherever the kernel puts them.
 fn unfit() -> Option<String> {
     let cpus = evenkeel_sys::thread::affinity().unwrap();
     cpus.iter().find_map(|cpu| Needs::on_cpu(cpu).unmet().map(|why| format!("CPU {cpu}: {why}")))

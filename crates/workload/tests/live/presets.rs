@@ -1,5 +1,5 @@
-//! The real servers, if they are installed: each starts, is measured, and is gone afterwards. Also what is reported when one dies or hangs
-//! during a window. A server that is not installed is not judged.
+//! The real servers, if they are installed: each starts, is measured, and is gone afterwards. Also the report if one dies or hangs during a
+//! window. A server that is not installed is not judged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

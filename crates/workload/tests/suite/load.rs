@@ -1,4 +1,4 @@
-//! The load generator on servers of the test, which stall, hang, send wrong answers or close: the resulting numbers of a window.
+//! The load generator with servers of the test that stall, hang, send wrong answers or close. Checks the numbers of the window.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn window(address: SocketAddr, shape: Shape, ms: u64) -> Result<Sample, Fault> {
     Ok(sample)
 }
 
-/// The due requests are fixed before anything is answered, however busy the machine is and however many connections there are.
+/// The due requests are fixed before anything is answered, even on a busy machine and with any number of connections.
 #[test]
 fn the_due_rate_is_the_requested_rate() {
     for (connections, arrivals) in [(1, Arrivals::Even), (8, Arrivals::Even), (5, Arrivals::Poisson)] {
@@ -32,7 +32,7 @@ fn the_due_rate_is_the_requested_rate() {
 }
 
 /// In a window of 300 ms, a third of the due requests waits for a stall of 100 ms, and a tenth waits for more than 70 ms. A client that
-/// waits for answers would charge the stall to a single request. A busy machine only increases these shares.
+/// waits for answers would count the stall in a single request. A busy machine only increases these shares.
 #[test]
 fn a_stall_is_charged_to_all_requests_due_in_it() {
     let stall = Then::Stalls { after: Duration::from_millis(50), lasts: Duration::from_millis(100) };

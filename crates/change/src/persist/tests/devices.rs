@@ -1,4 +1,4 @@
-//! What is written for files of the running kernel, devices and interrupts, on each distribution.
+//! Tests what is written for kernel files, devices and interrupts, on each distribution.
 
 use super::goldens::on_all;
 use super::*;
@@ -152,7 +152,7 @@ fn network_devices_and_interrupts() {
     let facts = host("debian-12");
     let plan = plan(&PersistContext { unit: None, ..context(&facts) }, &settings(&texts));
     let text = to_text(&plan);
-    // The functions are shown in another test.
+    // Another test shows the functions.
     let tail = text.find("\n\neach ").unwrap_or_default();
     expect![[r#"
 
@@ -343,7 +343,7 @@ fn an_image_does_not_know_its_interfaces() {
         host_lines("ubuntu-24.04", more).lines().filter(|line| !line.contains("ens5/")).collect::<Vec<_>>().join("\n");
     let facts = facts(&(lines + "\n"));
     let context = PersistContext { is_image: true, unit: None, ..context(&facts) };
-    // What moved with the kernels is for the script to find out, and the builder's kernel line is not the image's.
+    // The script finds the files that moved between kernels. The kernel line of the build machine is not the image's.
     let texts = ["net.rings=4096", "cmdline.idle=poll", "sched.wakeup_granularity_ns=1"];
     let text = to_text(&plan(&context, &settings(&texts)));
     let shown = |line: &&str| {

@@ -1,8 +1,8 @@
-//! Every file as it is written, on each distribution.
+//! Shows every file as it is written, on each distribution.
 
 use super::*;
 
-/// What the recipes give for `texts` on the hosts, one after the other; a host like one before it says only that.
+/// The result of the recipes for `texts` on all hosts. A host with the same result as an earlier one names only that host.
 pub(super) fn on_all(texts: &[&str]) -> String {
     let mut seen: Vec<(String, &str)> = Vec::new();
     let mut all = String::new();
@@ -152,7 +152,7 @@ fn a_kernel_argument_of_somebody_else_stays() {
         $ grubby --update-kernel=ALL --args=isolcpus=2-3 (undo: grubby --update-kernel=ALL --remove-args=isolcpus=2-3; booted; after [])
         cmdline.isolcpus=2-3: grubby --update-kernel=ALL --args=isolcpus=2-3 (Reboot)
     "#####]].assert_eq(&all);
-    // As the kernel compares names.
+    // Names are compared as the kernel compares them.
     let facts = host_with("debian-12", "/proc/cmdline = ro processor.max-cstate=5\n");
     let plan = plan(&context(&facts), &settings(&["cmdline.processor.max_cstate=1"]));
     assert!(plan.is_empty() && plan.cannot.len() == 1);
@@ -412,6 +412,6 @@ fn a_held_device_and_the_unit_that_verifies() {
         let plan = plan(&PersistContext { program: Some(program), ..context }, &settings(&texts));
         assert!(!to_text(&plan).contains(" verify\n") && plan.cannot.len() == 1, "{}", to_text(&plan));
     }
-    // Nothing kept, nothing to verify.
+    // If nothing is persisted, there is nothing to verify.
     assert!(plan(&context, &settings(&["cloud.threads_per_core=1"])).is_empty());
 }

@@ -1,5 +1,5 @@
-//! Our drop-in beside whatever other people wrote: `update-grub` sources all of it as shell, so that a small evaluator of the shell's
-//! assignments tries many cases, and a real shell holds the evaluator to account in some.
+//! Tests our drop-in next to files that other people wrote. `update-grub` runs all of them as shell. A small evaluator of shell assignments
+//! tries many cases. A real shell checks the evaluator in some of them.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -13,7 +13,7 @@ type Variables = BTreeMap<String, String>;
 /// By name; `grub` is `/etc/default/grub`.
 pub(super) type Files = BTreeMap<String, String>;
 
-/// What a file of assignments does to variables, as a shell does it. None for what it does not know.
+/// Applies a file of assignments to variables, as a shell does. None if it has an unknown statement.
 fn source(text: &str, variables: &mut Variables) -> Option<()> {
     for line in text.lines() {
         let line = line.trim_start();
@@ -27,7 +27,7 @@ fn source(text: &str, variables: &mut Variables) -> Option<()> {
     Some(())
 }
 
-/// One word with its quotes taken off and its variables put in.
+/// One word without its quotes, and with its variables expanded.
 fn expand(word: &str, variables: &Variables) -> Option<String> {
     let mut out = String::new();
     let mut rest = word.chars().peekable();
@@ -60,7 +60,7 @@ fn expand(word: &str, variables: &Variables) -> Option<String> {
                     _ => out.push_str(variables.get(&name).map(String::as_str).unwrap_or_default()),
                 }
             }
-            // The word ends here, and a comment or nothing follows.
+            // The word ends here. Only a comment may follow.
             ' ' | '\t' if !is_double => {
                 return rest.find(|next| !next.is_whitespace()).is_none_or(|next| next == '#').then_some(out);
             }
@@ -71,7 +71,7 @@ fn expand(word: &str, variables: &Variables) -> Option<String> {
     (!is_double).then_some(out)
 }
 
-/// As `grub-mkconfig` of Debian sources them: `/etc/default/grub`, then the drop-ins by name.
+/// Runs the files as `grub-mkconfig` of Debian does: `/etc/default/grub`, then the drop-ins by name.
 pub(super) fn evaluate(files: &Files) -> Option<Variables> {
     let mut variables = Variables::new();
     source(files.get("grub")?, &mut variables)?;
@@ -83,7 +83,8 @@ pub(super) fn evaluate(files: &Files) -> Option<Variables> {
 
 const PRINTED: [&str; 3] = ["GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_TIMEOUT"];
 
-/// The same by a real shell, for several sets of files. One shell reads each in a subshell: to start a program takes the most time here.
+/// The result of a real shell, for several sets of files. One shell reads each set in a subshell, because starting a program takes the most
+/// time here.
 fn by_sh<const SETS: usize>(sets: [&BTreeMap<String, String>; SETS]) -> [Variables; SETS] {
     let dir = tempfile::tempdir().unwrap();
     let prints = PRINTED.map(|name| format!("printf '%s\\0' \"${{{name}-}}\"\n")).concat();
@@ -106,7 +107,7 @@ fn by_sh<const SETS: usize>(sets: [&BTreeMap<String, String>; SETS]) -> [Variabl
     sets.map(|_| PRINTED.map(|name| (name.to_owned(), values.next().unwrap())).into_iter().collect())
 }
 
-/// A line that people and packages write.
+/// A line that people or packages write.
 fn line() -> impl Strategy<Value = String> {
     const WORDS: &[&str] = &[
         "quiet",
@@ -138,7 +139,7 @@ fn line() -> impl Strategy<Value = String> {
     ]
 }
 
-/// `/etc/default/grub`, and drop-ins of others, some of which are read after ours.
+/// `/etc/default/grub`, and drop-ins of others. Some of these are read after ours.
 pub(super) fn grub_files() -> impl Strategy<Value = Files> {
     const NAMES: &[&str] =
         &["50-cloudimg-settings.cfg", "40-force-partuuid.cfg", "init-select.cfg", "README", "a.cfg.dpkg-old"];
@@ -167,7 +168,7 @@ fn our_settings() -> impl Strategy<Value = Vec<&'static str>> {
         .prop_filter("that knobs take", |texts| texts.iter().all(|text| Setting::parse(text).is_ok()))
 }
 
-/// Our drop-in, and its arguments in their order.
+/// Our drop-in, and the arguments in it, in their order.
 fn ours(texts: &[&str]) -> (String, String) {
     let facts = host_with("debian-12", "/proc/cmdline = ro\n");
     let plan = plan(&context(&facts), &settings(texts));
@@ -185,7 +186,7 @@ fn ours(texts: &[&str]) -> (String, String) {
     (drop_in, arguments.collect::<Vec<_>>().join(" "))
 }
 
-/// With ours, the line is what it was where ours is read, then ours, then what later files add.
+/// With our file, the line is what it was before, then our arguments, then what later files add.
 fn check(before: &Variables, after: &Variables, arguments: &str) -> Result<(), TestCaseError> {
     let of = |variables: &Variables, name: &str| variables.get(name).cloned().unwrap_or_default();
     for name in ["GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_TIMEOUT"] {
@@ -195,7 +196,7 @@ fn check(before: &Variables, after: &Variables, arguments: &str) -> Result<(), T
     Ok(())
 }
 
-/// Files that are read before ours alone: what a later file does to our line is its own doing.
+/// The files that are read before ours. What a later file does to our line is not tested here.
 fn until_ours(files: BTreeMap<String, String>) -> BTreeMap<String, String> {
     files.into_iter().filter(|(name, _)| name == "grub" || name.as_str() < "90-evenkeel.cfg").collect()
 }
@@ -213,7 +214,7 @@ proptest! {
     }
 }
 
-/// Probing facts for each of 100,000 cases would take longer than the rest.
+/// Computed once, because probing facts for each of 100,000 cases would take longer than the rest.
 fn ours_of(texts: &[&'static str]) -> (String, String) {
     use std::sync::Mutex;
     type Known = Vec<(Vec<&'static str>, (String, String))>;
@@ -236,7 +237,7 @@ proptest! {
         let before = until_ours(files.clone());
         let mut with_ours = before.clone();
         with_ours.insert("90-evenkeel.cfg".to_owned(), drop_in);
-        // The evaluator is held to account with all files, and our drop-in with those that are read before it.
+        // The shell checks the evaluator with all files, and our drop-in with the files that are read before it.
         let sets = [&files, &before, &with_ours];
         let results = by_sh(sets);
         for (files, results) in sets.into_iter().zip(&results) {

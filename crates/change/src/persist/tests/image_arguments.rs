@@ -1,4 +1,5 @@
-//! Arguments of others in an image: what stands beside ours, or comes later on the kernel's line, is seen as it is on a running machine.
+//! Tests arguments of others in an image. If they conflict with ours or come later on the kernel's line, they are found as on a running
+//! machine.
 
 use super::grub::{Files, evaluate, grub_files};
 use super::*;
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 
 const OURS: &str = "/etc/default/grub.d/90-evenkeel.cfg";
 
-/// What is said of a setting for an image of this distribution with these files.
+/// The plan's words about a setting, for an image of this distribution with these files.
 fn said(name: &str, files: &[(&str, &str)], setting: &str, own: &[&str]) -> String {
     let facts = host_with(name, "/proc/cmdline ! ENOENT\n/run/systemd/system ->! ENOENT\n");
     let boot_files: Vec<BootFile> = files.iter().map(|(path, text)| boot_file(path, text)).collect();
@@ -212,7 +213,7 @@ fn values_are_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Beside the evaluator that a real shell holds to account.
+    /// Compares with the evaluator, which a real shell checks.
     #[test]
     fn the_words_are_those_that_a_shell_makes(files in grub_files()) {
         let shell = evaluate(&files).unwrap();

@@ -1,5 +1,5 @@
-//! The recipes on the distributions that people rent: what each writes where, that no knob is forgotten, and that the tools which
-//! read those files take them.
+//! Tests the recipes on the distributions of cloud servers: what each writes where, that no knob is forgotten, and that the tools which
+//! read those files accept them.
 
 mod devices;
 mod goldens;
@@ -16,7 +16,7 @@ use super::*;
 use crate::persist_plan::{Content, PersistedFile};
 use crate::tests::GAME;
 
-/// What is the same on all of them: an ENA interface with two queues, an NVMe disk, systemd.
+/// The part that all of them share: an ENA interface with two queues, an NVMe disk, systemd.
 const COMMON: &str = "/run/systemd/system ->! EINVAL
 /run/ostree-booted ->! ENOENT
 /sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f ->! ENOENT
@@ -34,7 +34,7 @@ const COMMON: &str = "/run/systemd/system ->! EINVAL
 /proc/cmdline = BOOT_IMAGE=/vmlinuz root=UUID=1f0e5ec7 ro console=tty0 console=ttyS0,115200n8 idle=poll
 ";
 
-/// Its name, `ID` and `VERSION_ID`, its kernel, whether `grubby` or `update-grub` is there, the file of irqbalance.
+/// The name, `ID` and `VERSION_ID`, the kernel, whether `grubby` or `update-grub` exists, and the file of irqbalance.
 const HOSTS: &[(&str, &str, &str, &str, &str, &str)] = &[
     ("debian-12", "debian", "12", "6.1.0-30-cloud-amd64", "/usr/sbin/update-grub", "/etc/default/irqbalance"),
     ("debian-13", "debian", "13", "6.12.43+deb13-cloud-amd64", "/usr/sbin/update-grub", "/etc/default/irqbalance"),
@@ -50,7 +50,7 @@ fn host(name: &str) -> Facts {
     host_with(name, "")
 }
 
-/// A host of the table with more lines; a later line for a path counts.
+/// A host of the table with more lines. A later line for a path replaces the earlier one.
 fn host_with(name: &str, more: &str) -> Facts {
     facts(&host_lines(name, more))
 }
@@ -72,7 +72,7 @@ fn host_lines(name: &str, more: &str) -> String {
     );
     let given: Vec<&str> = more.lines().filter_map(|line| line.split(' ').next()).collect();
     let all = [own.as_str(), &grub, &balance, COMMON].concat();
-    // Whole looks are replaced: a line and those of its text that follow it.
+    // Replace whole entries: a line, and the lines of its text that follow it.
     let mut skips = false;
     let kept: String = all
         .lines()
@@ -104,7 +104,7 @@ fn settings(texts: &[&str]) -> Vec<Setting> {
     texts.iter().map(|text| Setting::parse(text).unwrap()).collect()
 }
 
-/// A value that a knob takes.
+/// A value that a knob accepts.
 fn some_value(values: &Values) -> String {
     match values {
         Values::Number { min, max, .. } => (*min).max(1).min(*max).to_string(),
@@ -115,7 +115,7 @@ fn some_value(values: &Values) -> String {
     }
 }
 
-/// Everything of a keep as text.
+/// The complete plan as text.
 fn to_text(plan: &PersistPlan) -> String {
     let mut text = String::new();
     for file in &plan.files {
@@ -225,7 +225,7 @@ fn nothing_is_written_outside_of_etc_and_boot() {
 }
 
 #[test]
-fn what_could_end_a_line_is_refused_again() {
+fn line_ends_in_values_are_refused_again() {
     let facts = host("debian-12");
     let knob = |id| knobs::find(id).unwrap();
     let bad = [
@@ -260,10 +260,10 @@ fn what_could_end_a_line_is_refused_again() {
         "irq.affinity@7;reboot=1": no interrupt 7;reboot of a network interface is known, and the number alone would not last
         "irqbalance.banned_cpus=x": the value is not a list of CPUs
     "#]].assert_eq(&as_text);
-    // A clean one beside it stays.
+    // A valid setting next to an invalid one stays.
     let both = [bad[0].clone(), Setting { knob: knob("vm.swappiness"), place: None, value: "1".to_owned() }];
     assert_eq!(plan(&context(&facts), &both).carried.len(), 1);
-    // Hostile text that is plain goes into quotes of the shell, never out of them.
+    // Hostile text without control characters goes into the shell's quotes, and cannot leave them.
     let hostile = Setting { knob: knob("clocksource"), place: None, value: "$(reboot)'; reboot".to_owned() };
     let plan = plan(&context(&facts), &[hostile]);
     assert!(script_text(&plan).contains(r"'$(reboot)'\''; reboot'"), "{}", script_text(&plan));

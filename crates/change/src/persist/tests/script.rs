@@ -1,4 +1,4 @@
-//! The script at boot, run: on trees of files that look like a machine, with real shells.
+//! Runs the boot script with real shells, on trees of files that look like a machine.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::*;
 fn moved(text: &str, dir: &Path) -> String {
     let dir = dir.display();
     let text = text.replace("/sys/", &format!("{dir}/sys/")).replace("/proc/", &format!("{dir}/proc/"));
-    // `${x#/sys/…}` and `case` patterns move along with the rest; what is left must not reach the machine.
+    // `${x#/sys/…}` and `case` patterns move too. No path that remains may reach this machine.
     assert!(!text.contains(" /sys") && !text.contains(" /proc"), "{text}");
     text
 }
@@ -31,7 +31,7 @@ fn read(dir: &Path, path: &str) -> String {
         .to_owned()
 }
 
-/// Exit code and what it says, with `dir` taken out.
+/// The exit code and the output, with `dir` removed.
 fn run(shell: &str, script: &str, dir: &Path) -> (i32, String) {
     let output = Command::new(shell).args(["-c", &moved(script, dir)]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).replace(&dir.display().to_string(), "");
@@ -43,7 +43,7 @@ fn script_of(texts: &[&str]) -> String {
     script_text(&plan(&context(&facts), &settings(texts))).to_owned()
 }
 
-/// The shells that are there; `dash` is Debian's `sh`, `bash` Red Hat's.
+/// The installed shells. `dash` is Debian's `sh`, and `bash` is Red Hat's.
 fn shells() -> Vec<&'static str> {
     static SHELLS: LazyLock<Vec<&str>> = LazyLock::new(installed_shells);
     SHELLS.clone()
@@ -56,13 +56,13 @@ fn installed_shells() -> Vec<&'static str> {
     all.into_iter().filter(is_there).collect()
 }
 
-/// An interface with hardware and `queues` queues, whose interrupts are from 28 on.
+/// An interface with hardware and `queues` queues. Its interrupts begin at 28.
 fn machine(dir: &Path) {
     for path in ["sys/class/net/ens5/queues/rx-0/rps_cpus", "sys/class/net/ens5/queues/rx-1/rps_cpus"] {
         put(dir, path, "00000000\n");
     }
     put(dir, "sys/class/net/ens5/gro_flush_timeout", "0\n");
-    // Software only, beside it: a bridge.
+    // A software interface next to it: a bridge.
     put(dir, "sys/class/net/br0/queues/rx-0/rps_cpus", "0\n");
     put(dir, "sys/class/net/br0/gro_flush_timeout", "0\n");
     put(dir, "sys/devices/0000:00:05.0/msi_irqs/27", "");
@@ -227,7 +227,7 @@ fn values_are_compared_as_the_kernel_writes_them() {
     }
 }
 
-/// A folder whose `awk` is this one; none, recorded as skipped, where it is not installed.
+/// A folder in which `awk` is this program. None, recorded as skipped, if it is not installed.
 fn one_awk(bins: &Path, awk: &str) -> Option<PathBuf> {
     if !Path::new(awk).exists() {
         skipped(format_args!("{awk} is not installed"));
@@ -239,13 +239,13 @@ fn one_awk(bins: &Path, awk: &str) -> Option<PathBuf> {
     Some(bin)
 }
 
-/// The script's rules for interrupts are the facts': on every captured machine both find the same.
+/// The script has the same rules for interrupts as the facts. Both find the same ones on every captured machine.
 #[test]
 fn the_script_finds_the_interrupts_that_the_facts_find() {
     let script = script_of(&["irq.affinity=0"]);
     let functions = script.split("\n\nserve_all ").next().unwrap();
     let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts");
-    // Debian brings mawk, Red Hat gawk.
+    // Debian installs mawk, Red Hat gawk.
     let bins = tempfile::tempdir().unwrap();
     let awks: Vec<PathBuf> =
         ["/usr/bin/mawk", "/usr/bin/gawk"].into_iter().filter_map(|awk| one_awk(bins.path(), awk)).collect();

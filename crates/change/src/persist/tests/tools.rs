@@ -1,5 +1,5 @@
-//! The programs that read what the recipes write, where they are installed: systemd, udev, shellcheck, procps. Each test
-//! records what it skips.
+//! Runs the programs that read the written files, if they are installed: systemd, udev, shellcheck, procps. Each test records what it
+//! skips.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use evenkeel_testkit::skipped;
 
 use super::*;
 
-/// What a program says and its exit code; none, recorded as skipped, where it is not installed.
+/// The output and exit code of a program. None, recorded as skipped, if it is not installed.
 fn run(program: &str, arguments: &[&str], env: &[(&str, &Path)]) -> Option<Output> {
     match Command::new(program).args(arguments).envs(env.iter().copied()).output() {
         Ok(output) => Some(output),
@@ -23,7 +23,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Every file that all recipes write for a machine with everything.
+/// Every file that the recipes write for a machine with all devices.
 fn everything(name: &str) -> PersistPlan {
     let facts = host(name);
     let context = PersistContext { program: Some("/bin/true"), ..context(&facts) };
@@ -35,7 +35,7 @@ fn everything(name: &str) -> PersistPlan {
     plan(&context, &settings)
 }
 
-/// Writes the files of a keep below a folder.
+/// Writes the files of a plan below a folder.
 fn write(plan: &PersistPlan, root: &Path) {
     for file in &plan.files {
         let path = root.join(file.path.trim_start_matches('/'));
@@ -90,18 +90,18 @@ fn systemd_takes_the_units() {
         .map(|name| units.join(name).to_str().unwrap().to_owned())
         .collect();
     assert_eq!(names.len(), 3, "{names:?}");
-    // Where the units are looked for; the last colon adds the folders of the system, which have the targets.
+    // The folders in which units are searched. The last colon adds the system's folders, which have the targets.
     let path = format!("{}:", units.display());
     let game = units.join("game.service");
     let mut arguments = vec!["verify", "--man=no", game.to_str().unwrap()];
     arguments.extend(names.iter().map(String::as_str));
     let Some(output) = run("systemd-analyze", &arguments, &[("SYSTEMD_UNIT_PATH", Path::new(&path))]) else { return };
-    // What it finds in other units of this machine is not ours.
+    // Ignore problems in other units of this machine.
     let own = |line: &&str| line.contains("evenkeel") || line.contains("game");
     let as_text = said(&output);
     let as_text: Vec<&str> = as_text.lines().filter(own).collect();
     assert!(as_text.is_empty(), "{as_text:#?}");
-    // The tool does find what is wrong: else the silence above says nothing.
+    // Check that the tool finds a real error. Otherwise its silence above would prove nothing.
     let drop_in = units.join("game.service.d/90-evenkeel.conf");
     let text = std::fs::read_to_string(&drop_in).unwrap();
     std::fs::write(&drop_in, text.replace("TimerSlackNSec=", "TimerSlackNSex=")).unwrap();
@@ -109,9 +109,10 @@ fn systemd_takes_the_units() {
     assert!(said(&output).contains("TimerSlackNSex"), "{}", said(&output));
 }
 
-/// No `sysctl --dry-run`: procps opens the kernel's files for writing all the same. The reader of facts is held to systemd's rules.
+/// Do not use `sysctl --dry-run`: procps still opens the kernel's files for writing. The reader of the facts follows systemd's rules, so
+/// compare with that.
 #[test]
-fn what_reads_sysctl_files_reads_the_drop_in() {
+fn readers_of_sysctl_files_read_the_drop_in() {
     let plan = everything("debian-12");
     let Some(Content::Whole { text, .. }) = file(&plan, "/etc/sysctl.d/90-evenkeel.conf").map(|file| &file.content)
     else {
@@ -138,7 +139,7 @@ fn what_reads_sysctl_files_reads_the_drop_in() {
     assert!(settings.len() > 20);
 }
 
-/// udev reads `.link` files when it sets up an interface; its test of that builtin reads them all, and warns of what it does not know.
+/// udev reads `.link` files when it sets up an interface. The test of that builtin reads them all, and warns of unknown keys.
 #[test]
 fn udev_takes_the_link_files() {
     let mut keys: Vec<String> = Vec::new();
@@ -162,7 +163,7 @@ fn udev_takes_the_link_files() {
         "UseAdaptiveRxCoalesce=",
     ];
     assert_eq!(keys, known);
-    // The manual page of the systemd at hand names each.
+    // The manual page of the installed systemd names each key.
     let Some(output) = run("man", &["--pager=cat", "5", "systemd.link"], &[]) else { return };
     if !output.status.success() {
         skipped("systemd.link(5) is not installed");

@@ -1,4 +1,4 @@
-//! No text of a plan gets out of its quotes, and no path out of the folders that a plan may change.
+//! Tests that no text of a plan can leave its quotes, and no path the folders that a plan may change.
 
 use evenkeel_host::{Action, Reading};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::persist_plan::{Content, PersistPlan, PersistedCommand, PersistedFile}
 use crate::plan_file::PlanFile;
 use crate::render::{cloud_init, role, script, undo_script};
 
-/// Texts that try to get out, most of them; `CANARY` is a file that must not come to be.
+/// Texts, most of which try to break out. `CANARY` is a file that must never be created.
 fn text() -> impl Strategy<Value = String> {
     let pieces = [
         "'",
@@ -97,7 +97,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_gets_out_of_its_quotes(plan in plan()) {
+    fn hostile_values_stay_inside_their_quotes(plan in plan()) {
         let place = Place::new();
         let canary = place.path("canary");
         let json = serde_json::to_string(&plan).unwrap().replace("CANARY", canary.to_str().unwrap());
@@ -110,7 +110,7 @@ proptest! {
             std::fs::write(&path, &text).unwrap();
             let checked = std::process::Command::new("sh").arg("-n").arg(&path).output().unwrap();
             prop_assert!(checked.status.success(), "{}\n{text}", String::from_utf8_lossy(&checked.stderr));
-            // Whether it does what it should is another test's: it may fail here.
+            // This script may fail: another test checks that it works.
             place.run(&text);
             if let Some(undo) = place.undo_script() {
                 place.sh(&undo);
@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// To `ln` a target such as `-n` would be an option, and the link would come to be in the folder that the script is run from.
+/// `ln` would take a target such as `-n` for an option, and would create the link in the current folder of the script.
 #[test]
 fn no_target_of_a_link_is_an_option() {
     for target in ["-n", "-f", "--", "-t/", "--help"] {
@@ -160,7 +160,7 @@ fn block_of(user_data: &str) -> String {
 }
 
 #[test]
-fn what_a_plan_may_not_change_is_refused() {
+fn forbidden_paths_of_a_plan_are_refused() {
     let refused = |change: &dyn Fn(&mut PlanFile)| {
         let mut plan = every_content();
         plan.steps = one_step("/proc/sys/vm/swappiness", Reading::Plain, "10").steps;

@@ -1,6 +1,6 @@
-//! What is made of a plan does what `apply` does: on plain files below a folder, since only one kernel runs here. Plain files have
-//! no kernel behind them: brackets do not move, nothing changes along, and interrupts are served as they were. Only that is
-//! set aside when both are compared.
+//! Tests that a rendered plan does what `apply` does. It runs on plain files below a folder, since only one kernel runs here. Plain files
+//! have no kernel behind them: brackets do not move, nothing else changes with a write, and interrupts are not served elsewhere. The
+//! comparison leaves out only these effects.
 
 mod hostile;
 mod same;
@@ -24,14 +24,14 @@ use crate::persist_plan::{Content, PersistPlan, PersistedCommand, PersistedFile}
 use crate::plan_file::PlanFile;
 use crate::{State, apply};
 
-/// A captured host, and a plan of a setting of every knob that it has a place for.
+/// A captured host, and a plan with one setting for every knob that has a place on it.
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) capture: Capture,
     pub(super) plan: PlanFile,
 }
 
-/// All captured hosts. Planned once for all tests.
+/// All captured hosts. They are planned once for all tests.
 pub(super) fn hosts() -> &'static [Host] {
     static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts");
@@ -53,7 +53,7 @@ fn name_of(path: &Path) -> String {
     path.file_stem().unwrap().to_string_lossy().into_owned()
 }
 
-/// A setting of every knob that the host has a place for; of those that a write brings about, one that the kernel takes.
+/// One setting for every knob that has a place on the host. If a write applies it, the kernel accepts the value.
 pub(super) fn every_setting(capture: &Capture) -> Vec<Setting> {
     let facts = Facts::probe(&Root::captured(capture.clone()));
     let setting_of = |knob: &&Knob| {
@@ -64,7 +64,7 @@ pub(super) fn every_setting(capture: &Capture) -> Vec<Setting> {
     knobs::ALL.iter().copied().filter_map(|knob| setting_of(&knob)).collect()
 }
 
-/// The least likely to be so already comes first.
+/// The value that is least likely to be in force already comes first.
 fn values_of(values: Values) -> Vec<String> {
     match values {
         Values::Number { min, max, .. } => {
@@ -89,7 +89,7 @@ pub(super) fn applied(root: &Root, plan: &PlanFile) -> Result<(), crate::ApplyEr
     apply(root, &root.writer().unwrap(), &mut state, &plan.plan(), &plan.title).map(drop)
 }
 
-/// The plan for settings on a captured machine, to outlive boots.
+/// The plan for settings on a captured machine, to persist over boots.
 pub(super) fn planned(root: &Root, settings: &[Setting]) -> PlanFile {
     let facts = Facts::probe(root);
     let context = PersistContext {
@@ -146,7 +146,7 @@ pub(super) fn every_content() -> PlanFile {
     }
 }
 
-/// Files of somebody else that [`every_content`] meets.
+/// Files of other owners that [`every_content`] changes.
 pub(super) const THEIRS: [(&str, &str); 6] = [
     ("/etc/there", "old\n"),
     ("/etc/default/irqbalance", "# theirs\nX=1\n"),
@@ -160,7 +160,7 @@ pub(super) fn one_step(path: &str, reading: Reading, wanted: &str) -> PlanFile {
     let action =
         Action::Write { path: path.to_owned(), reading, in_force: None, interrupt: None, side_effects: Vec::new() };
     let step = Step { knob: "a.knob".into(), place: path.to_owned(), wanted: wanted.to_owned(), action };
-    // By its text, as a plan file has it: what a step may have besides is not said.
+    // Made from its text, as a plan file has it. A step's other fields are left out.
     let mut planned = serde_json::to_value(&step).unwrap();
     planned["already_so"] = false.into();
     planned["takes_effect"] = "at-once".into();
@@ -169,7 +169,7 @@ pub(super) fn one_step(path: &str, reading: Reading, wanted: &str) -> PlanFile {
     PlanFile { format: 1, evenkeel: "0".into(), title: "one".into(), settings, steps: vec![planned], persist: None }
 }
 
-/// What is at a path: a file's text and mode, a link's target, or a folder.
+/// The entry at a path: a file's text and mode, a link's target, or a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum At {
     File(String, u32),
@@ -177,7 +177,7 @@ pub(super) enum At {
     Folder,
 }
 
-/// A root of plain files, and beside it the folder of undo scripts.
+/// A root of plain files, and next to it the folder of undo scripts.
 pub(super) struct Place {
     dir: TempDir,
 }
@@ -197,7 +197,7 @@ impl Place {
         for line in capture.to_string().lines() {
             let path = line.split([' ', '\\']).next().unwrap_or_default();
             let is_ours = ["/proc/", "/sys/", "/etc/"].iter().any(|top| path.starts_with(top));
-            // An older kernel does not show the CPU of an interrupt; a plain file would only show a wrong one.
+            // An older kernel does not show the CPU of an interrupt. A plain file could only show a wrong one.
             if is_ours
                 && !path.contains("effective_affinity")
                 && let Ok(text) = root.text(path)
@@ -240,7 +240,7 @@ impl Place {
         command.env("EVENKEEL_UNDO", self.path("undo")).output().unwrap()
     }
 
-    /// Whether nothing came to be where the scripts were run from.
+    /// Whether no file was created in the current folder of the scripts.
     pub(super) fn is_clean_here(&self) -> bool {
         std::fs::read_dir(self.path("here")).unwrap().next().is_none()
     }
@@ -251,7 +251,7 @@ impl Place {
         folders.map(|entry| entry.unwrap().path().join("undo.sh")).find(|path| path.exists())
     }
 
-    /// All that is below the root.
+    /// Everything below the root.
     pub(super) fn tree(&self) -> BTreeMap<String, At> {
         let root = self.dir.path().join("root");
         let mut tree = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The script and the executor: the same writes, the same files, the same way back.
+//! Tests that the script and the executor make the same writes and files, and undo them in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -15,8 +15,8 @@ use crate::plan_file::PlanFile;
 use crate::render::{script, undo_script};
 use crate::{State, apply};
 
-/// Hosts whose scripts are run: old and new kernels, one CPU and many, each hypervisor. Those that are left out have the same
-/// files with other values, and other tests check their scripts.
+/// The hosts whose scripts are run: old and new kernels, one CPU and many, each hypervisor. The others have the same files with other
+/// values, and other tests check their scripts.
 const RUN: [&str; 7] = [
     "aws-c4.8xlarge-xen-3.14",
     "aws-c5n.xlarge-nitro-6.1",
@@ -27,7 +27,7 @@ const RUN: [&str; 7] = [
     "qemu-4cpu-6.12",
 ];
 
-/// Which of the kernel's files the script need not have as the executor left them, because no kernel is behind them.
+/// Kernel files in which the script and the executor may differ, because plain files have no kernel behind them.
 fn set_aside(plan: &PlanFile) -> BTreeSet<String> {
     let steps = plan.steps.iter().filter_map(|planned| match &planned.step.action {
         Action::Write { side_effects, .. } => Some(side_effects.clone()),
@@ -44,7 +44,7 @@ fn readings(plan: &PlanFile) -> BTreeMap<&str, Reading> {
     steps.collect()
 }
 
-/// The value in a text; for a plain file that replaces a list with brackets, all of it.
+/// The value in a text. For a plain file that replaces a list with brackets, this is the whole text.
 fn as_text(reading: Option<&Reading>, text: &str) -> String {
     match reading {
         Some(reading) => reading.value(text).unwrap_or_else(|| text.trim().to_owned()),
@@ -52,13 +52,13 @@ fn as_text(reading: Option<&Reading>, text: &str) -> String {
     }
 }
 
-/// Steps and files that were run already. A script of a hundred steps starts thousands of programs, and most steps of one host are
-/// those of the host before it.
+/// Steps and files that were run already. A script of a hundred steps starts thousands of programs, and most steps of one host equal those
+/// of the previous one.
 #[derive(Default)]
 struct AlreadyRun(BTreeSet<String>);
 
 impl AlreadyRun {
-    /// Leaves out what a host before had just so: the same knob or file, what the files hold before, and the value.
+    /// Leaves out steps that an earlier host had already: the same knob or file, the same original content, and the same value.
     fn leave_out(&mut self, plan: &mut PlanFile, capture: &Capture) {
         let root = Root::captured(capture.clone());
         let text = |path: &String| root.text(path).ok();
@@ -95,7 +95,7 @@ fn it_does_what_apply_does(name: &str, capture: &Capture, plan: &PlanFile) {
     let (set_aside_paths, readings) = (set_aside(plan), readings(plan));
     for (path, at) in &place.tree() {
         let (At::File(text, _), Ok(expected)) = (at, root.text(path)) else { continue };
-        // What is below /etc is compared with what the plan makes of it, further down.
+        // Files below /etc are compared further down with what the plan makes of them.
         let is_kernels = path.starts_with("/proc/") || path.starts_with("/sys/");
         let is_shadow = path.starts_with("/proc/irq/") && !readings.contains_key(path.as_str());
         if is_kernels && !set_aside_paths.contains(path) && !is_shadow {
@@ -172,7 +172,7 @@ fn each_kind_of_content_is_what_the_executor_makes_of_it() {
 }
 
 #[test]
-fn what_somebody_else_changed_since_stays_theirs() {
+fn later_changes_of_others_stay() {
     let place = theirs();
     let plan = every_content();
     well(&place.run(&script(&plan).unwrap()));
@@ -231,7 +231,7 @@ fn kernel_arguments_go_where_the_executor_puts_them() {
             Ok(expected) => {
                 let now = entry(&place.tree(), "/etc/kernel/cmdline");
                 assert_eq!(now, expected, "{text:?}: {}", String::from_utf8_lossy(&output.stderr));
-                // Without what it noted, the undo of the plan takes ours out again.
+                // Without its records, the undo of the plan still removes our part.
                 well(&place.run(&undo_script(&plan).unwrap()));
                 assert_eq!(entry(&place.tree(), "/etc/kernel/cmdline"), edit::without(&expected, content), "{text:?}");
             }
@@ -240,7 +240,7 @@ fn kernel_arguments_go_where_the_executor_puts_them() {
     }
 }
 
-/// The undo of a plan, on files that an earlier version wrote or that somebody edited afterwards.
+/// The undo of a plan also works on files that an earlier version wrote or that somebody edited afterwards.
 #[test]
 fn kernel_arguments_go_from_wherever_they_are() {
     let ours = "  idle=poll isolcpus=2-3";
@@ -269,7 +269,7 @@ fn kernel_arguments_go_from_wherever_they_are() {
     }
 }
 
-/// Notes what is written to the host.
+/// Records what is written to the host.
 struct Watch(Arc<Mutex<Vec<(String, String)>>>);
 
 impl Outside for Watch {
@@ -283,7 +283,7 @@ impl Outside for Watch {
     }
 }
 
-/// What the script's lines of data say, byte for byte, as sh parses them: its functions print their arguments.
+/// The script's lines of data, byte for byte, as sh parses them. Its functions are replaced by ones that print their arguments.
 fn said(script: &str) -> Vec<Vec<String>> {
     let data = script.split_once("\nplan() {\n").unwrap().1.split_once("\n}\n").unwrap().0;
     let functions = r#"
@@ -318,7 +318,7 @@ fn every_byte_of_the_plan_is_in_the_script() {
             .filter(|call| call[0] == "set_value")
             .map(|call| (call[1].clone(), call.get(2).cloned().unwrap_or_default()))
             .collect();
-        // The executor passes over what is so already; the script looks when it runs.
+        // The executor skips values that are already in force. The script checks them when it runs.
         let already: Vec<&str> =
             plan.steps.iter().filter(|step| step.already_so).map(|step| step.step.knob.as_str()).collect();
         let writes = writes.lock().unwrap().clone();
@@ -379,7 +379,7 @@ fn the_undo_of_a_plan_puts_back_what_it_saw() {
     }
 }
 
-/// A mask comes back without leading zeros, as the executor writes it; the kernel spells both the same.
+/// A mask is restored without leading zeros, as the executor writes it. The kernel shows both in the same way.
 fn assert_eq_but_spelling(place: &Place, before: &BTreeMap<String, At>, readings: &BTreeMap<&str, Reading>) {
     let now = place.tree();
     assert_eq!(now.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! The tools that read what is made of a plan: shellcheck, cloud-init and Ansible, each of which is recorded as skipped where it is not installed.
+//! Runs the tools that read a rendered plan: shellcheck, cloud-init and Ansible. A tool that is not installed is recorded as skipped.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ use super::{Place, every_content, every_setting, hosts, planned, well};
 use crate::plan_file::PlanFile;
 use crate::render::{cloud_init, role, script, undo_script};
 
-/// The tool's answer; none where it is not installed.
+/// The tool's output. None if it is not installed.
 fn tool(program: &str, package: &str, arguments: &[&str], folder: &Path) -> Option<Output> {
     match Command::new(program).args(arguments).current_dir(folder).env("HOME", folder).output() {
         Ok(output) => Some(output),
@@ -67,7 +67,8 @@ fn cloud_init_takes_the_user_data_and_the_script_in_it_is_the_script() {
     }
 }
 
-/// By Python's YAML, as cloud-init reads it. One process reads the user data of all plans: to start Python takes longer than to read.
+/// Reads the user data with Python's YAML, as cloud-init does. One process reads that of all plans, because starting Python takes longer
+/// than reading.
 fn assert_yaml_reads(place: &Place, plans: &[PlanFile]) {
     const READER: &str =
         "import json, sys, yaml\nfor path in sys.argv[1:]: print(json.dumps(yaml.safe_load(open(path))))";

@@ -1,4 +1,5 @@
-//! What goes wrong half-way: all is put back, by the script itself or, if it was killed, by what it left on disk.
+//! Tests scripts that fail half-way. Everything is restored, either by the script itself or, if it was killed, by the undo script that it
+//! left.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,7 +15,7 @@ use crate::render::script;
 
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 
-/// Two values and, after them, a file that is a folder here.
+/// Two values, and then a file whose path is a folder here.
 fn fails_at_its_end() -> (Place, PlanFile) {
     let place = Place::new();
     place.write(SWAPPINESS, "60\n");
@@ -44,7 +45,7 @@ fn a_step_that_fails_takes_all_with_it() {
     assert_eq!(place.tree(), before);
 }
 
-/// Whether this process ignores the signal, and so do those that it starts.
+/// Whether this process ignores the signal. Its children then ignore it too.
 fn is_ignored(signal: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -54,7 +55,7 @@ fn is_ignored(signal: u32) -> bool {
 #[test]
 fn a_signal_takes_all_with_it() {
     for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
-        // A shell cannot catch what was ignored when it started: nohup ignores one, a script's background jobs another.
+        // A shell cannot catch a signal that was ignored when it started. nohup ignores one, and a script's background jobs ignore another.
         if is_ignored(number) {
             evenkeel_testkit::skipped(format_args!("whoever started the tests ignores SIG{signal}"));
             continue;
@@ -69,7 +70,7 @@ fn a_signal_takes_all_with_it() {
 }
 
 #[test]
-fn what_is_not_here_changes_nothing() {
+fn missing_files_change_nothing() {
     let place = Place::new();
     let output = place.run(&script(&one_step(SWAPPINESS, Reading::Plain, "10")).unwrap());
     assert_eq!(output.status.code(), Some(4));
@@ -81,7 +82,7 @@ fn what_is_not_here_changes_nothing() {
 }
 
 #[test]
-fn what_was_there_first_is_what_comes_back() {
+fn the_original_value_is_restored() {
     let place = Place::new();
     place.write(SWAPPINESS, "60\n");
     let script = script(&one_step(SWAPPINESS, Reading::Plain, "10")).unwrap();
@@ -113,13 +114,13 @@ fn values_of_another_boot_are_not_put_back() {
     assert_eq!(place.text(SWAPPINESS), "61\n");
 }
 
-/// Killed before each command that it runs, the first and the second time: the undo script that is there then brings all back.
+/// Kills the script before each of its commands, the first and the second time. The undo script that exists then restores everything.
 #[test]
 fn killed_anywhere_it_can_be_undone() {
     let (place, mut plan) = fails_at_its_end();
     plan.persist.as_mut().unwrap().persist.files.truncate(1);
     let text = script(&plan).unwrap();
-    // The shell counts the lines of the functions that it goes through, and dies at one of them. It dies without its traps.
+    // The shell counts the lines that it executes, and dies at one of them without running its traps.
     let lines: Vec<&str> = text.lines().collect();
     let is_whole = |line: &str| {
         let line = line.trim();
@@ -135,7 +136,7 @@ fn killed_anywhere_it_can_be_undone() {
         opened > closed
     };
     let may_die = |at: &usize| is_whole(lines[*at]) && !(end..end + 3).contains(at) && !heredoc(*at);
-    // A first run shows which of them it reaches, and how often.
+    // A first run shows which lines it reaches, and how often.
     let passed = place.path("passed");
     let mut counted: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
     for at in (rest..lines.len()).filter(may_die).rev() {
@@ -157,7 +158,7 @@ fn killed_anywhere_it_can_be_undone() {
         fatal.insert(at, &kill);
         let output = place.run(&fatal.join("\n"));
         let is_killed = output.status.signal() == Some(9);
-        // A subshell forgets what it counted, so it dies the first time or never.
+        // A subshell forgets its count, so it dies the first time or never.
         assert!(is_killed || count > 1, "not killed at line {at}: {}", lines[at]);
         killed += usize::from(is_killed);
         if let Some(undo) = place.undo_script() {
@@ -173,7 +174,7 @@ fn killed_anywhere_it_can_be_undone() {
     assert!(killed > 20, "{killed}");
 }
 
-/// A folder under the draft's name: the script could write no file, and the undo script could put none back.
+/// A folder has the draft's name, so the script could not write a file, and the undo script could not restore one.
 #[test]
 fn a_folder_with_the_name_of_a_draft_is_not_in_the_way() {
     let place = theirs();
@@ -188,7 +189,7 @@ fn a_folder_with_the_name_of_a_draft_is_not_in_the_way() {
     let before = place.tree();
     well(&place.run(&script(&plan).unwrap()));
     assert_eq!(place.text("/etc/there"), "new\n");
-    // Others come between the script and its undoing; what a killed script left beside them is cleared.
+    // Other files appear between the script and its undo. Drafts that a killed script left next to them are removed.
     place.write("/etc/.there.evenkeel-draft-2", "half");
     taken("-1");
     well(&place.sh(&place.undo_script().unwrap()));
@@ -228,14 +229,14 @@ fn an_interrupt_is_served_by_some_that_may() {
         let mut plan = one_step("/proc/irq/9/smp_affinity_list", Reading::CpuList, "2-3");
         let Action::Write { in_force, .. } = &mut plan.steps[0].step.action else { unreachable!() };
         *in_force = Some("/proc/irq/9/effective_affinity_list".into());
-        // Nobody serves it by and by here: the script need not be patient.
+        // No interrupt is ever served here, so the script need not wait.
         let output = place.run(&script(&plan).unwrap().replace("sleep 0.05", "sleep 0"));
         assert_eq!(output.status.code(), Some(code), "{effective}: {}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(place.text("/proc/irq/9/smp_affinity_list"), if code == 0 { "2-3\n" } else { "0-7\n" });
     }
 }
 
-/// As `exclusive_pair` has it for the executor: the one in use comes back first, and nothing writes 0 to bytes.
+/// As in `exclusive_pair`: the file that was in use is restored first, and nothing writes 0 to the bytes.
 #[test]
 fn both_spellings_of_a_limit_come_back() {
     let (ratio, bytes) = ("/proc/sys/vm/dirty_ratio", "/proc/sys/vm/dirty_bytes");
@@ -251,14 +252,14 @@ fn both_spellings_of_a_limit_come_back() {
         let Action::Write { side_effects, .. } = &mut plan.steps[0].step.action else { unreachable!() };
         side_effects.push(other.to_owned());
         well(&place.run(&script(&plan).unwrap()));
-        // What the kernel does along.
+        // The kernel changes this file too.
         place.write(other, "0\n");
         let said = well(&place.sh(&place.undo_script().unwrap()));
         let used = if before.0 == "0" { bytes } else { ratio };
         let first = said.lines().next().unwrap();
         assert!(first.contains(used), "{before:?}: {said}");
         if own == bytes {
-            // The kernel would have zeroed it when its share was written; here nobody did, so it was zeroed by hand.
+            // The kernel would set it to 0 when its share is written. Here the test did that.
             assert!(said.contains("dirty_bytes"), "{said}");
         }
         assert_eq!(place.text(used), if used == ratio { "20\n" } else { "8192\n" });

@@ -1,4 +1,4 @@
-//! `Context`: what the subcommands share: the stop flag, the command that runs meanwhile, the time limit, and the output.
+//! `Context`: the parts that the subcommands share: the stop flag, the command that runs meanwhile, the time limit, and the output.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +24,7 @@ use crate::show::{Out, json};
 
 /// How often to check the stop flag while a command runs: rarely, because each check disturbs.
 const LOOK_EVERY_NS: u64 = 200_000_000;
-/// The same without a command.
+/// How often to check the stop flag if no command runs.
 const IDLE_LOOK_NS: u64 = 20_000_000;
 
 /// How long a command has from SIGTERM to SIGKILL.
@@ -95,12 +95,12 @@ pub(crate) struct Answer<'a, A, R> {
     /// Duration in nanoseconds.
     disturbed_ns: u64,
     ended_by: EndedBy,
-    /// None without a command.
+    /// The command; none if there was none.
     command: Option<Ran>,
     did: R,
 }
 
-/// What ended it.
+/// The reason why the disturbance ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EndedBy {
@@ -123,7 +123,7 @@ pub(crate) struct Ran {
 impl Ran {
     fn from_status(status: ExitStatus, wall_ns: u64) -> Ran {
         let signal = status.signal();
-        // The same code as from a shell.
+        // The same code that a shell would report.
         let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
         Ran { exit_code: u8::try_from(code).unwrap_or(u8::MAX), signal, wall_ns }
     }

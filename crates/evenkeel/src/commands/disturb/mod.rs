@@ -1,4 +1,4 @@
-//! `evenkeel disturb KIND`: one file here and one line in `kinds!` for each kind, the disturbing in the crate `measure`.
+//! `evenkeel disturb KIND`: each kind has one file here and one line in `kinds!`. The crate `measure` does the disturbing.
 
 mod context;
 mod memory;
@@ -50,7 +50,7 @@ macro_rules! kinds {
     };
 }
 
-// In the order of `--help`: whole CPUs first, then what is shared, then what interrupts.
+// In the order of `--help`: whole CPUs first, then shared resources, then interruptions.
 kinds! {
     Quantum => quantum,
     Spinner => spinner,

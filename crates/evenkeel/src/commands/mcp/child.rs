@@ -20,10 +20,10 @@ use crate::args::{HostArgs, StateArgs};
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// How much of the text of an error is read.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
-/// How long a command has from SIGTERM to SIGKILL: a meter answers then with what it measured.
+/// The time that a command has between SIGTERM and SIGKILL, in which a meter answers with its measurements so far.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// This program, with the machine and the journal that the server was started for.
+/// This program, with the machine and the journal of the server.
 pub(super) struct Program {
     path: PathBuf,
     host: Vec<OsString>,
@@ -119,11 +119,11 @@ async fn finish(mut child: Child, limit: Duration) -> CallToolResult {
     }
 }
 
-/// What a stream has, up to one byte more than the limit.
+/// Reads a stream, up to one byte more than the limit.
 async fn capped(stream: Option<impl AsyncRead + Unpin>, limit: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
-        // What was read before an error is all that there is.
+        // If reading fails, the bytes before the error are all there is.
         let _ = (&mut stream).take(limit + 1).read_to_end(&mut bytes).await;
         if bytes.len() as u64 <= limit {
             return bytes;

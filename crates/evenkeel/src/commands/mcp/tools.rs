@@ -24,7 +24,7 @@ const TRY_SECONDS_USUAL: u64 = 60;
 /// A command line.
 pub(super) struct Wanted {
     pub(super) words: Vec<String>,
-    /// What stands at its end.
+    /// The last words of the line.
     pub(super) last: Vec<String>,
     pub(super) takes_host: bool,
     pub(super) takes_state: bool,
@@ -85,7 +85,7 @@ fn schema_of<T: JsonSchema>() -> JsonObject {
     schema.as_object().cloned().unwrap_or_default()
 }
 
-/// A tool, with the type of its arguments and the function that makes a command line of them.
+/// A tool, with the type of its arguments and the function that converts them to a command line.
 macro_rules! tool {
     ($name:ident($input:ty) -> $answers:expr, changes: $changes:literal, live: $live:literal, $title:literal, $description:literal) => {
         ToolSpec {
@@ -142,13 +142,13 @@ static TOOLS: [ToolSpec; 10] = [
         "Keeps what `apply` set: it does not undo itself any more."),
 ];
 
-/// The tools for a machine that runs, or for a captured or mounted one.
+/// The tools for a live machine, or for a captured or mounted one.
 pub(super) fn offered(is_live: bool, allow_changes: bool) -> Vec<&'static ToolSpec> {
     TOOLS.iter().filter(|tool| (is_live || !tool.is_live) && (allow_changes || !tool.changes)).collect()
 }
 
 impl ToolSpec {
-    /// As `tools/list` shows it.
+    /// The tool as `tools/list` shows it.
     pub(super) fn described(&self) -> Tool {
         let mut tool = Tool::new(self.name, self.description, Arc::new((self.input)()));
         tool.title = Some(self.title.to_owned());
@@ -158,7 +158,7 @@ impl ToolSpec {
         tool
     }
 
-    /// The schema of its answer. Its root is an object, also where there are several answers.
+    /// The schema of its answer. The root is an object, even if there are several answers.
     fn output(&self) -> JsonObject {
         let mut schema = Value::Object(match self.answers {
             [name] => schema::parsed(name).unwrap_or_default(),
@@ -185,7 +185,7 @@ fn remove_descriptions(schema: &mut Value) {
     }
 }
 
-/// One schema for several answers. Each keeps its definitions, under names that begin with its own.
+/// One schema for several alternative answers. Each keeps its definitions, with its own name as a prefix.
 fn alternatives(names: &[&str]) -> JsonObject {
     let (mut schemas, mut definitions) = (Vec::new(), JsonObject::new());
     for name in names {

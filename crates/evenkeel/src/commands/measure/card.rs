@@ -1,4 +1,4 @@
-//! What the meters use to make their lines of the card.
+//! Helpers with which the meters make their lines of the card.
 
 use evenkeel_measure::card::{Better, CardLine, Line, Reference};
 use evenkeel_measure::{MeterError, Samples, Unit, Watch};
@@ -41,12 +41,12 @@ impl Pace {
     }
 }
 
-/// One run of a meter for the card.
+/// How the card runs a meter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CardTurn {
     /// The duration at full pace, for the progress bar.
     pub(crate) seconds: f64,
-    /// Measures, and gives the meter's numbers for the card.
+    /// Measures, and returns the meter's numbers for the card.
     pub(crate) run: fn(Pace, &Watch<'_>) -> Result<Vec<CardLine>, MeterError>,
     /// Whether these numbers are good.
     pub(crate) finding: fn(&[Line]) -> Finding,

@@ -1,4 +1,4 @@
-//! `Context`: what every meter's command needs: a flag that a signal sets, progress on the terminal, and the way an answer goes out.
+//! `Context`: the parts that every meter's command needs: a flag that a signal sets, progress on the terminal, and the output of an answer.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -34,14 +34,14 @@ pub(crate) struct Context<'a> {
     others: Cell<Option<f64>>,
 }
 
-/// What measuring took of the machine itself.
+/// The machine's time that the measurement itself used.
 #[derive(Clone, Copy, Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Observer {
-    /// From its beginning to its end, in nanoseconds.
+    /// The time from its beginning to its end, in nanoseconds.
     wall_ns: u64,
     /// CPU time of all its threads, in nanoseconds.
     cpu_ns: u64,
-    /// The same as a share of the time: 1 is the whole of one CPU.
+    /// The CPU time as a share of the elapsed time: 1 is the whole of one CPU.
     cpu_share: f64,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Context<'a> {
         self.others.get()
     }
 
-    /// Gives the answer: JSON or the page, and the HTML page where it is asked for.
+    /// Prints the answer as JSON or as a page, and writes the HTML page if requested.
     pub(crate) fn answer<T: Serialize + JsonSchema>(
         &self,
         title: &str,
@@ -100,7 +100,7 @@ impl<'a> Context<'a> {
         self.answer_in(json::FORMAT, title, answer, page)
     }
 
-    /// The same, with the number of the answer's JSON format.
+    /// The same with another format number of the JSON.
     pub(crate) fn answer_in<T: Serialize + JsonSchema>(
         &self,
         format: u32,
@@ -142,7 +142,7 @@ impl Observer {
     }
 }
 
-/// What a meter could not do, with the exit code that says so.
+/// Converts a meter's error, with its exit code.
 pub(crate) fn failure(error: MeterError) -> Failure {
     match &error {
         MeterError::Refused { errno, .. } if errno.is_denial() => {
@@ -162,7 +162,7 @@ mod tests {
     fn what_others_used_is_neither_ours_nor_idle_nor_stolen() {
         let cpu = |user, idle, steal| CpuTicks { user, idle, steal, ..CpuTicks::default() };
         let before = Ticks::from([(0, cpu(5, 5, 5)), (1, cpu(0, 0, 0))]);
-        // CPU 2 came online meanwhile: nobody knows since when.
+        // CPU 2 came online meanwhile, at an unknown time.
         let after = Ticks::from([(0, cpu(55, 35, 25)), (1, cpu(20, 80, 0)), (2, cpu(900, 0, 0))]);
         assert_eq!(others_share(&before, &after, 300_000_000), Some(0.2));
         assert_eq!(others_share(&before, &after, 9_000_000_000), Some(0.0));

@@ -1,4 +1,4 @@
-//! `Meter`: all that a file in `meters/` declares. The subcommand, its JSON, its page and the meter's part of the card derive from it.
+//! `Meter`: the declarations of a file in `meters/`. The subcommand, its JSON, its page and the meter's part of the card derive from it.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::show::json;
 
 /// A meter. The implementing type holds its arguments, and the documentation of that type is the help of the subcommand.
 pub(crate) trait Meter: clap::Args {
-    /// As in `evenkeel measure NAME`.
+    /// The name in `evenkeel measure NAME`.
     const NAME: &'static str;
     /// The title of the HTML page.
     const TITLE: &'static str;
@@ -30,7 +30,7 @@ pub(crate) trait Meter: clap::Args {
     /// The sentence that the page opens with: whether the numbers are good, and compared with what. None if nothing was measured.
     fn finding(report: &Self::Report) -> Option<Finding>;
 
-    /// What the terminal and the HTML page show below it.
+    /// The content of the terminal and HTML page below the finding.
     fn page(report: &Self::Report) -> Vec<Block>;
 
     /// Measures, and gives the answer.

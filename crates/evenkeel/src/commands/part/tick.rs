@@ -1,4 +1,4 @@
-//! The helper that ticks: by the clock of evenkeel-rt, or as most servers do, by clock_nanosleep or a timerfd.
+//! The helper that ticks: by the clock of evenkeel-rt, or like most servers, by clock_nanosleep or a timerfd.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -12,7 +12,7 @@ use evenkeel_sys::{Errno, clock, thread};
 use evenkeel_workload::part::{Command, Part, PartError, Since, quantiles};
 use serde_json::{Value, json};
 
-/// How long the loop may take to do as it is asked, which it looks for in each tick.
+/// How long the loop may take to answer a request. It checks for one in each tick.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 /// How to tick.
@@ -57,7 +57,7 @@ impl TickCounts {
     }
 }
 
-/// A question for the thread's slack, which it alone can set without rights.
+/// A request to set the thread's timer slack, which without privileges only the thread itself can do.
 struct Ask {
     slack_ns: Option<u64>,
     answer: SyncSender<Result<u64, Errno>>,
@@ -71,7 +71,7 @@ impl Tick {
         let shared = Arc::clone(&counts);
         std::thread::Builder::new().name("tick".to_owned()).spawn(move || {
             let beat = Beat::start(settings);
-            // What is heard of it is whether it could be had; the loop itself never fails.
+            // The sender reports whether the clock could be started; the loop itself never fails.
             match beat {
                 Ok(beat) => {
                     let _ = sender.send(Ok(()));
@@ -103,7 +103,7 @@ impl Part for Tick {
     fn answer(&mut self, command: Command) -> Result<Value, PartError> {
         match command {
             Command::Window => {
-                // Made before the lock is taken: the loop does not wait for it.
+                // Created before the lock is taken, so that the loop does not wait for it.
                 let fresh = TickCounts::new();
                 let counts = std::mem::replace(&mut *self.counts.lock().unwrap_or_else(PoisonError::into_inner), fresh);
                 let mut numbers = self.since.turn();
@@ -140,17 +140,17 @@ fn tick(mut beat: Beat, work_us: u32, counts: &Mutex<TickCounts>, asked: &Receiv
                 Some(ns) => thread::set_timer_slack_ns(std::num::NonZeroU64::new(ns)),
                 None => Ok(()),
             };
-            // Who asked may have given up.
+            // The asking thread may have given up.
             let _ = ask.answer.send(set.and_then(|()| thread::timer_slack_ns()));
         }
     }
 }
 
-/// What says when the next tick is.
+/// The source of the ticks.
 enum Beat {
     /// The library's clock, with a thread that was set up for it.
     Steady(Box<TickClock>),
-    /// Deadlines a period apart, slept for by the one or the other; whole periods that passed are missed.
+    /// Deadlines one period apart. Either sleep or an alarm waits for them, and whole periods that passed are missed.
     Plain { due_ns: u64, period_ns: u64, alarm: Option<Alarm> },
 }
 
@@ -172,7 +172,7 @@ impl Beat {
         Ok(Beat::Plain { due_ns: clock::monotonic_ns() + period_ns, period_ns, alarm })
     }
 
-    /// Waits for the next tick: when it was due, and how many before it were missed.
+    /// Waits for the next tick. Returns when it was due, and how many ticks before it were missed.
     fn wait(&mut self) -> (u64, u64) {
         match self {
             Beat::Steady(clock) => {
@@ -188,7 +188,7 @@ impl Beat {
                 if now_ns < due {
                     match alarm {
                         None => clock::sleep_until_ns(due),
-                        // It can't fail on a timer that is there; if it did, the lateness would show it.
+                        // Setting an existing timer can't fail. If it did, the lateness would show it.
                         Some(alarm) => drop(alarm.set(due).and_then(|()| alarm.wait())),
                     }
                 }

@@ -1,4 +1,4 @@
-//! Where ticks begin and end: the options, and what they select in processes and in a recording.
+//! The options for where ticks begin and end, and what they select in processes and in a recording.
 
 use evenkeel_profile::live::probe::{self, NoPlace, PlaceSpec, Probed, Spot, Until, parse_place};
 use evenkeel_profile::recording::Recording;

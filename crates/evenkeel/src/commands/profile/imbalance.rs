@@ -32,7 +32,7 @@ pub(crate) struct Answer<'a> {
     verdict: String,
     #[serde(flatten)]
     imbalance: &'a Imbalance,
-    /// What could not be recorded, and why.
+    /// The data that could not be recorded, and why.
     unseen: Vec<String>,
     /// Code without names, why, and what helps.
     names: &'a NameCoverage,
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// None if the thread has ended.
+/// The CPUs that a thread may run on; none if it has ended.
 fn may_run_on(tid: u32) -> Option<Vec<u32>> {
     let cpus = thread::affinity_of(tid).ok()?;
     cpus.iter().map(|cpu| u32::try_from(cpu).ok()).collect()

@@ -23,7 +23,7 @@ pub(crate) struct Opened {
     pub(crate) recording: Recording,
     /// The functions of its frames.
     pub(crate) names: Names,
-    /// Which code has names.
+    /// How much of the code has names.
     pub(crate) coverage: NameCoverage,
     /// The end of the recording; none if it was made just now.
     recorded_until: Option<SystemTime>,
@@ -129,7 +129,7 @@ pub(crate) fn opened_of(file: &Path, whole: &Whole, narrow: Narrow<'_>) -> Resul
         .map_err(|error| Failure::text(exit::WRONG_USE, tried(file), error))
 }
 
-/// What an error message says that evenkeel tried.
+/// The description of the attempt in error messages.
 pub(crate) fn tried(file: &Path) -> String {
     format!("read the recording {}", file.display())
 }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_recording_is_refused_by_its_head() {
+    fn other_files_are_refused_by_their_first_bytes() {
         let refused = |file: &str| whole(Path::new(file), "read", input::check_head).err().map(|error| error.message());
         let table = [
             ("/dev/zero", "failed to read: it is neither a perf.data file nor the output of perf script"),

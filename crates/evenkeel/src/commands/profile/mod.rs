@@ -1,4 +1,4 @@
-//! `evenkeel profile WHAT`: one file for each question here, its page in `show/profile/`, the work in the crate `profile`.
+//! `evenkeel profile WHAT`: each question has one file here, and its page in `show/profile/`. The crate `profile` does the work.
 
 pub(crate) mod begins;
 pub(crate) mod diff;

@@ -30,7 +30,7 @@ pub(crate) fn record(config: &RecordConfig, seconds: u64) -> Result<Now, Failure
     record_of(config, seconds, &mut |_| {})
 }
 
-/// The same, after `narrow` removed what is not needed.
+/// Records as configured, after `narrow` removed what is not needed.
 pub(crate) fn record_of(config: &RecordConfig, seconds: u64, narrow: Narrow<'_>) -> Result<Now, Failure> {
     let stop = experiment::stop_flag()?;
     let limit_ns = seconds.saturating_mul(1_000_000_000);

@@ -37,7 +37,7 @@ pub(crate) struct Pick {
     to: Option<f64>,
 }
 
-/// What is at the base of each stack.
+/// The base of each stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum By {

@@ -53,7 +53,7 @@ pub(crate) struct Answer<'a> {
     report: &'a table::Report,
     /// Steal time of all CPUs while recording, by the kernel's count; none for a file.
     steal_ns: Option<u64>,
-    /// What could not be recorded, and why.
+    /// The data that could not be recorded, and why.
     unseen: Vec<String>,
     /// Code without names, why, and what helps.
     names: &'a NameCoverage,
@@ -174,7 +174,7 @@ fn steal_ns() -> Option<u64> {
     std::fs::read_to_string("/proc/stat").ok().and_then(|text| parse_steal_ns(&text))
 }
 
-/// The same from the text of /proc/stat, which counts hundredths of a second.
+/// Steal time from the text of /proc/stat, which counts in hundredths of a second.
 fn parse_steal_ns(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     line.split_ascii_whitespace().nth(7)?.parse::<u64>().ok()?.checked_mul(10_000_000)

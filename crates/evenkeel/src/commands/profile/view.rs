@@ -223,7 +223,7 @@ fn functions(tree: &Tree, top: u32) -> Vec<FunctionRow> {
     summary::functions(tree).into_iter().take(top as usize).map(row).collect()
 }
 
-/// What was lost.
+/// The caveat on lost records.
 fn lost(recording: &Recording) -> Vec<String> {
     let mut caveats = Vec::new();
     let lost = recording.lost;

@@ -80,7 +80,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
             .and_then(|mut file| file.write_all(bytes))
             .and_then(|()| std::fs::rename(&temporary, path));
         written.inspect_err(|_| {
-            // It may not exist.
+            // The temporary file may not exist.
             let _ = std::fs::remove_file(&temporary);
         })
     };

@@ -1,4 +1,4 @@
-//! The answer of `prove`: one page for two arms; for several arms the best one, a table, and then a page each.
+//! The answer of `prove`: one page for two arms. For several arms it has the best arm, a table, and then one page for each.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::show::page::{Indent, PLAIN, Page};
 use crate::times;
 use crate::workload_args::WorkloadArgs;
 
-/// Where the result of a session goes.
+/// The outputs that get the result of a session.
 pub(super) struct Answer<'a> {
     pub(super) facts: &'a Facts,
     pub(super) capture: Option<String>,

@@ -36,7 +36,7 @@ use start_args::StartArgs;
 
 /// The maximum time of a boot without its windows. Bare metal tests its memory for minutes.
 const BOOT_LIMIT_S: u64 = 1800;
-/// Somebody who reboots by hand does it when nobody plays.
+/// The time limit with manual reboots, because a person reboots only when nobody plays.
 const BY_HAND_LIMIT_S: u64 = 30 * 86_400;
 const SETTLE: Duration = Duration::from_secs(60);
 const WINDOWS: u16 = 20;
@@ -172,7 +172,7 @@ fn current_folder() -> Result<String, Failure> {
     folder.to_str().map(str::to_owned).ok_or_else(|| not_possible("the name of this folder is not UTF-8"))
 }
 
-/// The workload as arguments, which have to mean the same when they are read again after a boot.
+/// The workload as arguments, which must mean the same when they are parsed again after a boot.
 fn workload_line(args: &StartArgs) -> Result<String, Failure> {
     let asked = &args.workload;
     let line = format!("{}{}", asked.again(), asked.command_again());
@@ -181,9 +181,9 @@ fn workload_line(args: &StartArgs) -> Result<String, Failure> {
     if is_same { Ok(line) } else { Err(not_possible(format!("the workload{line} can't be stored as arguments"))) }
 }
 
-/// One window of the workload, before any change: a workload that fails now would also fail after a boot.
+/// Measures one window of the workload before any change: a workload that fails now would also fail after a boot.
 fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failure> {
-    // Nothing listens for signals yet: one ends all of it at once.
+    // There is no signal handler yet, so a signal ends everything at once.
     let mut workload = args.workload.start(args.decision.seed.unwrap_or(1), &Arc::default())?;
     let tried = (|| {
         let metric = match &args.decision.metric {
@@ -212,7 +212,7 @@ fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failur
     tried
 }
 
-/// One window, and another one if the server was given no CPU in the first: that may be chance, and a trial drops such windows.
+/// Measures one window, and another one if the server got no CPU in the first. That may be chance, and a trial drops such windows.
 fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, WorkloadError> {
     let mut once = || workload.window(Duration::from_millis(200), window, &mut || {});
     match once() {
@@ -304,7 +304,7 @@ fn cancel(state: &StateArgs, out: &Out) -> Outcome {
         Err(error) => return put_away(&context, &error, out),
     };
     let hands = context.hands(&state)?;
-    // First, so that one that measures right now sees it and ends.
+    // This is stored first, so that a trial that is measuring right now sees it and ends.
     if state.ended.is_none() {
         state.ended = Some(BootsEnded::Cancelled);
         write(&context.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;

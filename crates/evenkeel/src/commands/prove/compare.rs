@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::report;
 use crate::show::{self, Out};
 
-/// Fewer are nothing to compare; more fill no page that anybody reads.
+/// The number of reports: one alone has nothing to be compared with, and more than this would not fit a readable page.
 const REPORTS: std::ops::RangeInclusive<usize> = 2..=64;
 
 /// Compare the reports of several machines
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     report: Option<PathBuf>,
 }
 
-/// Reads the reports, and answers with what they say of each setting together.
+/// Reads the reports, and prints their combined result for each setting.
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let Args { files, report: folder } = args;
     if !REPORTS.contains(&files.len()) {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// Refuses one run in two files: it would be called two machines that agree.
+/// Refuses the same run in two files, which would look like two machines that agree.
 fn refuse_twice(reports: &[(String, RunReport)]) -> Result<(), Failure> {
     for (at, (name, saved)) in reports.iter().enumerate() {
         let windows: Vec<_> =

@@ -123,25 +123,25 @@ impl DesignArgs {
     }
 }
 
-/// The default number of interleaves: a neighbour that comes and goes within seconds is then in both.
+/// The default number of interleaves. With them, a neighbour that comes and goes within seconds affects both arms.
 fn default_interleaves(workload: &dyn Workload, metric: &Metric, window: Duration) -> u32 {
     if !workload.takes_turns() || metric.is_tail() {
         return 1;
     }
-    // Each interleave has some measured events: five ticks of a slow server.
+    // Each interleave needs some measured events: five ticks of a slow server.
     let events =
         workload.events_per_s().map_or(Duration::ZERO, |hz| Duration::from_secs_f64(INTERLEAVE_EVENTS / hz.max(0.1)));
     let most = window.as_millis() / INTERLEAVE_MIN.max(events).as_millis();
     u32::try_from(most).unwrap_or(INTERLEAVES).clamp(1, INTERLEAVES)
 }
 
-/// A guard as it is named: `round_trip_us_p99` or `round_trip_us_p99=10`.
+/// Parses a guard: `round_trip_us_p99` or `round_trip_us_p99=10`.
 pub(crate) fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failure> {
     let (name, harm_ratio) = named_guard(text)?;
     Ok(Guard { metric: experiment::metric(workload, name)?, harm_ratio })
 }
 
-/// The name of a guard, and the smallest harm that vetoes, as a share; whether a workload measures it is not asked.
+/// The name of a guard, and the smallest harm that vetoes, as a share. It does not check whether a workload measures it.
 pub(super) fn named_guard(text: &str) -> Result<(&str, f64), Failure> {
     let (name, percent) = text.split_once('=').unwrap_or((text, "25"));
     let harm = percent.trim_end_matches('%').parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 1000.0);
@@ -155,7 +155,7 @@ pub(super) fn named_guard(text: &str) -> Result<(&str, f64), Failure> {
     Ok((name, harm / 100.0))
 }
 
-/// A share in per cent, as people write it: 0.07 is not 7.000000000000001 per cent.
+/// A share in per cent, rounded for people: 0.07 is 7 and not 7.000000000000001 per cent.
 pub(super) fn percent_of(ratio: f64) -> f64 {
     (ratio * 1e14).round() / 1e12
 }

@@ -1,5 +1,4 @@
-//! `prove --goal FILE`: the set of a goal file once more, by the metric, the windows and the workload that it was found with, on this
-//! machine as it is now.
+//! `prove --goal FILE`: tests the set of a goal file again on this machine, with the metric, the windows and the workload of the search.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -44,7 +43,7 @@ pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) 
             decision.guard = guards(evidence);
         }
     }
-    // Who names another workload wants to know whether the set helps that one.
+    // A user who names another workload wants to know whether the set helps that one.
     if args.workload.workload.is_none() && args.workload.command.is_empty() {
         asked.workload = workload(&evidence.workload, file)?;
     }
@@ -67,7 +66,7 @@ fn window(evidence: &Evidence, file: &Path) -> Result<Duration, Failure> {
     })
 }
 
-/// The guards as arguments. Who found the set without one wants none now either.
+/// The guards as arguments. If the set was found without guards, none are used here either.
 fn guards(evidence: &Evidence) -> Vec<String> {
     let guards = evidence.guards.iter();
     let named: Vec<String> =
@@ -88,7 +87,7 @@ fn read(file: &Path) -> Result<GoalFile, Failure> {
     GoalFile::parse(&text).map_err(|error| wrong(file, error.cause()))
 }
 
-/// The workload of the file. evenkeel runs no command that only a file names: a file can come from anywhere.
+/// The workload of the file. evenkeel runs no command that only a file names, because a file can come from anywhere.
 fn workload(spec: &WorkloadSpec, file: &Path) -> Result<WorkloadArgs, Failure> {
     let workload = workload_of(&spec.arguments).map_err(|failure| wrong(file, failure.error))?;
     if !workload.runs_command() {

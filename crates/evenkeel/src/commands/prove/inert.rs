@@ -1,17 +1,17 @@
-//! Settings that do nothing on this machine, by its facts: a trial would only confirm that.
+//! Settings that have no effect on this machine, by its facts: a trial would only confirm that.
 
 use evenkeel_host::{Advice, AdviceContext, Facts, Setting, State, advise};
 
 use crate::arms::Arms;
 
-/// The knobs of all arms with the reasons, if none of them does anything here; nothing as soon as one may.
+/// The knobs of all arms with the reasons, if none of them has an effect here; empty if at least one may have an effect.
 pub(super) fn inert_knobs(facts: &Facts, arms: &Arms) -> Vec<(String, String)> {
     let advice = advise(facts, &AdviceContext::default());
     let why = |setting: &Setting| why(&advice, setting).map(|why| (setting.knob.id.to_owned(), why));
     arms.settings.iter().map(why).collect::<Option<Vec<_>>>().unwrap_or_default()
 }
 
-/// Why no value of a knob does anything at any of its places.
+/// Why no value of a knob has an effect at any of its places.
 fn why(advice: &[Advice], setting: &Setting) -> Option<String> {
     let of_knob = || advice.iter().filter(|advice| advice.knob == setting.knob.id);
     let all_inert = of_knob().all(|advice| advice.is_inert && advice.state == State::NotHere);

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let workload = kept.head.asked.as_ref().and_then(|asked| workload_of(&asked.workload).ok());
     let session = experiment::stored_answer(kept)?;
     let again = answer::again(&workload.unwrap_or_else(WorkloadArgs::default), false, &session);
-    // The session may have been kept on another machine: what this one is has no place in its report.
+    // The session may be from another machine, so its report does not show the facts of this one.
     let facts = Facts::probe(&root);
     Answer { facts: &facts, capture: None, report: args.report.as_deref(), again, was_kept: true }.print(out, session)
 }

@@ -86,7 +86,7 @@ fn nothing_named() -> Failure {
 pub(super) enum Begins<'a> {
     /// With a design, kept in a file that may be named.
     Anew { plan: &'a DesignArgs, keep: Option<&'a Path> },
-    /// Where the one in this file ended.
+    /// The session continues the one in this file.
     After(&'a Path, &'a SessionLog),
 }
 
@@ -139,7 +139,7 @@ impl Needs {
 }
 
 impl Session<'_> {
-    /// Measures and reports. The lock keeps other trials away.
+    /// Measures and reports. The lock prevents other trials.
     pub(super) fn run(&self) -> Outcome {
         let capture = capture::text_of(self.root);
         let concurrent = experiment::announce(self.out, &format!("prove {}", arms::text_of(&self.arms.settings)));
@@ -258,10 +258,10 @@ impl Session<'_> {
     }
 }
 
-/// Tick rates further apart than this, as a share, are those of two loops.
+/// If tick rates differ by more than this share, they belong to two loops.
 const RATE_APART_MAX: f64 = 0.05;
 
-/// Refuses a workload that is not as it was: the file may have changed, or its program, or its tick was found otherwise.
+/// Refuses a workload that changed since the session began: its file or program changed, or its tick was found elsewhere.
 fn refuse_another(workload: &dyn Workload, titles: &Titles, decides: &Metric) -> Result<(), Failure> {
     let refused = |cause| Failure::text(exit::WRONG_USE, "continue the session", cause);
     let is_same = match &titles.workload_identity {
@@ -296,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// A server whose tick was found in some thread, at some rate, and measures these.
+    /// A server with the thread and the rate of its tick, and the metrics that it measures.
     struct Server(u32, f64, Vec<Metric>);
 
     impl Workload for Server {

@@ -1,11 +1,11 @@
-//! What a change of a schema breaks, if its format keeps its number: programs that read the answers, or files that exist already.
+//! Checks what a schema change breaks if the format keeps its number: programs that read the answers, or files that exist already.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// Every way in which `new` is no schema of the same format as `old`. Fields may be added if documents may lack them; words and
-/// alternatives may be added too.
+/// All ways in which `new` is incompatible with `old`. Fields may be added if documents may lack them; words and alternatives may be added
+/// too.
 pub(super) fn incompatibilities(old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(old, new, "", &mut found);
@@ -23,7 +23,7 @@ fn compare(old: &Value, new: &Value, at: &str, found: &mut Vec<String>) {
         found.push(format!("{}: its types were {old_types:?} and are {new_types:?}", name(at)));
     }
     for old in &old_choices {
-        // The nearest alternative says best what is missing.
+        // The error of the nearest alternative is the most useful one.
         let tried = new_choices.iter().map(|new| {
             let mut found = Vec::new();
             one(old, new, at, &mut found);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_breaks_nobody() {
+    fn additions_are_compatible() {
         let old = object(json!({ "a": { "enum": ["x"], "type": "string" } }), &["a"]);
         let new = object(json!({ "a": { "enum": ["x", "y"], "type": "string" }, "b": { "type": "integer" } }), &["a"]);
         check(&old, &new, expect![""]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_changed_or_demanded_is_found() {
+    fn removals_changes_and_demands_are_found() {
         let old = object(
             json!({ "a": { "type": "integer" }, "b": { "type": "array", "items": { "enum": ["x", "y"] } } }),
             &["a"],

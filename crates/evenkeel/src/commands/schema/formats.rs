@@ -13,7 +13,7 @@ pub(super) struct Format {
     /// The command's name, with `-` between the words.
     pub(super) name: &'static str,
     pub(super) number: u32,
-    /// What it describes.
+    /// The title of the answer.
     pub(super) title: &'static str,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Listed {
 #[cfg(test)]
 pub(super) type MakeSchema = fn(&mut schemars::SchemaGenerator) -> schemars::Schema;
 
-/// One line for each format. Several types are alternatives.
+/// Defines the formats, one line for each. Several types are alternatives.
 macro_rules! formats {
     ($($name:literal $number:literal $title:literal => $($type:ty),+;)*) => {
         pub(super) const ALL: &[Format] = &[$(Format {

@@ -1,4 +1,4 @@
-//! Makes the schemas in docs/schemas from the types, and refuses changes that break who reads or wrote a file of the same format.
+//! Generates the schemas in docs/schemas from the types, and refuses changes that break readers or writers of the same format.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::compatible::incompatibilities;
 use super::formats::{ALL, Format, MakeSchema, types};
 
-/// The schema of a format. Types are inlined, so a type's name is no part of a format.
+/// The schema of a format. Types are inlined, so the name of a type is not part of a format.
 fn schema(format: &Format, makers: &[MakeSchema]) -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .for_serialize()
@@ -25,7 +25,7 @@ fn schema(format: &Format, makers: &[MakeSchema]) -> Value {
     let definitions = generator.take_definitions(false);
     assert!(definitions.is_empty(), "{}: a recursive type: {:?}", format.name, definitions.keys());
     tidy(&mut body);
-    // What a type's comment says of the whole is not about the answer as a user sees it: the title is.
+    // A type's own comment is not written for readers of the answer, so the title replaces it.
     body.as_object_mut().and_then(|map| map.remove("description"));
     let mut root = Map::new();
     root.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
@@ -44,7 +44,7 @@ fn schema(format: &Format, makers: &[MakeSchema]) -> Value {
     Value::Object(root)
 }
 
-/// What is at least this long, as text, and stands in a schema twice, becomes a definition.
+/// A part of a schema that is at least this long as text, and occurs twice, becomes a definition.
 const SHARED_BYTES_MIN: usize = 200;
 
 /// Replaces repeated parts by references to `$defs`, the longest first.
@@ -67,7 +67,7 @@ fn share(root: &mut Map<String, Value>) {
     }
 }
 
-/// Counts each schema below, with the field that it first stands in.
+/// Counts how often each part occurs, with the field in which it first occurs.
 fn count(part: &Value, key: &str, seen: &mut BTreeMap<String, (usize, String)>) {
     match part {
         Value::Object(map) => {
@@ -89,7 +89,7 @@ fn count(part: &Value, key: &str, seen: &mut BTreeMap<String, (usize, String)>) 
     }
 }
 
-/// A schema, and what it says about its place: fields of one type have a description each.
+/// Splits a schema into the part that is shared and the description, which differs by field.
 fn without_description(map: &Map<String, Value>) -> (Value, Option<Value>) {
     let mut bare = map.clone();
     let description = bare.remove("description");
@@ -118,7 +118,7 @@ fn set_description(schema: &mut Value, description: Option<Value>) {
     }
 }
 
-/// A name for a definition: what all formats share has one, the rest is named after its field.
+/// A name for a definition: parts that all formats share have fixed names, others are named after their field.
 fn free_name(part: &Value, key: &str, taken: &Map<String, Value>) -> String {
     let has = |field: &str| part["properties"].get(field).is_some();
     let name = match () {
@@ -155,10 +155,11 @@ fn without_references(schema: &Value) -> Value {
     whole
 }
 
-/// Keywords below which each key is a name of the format, and no keyword.
+/// Keywords whose keys are names of the format and not keywords.
 const NAMES: [&str; 2] = ["properties", "patternProperties"];
 
-/// Removes what is no part of a format, such as the sizes of numbers in the code. Makes plain text of comments. Joins words of an enumeration.
+/// Removes everything that is not part of a format, such as the sizes of numbers in the code. Converts comments to plain text, and joins
+/// the words of an enumeration.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -171,7 +172,7 @@ fn tidy(schema: &mut Value) {
             if let Some(Value::String(comment)) = map.get_mut("description") {
                 *comment = plain(comment);
             }
-            // Whoever reads an answer ignores the fields that it does not know.
+            // Readers of an answer must ignore fields that they do not know.
             map.retain(|key, value| {
                 !["additionalProperties", "unevaluatedProperties"].contains(&key.as_str()) || *value != false
             });
@@ -202,7 +203,7 @@ fn tidy(schema: &mut Value) {
     }
 }
 
-/// The first paragraph of a comment in Markdown, on one line, without links: they lead to the code.
+/// The first paragraph of a Markdown comment, on one line and without links, which would lead to the code.
 fn plain(comment: &str) -> String {
     let paragraph = comment.split("\n\n").next().unwrap_or_default();
     let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -253,7 +254,7 @@ fn join_words(map: &mut Map<String, Value>) {
     }
 }
 
-/// The file of a schema: short lines for the difference to the last one, and little space, because the program contains the file.
+/// The file of a schema. Its lines are short so that differences are readable, and it is compact because the program contains it.
 fn text(schema: &Value) -> String {
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
@@ -277,7 +278,7 @@ fn the_schemas_are_those_of_the_types() {
         if text == old {
             continue;
         }
-        // An empty file stands for a format that is new.
+        // An empty file marks a new format.
         let broken = match old.trim() {
             "" => Vec::new(),
             old => {

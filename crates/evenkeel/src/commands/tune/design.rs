@@ -88,8 +88,8 @@ pub(super) fn asked(
     Ok(design)
 }
 
-/// The default length of a window. It is shorter if the budget otherwise has no room to screen all knobs. A tail needs the whole second, and
-/// so do rare events; each window has some ticks.
+/// The default length of a window. It is shorter if the budget otherwise has no room to screen all knobs. Tails and rare events need the
+/// whole second, and each window needs some ticks.
 fn usual_window_ms(workload: &dyn Workload, design: &SearchDesign) -> u64 {
     let usual = as_ms(experiment::window_with_ticks(workload, WINDOW));
     let least = as_ms(experiment::window_with_ticks(workload, WINDOW_MIN));
@@ -120,7 +120,7 @@ pub(super) fn check(design: &SearchDesign) -> Result<(), Failure> {
     })
 }
 
-/// The guards, and how many times worse a window may be. A bare number behind `--guard` is the latter: so it was called once.
+/// The guards, and the factor by which a window may be worse. A bare number after `--guard` is that factor, as in older versions.
 fn guards(args: &PlanArgs, workload: &dyn Workload, design: &SearchDesign) -> Result<(Vec<Guard>, f64), Failure> {
     let number = |text: &String| text.parse::<f64>().ok();
     let stop_at = args.guard.iter().filter_map(number).next_back().or(args.stop_at).unwrap_or(STOP_AT);
@@ -133,8 +133,8 @@ fn guards(args: &PlanArgs, workload: &dyn Workload, design: &SearchDesign) -> Re
     Ok((guards, stop_at))
 }
 
-/// Finds how long a switch is felt, and takes the time for that from the budget. The host is as before when this returns; the server
-/// may be gone, which is returned.
+/// Finds how long the effect of a switch lasts, and takes the time for that from the budget. The host is restored when this returns. The
+/// server may have ended; then this is returned.
 pub(super) fn settle(
     search: &SearchContext<'_>,
     state: &mut State,

@@ -1,4 +1,4 @@
-//! The goal file: a plan made of what a search found, with the evidence inside it.
+//! The goal file: a plan made from the result of a search, with the evidence inside it.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::show::tune::SearchResult;
 
 /// A goal file, as far as there is one.
 pub(super) struct Written {
-    /// Where it is.
+    /// The path of the file.
     pub(super) file: Option<String>,
     /// Whether `evenkeel apply` takes it as it is.
     pub(super) applies: bool,
@@ -23,7 +23,7 @@ pub(super) struct Written {
     pub(super) notes: Vec<String>,
 }
 
-/// Writes it, unless the set has only settings of the workload.
+/// Writes the file, unless the set has only settings of the workload.
 pub(super) fn write(
     search: &SearchContext<'_>,
     file: &Path,
@@ -37,7 +37,7 @@ pub(super) fn write(
         return Ok(Written { file: None, applies: false, notes: vec![why.to_owned()] });
     }
     let settings = result.answer.set.iter().flat_map(|chosen| chosen.settings.clone());
-    // The workload's own settings do not belong to the host: the operator of the server makes them.
+    // The workload's own settings do not belong to the host: the server's operator has to make them.
     let (of_workload, settings): (Vec<String>, Vec<String>) =
         settings.partition(|text| text.starts_with(SETTING_PREFIX));
     let mut notes: Vec<String> = of_workload
@@ -68,7 +68,7 @@ pub(super) fn write(
     Ok(Written { file: Some(file.display().to_string()), applies, notes })
 }
 
-/// How to have a goal file that could not be written.
+/// How to get a goal file that could not be written.
 pub(super) fn again(search: &SearchContext<'_>, file: &Path) -> String {
     let args = search.out_args;
     let persist = if args.persist { " --persist" } else { "" };
@@ -82,7 +82,7 @@ fn has_a_plan(answer: &Answer) -> bool {
     answer.set.iter().flat_map(|chosen| &chosen.settings).any(|text| !text.starts_with(SETTING_PREFIX))
 }
 
-/// The settings that last only while a process holds them: only a persistent plan applies them.
+/// The settings that last only while a process holds them, so that only a persistent plan can apply them.
 fn in_no_file(facts: &Facts, settings: &[String]) -> Result<Vec<String>, Failure> {
     let bad = |error| Failure::text(exit::NOT_POSSIBLE, "plan the set", error);
     let parsed = settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>().map_err(bad)?;
@@ -96,7 +96,7 @@ fn in_no_file(facts: &Facts, settings: &[String]) -> Result<Vec<String>, Failure
 fn words(kept: &[String], cannot: &[Cannot], own: &[String]) -> Vec<String> {
     let is_refused = |setting: &String| cannot.iter().any(|cannot| cannot.setting == *setting);
     let mut notes = Vec::new();
-    // What is refused as well would be said to last by one line and not to by the next.
+    // A refused setting is left out here. Otherwise, one line would say that it persists and the next that it does not.
     if let Some(setting) = kept.iter().find(|setting| !is_refused(setting)) {
         let rest = if own.iter().any(is_refused) { ", except the following" } else { "" };
         notes.push(format!(

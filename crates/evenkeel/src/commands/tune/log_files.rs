@@ -1,4 +1,4 @@
-//! The log of a search next to the journal: its context, and where it goes when another search begins.
+//! The log of a search next to the journal: its context, and its new place when another search begins.
 
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -24,7 +24,7 @@ pub(super) const FOLDER: &str = "searches";
 pub(super) struct Context {
     pub(super) workload: WorkloadSpec,
     pub(super) left_out: Vec<LeftOutWords>,
-    /// The folder that the workload was started in; none where an older version began it.
+    /// The folder in which the workload was started; none if an older version began the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) folder: Option<String>,
 }
@@ -50,7 +50,7 @@ pub(super) fn again(file: Option<&Path>, state: &StateArgs) -> String {
     format!("evenkeel tune resume{file}{}", state.again())
 }
 
-/// Why a search can't begin or go on, with what to do about the search that was cut off, where there is one.
+/// Why a search can't begin or continue, with advice for the interrupted search, if there is one.
 pub(super) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failure {
     match &failure.hint {
         Some(hint) if !is_done_with(path) => {
@@ -61,7 +61,7 @@ pub(super) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failur
     }
 }
 
-/// Begins the log of a new search. One that was cut off before it was over is kept, and said to be.
+/// Begins the log of a new search. The log of an interrupted search is kept and reported.
 pub(super) fn begin(search: &SearchContext<'_>, path: &Path, header: &Header) -> Result<Log, Failure> {
     if !is_done_with(path) {
         let kept = keep(path)?;
@@ -71,7 +71,7 @@ pub(super) fn begin(search: &SearchContext<'_>, path: &Path, header: &Header) ->
     Log::create(path, header).map_err(not_possible)
 }
 
-/// Whether a log is not needed any more: it is missing or empty, or its search is finished. An unreadable log may be needed.
+/// Whether a log is no longer needed, because it is missing or empty, or its search is finished. An unreadable log may be needed.
 fn is_done_with(path: &Path) -> bool {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => true,

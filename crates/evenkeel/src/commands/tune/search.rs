@@ -40,7 +40,7 @@ pub(super) struct Ready {
 pub(super) struct Asked<'a> {
     pub(super) out_args: &'a OutArgs,
     pub(super) state: &'a StateArgs,
-    /// Its log.
+    /// The path of the search's log.
     pub(super) path: &'a Path,
     /// The command that continues it.
     pub(super) resume: String,

@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 
 use evenkeel_sys::process;
 
-/// Where systemd is the first process, this folder is there.
+/// This folder exists if systemd is the first process.
 const IS_BOOTED: &str = "/run/systemd/system";
 
 /// The timer must not be faster than the watchdog, in seconds.
 const BEHIND: u64 = 5;
 
-/// Where programs are looked for: a user's own PATH must not choose what runs as root.
+/// The folders of programs: a user's own PATH must not choose what runs as root.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The most of what it says that is repeated, in bytes.
@@ -70,7 +70,7 @@ fn unit(transaction: u64, dir: &Path) -> String {
 fn words(transaction: u64, dir: &Path, seconds: u64) -> Vec<String> {
     vec![
         "--quiet".to_owned(),
-        // Also where it failed nothing of it stays.
+        // Removes the unit even if it failed.
         "--collect".to_owned(),
         format!("--unit={}", unit(transaction, dir)),
         format!("--description=undo of evenkeel's transaction {transaction}, which nobody confirmed"),

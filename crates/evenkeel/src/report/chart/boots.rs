@@ -1,5 +1,5 @@
-//! The boots in the order of time, each with its windows and their median: a reader sees whether the boots of the arms are apart, and
-//! whether boots differ more than windows of one boot.
+//! The boots in order of time, each with its windows and their median. A reader sees whether the arms are apart, and whether boots differ
+//! more than windows of one boot.
 
 use evenkeel_stats::median;
 use evenkeel_trial::ArmName;
@@ -10,9 +10,9 @@ use super::{Scale, Source, framed, line, mark, percent, pixel};
 use crate::report::words::trim;
 
 const HEIGHT: f64 = 240.0;
-/// Where the names of the boots begin.
+/// The vertical position of the boots' names.
 const NAMES: f64 = HEIGHT - 30.0;
-/// More windows of one boot than this hide each other.
+/// The most windows of one boot that are drawn; more would hide each other.
 const MARKS_MAX: usize = 60;
 
 /// Draws them, or nothing if none was measured.

@@ -9,13 +9,13 @@ use crate::report::words::trim;
 
 const ROW_HEIGHT: f64 = 44.0;
 const AXIS_HEIGHT: f64 = 22.0;
-/// How far above and below the middle of a row its two arms are.
+/// The vertical distance of each arm from the middle of its row.
 const ARM_OFFSET: f64 = 8.0;
-/// The endings of names of metrics, and what they are called.
+/// The endings of metric names, with the names of the quantiles.
 const QUANTILES: [(&str, &str); 5] =
     [("_p50", "p50"), ("_p90", "p90"), ("_p99", "p99"), ("_p999", "p99.9"), ("_max", "max")];
 
-/// One quantile of both arms.
+/// One quantile in both arms.
 struct Row {
     label: &'static str,
     a: Spread,
@@ -97,7 +97,7 @@ fn spread(of: Spread, y: f64, scale: Scale, arm: ArmName, label: &str) -> Markup
     }
 }
 
-/// The deciding metric, with the other quantiles of the same quantity where the windows have them.
+/// The deciding metric, with the other quantiles of the same quantity, if the windows have them.
 fn rows(trial: &Report) -> Vec<Row> {
     let name = trial.metric.name.as_ref();
     let stem = QUANTILES.iter().find_map(|(ending, _)| name.strip_suffix(ending));

@@ -1,5 +1,5 @@
-//! Estimates with their intervals, one a row, on one axis of ratios with the band within which nothing matters: of a trial, its
-//! control and its guards, or of one setting over machines.
+//! Estimates with their intervals, one per row, on one axis of ratios with a band for effects that do not matter. The rows are a trial, its
+//! control and its guards, or one setting on several machines.
 
 use maud::{Markup, html};
 
@@ -8,10 +8,10 @@ use crate::report::words::{as_change, range, share};
 
 const ROW_HEIGHT: f64 = 34.0;
 const MIDDLE: f64 = 17.0;
-/// More marks than this in one row hide each other.
+/// The most marks in one row; more would hide each other.
 const RUG_MAX: usize = 400;
 
-/// One row.
+/// One row of the chart.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Estimate {
     /// The metric.
@@ -33,7 +33,7 @@ pub(crate) fn estimates(rows: &[Estimate], matters_ratio: f64, ways: [&str; 2], 
         let (low, high) = row.interval.unzip();
         [row.ratio, low, high]
     });
-    // Single pairs may lie far out: they do not stretch the axis beyond twice what the intervals need.
+    // Single pairs may be far outside, but they stretch the axis to at most twice the range of the intervals.
     let extent = ends.flatten().map(|ratio| ratio.ln().abs()).filter(|end| end.is_finite());
     let extent = (extent.fold(matters * 1.6, f64::max) * 1.15).clamp(0.02, EXTENT_MAX);
     let x = Axis { from: -extent, to: extent, at_from: 1.0, at_to: 99.0 };
@@ -99,7 +99,7 @@ fn axis(x: Axis, extent: f64) -> Markup {
     }
 }
 
-/// Ratios to name on an axis that reaches `extent` either way, as changes.
+/// The ratios to label on an axis that reaches `extent` in both directions, as changes.
 fn ratio_labels(extent: f64) -> Vec<(f64, &'static str)> {
     let fine = [(0.98, "−2 %"), (0.99, "−1 %"), (1.0, "0"), (1.01, "+1 %"), (1.02, "+2 %")];
     let small = [(0.9, "−10 %"), (0.95, "−5 %"), (1.0, "0"), (1.05, "+5 %"), (1.1, "+10 %")];
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unbounded_or_missing_is_drawn_all_the_same() {
+    fn unbounded_and_missing_intervals_are_drawn() {
         let rows = [
             Estimate { label: "nothing".into(), ..Estimate::default() },
             Estimate { label: "wild".into(), ratio: Some(1e300), rug: vec![1e-300, 1.0, 1e300], ..Estimate::default() },

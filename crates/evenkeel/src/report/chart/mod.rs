@@ -1,5 +1,5 @@
 //! Charts of a trial as self-contained SVG. Widths are in percent and heights in pixels, so that text keeps its size on a phone, on a
-//! screen and on paper. Every colour has a shape that says the same.
+//! screen and on paper. Wherever a colour has a meaning, a shape has the same meaning.
 
 use maud::{Markup, html};
 
@@ -17,7 +17,7 @@ pub(super) use timeline::{timeline, timeline_of_all};
 
 use super::words::trim;
 
-/// Where the numbers of a chart come from: host, date and command. A chart that is copied out of the page keeps them.
+/// The source of a chart's numbers: host, date and command. It stays with a chart that is copied out of the page.
 pub(super) struct Source {
     pub(super) host: String,
     pub(super) date: String,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_drawn_at_the_edge() {
+    fn outside_values_are_drawn_at_the_edge() {
         let axis = Axis { from: 0.0, to: 10.0, at_from: 100.0, at_to: 0.0 };
         assert_eq!([-5.0, 0.0, 5.0, 99.0, f64::NAN].map(|value| axis.at(value)), [100.0, 100.0, 50.0, 0.0, 50.0]);
     }

@@ -1,5 +1,5 @@
-//! Every window over the time of the trial, with what the machine did below it on the same axis: a reader can check whether
-//! something else explains a value.
+//! Every window over the time of the trial, with the machine's conditions below on the same axis. A reader can check whether something else
+//! explains a value.
 
 use evenkeel_trial::saved::TrialEntry;
 use evenkeel_trial::{ArmName, Conditions, Report, Rules, Window};
@@ -12,12 +12,12 @@ const HEIGHT: f64 = 180.0;
 /// For one of several arms.
 const ROW_HEIGHT: f64 = 110.0;
 const STRIP_HEIGHT: f64 = 34.0;
-/// More windows than this are drawn in steps, so that the page stays small.
+/// Beyond this many windows, the line is drawn in steps, so that the page stays small.
 const WINDOWS_MAX: usize = 600;
 /// Slices of time in a strip; each shows the most that any of its windows had.
 const SLICES_MAX: usize = 240;
 
-/// One thing that the machine did: where a window's conditions have it, what it is, its unit, and what a unit is in that number.
+/// A strip for one number of the windows' conditions: how to read it, its title, its unit, and the factor to that unit.
 struct Strip {
     of: fn(&Conditions) -> Option<f64>,
     title: &'static str,
@@ -50,7 +50,7 @@ pub(crate) fn timeline(trial: &Report, source: &Source) -> Markup {
     drawn(trial, &trial.windows.iter().collect::<Vec<_>>(), false, source)
 }
 
-/// The same of several arms that were measured in one session, each once: A is in all of them.
+/// The timeline of several arms that were measured in one session. A is in all of them, and is drawn once.
 pub(crate) fn timeline_of_all(trials: &[TrialEntry], source: &Source) -> Markup {
     let Some(first) = trials.first().map(|entry| &entry.report) else { return html! {} };
     let mut all: Vec<&Window> = trials.iter().flat_map(|entry| &entry.report.windows).collect();
@@ -70,7 +70,7 @@ fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool, source: &Source) 
     let last_us = all.iter().map(|(window, _)| window.start_us).fold(1.0, f64::max);
     let x = Axis { from: 0.0, to: last_us, at_from: 1.0, at_to: 98.0 };
     let step = all.len().div_ceil(WINDOWS_MAX);
-    // An odd step, so that of windows in pairs both arms are drawn.
+    // The step is odd, so that windows of both arms are drawn.
     let step = if step > 1 { step | 1 } else { 1 };
     let drawn: Vec<&(&Window, bool)> = all.iter().step_by(step).collect();
     let begins = (!control.is_empty()).then(|| windows.first().map(|window| x.at(window.start_us) - 0.7)).flatten();
@@ -79,7 +79,7 @@ fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool, source: &Source) 
     let mut arms: Vec<ArmName> = drawn.iter().map(|(window, is_control)| arm_of(window, *is_control)).collect();
     arms.sort_unstable();
     arms.dedup();
-    // Windows of one block are so close in time that the marks of several arms would cover each other: each arm has a row.
+    // Windows of one block are close in time, so the marks of several arms would cover each other. Each arm has its own row.
     let rows: Vec<Option<ArmName>> = if is_of_all { arms.into_iter().map(Some).collect() } else { vec![None] };
     let height = if is_of_all { ROW_HEIGHT } else { HEIGHT };
     let scale = Scale::over(drawn.iter().map(|(window, _)| window.value), 18.0, height - 8.0);

@@ -8,7 +8,7 @@ use expect_test::expect_file;
 use super::in_lines;
 use crate::report::boots;
 
-/// A trial of five boots, of which one is not counted, whose guard vetoes; with words of a machine that would do harm.
+/// A trial of five boots, of which one is not counted, and whose guard vetoes. Its texts try to inject markup.
 fn some() -> BootsState {
     let hostile = "<script>alert(1)</script> & \"x\"";
     let design = BootsDesign {
@@ -74,7 +74,7 @@ fn the_page_of_a_trial_over_boots() {
 }
 
 #[test]
-fn what_a_machine_says_is_no_markup() {
+fn text_of_a_machine_is_not_markup() {
     let page = page();
     for markup in ["<script", "<em>", "its <i>", "x\" "] {
         assert!(!page.contains(markup), "{markup}");
@@ -100,7 +100,7 @@ fn no_verdict_stands_without_what_it_rests_on_or_what_vetoes_it() {
     assert!(at("Boot 3 does not count") < at("class=\"estimates\""));
 }
 
-/// Whatever a state says that is let through, there is a page; and one of the most boots and windows opens in a browser.
+/// Every valid state has a page. The page of the most boots and windows opens in a browser.
 #[test]
 fn every_state_has_a_page() {
     let mut state = some();

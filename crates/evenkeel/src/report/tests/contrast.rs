@@ -10,7 +10,7 @@ const DECORATIVE: [&str; 3] = [".grid", ".low", "th, td"];
 
 type Colours = BTreeMap<String, [f64; 3]>;
 
-/// One rule: the media query that it is in, its selector, and its declarations.
+/// One CSS rule: its media query, its selector, and its declarations.
 struct Rule {
     media: String,
     selector: String,
@@ -49,7 +49,7 @@ fn rgb(hex: &str) -> Option<[f64; 3]> {
     Some([part(0)?, part(2)?, part(4)?])
 }
 
-/// The variables of a theme: those of every `:root`, and then those of its media query.
+/// The variables of a theme: those of every `:root`, then those of its media query.
 fn colours(rules: &[Rule], media: &str) -> Colours {
     let mut colours = Colours::new();
     for wanted in ["", media] {
@@ -75,14 +75,14 @@ fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
-/// What a declaration paints on a background, as it is mixed by its opacity.
+/// The colour that a declaration gives on a background, mixed by its opacity.
 fn painted(value: &str, opacity: f64, backdrop: [f64; 3], colours: &Colours) -> Option<[f64; 3]> {
     let name = value.strip_prefix("var(")?.strip_suffix(')')?;
     let colour = colours.get(name).unwrap_or_else(|| panic!("{name} has no colour"));
     Some([0, 1, 2].map(|at| colour[at] * opacity + backdrop[at] * (1.0 - opacity)))
 }
 
-/// Every text and mark whose contrast is too low, and how many were looked at.
+/// Every text and mark with too low a contrast, and how many were checked.
 fn faults(rules: &[Rule], media: &str) -> (Vec<String>, usize) {
     let colours = colours(rules, media);
     let (mut faults, mut looked) = (Vec::new(), 0);

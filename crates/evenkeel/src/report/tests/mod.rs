@@ -8,7 +8,7 @@ use super::*;
 mod boots;
 mod contrast;
 
-/// All that a page can hold, with words of a server that would do harm.
+/// A report with everything that a page can show. Its texts try to inject markup.
 const SMALL: &str = include_str!("small.json");
 /// The real report of a version that fixed the number of pairs beforehand.
 const OLD: &str = include_str!("../../../../trial/src/saved/tests/format-1.json");
@@ -22,7 +22,7 @@ fn side_by_side() -> String {
     super::across::page(&across(&reports))
 }
 
-/// One tag a line, so that a difference can be read.
+/// Puts each tag on its own line, so that a difference can be read.
 fn in_lines(page: &str) -> String {
     page.replace('<', "\n<").replace("\n</", "</") + "\n"
 }
@@ -34,7 +34,7 @@ fn the_page_of_a_small_report() {
 }
 
 #[test]
-fn what_a_server_says_is_no_markup() {
+fn text_of_a_server_is_not_markup() {
     for page in [page(SMALL), side_by_side()] {
         assert!(!page.contains("<script") && !page.contains("<ohio>"), "a name became markup");
         assert!(page.contains("&lt;script&gt;alert("), "it is shown all the same");
@@ -56,7 +56,7 @@ fn pages_need_nothing_but_themselves() {
     }
 }
 
-/// Whoever can't see the drawings reads them, and headings go down one step at a time.
+/// Readers who can't see the drawings get them as words, and heading levels never skip one.
 #[test]
 fn every_drawing_has_words() {
     for page in pages() {
@@ -91,7 +91,7 @@ fn downloads_are_what_was_written() {
     assert!(page.contains("download=\"host.txt\""));
 }
 
-/// A page stays one that a browser opens, however long the trial was.
+/// The page of the longest trial still opens in a browser.
 #[test]
 fn the_longest_trial_fits_a_page() {
     let mut report: serde_json::Value = serde_json::from_str(SMALL).unwrap();
@@ -111,7 +111,7 @@ fn the_longest_trial_fits_a_page() {
     assert!(page.contains("Every 100th pair is drawn"));
 }
 
-/// A report of two arms made one of three: its trial once more under another letter, with other numbers.
+/// A report of three arms, made from one of two: its trial is repeated under another letter, with other numbers.
 fn several() -> String {
     let mut report: serde_json::Value = serde_json::from_str(SMALL).unwrap();
     report["format"] = 2.into();
@@ -173,7 +173,7 @@ fn over_machines_each_of_several_arms_is_a_setting_of_its_own() {
     assert_eq!(asked, expected.map(|knob| (knob.to_owned(), 2)));
 }
 
-/// Whatever letters stand wherever: a page or words, never a panic.
+/// Any characters anywhere give a page or an error, never a panic.
 #[test]
 fn letters_in_the_wrong_place_harm_nobody() {
     let whole = several();

@@ -11,7 +11,7 @@ pub(super) fn list_or_none(set: &CpuSet) -> String {
     if set.is_empty() { "none".to_owned() } else { set.to_string() }
 }
 
-/// A fact in a table: `?` where it is unknown, with the reason among `unknowns`, which stand below the table.
+/// A fact in a table: `?` if it is unknown. The reason is added to `unknowns`, which are shown below the table.
 pub(super) fn cell<T>(fact: &Fact<T>, show: impl FnOnce(&T) -> String, unknowns: &mut Vec<String>) -> String {
     match fact.known() {
         Some(value) => show(value),

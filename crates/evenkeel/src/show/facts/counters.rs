@@ -7,7 +7,7 @@ use evenkeel_host::facts::{Counters, Facts, UdpCounters};
 
 use crate::show::page::{DIM, Page, unknown};
 
-/// Rows of a table that are shown, the largest first: a machine of 128 CPUs has as many lines of each.
+/// The most rows of a table, the largest first: a machine of 128 CPUs has as many lines of each.
 const ROWS_MAX: usize = 16;
 
 pub(super) fn section(page: &mut Page, facts: &Facts) {

@@ -1,4 +1,4 @@
-//! The network on the page of `inspect`: each device with its queues, its interrupts and who serves them.
+//! The network on the page of `inspect`: each device with its queues, its interrupts and the CPUs that serve them.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ pub(super) fn section(page: &mut Page, network: &Network) {
     if devices.is_empty() {
         page.row("devices", PLAIN, "none");
     }
-    // These stand on devices, and whoever looks for a knob of theirs should look there.
+    // These interfaces are built on devices, and their knobs are those of the devices.
     let (upon, others): (Vec<&Nic>, Vec<&Nic>) =
         others.into_iter().partition(|nic| matches!(nic.kind, NicKind::Bond | NicKind::Vlan));
     for nic in upon {
         page.row(&nic.name, PLAIN, &stands_on(nic));
     }
-    // A host of containers has hundreds of these, and no knob is set on them.
+    // A host of containers has hundreds of these interfaces, and no knob is set on them.
     if !others.is_empty() {
         let names: Vec<String> = others
             .iter()
@@ -140,7 +140,7 @@ fn spread(nic: &Nic) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// The queues, rings and waits that the driver reports; nothing where it reports none of them.
+/// The queues, rings and interrupt delays that the driver reports; nothing if it reports none of them.
 fn device_settings(nic: &Nic) -> Option<String> {
     let channels = nic.channels.known().map(|channels| match channels.combined {
         0 => format!("{} + {} queues of {} + {}", channels.rx, channels.tx, channels.rx_max, channels.tx_max),
@@ -159,12 +159,12 @@ fn device_settings(nic: &Nic) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join("; "))
 }
 
-/// Queues that are steered alike share a row part: `8 receive: 0-3 to CPUs 0-1; 4-7 not steered`.
+/// Queues that are steered to the same CPUs are shown together: `8 receive: 0-3 to CPUs 0-1; 4-7 not steered`.
 fn queues(page: &mut Page, queues: &[Queue], direction: &str, steering: &str, unknowns: &mut Vec<String>) {
     let mut alike: BTreeMap<String, CpuSet> = BTreeMap::new();
     for queue in queues {
         let cpus = cell(&queue.steering_cpus, CpuSet::to_string, unknowns);
-        // The type that prints runs of numbers as `0-3,8` does so for queues as well.
+        // The type that prints runs of CPU numbers as `0-3,8` does the same for queues.
         alike.entry(cpus).or_default().insert(queue.index as usize);
     }
     let parts: Vec<String> = alike

@@ -33,7 +33,7 @@ pub(super) fn section(page: &mut Page, facts: &Facts) {
     sysctl_files(page, facts);
 }
 
-/// One row a file that sets anything, and one for each of our knobs' keys among them.
+/// One row for each file that sets anything, and one for each key of our knobs in it.
 fn sysctl_files(page: &mut Page, facts: &Facts) {
     let Some(files) = facts.owners.sysctl_files.known() else {
         page.fact_as("set at boot", &facts.owners.sysctl_files, |_| String::new());

@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     pub(crate) written: Option<String>,
 }
 
-/// One recording.
+/// One of the two recordings.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub(crate) struct Side {
     pub(crate) file: String,

@@ -10,14 +10,14 @@ use crate::show::units::{percent, quantity};
 
 /// The most CPUs on the page, the busiest first. JSON has all.
 const ROWS_MAX: usize = 32;
-/// One letter for the busy share of a CPU in a part of the time, from idle to full.
+/// The letters for the busy share of a CPU in a part of the time, from idle to full.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// The most files without names on the page.
 const UNNAMED_MAX: usize = 3;
 /// The most functions of a stack on the page.
 const FRAMES_MAX: usize = 8;
 
-/// The page; `unseen` is what could not be recorded, and why.
+/// The page; `unseen` lists the missing data with the reasons.
 pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &NameCoverage) -> Vec<Block> {
     let mut blocks = vec![Block::heading("Balance of the CPUs")];
     blocks.push(Block::Note(format!(
@@ -58,7 +58,7 @@ pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &NameCoverage) 
     blocks
 }
 
-/// One sentence.
+/// The verdict in one sentence.
 pub(crate) fn verdict(seen: &Imbalance) -> String {
     let cpus = seen.full_cpus().iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let cpus_were = if seen.full_cpus().len() > 1 { format!("CPUs {cpus} were") } else { format!("CPU {cpus} was") };

@@ -15,11 +15,11 @@ const ROWS_MAX: usize = 40;
 pub(crate) struct Quantum {
     /// In nanoseconds.
     pub(crate) quantum_ns: u64,
-    /// Its source.
+    /// The source of the quantum.
     pub(crate) quantum_from: From,
 }
 
-/// Where the quantum comes from.
+/// The source of the quantum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum From {

@@ -1,5 +1,5 @@
-//! The ways of the picture's lines, from a queue up to the CPU that serves its interrupt: through the gaps between cores, so that no line
-//! crosses a caption. Where another row of cores is in the way, a line goes round all of them in the margin.
+//! The routes of the picture's lines from a queue up to the CPU that serves its interrupt. They go through the gaps between cores, so that
+//! no line crosses a caption. If another row of cores is in the way, the line goes around all of them in the margin.
 
 /// All lengths are in the picture's pixels.
 pub(super) const MARGIN: usize = 16;
@@ -30,13 +30,13 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// Whether it meets the upright line from `top` to `bottom`.
+    /// Whether it meets the vertical line from `top` to `bottom`.
     fn meets(&self, x: usize, top: usize, bottom: usize) -> bool {
         (self.x..self.x + self.width).contains(&x) && self.y < bottom && top < self.y + self.height
     }
 }
 
-/// A queue's box, and where the first row of its device's queues begins.
+/// A queue's box, and the position of the first row of its device's queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     pub(super) x: usize,
@@ -45,7 +45,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// How a line leaves, and where it is above all queues of the device.
+    /// The start of a line, and its position above all queues of the device.
     fn begin(self) -> (String, usize) {
         if self.y == self.first_row {
             let middle = self.x + QUEUE_WIDTH / 2;

@@ -1,5 +1,5 @@
-//! The machine as a picture: sockets, memory nodes, cores with their threads, caches, and which CPUs serve the network. One model,
-//! drawn as text and as SVG.
+//! The machine as a picture: sockets, memory nodes, cores with their threads, caches, and the CPUs that serve the network. Text and SVG are
+//! drawn from the same model.
 
 mod lines;
 mod svg;
@@ -35,14 +35,14 @@ struct Region {
 
 /// Cores that share a cache.
 struct Domain {
-    /// `L3 25 MiB`; empty where no cache is shared, or none is known.
+    /// `L3 25 MiB`; empty if no cache is shared, or none is known.
     cache: String,
     cores: Vec<Core>,
 }
 
 /// A core.
 struct Core {
-    /// The A thread first, then B: the order of their numbers, however the machine numbers its CPUs.
+    /// Thread A first, then B: by their numbers, however the machine numbers its CPUs.
     threads: Vec<Thread>,
 }
 
@@ -65,7 +65,7 @@ struct Served<'a> {
     by: By<'a>,
 }
 
-/// Who serves an interrupt.
+/// The owner of an interrupt.
 enum By<'a> {
     Cpu(usize),
     /// The kernel reports only which CPUs may.
@@ -110,7 +110,7 @@ impl<'a> NicView<'a> {
         format!("{}: {}, {}, {queues}{}", nic.name, known(&nic.driver), known(&nic.state), node.unwrap_or_default())
     }
 
-    /// Receive queues that the kernel steers on to other CPUs: `rx-0 to CPUs 2-3`.
+    /// Receive queues that the kernel forwards to other CPUs: `rx-0 to CPUs 2-3`.
     fn steered(&self) -> Vec<String> {
         let queues = self.nic.rx_queues.iter().filter_map(|queue| {
             let cpus = queue.steering_cpus.known().filter(|cpus| !cpus.is_empty())?;

@@ -1,5 +1,5 @@
-//! The picture as SVG: one file with nothing outside it, from 1 CPU to hundreds. Queues stand below, with a line to the CPU that
-//! serves each as long as these are few; each CPU names the interrupts that it serves in any case.
+//! The picture as SVG: one self-contained file, for 1 CPU up to hundreds. Queues are at the bottom. If there are few, a line connects each
+//! to the CPU that serves it. In any case each CPU lists the interrupts that it serves.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const WIDTH_MIN: usize = 640;
 const WIDTH_MAX: usize = 1024;
 /// Its letters are larger.
 const TITLE_CHAR_WIDTH: usize = 9;
-/// More lines than these hide the CPUs behind them.
+/// The most lines that are drawn; more would hide the CPUs behind them.
 const LINES_MAX: usize = 8;
 
 /// The colours of lines and queues, one for each NIC: the palette of Okabe and Ito, which colour-blind people can distinguish.
@@ -39,7 +39,7 @@ text { font: 13px system-ui, sans-serif; fill: #1a1a1a; pointer-events: none }
 /// A picture under construction, and where its CPUs are.
 struct Picture {
     shapes: Vec<Markup>,
-    /// From interrupts to their CPUs: over the shapes, which would hide them.
+    /// Lines from interrupts to their CPUs, drawn above the shapes, which would hide them.
     lines: Vec<Markup>,
     /// Over the lines, which would cross them out.
     captions: Vec<Markup>,
@@ -239,7 +239,7 @@ impl Picture {
     }
 }
 
-/// Text without what would break out of a terminal or a file; its markup is escaped with all other text.
+/// Text without characters that could escape from a terminal or a file; markup is escaped like all other text.
 fn words((x, y): (usize, usize), class: &str, text: &str) -> Markup {
     html! { text.(class) x=(x) y=(y) { (plain(text)) } }
 }
@@ -248,7 +248,7 @@ fn area((x, y): (usize, usize), (width, height): (usize, usize), class: &str) ->
     html! { rect.(class) x=(x) y=(y) width=(width) height=(height) rx="4" {} }
 }
 
-/// How many cores wide a domain is; a label is as wide as three.
+/// The width of a domain in cores; a label is as wide as three.
 fn columns(domain: &Domain) -> usize {
     domain.cores.len().clamp(if domain.cache.is_empty() { 3 } else { 2 }, CORES_A_ROW)
 }

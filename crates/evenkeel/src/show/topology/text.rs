@@ -51,7 +51,7 @@ fn draw_domain(page: &mut Page, domain: &Domain) {
     }
 }
 
-/// The CPU's number; with `*` if it serves interrupts of the network, in parentheses if it is off.
+/// The CPU's number, with `*` if it serves network interrupts, and in parentheses if it is off.
 fn cell(core: &Core, cpu: usize) -> String {
     match core.threads.iter().find(|thread| thread.cpu == cpu) {
         Some(thread) if !thread.is_online => format!("({cpu})"),

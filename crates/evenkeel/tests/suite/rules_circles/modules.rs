@@ -9,16 +9,16 @@ use syn::visit::{self, Visit};
 /// The names of a module's path below the crate's root.
 type Names = Vec<String>;
 
-/// What a name in a module stands for.
+/// The meaning of a name in a module.
 #[derive(Debug, Clone)]
 enum Name {
     /// An item that the module defines.
     Item,
-    /// An import: the paths that the name stands for.
+    /// An import, with the paths that the name stands for.
     Import(Names),
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Target {
     /// An item that this file defines.
@@ -33,7 +33,7 @@ struct Module {
     names: BTreeMap<String, Vec<Name>>,
     /// Modules whose names are all imported.
     globs: Vec<Names>,
-    /// Paths in the code, without those that are only passed on.
+    /// Paths in the code, without those that are only re-exported.
     paths: BTreeSet<Names>,
 }
 
@@ -41,28 +41,28 @@ struct Module {
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     modules: BTreeMap<Names, Module>,
-    /// The files that define a macro of this name, which is found by its place in the text.
+    /// The files that define a macro of this name. A macro is found by its place in the text.
     macros: BTreeMap<String, BTreeSet<PathBuf>>,
     /// The functions of types: the module and path of the type, the function, the file.
     functions: Vec<(Names, Names, String, PathBuf)>,
-    /// The same by the file and name of the type, and the function.
+    /// The same functions by the file and name of the type, and the function's name.
     methods: BTreeMap<(PathBuf, String, String), BTreeSet<PathBuf>>,
 }
 
-/// Reads the code of one file into the modules that it holds.
+/// Reads the code of one file into its modules.
 struct Reader<'a> {
     into: &'a mut Modules,
     at: Names,
     file: PathBuf,
     /// The type whose `impl` is read.
     own: Option<Names>,
-    /// Modules in other files: their names, and the file where the declaration names one.
+    /// Modules in other files: their names, and the file if the declaration names one.
     children: Vec<(Names, Option<PathBuf>)>,
-    /// Names that stand in macros which define items; a file of such a name is a module.
+    /// Names inside macros that define items. If there is a file of that name, it is a module.
     maybe_children: Vec<Names>,
 }
 
-/// Whether code with these attributes is for tests only.
+/// Whether code with these attributes is only for tests.
 fn is_test(attributes: &[syn::Attribute]) -> bool {
     let is_test_only = |condition: &syn::Meta| match condition {
         syn::Meta::Path(path) => path.is_ident("test"),
@@ -96,7 +96,7 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-/// The name of what an item defines.
+/// The name that an item defines.
 fn defined(item: &syn::Item) -> Option<&syn::Ident> {
     match item {
         syn::Item::Const(item) => Some(&item.ident),
@@ -129,7 +129,7 @@ impl Reader<'_> {
             .or_insert_with(|| Module { file: self.file.clone(), ..Module::default() })
     }
 
-    /// Notes what a `use` line imports, and as what.
+    /// Notes the items that a `use` line imports, and their names here.
     fn imports(&mut self, tree: &syn::UseTree, before: &Names, is_passed_on: bool) {
         let with = |name: &syn::Ident| before.iter().cloned().chain([name.to_string()]).collect::<Names>();
         let (path, name) = match tree {
@@ -152,7 +152,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes the paths among the tokens of a macro, and the single names too: they may be functions that it calls.
+    /// Notes the paths among the tokens of a macro. Also single names, because they may be functions that it calls.
     fn tokens(&mut self, tokens: TokenStream) {
         let (mut path, mut colons, mut is_field) = (Names::new(), 0, false);
         for token in tokens {
@@ -274,7 +274,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
-        // A path in a text, as serde takes it: `with = "super::as_list"`.
+        // A path in a string, as serde uses it: `with = "super::as_list"`.
         let syn::Meta::List(list) = &attribute.meta else { return };
         for token in list.tokens.clone() {
             let text = token.to_string();
@@ -340,7 +340,7 @@ impl Modules {
         modules
     }
 
-    /// What a path in this module leads to: nothing outside of the crate.
+    /// The targets of a path in this module. Nothing outside of the crate.
     fn resolve(&self, from: &Names, path: &[String], asked: &mut BTreeSet<(Names, String)>) -> BTreeSet<Target> {
         let mut at = from.clone();
         let mut rest = path;
@@ -357,7 +357,7 @@ impl Modules {
         let mut found = BTreeSet::from([Target::Module(at)]);
         for (step, name) in rest.iter().enumerate() {
             let mut next = BTreeSet::new();
-            // A function may be called as a module is; nothing is below a function.
+            // A function may have the same name as a module. Nothing is below a function.
             if found.iter().any(|target| matches!(target, Target::Module(_))) {
                 found.retain(|target| matches!(target, Target::Module(_)));
             }
@@ -365,7 +365,7 @@ impl Modules {
                 match target {
                     Target::Module(at) => match self.look_up(&at, name, asked) {
                         Some(targets) => next.extend(targets),
-                        // What a macro defines has no other trace; what a first name alone stands for is another crate, or a local name.
+                        // An item that a macro defines has no other trace. A single first name is another crate, or a local name.
                         None if step > 0 || is_written_out => {
                             next.extend(self.modules.get(&at).map(|module| Target::Item(module.file.clone())));
                         }
@@ -383,7 +383,7 @@ impl Modules {
         found
     }
 
-    /// What a name in a module stands for, if the module has it.
+    /// The meaning of a name in a module, if the module has it.
     fn look_up(&self, at: &Names, name: &str, asked: &mut BTreeSet<(Names, String)>) -> Option<BTreeSet<Target>> {
         let module = self.modules.get(at)?;
         let mut targets = BTreeSet::new();

@@ -60,16 +60,14 @@ pub(super) fn irqs_of(interrupts: &[Interrupt], owner: Owner<'_>, listed: Option
     let mut irqs: Vec<Interrupt> =
         interrupts.iter().filter(is_ours).filter(|irq| is_for_packets(&irq.name)).cloned().collect();
     irqs.sort_unstable_by_key(|irq| irq.number);
-    // If there is an interrupt for each queue, one with the bare name of the interface is the mailbox to the host
-    // (ixgbevf).
+    // If each queue has its interrupt, an interrupt with just the interface's name is the mailbox to the host (ixgbevf).
     if irqs.iter().any(|irq| irq.name != owner.interface) {
         irqs.retain(|irq| irq.name != owner.interface);
     }
     irqs
 }
 
-/// `eth0`, `eth0-TxRx-0`, `i40e-eth0-TxRx-0`, `virtio2-input.0`, `mlx5_comp0@pci:0000:00:05.0`; several may share one
-/// line.
+/// Accepts `eth0`, `eth0-TxRx-0`, `i40e-eth0-TxRx-0`, `virtio2-input.0`, `mlx5_comp0@pci:0000:00:05.0`. Several names may share one line.
 fn is_named_after(name: &str, owner: Owner<'_>) -> bool {
     /// Drivers that put their own name before the interface's.
     const DRIVERS: [&str; 5] = ["i40e-", "iavf-", "i40evf-", "ice-", "idpf-"];
@@ -89,7 +87,7 @@ fn is_named_after(name: &str, owner: Owner<'_>) -> bool {
     })
 }
 
-/// Whether an interrupt belongs to a driver and is not only for its communication with the device.
+/// Whether an interrupt of a driver carries packets, rather than only messages to and from the device.
 fn is_for_packets(name: &str) -> bool {
     const TALK: [&str; 14] = [
         "-config",
@@ -121,8 +119,8 @@ pub(super) struct Interrupt {
     pub(super) name: String,
 }
 
-/// The numbered lines. Whatever columns a kernel and an interrupt controller print, the name comes last, after two
-/// spaces (`show_interrupts` of the kernel's `kernel/irq/proc.c`).
+/// The numbered lines. Kernels and interrupt controllers print different columns, but the name comes last, after two spaces
+/// (`show_interrupts` of the kernel's `kernel/irq/proc.c`).
 pub(super) fn parse_interrupts(text: &str) -> Vec<Interrupt> {
     let lines = text.lines().filter_map(|line| {
         let (number, rest) = line.split_once(':')?;
@@ -221,9 +219,8 @@ mod tests {
         }
     }
 
-    /// The names that each driver gives its interrupts, from its source (from memory for idpf, mana and vmxnet3). Those
-    /// that carry packets are found both by name and by the device's list; those for the communication with the device
-    /// by neither.
+    /// The names that each driver gives its interrupts, from its source (from memory for idpf, mana and vmxnet3). Interrupts that carry
+    /// packets are found both by name and by the device's list. Interrupts for messages to the device are found by neither.
     #[test]
     fn each_driver_names_its_interrupts_in_its_own_way() {
         let pci = "0000:00:05.0";

@@ -11,8 +11,8 @@ use crate::fact::Fact;
 use crate::probe::{Probe, field};
 
 impl NicKind {
-    /// `None` if the entry is not an interface, such as the file `bonding_masters`. One file identifies software
-    /// interfaces: a container host has hundreds.
+    /// `None` if the entry is not an interface, such as the file `bonding_masters`. Software interfaces are identified by one file, because
+    /// a container host has hundreds of them.
     pub(super) fn probe(probe: Probe<'_>, name: &str) -> Option<NicKind> {
         let dir = format!("{CLASS}/{name}");
         let is_hardware = match probe.0.link(&dir) {
@@ -69,8 +69,8 @@ impl Vlans {
     }
 }
 
-/// From the list of VLANs, which only root may read; else the parent from its link, and the number from the usual form
-/// of the name.
+/// Uses the list of VLANs, which only root may read. Otherwise the parent comes from its link, and the number from the usual form of the
+/// name.
 pub(super) fn probe_vlan(probe: Probe<'_>, nic: &mut Nic, vlans: &Vlans) {
     if let Some(vlan) = vlans.find(probe, &nic.name) {
         nic.lower = vec![vlan.parent.clone()];
@@ -104,7 +104,8 @@ fn vlan_in_name(name: &str) -> Option<u16> {
     digits.parse().ok().filter(|id| plain && *id < 4096)
 }
 
-/// Hardware whose master is an interface of Hyper-V is its virtual function (`netvsc_vf_join` of `drivers/net/hyperv`).
+/// If the master of a hardware interface is a Hyper-V interface, it is the virtual function of that (`netvsc_vf_join` of
+/// `drivers/net/hyperv`).
 pub(super) fn pair_virtual_functions(nics: &mut [Nic]) {
     let is_netvsc = |nic: &Nic| nic.driver.known().is_some_and(|driver| driver == "hv_netvsc");
     let synthetic: Vec<(usize, String)> =

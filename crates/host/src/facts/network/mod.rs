@@ -26,8 +26,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// `interrupts` is the text of /proc/interrupts. Its counts change, and on a large machine the kernel takes long to
-    /// produce it, so it is read once for all.
+    /// `interrupts` is the text of /proc/interrupts. It is read once for all, because its counts change, and on a large machine the kernel
+    /// takes long to produce it.
     pub(super) fn probe(probe: Probe<'_>, machine: &Machine, interrupts: &Fact<String>) -> Network {
         let names = probe.entries(CLASS);
         let interrupts = interrupts.clone().map(|text| parse_interrupts(&text));
@@ -47,9 +47,9 @@ impl Network {
         Network { nics }
     }
 
-    /// The interfaces with hardware, where hardware settings are made: not bonds or VLANs, but the interfaces below
-    /// them. For a Hyper-V interface with a virtual function, both count. Packets use the function, with its queues and
-    /// interrupts, until the host removes it for maintenance; then the other one carries all of them.
+    /// The interfaces with hardware, where hardware settings are made: not bonds or VLANs, but the interfaces below them. For a Hyper-V
+    /// interface with a virtual function, both count. Packets use the function, with its queues and interrupts, until the host removes it
+    /// for maintenance. Then the Hyper-V interface carries all of them.
     pub fn hardware(&self) -> impl Iterator<Item = &Nic> {
         self.nics.known().into_iter().flatten().filter(|nic| nic.kind.is_hardware())
     }
@@ -89,7 +89,7 @@ fn probe_nic(probe: Probe<'_>, name: String, interrupts: &Fact<Vec<Interrupt>>, 
         irqs: Vec::new(),
         name,
     };
-    // A container host has hundreds of virtual interfaces, each with a queue per CPU; only hardware is read in detail.
+    // A container host has hundreds of virtual interfaces, each with a queue per CPU. So only hardware is read in detail.
     match kind {
         NicKind::Hardware => probe_hardware(probe, &mut nic, interrupts),
         NicKind::Bond => kind::probe_bond(probe, &mut nic),
@@ -118,7 +118,7 @@ fn probe_hardware(probe: Probe<'_>, nic: &mut Nic, interrupts: &Fact<Vec<Interru
     };
 
     let device = probe.link_name(&format!("{dir}/device"));
-    // The PCI device of a virtio interface is one level up; the interface's own device is only the virtio one.
+    // The PCI device of a virtio interface is one level up. The interface's own device is only the virtio device.
     let is_virtio = device.known().is_some_and(|device| device.starts_with("virtio"));
     let bus = if is_virtio { format!("{dir}/device/..") } else { format!("{dir}/device") };
     nic.numa_node = probe.number(&format!("{bus}/numa_node"));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_interface_is_left_out() {
+    fn other_entries_than_interfaces_are_left_out() {
         let text = "evenkeel-capture 1\n/sys/class/net/ : bonding_masters eth0 lo veth1 x0\n\
                     /sys/class/net/bonding_masters ->! EINVAL\n/sys/class/net/lo -> ../../devices/virtual/net/lo\n\
                     /sys/class/net/veth1 -> ../../devices/virtual/net/veth1\n/sys/class/net/eth0 -> ../../devices/vif-0/net/eth0\n\
@@ -186,7 +186,7 @@ mod tests {
         assert!(nic.irqs_found_by.is_absent(), "no interrupts seen is not the same as none there");
     }
 
-    /// Azure's accelerated networking, a bond of two cards, a VLAN upon it, a bridge and a container's veth.
+    /// Azure's accelerated networking, a bond of two cards, a VLAN on that bond, a bridge, and a container's veth.
     #[test]
     fn software_stands_on_hardware() {
         let text = "evenkeel-capture 1\n/proc/self/cgroup = 0::/\n\

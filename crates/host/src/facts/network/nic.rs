@@ -64,8 +64,8 @@ pub struct Nic {
     pub rss: Fact<Rss>,
     /// How its interrupts were found; if unknown, the interrupts are unknown too.
     pub irqs_found_by: Fact<IrqsFoundBy>,
-    /// Its interrupts, ascending, without configuration interrupts, which carry no packets. A Hyper-V interface has
-    /// none of its own.
+    /// Its interrupts, ascending, without configuration interrupts, which carry no packets. A Hyper-V interface has no interrupts of its
+    /// own.
     pub irqs: Vec<Irq>,
 }
 

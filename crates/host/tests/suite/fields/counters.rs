@@ -9,7 +9,7 @@ use super::{after, each};
 /// A count by its name, such as `irqs[38].cpu1`.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
-/// What is asked, by the name of its answer; a guest has asked it twice, before its capture and after.
+/// The questions, by the names of their answers. A guest answered them twice, before its capture and after.
 pub(crate) const ASKED: [(&str, &str); 6] = [
     ("interrupts", "cat /proc/interrupts"),
     ("softnet", "cat /proc/net/softnet_stat"),
@@ -19,7 +19,7 @@ pub(crate) const ASKED: [(&str, &str); 6] = [
     ("losses", r#"for nic in /sys/class/net/*; do echo "nic ${nic##*/}"; ethtool -S ${nic##*/} 2>&1; done; true"#),
 ];
 
-/// Those that the facts have: what is known of each, and which interrupts and cards there are.
+/// The counters in the facts: the known ones, and the existing interrupts and interfaces.
 pub(crate) fn ours(counters: &Value) -> Counts {
     let mut counts = Counts::new();
     let mut add = |name: String, value: &Value| counts.extend(value.as_u64().map(|count| (name, count)));
@@ -51,7 +51,7 @@ pub(crate) fn ours(counters: &Value) -> Counts {
     counts
 }
 
-/// The counters in one answer, for the interrupts and cards in `facts`; also those that we omit because they are 0.
+/// The counters in one answer, for the interrupts and interfaces in `facts`. Also those that we omit because they are 0.
 pub(crate) fn as_text(facts: &Value, name: &str, text: &str) -> Counts {
     match name {
         "interrupts" => interrupts(facts, text),
@@ -85,7 +85,7 @@ fn interrupts(facts: &Value, text: &str) -> Counts {
     counts
 }
 
-/// Hexadecimal; the thirteenth column is the CPU's number on kernels that have one.
+/// Numbers are hexadecimal. The thirteenth column is the CPU's number on kernels that have one.
 fn softnet(text: &str) -> Counts {
     let mut counts = Counts::new();
     for (at, line) in text.lines().enumerate() {
@@ -112,7 +112,7 @@ fn udp<'a>(group: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Coun
         .collect()
 }
 
-/// A table whose columns are nodes, in as many parts as the terminal needs.
+/// A table whose columns are nodes, in as many parts as fit into the terminal's width.
 fn numastat(text: &str) -> Counts {
     let mut counts = Counts::new();
     let mut nodes: Vec<&str> = Vec::new();
@@ -133,7 +133,7 @@ fn numastat(text: &str) -> Counts {
     counts
 }
 
-/// `     rx_drops: 0`, of counters whose names mean a loss.
+/// `     rx_drops: 0`, for counters whose names mean a loss.
 fn losses(facts: &Value, text: &str) -> Counts {
     let is_loss = |name: &str| ["allowance", "drop", "overrun", "miss", "error"].iter().any(|loss| name.contains(loss));
     let mut counts = Counts::new();

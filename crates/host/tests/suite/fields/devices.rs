@@ -36,10 +36,10 @@ pub(crate) fn ip(facts: &Value, text: &str) -> Vec<Row> {
             (_, Some(_)) => "virtual",
             _ => "hardware",
         };
-        // To ip a virtual function is hardware like any other.
+        // For ip, a virtual function is hardware like any other.
         let ours = if nic["kind"] == "vf" { "hardware".into() } else { nic["kind"].clone() };
         rows.push(row(format!("{name}.kind"), &ours, Some(kind.into())));
-        // Of software we do not look at it.
+        // We do not read this for software interfaces.
         if kind == "hardware" {
             rows.push(row(format!("{name}.master"), &nic["master"], known(&link["master"])));
         }
@@ -104,7 +104,7 @@ fn irqs(facts: &Value) -> impl Iterator<Item = (String, &Value)> {
     })
 }
 
-/// The name of each interrupt, and that those of one device which bear its name are all there.
+/// The name of each interrupt. Also checks that all interrupts with a device's name are there.
 pub(crate) fn interrupts(facts: &Value, text: &str) -> Vec<Row> {
     let lines = || text.lines().filter_map(|line| line.trim().split_once(':'));
     let name_of = |rest: &str| rest.split_whitespace().last().map(str::to_owned);
@@ -126,7 +126,7 @@ pub(crate) fn interrupts(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// Masks, where we read lists.
+/// Masks, while we read lists.
 pub(crate) fn affinity(facts: &Value, text: &str) -> Vec<Row> {
     let masks: Vec<(&str, &str)> = text.split("irq ").filter_map(|part| part.split_once('\n')).collect();
     irqs(facts)
@@ -139,7 +139,7 @@ pub(crate) fn affinity(facts: &Value, text: &str) -> Vec<Row> {
         .collect()
 }
 
-/// What ethtool said of each card that is hardware; nothing of those that do not answer.
+/// ethtool's answer for each hardware interface. Those that do not answer are left out.
 fn of_cards<'a>(facts: &'a Value, text: &'a str) -> impl Iterator<Item = (&'a str, &'a Value, &'a str)> {
     nics(facts).iter().filter(|nic| nic["kind"] == "hardware").filter_map(move |nic| {
         let name = nic["name"].as_str()?;
@@ -161,13 +161,13 @@ pub(crate) fn ethtool_driver(facts: &Value, text: &str) -> Vec<Row> {
     rows.collect()
 }
 
-/// A number of ethtool's; a driver without such a setting says `n/a` over netlink and 0 over the ioctl that we ask.
+/// A number from ethtool. If a driver has no such setting, ethtool prints `n/a` over netlink, and we read 0 by the ioctl.
 fn number(text: Option<&str>) -> Option<Value> {
     let text = text?;
     if text == "n/a" { Some(0.into()) } else { text.parse::<u64>().ok().map(Value::from) }
 }
 
-/// Two halves, of what may be and what is.
+/// Two halves: the maximum values, and the current values.
 fn halves(facts: &Value, text: &str, group: &str, pairs: &[(&str, &str)]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, nic, said) in of_cards(facts, text) {
@@ -199,7 +199,7 @@ pub(crate) fn ethtool_coalesce(facts: &Value, text: &str) -> Vec<Row> {
         {
             rows.push(row(format!("{name}.coalesce.{field}"), ours(field), number(after(said, theirs))));
         }
-        // `Adaptive RX: off  TX: n/a`
+        // Parses `Adaptive RX: off  TX: n/a`.
         let both = after(said, "Adaptive RX").and_then(|line| line.split_once("TX:"));
         let is_on = |text: &str| Value::from(text.trim() == "on");
         rows.push(row(format!("{name}.coalesce.adaptive_rx"), ours("adaptive_rx"), both.map(|(rx, _)| is_on(rx))));
@@ -208,7 +208,7 @@ pub(crate) fn ethtool_coalesce(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// The kernel's name of an offload as ethtool prints it: some go by the names that they had before the kernel named them.
+/// The name that ethtool prints for an offload. Some offloads have older names than the kernel's.
 fn ethtools_name(name: &str) -> &str {
     match name {
         "rx-checksum" => "rx-checksumming",
@@ -229,7 +229,7 @@ pub(crate) fn ethtool_offloads(facts: &Value, text: &str) -> Vec<Row> {
             continue;
         }
         for (field, ours) in nic["offloads"].as_object().into_iter().flatten() {
-            // `off [fixed]`, `on`, `off [requested on]`
+            // Parses `off [fixed]`, `on`, `off [requested on]`.
             let theirs = after(said, ethtools_name(field));
             let field = format!("{name}.offloads.{field}");
             let first = theirs.and_then(|state| state.split_whitespace().next());
@@ -241,14 +241,14 @@ pub(crate) fn ethtool_offloads(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// What is between a heading and the next.
+/// The lines between a heading and the next one.
 fn beneath<'a>(said: &'a str, heading: &str) -> Option<Vec<&'a str>> {
     let lines = said.lines().skip_while(|line| !line.starts_with(heading)).skip(1);
     let lines: Vec<&str> = lines.take_while(|line| !line.starts_with("RSS ")).map(str::trim).collect();
     (!lines.is_empty()).then_some(lines)
 }
 
-/// The table, the key and the function, of which ethtool says each that a driver does not have.
+/// The table, the key and the function. ethtool says which of them a driver lacks.
 pub(crate) fn ethtool_rss(facts: &Value, text: &str) -> Vec<Row> {
     const NONE: &str = "Operation not supported";
     let mut rows = Vec::new();
@@ -272,7 +272,7 @@ pub(crate) fn ethtool_rss(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// The fields in words, where we have ethtool's letters.
+/// The fields in words, while we have ethtool's letters.
 pub(crate) fn ethtool_hash_fields(facts: &Value, text: &str) -> Vec<Row> {
     const WORDS: [(&str, char); 4] = [("IP SA", 's'), ("IP DA", 'd'), ("L4 bytes 0 & 1", 'f'), ("L4 bytes 2 & 3", 'n')];
     let rows = of_cards(facts, text).map(|(name, nic, said)| {

@@ -93,7 +93,7 @@ pub(crate) fn row(field: impl Into<String>, ours: &Value, theirs: Option<Value>)
     Row { field: field.into(), ours: ours.clone(), theirs }
 }
 
-/// The elements of a list; none where it is unknown.
+/// The elements of a list. Empty if it is unknown.
 pub(crate) fn each(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
@@ -107,7 +107,7 @@ pub(crate) fn set(cpus: impl IntoIterator<Item = usize>) -> Value {
     set.to_string().into()
 }
 
-/// The text behind `KEY` and a colon on a line of its own.
+/// The text after `KEY` and a colon, on a separate line.
 pub(crate) fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix(':')).map(str::trim)
 }
@@ -116,7 +116,7 @@ fn words(text: &str) -> Value {
     text.split_whitespace().collect::<Vec<_>>().join(" ").into()
 }
 
-/// All sysctls that we have, whether there or not.
+/// All sysctls in the facts, including missing ones.
 fn sysctl(facts: &Value, text: &str) -> Vec<Row> {
     let theirs: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(" =")).collect();
     let ours = facts["sysctls"].as_object().into_iter().flatten();

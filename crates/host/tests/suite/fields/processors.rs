@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Row, after, each, row, set};
 
-/// All lines of `lscpu -J`, those too that newer ones put beneath others: what is beneath `Vulnerabilities` then has a short name.
+/// All lines of `lscpu -J`, including nested lines of newer versions. Below `Vulnerabilities` these have short names.
 fn lines<'a>(list: &'a Value, before: &str, to: &mut BTreeMap<String, &'a str>) {
     for line in each(list) {
         let Some(field) = line["field"].as_str() else { continue };
@@ -18,7 +18,7 @@ fn lines<'a>(list: &'a Value, before: &str, to: &mut BTreeMap<String, &'a str>) 
     }
 }
 
-/// A state of a vulnerability in words alone: lscpu writes `;` for the kernel's `:`.
+/// A vulnerability's state as plain words, because lscpu writes `;` for the kernel's `:`.
 fn plain(state: &str) -> Value {
     state.split([':', ';', ',', ' ']).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ").into()
 }
@@ -30,14 +30,14 @@ pub(crate) fn lscpu(facts: &Value, text: &str) -> Vec<Row> {
     let list =
         |field: &str| said.get(field).and_then(|list| CpuSet::parse_list(list)).map(|set| set.to_string().into());
     let mut rows = vec![row("cpus.online", &facts["cpus"]["online"], list("On-line CPU(s) list"))];
-    // lscpu leaves the maker out of an Arm core's name; on x86 it has the whole.
+    // lscpu omits the maker in an Arm core's name. On x86 it has the full name.
     let model = said.get("Model name").map(|model| Value::from(*model));
     rows.push(row(
         "cpus.model",
         &facts["cpus"]["model"],
         model.filter(|_| facts["kernel"]["architecture"] == "x86_64"),
     ));
-    // It knows fewer hypervisors than we do, and calls Hyper-V by its maker.
+    // lscpu knows fewer hypervisors than we do, and names Hyper-V by its maker.
     let vendor = said.get("Hypervisor vendor").map(|vendor| vendor.to_lowercase().replace("microsoft", "hyper-v"));
     rows.push(row("machine.hypervisor", &facts["machine"]["hypervisor"], vendor.map(Value::from)));
     for one in each(&facts["cpus"]["vulnerabilities"]) {
@@ -77,7 +77,7 @@ pub(crate) fn lscpu_each(facts: &Value, text: &str) -> Vec<Row> {
             .iter()
             .filter(|cpu| is_on(cpu) && (&cpu["core"], &cpu["socket"]) == (&theirs["core"], &theirs["socket"]));
         rows.push(row(format!("{name}.siblings"), &ours["siblings"], Some(set(alike.map(index)))));
-        // lscpu numbers sockets itself: which CPUs share one is what must be the same.
+        // lscpu numbers sockets itself, so compare which CPUs share one.
         let together = all.iter().filter(|cpu| is_on(cpu) && cpu["socket"] == theirs["socket"]);
         let of_package = each(&facts["cpus"]["cpus"])
             .iter()
@@ -110,7 +110,7 @@ pub(crate) fn numactl(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// An `<object …>` or `<info …>` of hwloc's XML: it writes each on a line of its own, attributes in quotes.
+/// An `<object …>` or `<info …>` of hwloc's XML. It writes each on a separate line, with attributes in quotes.
 fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split_once(&format!(" {name}=\""))?.1.split('"').next()
 }

@@ -9,7 +9,7 @@ use crate::disturb::sibling::refuse_size;
 use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 
-/// Bytes between two readings of the clock: some 50 us.
+/// Bytes to copy between two clock readings. This takes about 50 us.
 const BLOCK_BYTES: usize = 256 * 1024;
 
 /// How to disturb.
@@ -24,7 +24,7 @@ pub struct Settings {
     pub working_set_bytes: u64,
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -32,7 +32,7 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
 }
 
-/// What was done on one CPU.
+/// The work on one CPU.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
@@ -40,7 +40,7 @@ pub struct Cpu {
     pub cpu: usize,
     /// Bytes that were copied: each was read once and written once.
     pub copied_bytes: u64,
-    /// The same divided by the run time.
+    /// Copied bytes per second of run time.
     pub copied_bytes_per_s: f64,
     /// How long it ran, in nanoseconds.
     pub elapsed_ns: u64,

@@ -40,21 +40,21 @@ pub struct Settings {
     pub reserve_bytes: u64,
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// The most that it held at once, in bytes.
+    /// The most memory that it held at once, in bytes.
     pub held_bytes_max: u64,
-    /// What it held at the end, in bytes.
+    /// The memory that it held at the end, in bytes.
     pub held_bytes_at_end: u64,
-    /// The least that was available, in bytes. None if the kernel never reported it.
+    /// The lowest available memory during the run, in bytes. None if the kernel never reported it.
     pub left_bytes_min: Option<u64>,
-    /// How much it gave back to others during the run, in bytes.
+    /// The memory that it gave back to others during the run, in bytes.
     pub given_back_bytes: u64,
-    /// Whether the reserve kept it from taking the full amount at any time.
+    /// Whether the reserve ever prevented it from taking the full amount.
     pub held_back: bool,
-    /// How long it took to reach the most that it held, in nanoseconds.
+    /// The time until it held the most memory, in nanoseconds.
     pub filled_ns: u64,
     /// Why it ended early: the kernel stopped reporting the available memory, or refused more.
     #[serde(default, skip_serializing_if = "Option::is_none")]

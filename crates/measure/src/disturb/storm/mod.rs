@@ -13,7 +13,7 @@ use crate::error::MeterError;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The beats of a rate. Late beats are skipped and counted: a storm that catches up after a pause would be another storm.
+/// Moments at a fixed rate. Late ones are skipped and counted, because catching up after a pause would be a different storm.
 struct Beats {
     start_ns: u64,
     rate_per_s: u64,
@@ -31,7 +31,7 @@ impl Beats {
         self.start_ns + whole + beat % self.rate_per_s * SECOND_NS / self.rate_per_s
     }
 
-    /// Sleeps until the next beat that is not over yet, and returns when it was due. None at the end.
+    /// Sleeps until the next beat that is still ahead, and returns when it was due. None at the end.
     fn wait(&mut self, end: &End) -> Option<u64> {
         let now_ns = clock::monotonic_ns();
         if self.at_ns(self.next + 1) <= now_ns {

@@ -13,7 +13,7 @@ use crate::disturb::counts;
 use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 
-/// A sender makes some 800,000 a second here.
+/// The highest rate of all senders together. One sender reaches about 800,000 packets per second.
 pub const RATE_PER_S_MAX: u64 = 2_000_000;
 /// The payload of a full Ethernet packet, as packets from outside have it.
 pub const SIZE_BYTES: std::ops::RangeInclusive<usize> = 1..=1472;
@@ -56,7 +56,7 @@ pub enum To {
     },
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -68,7 +68,7 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
 }
 
-/// What one sender did.
+/// The packets of one sender.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
@@ -208,7 +208,7 @@ fn sink() -> Result<(SocketAddr, Option<UdpSocket>), MeterError> {
 
 fn own_sender(to: SocketAddr) -> Result<UdpSocket, MeterError> {
     let refused = |error: std::io::Error| MeterError::refused(format!("send packets to {to}"), &error);
-    // Sent from the address itself: if this host lost the address meanwhile, nothing would leave the machine.
+    // Send from the address itself: if this host has lost it meanwhile, the kernel sends nothing.
     let from = if to.ip().is_loopback() { loopback(to) } else { to.ip() };
     let socket = UdpSocket::bind((from, 0)).map_err(refused)?;
     socket.connect(to).map_err(refused)?;

@@ -55,14 +55,14 @@ impl Peer {
         self.session.socket()
     }
 
-    /// Makes the next packet one of the session's, which the other end counts.
+    /// Turns `packet` into the next packet of the session, which the other end counts.
     pub(super) fn number(&mut self, packet: &mut [u8]) {
         let numbered = Numbered { session: self.session.secret(), sequence: self.sequence, sent_ns: 0 };
         FromClient::Sink(numbered).write(packet);
         self.sequence += 1;
     }
 
-    /// Whether the peer still answers. It is asked now and then.
+    /// Whether the peer still answers. Asks it from time to time.
     pub(super) fn is_willing(&mut self) -> bool {
         let now_ns = clock::monotonic_ns();
         if now_ns < self.asked_ns + ASK_EVERY_NS {

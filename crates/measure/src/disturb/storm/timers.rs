@@ -35,7 +35,7 @@ pub struct Settings {
     pub rate_per_s: u64,
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -43,7 +43,7 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
 }
 
-/// What was done to one CPU.
+/// The interruptions of one CPU.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {

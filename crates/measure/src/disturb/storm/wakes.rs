@@ -13,7 +13,7 @@ use crate::disturb::counts;
 use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, all_cpus, check_cpus, is_off};
 use crate::error::MeterError;
 
-/// Each wake takes some microseconds on two CPUs.
+/// The highest rate. Each wake takes some microseconds on two CPUs.
 pub const RATE_PER_S_MAX: u64 = 50_000;
 
 const PRIORITY: u8 = 10;
@@ -37,7 +37,7 @@ pub struct Settings {
     pub rate_per_s: u64,
 }
 
-/// What the disturber really did.
+/// The report of the disturber.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -45,7 +45,7 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
 }
 
-/// What was done to one CPU.
+/// The interruptions of one CPU.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
@@ -78,7 +78,7 @@ pub struct Running {
     workers: WorkerGroup<Half>,
 }
 
-/// What one thread of a pair did.
+/// The work of one thread of a pair.
 #[derive(Clone, Copy, Debug)]
 enum Half {
     Sleeper { woken: u64, taken_ns: u64, went_offline: bool },

@@ -1,5 +1,5 @@
-//! How many bytes per second arrive at the server, or here, by TCP and by UDP. The receiving end counts: bandwidth is what arrives, not
-//! what was sent.
+//! Measures how many bytes per second arrive by TCP and by UDP, at the server or here. The receiving end counts: bandwidth means received bytes, not
+//! sent bytes.
 
 mod packets;
 mod report;

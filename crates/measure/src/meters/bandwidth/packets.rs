@@ -16,13 +16,13 @@ use crate::{MeterError, Watch};
 const BYTES: usize = 1400;
 /// How often to repeat a request without an answer: for three seconds.
 const ASKS_MAX: u32 = 15;
-/// A stream from the server is over when nothing arrived for the first of these after its time, at the latest after the second.
+/// A stream from the server ends once nothing arrives for `QUIET_NS` after its requested time. It ends at the latest `GRACE_NS` after that time.
 const QUIET_NS: u64 = 200_000_000;
 const GRACE_NS: u64 = 2_000_000_000;
 /// How often to report progress.
 const TELL_NS: u64 = 100_000_000;
 
-/// The share of the settings that one stream gets.
+/// The packets per second of one stream, from the requested rate of all streams. None if no rate was requested.
 fn packets_per_s(settings: &Settings) -> Option<f64> {
     let bytes = settings.bytes.unwrap_or(BYTES);
     settings.bits_per_s.map(|bits| bits / settings.streams as f64 / 8.0 / bytes as f64)
@@ -111,7 +111,7 @@ fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch
     let (mut asked_ns, mut asks, mut told_ns) = (0, 0, 0);
     while !watch.stopped() {
         let now_ns = clock::monotonic_ns();
-        // It began at the server when the first packet arrived, or a little before.
+        // The server began when the first packet arrived here, or a little earlier.
         let end_ns = coming.first_ns.unwrap_or(start_ns + u64::from(ASKS_MAX) * udp::ASK_AGAIN_NS) + length_ns;
         if now_ns > end_ns + GRACE_NS || now_ns > end_ns.max(coming.last_ns) + QUIET_NS {
             break;

@@ -48,7 +48,7 @@ pub struct Stream {
     pub seconds: f64,
     /// The packets per second that the server agreed to send. UDP from the server only.
     pub granted_packets_per_s: Option<u32>,
-    /// What arrived. None if the server counted it and did not report.
+    /// The bytes that arrived. None if the server counted them and did not report.
     pub arrived: Option<Arrived>,
     /// UDP packets that our kernel did not accept.
     pub not_sent: u64,

@@ -212,7 +212,7 @@ fn give(mut stream: TcpStream, span: Span, until_ns: u64, watch: &Watch<'_>) -> 
     Some(counted)
 }
 
-/// What one stream sent, and what the server counted of it.
+/// The bytes that one stream sent, and the bytes that the server counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub(super) bytes: u64,
@@ -258,7 +258,7 @@ pub(super) fn send(
     Ok(Sent { bytes, ns: past_ns, cpu_ns, counted })
 }
 
-/// What arrived of one stream from the server, and what it reports as sent.
+/// The bytes of one stream that arrived from the server, and the bytes that it reports as sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Got {
     pub(super) bytes: u64,

@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(ms in 0_u32..60_000, numbers: (u64, u64, u64), bytes: [u8; RESULT_BYTES]) {
+        fn written_messages_are_read_back(ms in 0_u32..60_000, numbers: (u64, u64, u64), bytes: [u8; RESULT_BYTES]) {
             for way in [Direction::ToServer, Direction::FromServer] {
                 prop_assert_eq!(Request::parse(&Request { way, ms }.bytes()), Some(Request { way, ms }));
             }

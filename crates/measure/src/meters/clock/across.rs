@@ -1,5 +1,5 @@
-//! Whether the CPUs' clocks agree. Two pinned threads pass a token back and forth. The other CPU's reading lies between two of this one, so
-//! each pass bounds the clock offset in both directions. All passes together give the tightest bounds.
+//! Checks whether the clocks of all CPUs agree. Two pinned threads pass a token back and forth. The other CPU's reading lies between two of this one,
+//! so each pass bounds the clock offset in both directions. All passes together give the tightest bounds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -17,7 +17,7 @@ const PAIR_LIMIT_NS: u64 = 100_000_000;
 /// The number of the last pass.
 const OVER: u64 = u64::MAX;
 
-/// The first CPU's clocks against other CPUs'.
+/// How the clocks of the other CPUs compare with the first CPU's.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Across {
@@ -63,7 +63,7 @@ pub struct Apart {
     pub throws: u64,
 }
 
-/// The readings of one pass: ours, the other's, ours.
+/// The clock readings of one pass: this CPU, the other CPU, and this CPU again.
 #[derive(Clone, Copy, Debug)]
 struct Throw {
     before: u64,
@@ -171,7 +171,7 @@ fn throw(clock: Counter, ball: &Ball, scale: &Scale, watch: &Watch<'_>) -> Optio
     Some(bounds).filter(|bounds| bounds.throws > 0)
 }
 
-/// Returns the token until it is over. Returns whether the thread stayed on its CPU.
+/// Passes the token back until the measurement ends. Returns whether the thread stayed on its CPU.
 fn catch(cpu: usize, clock: Counter, ball: &Ball, ready: SyncSender<Result<(), Errno>>) -> bool {
     let pinned = pin(cpu);
     let is_pinned = pinned.is_ok();
@@ -185,7 +185,7 @@ fn catch(cpu: usize, clock: Counter, ball: &Ball, ready: SyncSender<Result<(), E
             OVER => return is_still_on(cpu),
             at if at % 2 == 1 => {
                 ball.other.store(read(), Ordering::Relaxed);
-                // The other thread may have given up meanwhile: its final value must stay.
+                // If the other thread has given up, do not overwrite its final value.
                 let _ = ball.at.compare_exchange(at, at + 1, Ordering::AcqRel, Ordering::Relaxed);
             }
             _ => std::hint::spin_loop(),
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn passes_bound_the_offset_from_both_sides() {
-        // A clock that is 50 ahead: over 10 there and 30 back, then over 30 there and 10 back.
+        // The other clock is 50 ahead. The token takes 10 there and 30 back, then 30 there and 10 back.
         let seen = apart(&[(100, 160, 140), (200, 280, 240)]);
         assert_eq!((seen.offset_ns, seen.bound_ns, seen.round_trip_ns_min), (Some(50.0), 10.0, 40.0));
         assert_eq!((seen.steps_back, seen.step_back_ns_max), (2, 40.0));
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn clocks_that_drift_contradict_themselves() {
-        // First 100 ahead, later 100 behind.
+        // The other clock is first 100 ahead, later 100 behind.
         let seen = apart(&[(1000, 1110, 1020), (2000, 1910, 2020)]);
         assert_eq!(seen.offset_ns, None);
     }

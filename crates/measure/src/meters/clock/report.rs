@@ -40,7 +40,7 @@ pub struct Source {
     pub costs: Vec<Samples>,
     /// The time of 100 million `gettimeofday` calls in a row at the median cost, in seconds.
     pub loop_100m_s: Option<f64>,
-    /// The same as a multiple of the current source.
+    /// `loop_100m_s` divided by that of the current source.
     pub loop_ratio: Option<f64>,
 }
 

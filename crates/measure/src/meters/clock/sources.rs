@@ -97,7 +97,7 @@ impl<'a> Switching<'a> {
     }
 }
 
-/// Each source in turn, `ROUNDS` times. Ends when another program sets a source, and leaves that one.
+/// Measures each source in turn, `ROUNDS` times. If another program sets a source, it ends and leaves that source in place.
 fn in_turns(
     turns: &mut Vec<Turn>,
     calls: u64,
@@ -123,7 +123,7 @@ fn in_turns(
                 .write(CURRENT, &name)
                 .map_err(|error| MeterError::refused(format!("set the clock source to {name}"), error.errno))?;
             if current(root).as_deref() != Some(&name) {
-                // For a source that it rejects, the kernel accepts the write and changes nothing.
+                // If the kernel rejects a source, the write still succeeds and changes nothing.
                 last = current(root);
                 refused.push(name);
                 continue;
@@ -166,7 +166,7 @@ impl Report {
             let costs = turn.kinds.finish(calls);
             let in_the_loop =
                 costs.iter().find(|samples| samples.conditions.get("call").is_some_and(|call| call == "gettimeofday"));
-            // 100 million calls at this many picoseconds.
+            // The time of 100 million calls, from the picoseconds of one.
             let loop_100m_s =
                 in_the_loop.and_then(|samples| samples.histogram.quantile(0.5)).map(|ps| ps as f64 * 1e8 / 1e12);
             let first_s = self.sources.first().map_or(loop_100m_s, |first| first.loop_100m_s);

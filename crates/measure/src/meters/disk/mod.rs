@@ -1,5 +1,5 @@
-//! How long a small write takes until it is on the disk, and whether that disk is also the boot disk. The measurement is light: servers
-//! with a tick rarely wait for disks, and those that do should not.
+//! Measures how long a small write takes to reach the disk, and shows whether that disk is also the boot disk. The load is light: servers with a tick
+//! rarely wait for disks, and should not.
 
 mod volume;
 

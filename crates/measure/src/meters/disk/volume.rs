@@ -83,7 +83,7 @@ impl Volume {
         }
     }
 
-    /// Whether none of it is on a disk.
+    /// Whether the file system is in memory only.
     pub fn is_memory(&self) -> bool {
         is_memory(&self.file_system)
     }

@@ -65,11 +65,11 @@ pub struct Clock {
     /// Cycles per millisecond, by batches of some 20 us. Interrupted batches read low: the median is the clock, and values far below it are
     /// interruptions.
     pub clock_khz: Samples,
-    /// All cycles divided by all time: the clock minus the CPU time that others took.
+    /// All cycles divided by the whole time. It is below the clock if others took CPU time.
     pub delivered_khz: u64,
-    /// The same period by the processor's counters of actual and nominal cycles.
+    /// The clock by the processor's counters of actual and nominal cycles, over the same period.
     pub aperf_mperf: Counter,
-    /// The same period by the kernel's cycle count of the thread.
+    /// The clock by the kernel's cycle count of the thread, over the same period.
     pub perf_cycles: Counter,
 }
 

@@ -83,7 +83,7 @@ fn register(file: &File, number: u64) -> Result<u64, Errno> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// This many cycles in this many ticks, in kilohertz.
+/// The frequency in kilohertz, from a number of cycles and the counter ticks that they took.
 pub(crate) fn khz(cycles: u64, ticks: u64, scale: &Scale) -> u64 {
     if ticks == 0 { 0 } else { (cycles as f64 / ticks as f64 * scale.hz() / 1000.0).round() as u64 }
 }
@@ -92,7 +92,7 @@ pub(crate) fn khz(cycles: u64, ticks: u64, scale: &Scale) -> u64 {
 mod tests {
     use super::*;
 
-    /// A file with a number at the register's offset replaces the driver.
+    /// A file stands in for the driver, with a number at the register's offset.
     #[test]
     fn a_register_is_eight_bytes_at_its_number() {
         let path = std::env::temp_dir().join(format!("evenkeel-msr-{}", std::process::id()));

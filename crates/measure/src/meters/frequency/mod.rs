@@ -1,5 +1,5 @@
-//! The clock frequency of the CPUs, measured from outside: a chain of instructions of known length against the cycle counter, because a
-//! guest can rarely read the processor's own counters. Also what slows them: all CPUs busy, a thread on the same core, vector instructions.
+//! Measures the clock frequency of the CPUs from outside: the cycle counter times a chain of instructions of known length. A guest can rarely read
+//! the processor's own counters. Also measures what lowers the clock: all CPUs busy, a thread on the same core, vector instructions.
 
 mod chain;
 mod counters;

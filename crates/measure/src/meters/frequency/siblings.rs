@@ -18,8 +18,8 @@ use crate::{Lost, MeterError, Samples, Unit, Watch};
 const ROUNDS: u64 = 1500;
 /// How often each state is measured: alone and together in turn.
 const TURNS: usize = 3;
-/// Below this share of its work alone, a CPU seems to share its core. Two cores of one chip affect each other only through their clock, by
-/// some percent.
+/// A CPU that does less than this share of the work that it does alone seems to share its core. Two cores of one chip affect each other only through
+/// their clock, by some percent.
 const SHARED_BELOW: f64 = 0.8;
 
 /// Two CPUs that were busy together.
@@ -88,7 +88,7 @@ fn pairs(groups: &[(usize, CpuSet)]) -> Vec<(usize, usize, bool)> {
     if let Some((first, siblings)) = groups.first() {
         let others =
             groups.iter().map(|(other, _)| *other).filter(|other| other != first && !siblings.contains(*other));
-        // Each kind gets its place near the front, however many siblings there are.
+        // Put one pair of each kind near the front, however many siblings there are.
         let at = pairs.len().min(2);
         let rest = pairs.split_off(at);
         pairs.extend(others.map(|other| (*first, other, false)));

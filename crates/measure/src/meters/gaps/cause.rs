@@ -104,7 +104,7 @@ pub enum Interrupts {
     Traced {
         /// In handlers.
         hard_ns: u64,
-        /// In the work that they deferred.
+        /// In the deferred work of interrupts (softirqs).
         soft_ns: u64,
     },
 }
@@ -173,7 +173,7 @@ fn waited(seen: &Evidence) -> Cause {
     match (seen.class, seen.taker) {
         // Only the limit on real-time threads lets an ordinary thread, or the idle task, run while a real-time thread is ready.
         (Class::Fifo, Taker::Ordinary | Taker::Nobody) => Cause::OwnRealTimeThrottle,
-        // Most of a second's reserve at once. A shorter wait counts only if an ordinary thread was seen.
+        // The kernel holds real-time threads back for 50 ms of each second. A shorter wait counts only if an ordinary thread was seen.
         (Class::Fifo, Taker::Unknown) if seen.run_delay_ns > 10_000_000 => Cause::OwnRealTimeThrottle,
         (Class::Fifo, _) => Cause::Preemption,
         _ if is_limited => Cause::Throttle,

@@ -1,4 +1,4 @@
-//! Stretches in which our thread did not run on each CPU, how long they were, and who took the CPU. A server's tick loses exactly this. The
+//! Finds stretches in which our thread did not run on a CPU: how long they were, and who took the CPU. A server's tick loses exactly this time. The
 //! meter uses a server's own means: it needs no tracer, and no privilege except to learn names.
 
 mod cause;
@@ -57,9 +57,9 @@ pub struct Cpu {
     pub blind_ns: u64,
     /// All gaps.
     pub all: Sum,
-    /// The missing share of the watched time. Where `sampled` exists, its estimate.
+    /// The missing share of the watched time. If `sampled` exists, this is its estimate.
     pub share: f64,
-    /// The same with its interval, from samples. None if the probe spun, or no window fell into the time.
+    /// The missing share with its interval, from samples. None if the probe spun, or no window fell into the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
     /// By cause.
@@ -133,7 +133,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         Mode::Spin => Looks::All,
         Mode::Sample => Looks::OwnCounts,
     };
-    // Applies to the whole run, however often the probe returns to a CPU.
+    // This check holds for the whole run, however often the probe returns to a CPU.
     let trace = ready_to_trace(looks, &cpus);
     let plan = Plan {
         scale: Scale::measured(),

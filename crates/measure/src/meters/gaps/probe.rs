@@ -84,7 +84,7 @@ pub(super) struct Probe<'a> {
     taken: Counters,
     throttled_ns: u64,
     last: Own,
-    /// The length of one reading of the counts in ticks, and the length from which it was interrupted.
+    /// How long one reading of the counts takes, in ticks. A reading longer than `allowed_ticks` was interrupted.
     usual_ticks: u64,
     allowed_ticks: u64,
     pending: Vec<Raw>,
@@ -93,7 +93,7 @@ pub(super) struct Probe<'a> {
     newest: Option<Counts>,
     anchor: (u64, u64),
     shortest_close_ticks: u64,
-    /// The last stretch in which it did not run, when it samples.
+    /// The last stretch in which the thread did not run. Used when it samples.
     absent: Sleep,
     /// The window that it is sampling.
     watching: Option<Watching>,
@@ -226,7 +226,7 @@ impl<'a> Probe<'a> {
 
     fn own(&self) -> Own {
         let faults = Usage::of_this_thread().map_or(self.last.faults, |usage| usage.minor_faults + usage.major_faults);
-        // It was readable when the probe began, and the file belongs to the thread itself.
+        // This cannot fail: the file was readable when the probe began, and it belongs to the thread itself.
         let counted = self.run_delay.read().unwrap_or(self.last.counted);
         Own { counted, faults }
     }
@@ -258,7 +258,7 @@ impl<'a> Probe<'a> {
         let own = self.own();
         let late_ns = woke_ns.saturating_sub(due_ns);
         let run_delay_ns = own.counted.run_delay_ns.saturating_sub(self.last.counted.run_delay_ns);
-        // Some kernels do not count throttling by a limit as waiting.
+        // Some kernels do not count throttling by a limit as waiting, so add it here.
         let throttled_ns = if late_ns > LIMIT_MIN_NS { self.newly_throttled_ns() } else { 0 };
         let waited_ns = run_delay_ns.max(throttled_ns.min(late_ns));
         self.absent = Sleep { due_ns, woke_ns, waited_ns, throttled_ns };
@@ -280,7 +280,7 @@ impl<'a> Probe<'a> {
         self.watching.take().filter(|_| goes_on)
     }
 
-    /// A stretch of the last absence, with the kernel's counts for it.
+    /// Finds the cause of a stretch of the last absence, from the kernel's counts.
     fn judge_absence(&mut self, (from_ns, until_ns): (u64, u64), raw: Raw) {
         let is_within = self.watching.is_some_and(|watching| watching.window.holds_ns(from_ns, until_ns) > 0);
         if is_within {
@@ -350,7 +350,7 @@ impl<'a> Probe<'a> {
             let why = "it was taken offline, or out of the CPUs that this process may use";
             self.seen.ended = Some(format!("CPU {} went away while it was measured: {why}", self.cpu));
         }
-        // Time on another CPU says nothing about this one.
+        // On another CPU the probe learns nothing about this one, so it ends.
         self.seen.ended.is_none()
     }
 
@@ -377,7 +377,7 @@ impl<'a> Probe<'a> {
             }
             _ => Interrupts::NotLooked,
         };
-        // Both clocks were read at both ends of the window, so its gaps are placed to a microsecond, however the rate drifts.
+        // Read both clocks at both ends of the window. This places gaps to a microsecond even if the counter's rate drifts.
         let end = tsc::ticks_and_ns();
         let scale = if end.0 > self.anchor.0 { Scale::between(self.anchor, end) } else { self.plan.scale };
         let mut pending = std::mem::take(&mut self.pending);
@@ -396,7 +396,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// A gap that occurred while the window was closed. The counts show it, or the time that closing took.
+    /// Accounts for a gap while the window was being closed. The counts show it, or closing took longer than usual.
     fn account_for_closing(&mut self, begin: u64, scale: &Scale, interrupts: Interrupts) {
         let own = self.own();
         let end = tsc::ticks();
@@ -468,7 +468,7 @@ impl<'a> Probe<'a> {
             steal_ns: raw.steal_ns.min(length_ns),
         };
         match &mut self.watching {
-            // Sampling reads no switch records, so a gap is not divided.
+            // When sampling, no switch records are read, so a gap is not divided.
             Some(watching) => {
                 let within_ns = watching.add(gap.start_ns, gap.length_ns, gap.cause);
                 if within_ns > 0 {
@@ -482,8 +482,8 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// The interrupt that let another thread in, and the switches, are missing time too but belong to no turn. By the switch records a gap
-    /// is only the other thread's turn. If several ran one after another, there is one gap each.
+    /// Reduces a gap to the turns of other threads. The interrupt that let a thread in, and the switches, are missing time too, but belong to no
+    /// turn. If several threads ran one after another, there is one gap each.
     fn without_edges(&mut self, whole: Gap) -> Vec<Gap> {
         let Ok(takers) = &mut self.seen.takers else { return vec![whole] };
         let (start_ns, end_ns) = (whole.start_ns, whole.start_ns + whole.length_ns);

@@ -71,7 +71,7 @@ impl Lead {
         self.next = (self.next + 1) % WAKES;
     }
 
-    /// A multiple of the fastest tenth of the wakes. These met an available CPU, even if four fifths of the time are taken.
+    /// A multiple of the fastest tenth of the wakes. Those found the CPU available, even if it is taken four fifths of the time.
     fn ns(&self) -> u64 {
         let mut sorted = self.late_ns.clone();
         sorted.sort_unstable();
@@ -88,7 +88,7 @@ pub(super) fn watch(
     sleeper: &StoppableSleep,
     stop: &dyn Fn() -> bool,
 ) -> ProbeResult {
-    // Otherwise the kernel may wake the thread 50 us late. The setting is the thread's own and ends with it.
+    // Without this setting the kernel may wake the thread 50 us late. It ends with the thread.
     let _ = thread::set_timer_slack_ns(Some(NonZeroU64::MIN));
     let stratum_ns = |cost_ns: f64| ((cost_ns * cpus as f64 / CPU_SHARE) as u64).max(2 * APART_NS);
     let mut moments = Moments::new(begin_ns, clock::monotonic_ns() ^ (probe.cpu() as u64) << 48);
@@ -106,7 +106,7 @@ pub(super) fn watch(
         if window.to_ns > end_ns {
             break;
         }
-        // The thread was still without the CPU at that moment, so it cannot sleep until then: the last absence reaches into this window.
+        // The thread did not have the CPU at that moment, so it cannot sleep until then. The last absence reaches into this window.
         if due_ns > probe.absent().woke_ns {
             goes_on = sleeper.until(due_ns);
             if !goes_on {
@@ -160,7 +160,7 @@ mod tests {
         gone
     }
 
-    /// When the CPU is available again after `at_ns`.
+    /// When the CPU is available again, at or after `at_ns`.
     fn there(gone: &[(u64, u64)], at_ns: u64) -> u64 {
         let next = gone.partition_point(|(_, until)| *until <= at_ns);
         gone.get(next).filter(|(from, _)| *from <= at_ns).map_or(at_ns, |(_, until)| there(gone, *until))
@@ -180,7 +180,7 @@ mod tests {
         Sleep { due_ns, woke_ns, waited_ns: woke_ns - ready_ns, throttled_ns: 0 }
     }
 
-    /// The meter's estimate, and the truth of this run.
+    /// The meter's estimate of the missing share, and the true share in this run.
     fn sampled(machine: &Machine, length_ns: u64, seed: u64) -> (Sampled, f64) {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         let gone = schedule(machine, length_ns, &mut chance);
@@ -188,7 +188,7 @@ mod tests {
         let (mut moments, mut lead, mut sums) = (Moments::new(0, seed + 1), Lead::default(), Sums::default());
         let mut absent = Sleep::default();
         loop {
-            // The window spacing on two CPUs, and a multiple of most periods.
+            // The window spacing on two CPUs. It is a multiple of most periods.
             let window = moments.next(80_000_000);
             if window.to_ns > length_ns {
                 break;
@@ -214,7 +214,7 @@ mod tests {
         (sums.sampled().unwrap(), truth as f64 / length_ns as f64)
     }
 
-    /// Over runs of two lengths: the mean error of the estimate, and how often its interval contains the truth.
+    /// Returns the mean error of the estimate, and how often its interval contains the truth. It uses runs of two lengths.
     fn judged(machine: &Machine, of: fn(&Sampled) -> Share) -> (f64, f64) {
         let (mut off, mut held, mut runs) = (0.0, 0.0, 0.0);
         for seed in 0..60 {

@@ -30,7 +30,7 @@ impl StoppableSleep {
             if *stopped {
                 return false;
             }
-            // A sleep that is barely longer is not worth a second wake.
+            // If the sleep is barely longer than that part, a second wake is not worth its cost.
             if left_ns <= 2 * EXACT_NS {
                 break;
             }

@@ -30,11 +30,11 @@ pub enum Keep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gap {
-    /// When it began, on the monotonic clock. If the kernel reports switches: when it switched to the thread that ran instead.
+    /// When it began, on the monotonic clock. If the kernel reports switches, this is the switch to the thread that ran instead.
     pub start_ns: u64,
     /// How long it was.
     pub length_ns: u64,
-    /// The time missing right before and after it: the interrupt that let the other thread in, and the switches. Sums include it.
+    /// The missing time right before and after the gap: the interrupt that let the other thread in, and the switches. Sums include it.
     pub around_ns: u64,
     /// Who took the time.
     pub cause: Cause,
@@ -66,7 +66,7 @@ pub enum RanInstead {
 }
 
 impl RanInstead {
-    /// The key under which it is counted. Programs of one name count together, because a build starts hundreds.
+    /// The key under which it is counted. Programs with the same name count together, because a build starts hundreds.
     fn name(&self) -> &str {
         match self {
             RanInstead::Itself => "evenkeel itself",
@@ -248,7 +248,7 @@ impl GapTally {
             let emptied = self.causes.entry(cause).or_default();
             emptied.count = emptied.count.saturating_sub(lengths.len() as u64);
             emptied.total_ns = emptied.total_ns.saturating_sub(lengths.iter().sum());
-            // The longest of the remaining gaps is known only among the suspects; below their least length it may be any.
+            // The longest remaining gap is known only if it is a suspect. Below the shortest suspect it may be any gap.
             let rest = self
                 .suspects
                 .iter()

@@ -1,5 +1,5 @@
-//! Which interrupts and deferred work interrupted our thread, gap by gap. The source is the kernel's tracepoints, if this user may read
-//! them. They are trusted only after they have reported a test timer.
+//! Finds which interrupts and deferred work interrupted our thread, gap by gap. It uses the kernel's tracepoints if this user may read them, and
+//! trusts them only after they have reported a test timer.
 
 use evenkeel_sys::timer_fd::Interrupts;
 use evenkeel_sys::tracepoint::{self, Hit, Tracepoint, Tracepoints};
@@ -186,7 +186,7 @@ impl Traced {
         self.marks.len() > HITS_MAX / 2
     }
 
-    /// The interrupt time between two moments. None if records were lost since the last read but one.
+    /// The interrupt time between two moments. None if records were lost in the last two reads.
     pub(super) fn between(&self, start_ns: u64, end_ns: u64) -> Option<InterruptTime> {
         (!self.is_torn).then(|| interrupt_time(&self.marks, start_ns, end_ns))
     }
@@ -205,7 +205,7 @@ fn interrupt_time(marks: &[Mark], start_ns: u64, end_ns: u64) -> InterruptTime {
     let mut took: Vec<(Source, u64)> = Vec::new();
     let mut last_ns = start_ns;
     for mark in marks.iter().skip(from).take_while(|mark| mark.at_ns <= end_ns) {
-        // The innermost entry gets the time; the entries below it in the stack pause.
+        // The innermost entry gets the time. The entries below it in the stack are paused.
         if let Some(source) = under_way.last() {
             let since_ns = mark.at_ns.saturating_sub(last_ns);
             match took.iter_mut().find(|(known, _)| known == source) {

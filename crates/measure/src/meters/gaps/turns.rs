@@ -35,7 +35,7 @@ pub(super) struct Turns {
 impl Turns {
     /// A thread got the CPU. False if there is no room for the record.
     pub(super) fn begins(&mut self, switch: Switch) -> bool {
-        // A record of its own marks the end. If that record was lost, the turn ended by now at the latest.
+        // A separate record marks the end. If that record was lost, the turn has ended by now.
         if let Some(last) = self.list.back_mut() {
             last.until_ns = last.until_ns.min(switch.at_ns);
         }
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// When, to whom, and its end, if a record gives it.
+    /// Each turn: its start, its thread, and its end if a record shows it.
     type List = &'static [(u64, u32, Option<u64>)];
 
     fn turns(list: &[(u64, u32, Option<u64>)]) -> Turns {

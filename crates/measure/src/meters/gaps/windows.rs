@@ -1,4 +1,4 @@
-//! The sums over windows: how much of each was missing, by who took it.
+//! Sums over windows: how much of each window was missing, and who took it.
 
 use evenkeel_stats::{Share, ShareSum};
 use serde::Serialize;
@@ -86,10 +86,10 @@ pub(super) struct Sums {
     windows: u64,
     missing: ShareSum,
     by_threads: ShareSum,
-    /// In windows that began while the thread was not ready, and in windows that it watched completely.
+    /// The time in windows that began while the thread was not ready, and in windows that it watched completely.
     other_gone: ShareSum,
     other_watched: ShareSum,
-    /// Windows in which it was ready but waited: other causes could not be seen there.
+    /// Windows in which the thread was ready but waited. Other causes could not be seen there.
     other_hidden: ShareSum,
     /// The final lead.
     pub lead_ns: u64,
@@ -115,7 +115,7 @@ impl Sums {
         other.add(weight, other_ns as f64 / length);
     }
 
-    /// The same for all CPUs together.
+    /// Adds the sums of another CPU.
     pub(super) fn merge(&mut self, other: &Sums) {
         self.windows += other.windows;
         self.missing.merge(&other.missing);
@@ -139,7 +139,7 @@ impl Sums {
         })
     }
 
-    /// In a window hidden by other threads, at least as much was missing for other reasons as in a watched window that began the same way.
+    /// If other threads hid a window, at least as much was missing for other reasons as in a watched window that began the same way.
     fn by_nobody_inside(&self) -> Option<Share> {
         let mut sum = self.other_gone;
         sum.merge(&self.other_watched);
@@ -170,7 +170,7 @@ pub struct Sampled {
     pub by_threads: Share,
     /// Taken from outside this machine's threads: the hypervisor, interrupts, faults, and wakes that took longer than the lead.
     pub by_nobody_inside: Share,
-    /// The share of windows in which other threads had the CPU, so that other causes could not be seen. They are estimated from watched
+    /// The share of windows in which other threads had the CPU, so that other causes could not be seen. These causes are estimated from watched
     /// windows that began the same way.
     pub hidden: f64,
 }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn an_absence_is_cut_to_its_window_by_who_took_it() {
         let window = Window { from_ns: 1_000, to_ns: 1_100, stratum_ns: 1 };
-        // Due, woke, waited; of the window by nobody inside, and by threads.
+        // Columns: due, woke, waited; then the part of the window taken by nobody inside, and by threads.
         let table = [
             ((940, 990, 40), (0, 0)),
             ((940, 1_020, 0), (20, 0)),

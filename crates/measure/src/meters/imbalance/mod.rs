@@ -1,4 +1,4 @@
-//! One CPU is full while others idle: which thread and interrupts fill it. The machine's average hides this: one full CPU of eight is 12 %.
+//! Finds a full CPU while others idle, and the threads and interrupts that fill it. The machine's average hides this: one full CPU of eight is 12 %.
 
 mod picture;
 mod reading;
@@ -76,7 +76,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     Ok(gathered.report())
 }
 
-/// Judges readings in order as they arrive. It holds only two, however long it runs.
+/// Judges readings as they arrive, in order. It holds only two readings at a time.
 struct Gathered {
     first: Reading,
     last: Reading,

@@ -137,7 +137,7 @@ pub fn between(before: &Reading, after: &Reading) -> Picture {
 fn threads(before: &Reading, after: &Reading, seconds: f64) -> BTreeMap<usize, Vec<BusyThread>> {
     let mut by_cpu: BTreeMap<usize, Vec<BusyThread>> = BTreeMap::new();
     for (tid, now) in &after.threads {
-        // A thread that started meanwhile got all its time since then.
+        // All CPU time of a thread that started between the readings falls between them.
         let then = before.threads.get(tid).filter(|then| then.started == now.started).map_or(0, |then| then.ran);
         let share = now.ran.saturating_sub(then) as f64 / TICKS_PER_S / seconds.max(1e-3);
         if share >= THREAD_SHARE_MIN {
@@ -199,7 +199,7 @@ mod tests {
         let after = Reading {
             at_ns: 3_000_000_000,
             cpus: parse_stat("cpu0 110 0 10 1180 0 0 0 0\ncpu1 250 0 20 1002 0 0 20 8\n"),
-            // By now 72 is another thread, which has run 20 ticks of its own.
+            // The number 72 now belongs to another thread, which has run for 20 ticks.
             threads: [stat(71, "server", 5, 1150, 1), stat(72, "new", 99, 20, 0)].into(),
             irqs: irqs(9000),
             softirqs: softirqs(52000),

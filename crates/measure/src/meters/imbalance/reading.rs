@@ -114,7 +114,7 @@ pub fn parse_stat(text: &str) -> BTreeMap<usize, CpuTicks> {
         let Some(cpu) = number.filter(|cpu: &usize| *cpu < evenkeel_sys::MAX_CPUS) else { continue };
         let counts: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
         let count = |at: usize| counts.get(at).copied().unwrap_or(0);
-        // user nice system idle iowait irq softirq steal; what guests of this machine ran is in user already.
+        // The columns are user nice system idle iowait irq softirq steal. The time of this machine's guests is already in user.
         let ticks = CpuTicks {
             user: count(0).saturating_add(count(1)),
             system: count(2),
@@ -184,7 +184,7 @@ fn threads() -> (BTreeMap<u32, ThreadTicks>, u64) {
                 unseen += 1;
                 continue;
             }
-            // A thread that ended meanwhile is no loss: the next reading does not have it either.
+            // If a thread ended meanwhile, nothing is lost: the next reading does not have it either.
             let Ok(text) = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) else { continue };
             if let Some(thread) = parse_thread(&String::from_utf8_lossy(&text), pid) {
                 threads.insert(tid, thread);

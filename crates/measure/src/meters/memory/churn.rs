@@ -1,6 +1,6 @@
-//! Many threads that allocate and free: the same work on memory mapped anew each time, on memory that is reused, and on memory from the
-//! allocator. Each newly mapped page is a page fault. While one thread faults, other threads of its process that map and unmap may have to
-//! wait. A server on 40 CPUs was seen to do a thirtieth of the work because of it.
+//! Measures many threads that allocate and free. They do the same work on newly mapped memory, on reused memory, and on memory from the allocator.
+//! Each newly mapped page is a page fault. While one thread faults, other threads of its process that map and unmap may have to wait. On one machine
+//! with 40 CPUs this cut a server's work to a thirtieth.
 
 use std::hint::black_box;
 
@@ -88,7 +88,7 @@ pub(crate) fn measure(threads: usize, for_ns: u64, watch: &Watch<'_>) -> Result<
             break;
         }
         watch.progress(turn as f64 / (TURNS * ways.len()) as f64, "page faults");
-        // Forwards and then backwards, so that a drift of the machine affects all alike.
+        // Forwards and then backwards, so that drift of the machine affects all sources alike.
         let at = if turn < ways.len() { turn } else { TURNS * ways.len() - 1 - turn };
         let counted = windows.run(&vec![None; threads], watch, |turn| worker(ways[at], turn), record)?;
         tallies[at].add(windows, &counted.windows, counted.whole);
@@ -114,7 +114,7 @@ fn record(worker: &mut Worker) -> [u64; 4] {
     let done = match store {
         Store::Fresh => match Mapping::new(CHUNK_BYTES, Pages::Unadvised) {
             Ok(mut mapping) => fill_and_search(mapping.words_mut(), template, seed),
-            // Another process took the last memory: skip the record, but do not end the process.
+            // Another process took the last memory. Skip the record, but do not end the process.
             Err(_) => 0,
         },
         Store::Kept(mapping) => fill_and_search(mapping.words_mut(), template, seed),

@@ -17,7 +17,7 @@ use crate::{MeterError, Samples, Unit, Watch};
 pub const SMALLEST_BYTES: usize = 16 << 10;
 /// The length of a window: long compared with a clock reading, short compared with the time between interruptions.
 const WINDOW_NS: u64 = 200_000;
-/// Rings of up to this many lines are walked once before the measurement. All lines of longer rings were touched a moment ago anyway.
+/// Rings of up to this many lines are walked once before the measurement. For longer rings, touching all lines a moment ago was enough.
 const WARMED_LINES: usize = 256 << 10;
 /// The turns of a working set: small pages, huge, huge, small.
 const TURNS: usize = 4;
@@ -34,7 +34,7 @@ pub struct WorkingSet {
     pub small: Samples,
     /// The latency of a load with huge pages requested.
     pub huge: Samples,
-    /// The share of it that got huge pages, from 0 to 1. Missing if the kernel does not report it. Below 2 MiB there can be none.
+    /// The share of the working set that got huge pages, from 0 to 1. Missing if the kernel does not report it. Below 2 MiB there can be none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huge_share: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! How memory affects a server: the latency of a load by working set, page size and NUMA node, the bandwidth, and the cost of threads that
+//! Measures how memory affects a server: the latency of a load by working set, page size and NUMA node, the bandwidth, and the cost of threads that
 //! allocate and free.
 
 mod bandwidth;
@@ -101,7 +101,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         return Err(MeterError::not_possible("measure memory", "there is no CPU that we may run on"));
     };
     let room = Room::read(&root)?;
-    // It holds two rings at a time, one per page size, and 32 bits of order per line.
+    // The meter holds two rings at a time, one per page size, and 32 bits of order per line.
     let most_bytes = usize::try_from(room.half_bytes / 2).unwrap_or(usize::MAX);
     let wanted = sizes(settings.largest_bytes);
     let fitting = sizes(settings.largest_bytes.min(most_bytes));

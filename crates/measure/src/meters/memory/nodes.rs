@@ -115,7 +115,7 @@ mod tests {
         Root::captured(evenkeel_hostfs::Capture::parse(&std::fs::read_to_string(path).unwrap()).unwrap())
     }
 
-    /// `CPU's node, memory's node, CPU, distance` of every pair of captured hosts, where some CPUs are not allowed.
+    /// `CPU's node, memory's node, CPU, distance` for every pair of the captured hosts. Some CPUs there are not allowed.
     #[test]
     fn pairs_of_captured_hosts() {
         let pairs_of = |host: &str, allowed: &str| -> Vec<String> {

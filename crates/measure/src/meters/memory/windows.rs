@@ -22,8 +22,8 @@ pub(crate) struct Counted<const N: usize> {
 }
 
 impl Windows {
-    /// Runs a thread at each of the places that repeats `step`, which returns its counts. `make` prepares a thread. Work done before all
-    /// threads are ready is not counted.
+    /// Runs one thread at each of `places`. Each repeats `step`, which returns its counts. `make` prepares a thread. Work done before all threads are
+    /// ready is not counted.
     pub(crate) fn run<S, const N: usize>(
         self,
         places: &[Option<usize>],
@@ -55,7 +55,7 @@ impl Windows {
             let of_threads = each.iter().filter_map(|windows| windows.get(window));
             of_threads.fold([0; N], |sum, counts| std::array::from_fn(|at| sum[at] + counts[at]))
         };
-        // A stop cuts the last window short, so only windows that every thread finished count.
+        // The last window is shorter after a stop, so count only windows that every thread finished.
         let whole_windows = each.iter().map(Vec::len).min().unwrap_or(0);
         let windows: Vec<[u64; N]> = (0..whole_windows).map(sum).collect();
         let whole = windows.iter().fold([0; N], |sum, counts| std::array::from_fn(|at| sum[at] + counts[at]));
@@ -105,7 +105,7 @@ mod tests {
         let watch = Watch::new(&stop, &|_, _| {});
         let windows = Windows { count: 5, each_ns: 4_000_000 };
         let make = |turn: usize| Ok(turn as u64 + 1);
-        // If the machine stalls for a whole run, there is nothing to count.
+        // If the machine stalls for a whole run, there is nothing to count, so try again.
         let runs = (0..5).map(|_| windows.run(&[None, None, None], &watch, make, |state| [1, *state]).unwrap());
         let counted = runs.into_iter().find(|counted| counted.whole[0] > 0).expect("something was done in one of them");
         assert_eq!(counted.windows.len(), 5);

@@ -1,5 +1,5 @@
-//! Whether a CPU is always available, or only in slots that a hypervisor grants: with what period, share and phase, and how far apart the
-//! CPUs' slots are. A server that begins its ticks with its slot finishes in half the time. A server under a limit of its control group
+//! Finds out whether a CPU is always available, or only in slots that a hypervisor grants. It reports the period, share and phase of the slots, and
+//! their offsets between CPUs. A server that begins its ticks with its slot finishes in half the time. A server under a limit of its control group
 //! must do the opposite, so the meter distinguishes the two.
 
 mod phase;
@@ -100,7 +100,7 @@ fn joined(result: std::thread::Result<Result<Cpu, MeterError>>) -> Result<Cpu, M
 /// All gaps of one CPU, folded by the period.
 fn fold(cpu: usize, settings: &Settings, place: Option<&CpuLimit>, watch: &Watch<'_>) -> Result<Cpu, MeterError> {
     let before = place.map(limit_now).filter(|limit| limit.quota_ns < limit.period_ns);
-    // A limit does not apply to real-time threads: only an ordinary thread meets it.
+    // A limit does not apply to real-time threads. Only an ordinary thread is throttled by it.
     let class = if before.is_some() && settings.class == Class::Auto { Class::Ordinary } else { settings.class };
     let watched = match probe::watch(cpu, class, settings.threshold_ns, settings.duration_ns, watch) {
         // Report a CPU that is offline by now, and measure the others.
@@ -143,7 +143,7 @@ fn cpu_report(cpu: usize, said: Periodicity, limit: Option<Limit>, watched: Watc
         period_error_ms: said.period.map(|period| period.period_error_ns / MS),
         confidence: Some(said.confidence),
         why: said.why.to_string(),
-        // Slots without fixed times do not predict the next minute.
+        // Slots without fixed times do not predict the next minute, so drop them.
         slots: said.slots.filter(|_| said.why != Reason::Wandering),
         seen: Some(said),
         is_real_time: watched.is_real_time,

@@ -5,7 +5,7 @@ use super::report::{Cpu, MS};
 /// Phases are compared if the periods differ by less than this share.
 const SAME_PERIOD: f64 = 2e-4;
 
-/// When its slice begins, relative to the reference.
+/// Sets when the CPU's slice begins, relative to the reference.
 pub(super) fn place(cpu: &mut Cpu, reference_ns: u64) {
     let Some(slots) = cpu.slots else { return };
     cpu.phase_ms = Some((slots.next_start_ns(reference_ns).saturating_sub(reference_ns)) as f64 / MS);
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!((cpus[0].phase_ms, cpus[0].offset_ms), (None, None));
         assert_eq!((cpus[1].phase_ms, cpus[1].offset_ms), (Some(2.0), Some(0.0)));
         assert!((cpus[1].phase_error_ms.unwrap() - 0.001).abs() < 1e-4, "{:?}", cpus[1].phase_error_ms);
-        // 7 ms later is 3 ms earlier; a hundred periods from the middle its clock has gone 10 us.
+        // An offset of 7 ms in 10 equals -3 ms. A hundred periods from the middle, the clock of this CPU is 10 us off.
         assert!((cpus[2].offset_ms.unwrap() + 3.0).abs() < 0.02, "{:?}", cpus[2].offset_ms);
         assert_eq!(cpus[3].offset_ms, None, "phases of different periods are not compared");
     }

@@ -1,9 +1,8 @@
 //! The probe of one CPU: a pinned thread that spins in bursts and records every gap with who took it.
 //!
-//! A real-time probe is interrupted only by the hypervisor, interrupts, and threads of a higher priority. It owns the CPU while it spins,
-//! so it spins for a tenth of a second and sleeps for most of another. The kernel stops real-time threads that run for 0.95 s of a second,
-//! which would look like a gap, and other threads on that CPU wait for one burst at most. The lengths are random: bursts at fixed times
-//! would add a period of their own.
+//! Only the hypervisor, interrupts, and threads of a higher priority interrupt a real-time probe. While it spins, it owns the CPU. So it spins for a
+//! tenth of a second and sleeps for most of another. The kernel stops real-time threads that run for 0.95 s of a second, which would look like a gap.
+//! Other threads on that CPU wait for one burst at most. The lengths are random: bursts at fixed times would add a period of their own.
 
 use evenkeel_stats::periodicity::{Gap, Label, Window};
 use evenkeel_sys::rseq::Watcher;
@@ -22,7 +21,7 @@ use crate::{MeterError, Watch};
 const PRIORITY: u8 = 10;
 /// How long it spins at a time, in nanoseconds.
 const BURST_NS: std::ops::Range<u64> = 90_000_000..130_000_000;
-/// How long it then sleeps, as a share of the burst: as a real-time thread, and as an ordinary one, which the scheduler limits anyway.
+/// How long it then sleeps, as a share of the burst: as a real-time thread, and as an ordinary thread, which the scheduler limits anyway.
 const PAUSE_FIFO: f64 = 0.67;
 const PAUSE_ORDINARY: f64 = 0.1;
 /// The most gaps per CPU: a minute at a thousand per second.
@@ -162,7 +161,7 @@ impl BurstLog<'_> {
             if let Some(held) = step.gap {
                 let taken = self.labeller.taken(held, now - last, &self.scale, &mut turns);
                 self.keep(last, now, taken);
-                // Labelling a gap takes a microsecond at most, if the kernel's count is read. That time is not a gap.
+                // If the kernel's count is read, labelling a gap takes up to a microsecond. That time is not a gap.
                 last = tsc::ticks();
             } else {
                 last = now;
@@ -171,14 +170,13 @@ impl BurstLog<'_> {
         self.bursts.push((start, last));
     }
 
-    /// Records a gap. A gap that began outside the guest and that another thread ended is two gaps: when the hypervisor returns the CPU, a
-    /// scheduler tick is due, and a waiting thread runs at once. Only the second part is in the kernel's count.
+    /// Records a gap. When the hypervisor returns the CPU, a scheduler tick is due, and a waiting thread runs at once. Then one gap began outside the
+    /// guest and another thread ended it. Record it as two gaps: only the second is in the kernel's count.
     fn keep(&mut self, from: u64, to: u64, taken: Taken) {
         let waited = taken.waited_ns.map_or(0, |ns| self.scale.ticks(ns)).min(to - from);
         let outside = to - from - waited;
-        // Some kernels do not count the pauses of a limit. If hardly any of the gap is counted, it was no turn of another thread, and the
-        // rest is unknown.
-        // The switches themselves are not counted either, and belong to the guest. A tenth of the gap is more than they take.
+        // Some kernels do not count the pauses of a limit. If the kernel counted hardly any of the gap, it was not another thread's turn, and the
+        // cause of the rest is unknown. The switches are not counted either, and belong to the guest. They take less than a tenth of the gap.
         let is_both = taken.label == Label::Preempted
             && outside >= self.threshold.max((to - from) / 10)
             && waited >= (to - from) / 10;
@@ -260,9 +258,9 @@ impl Labeller {
     }
 }
 
-/// Who took a gap: by whether the mark held, if there is one, and by the kernel's counts of turns and of waiting, if it counts.
+/// Finds who took a gap. It uses the mark, if there is one, and the kernel's counts of turns and of waiting, if available.
 fn label(held: Option<bool>, has_turns: Option<bool>, waited_ns: Option<u64>, length_ns: u64) -> Label {
-    // The count may include short turns from before the gap, which are not gaps. It is proof only if it explains most of the gap.
+    // The count may include short turns before the gap. It proves the cause only if it explains most of the gap.
     let waited_most = waited_ns.is_some_and(|ns| ns >= length_ns / 2);
     match (held, has_turns) {
         (Some(false), _) => Label::Preempted,
@@ -274,11 +272,11 @@ fn label(held: Option<bool>, has_turns: Option<bool>, waited_ns: Option<u64>, le
     }
 }
 
-/// What is known of the mark between two readings of the counter. A cleared mark is armed again only after it was seen, so no turn of
-/// another thread is missed, wherever in the loop it falls.
+/// The state of the mark between two readings of the counter. A cleared mark is armed again only after the loop has seen it. So no turn of another
+/// thread is missed, wherever in the loop it falls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// It was cleared after the last reading: the other thread's turn may lie before the next one.
+    /// The mark was cleared after the last reading. The other thread's turn may lie before the next reading.
     was_cleared: bool,
 }
 
@@ -295,7 +293,7 @@ impl Mark {
     /// Decides after a reading, with or without a gap before it, and a check of the mark.
     fn after(&mut self, is_gap: bool, held: bool) -> Step {
         let gap = is_gap.then_some(held && !self.was_cleared);
-        // After a gap everything starts anew: the counter is read again after the mark is armed.
+        // Start anew after a gap: the counter is read again after the mark is armed.
         self.was_cleared = !is_gap && !held;
         Step { gap, arm: is_gap || !held }
     }
@@ -307,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_seen_wherever_in_the_loop_it_falls() {
-        // The loop's steps: read the counter, check the mark, arm it if so decided. Another thread may run before any of them.
+        // The loop reads the counter, checks the mark, and arms it if needed. Another thread may run before any of these steps.
         for turn in 0..11 {
             let (mut mark, mut armed, mut clock, mut last) = (Mark::default(), true, 0, 0);
             let mut at = 0;

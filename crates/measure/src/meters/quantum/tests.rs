@@ -24,7 +24,7 @@ fn invalid_settings_are_refused() {
 }
 
 #[test]
-fn one_that_is_stopped_says_so() {
+fn a_stopped_run_is_reported() {
     let settings = Settings { duration_ns: *DURATION_NS.end(), class: Class::Ordinary, ..Settings::default() };
     let begin_ns = clock::monotonic_ns();
     for order in [Order::InTurn, Order::Together] {
@@ -52,8 +52,8 @@ fn a_threshold_baseline_without_a_second_gap_has_no_period() {
 /// A moment on a clock that has run for hours.
 const BASE_NS: f64 = 12_345_678_901_234.0;
 
-/// What a probe sees in two seconds on a CPU that is available from `phase_ms` on for a share of each period. A neighbour in the guest
-/// takes 3 ms of our time now and then.
+/// What a probe sees in two seconds on a CPU that is available for a share of each period, from `phase_ms` on. A neighbour in the guest takes 3 ms of
+/// our time now and then.
 fn watched(period_ms: f64, share: f64, phase_ms: f64, has_neighbour: bool, random: &mut ChaCha8Rng) -> Watched {
     let (mut gaps, mut windows) = (Vec::new(), Vec::new());
     let gap = |from_ms: f64, length_ms: f64, label| Gap {

@@ -1,5 +1,5 @@
-//! The loop of the talk that inspired this meter, for comparison: spin for 50 ms, and take the first gap over a millisecond as the time
-//! that the hypervisor gave to others. The talk's server runs it once per CPU. A second run right after the first gives the period.
+//! The loop of the talk that inspired this meter, for comparison. It spins for 50 ms, and takes the first gap over a millisecond as the time that the
+//! hypervisor gave to others. The talk's server runs it once per CPU. A second run right after the first gives the period.
 
 use evenkeel_sys::sched;
 use evenkeel_sys::tsc::{self, Scale};
@@ -23,8 +23,7 @@ pub(super) struct Said {
     pub(super) start_ns: u64,
 }
 
-/// Runs the loop on `cpu`, as a real-time thread where that is allowed, as in the talk. Returns none without a gap. Call it in a thread of
-/// its own.
+/// Runs the loop on `cpu`, as a real-time thread where that is allowed, as in the talk. Returns None without a gap. Call it in a thread of its own.
 pub(super) fn run(cpu: usize, watch: &Watch<'_>) -> Result<(bool, Option<Said>), MeterError> {
     stay_on(cpu)?;
     let scale = Scale::measured();

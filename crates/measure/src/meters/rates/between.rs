@@ -14,7 +14,7 @@ use crate::Lost;
 
 /// The unit of the times in /proc: hundredths of a second, whatever the kernel's own tick is.
 const TICK_NS: u64 = 10_000_000;
-/// How far a CPU's counts may exceed the time that passed. Eight kinds are rounded, and earlier steal may be counted late.
+/// How far a CPU's counts may exceed the elapsed time. Eight kinds are rounded, and steal may be counted late.
 const SURPLUS_NS: u64 = 500_000_000;
 /// The most threads to report.
 const THREADS_SHOWN: usize = 16;
@@ -189,7 +189,7 @@ struct Spent {
     softirq: u64,
     steal: u64,
     idle: u64,
-    /// The kernel lets this one go back. Then it is unknown.
+    /// The kernel sometimes decreases this count. It is unknown then.
     iowait: Option<u64>,
 }
 
@@ -242,7 +242,7 @@ fn spent(cpu: usize, before: &Ticks, after: &Ticks, elapsed_ns: u64) -> Measured
             0
         }
     };
-    // Waiting for a disk is a kind of idling; the kernel moves time between the two.
+    // Waiting for a disk is a kind of idling. The kernel moves time between the two, so add them.
     let idle = |ticks: &Ticks| ticks.idle.saturating_add(ticks.iowait);
     let spent = Spent {
         user: kind("user", before.user, after.user).saturating_add(kind("nice", before.nice, after.nice)),
@@ -352,7 +352,7 @@ fn process(
     })
 }
 
-/// What each thread did between the readings. A new thread's counts are all recent. The counts of an ended thread are lost.
+/// The rates of each thread between the readings. All counts of a new thread belong to this time. The counts of an ended thread are lost.
 fn threads(before: &ProcessCounts, after: &ProcessCounts) -> (Measured<BTreeMap<u32, ThreadCounts>>, Lost) {
     let mut gone = 0;
     let threads = before.threads.and_then(|before| {

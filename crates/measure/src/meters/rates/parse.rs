@@ -18,7 +18,7 @@ pub struct Ticks {
     pub system: u64,
     /// Idle.
     pub idle: u64,
-    /// Idle while a thread waits for a disk. The kernel lets this one go back.
+    /// Idle while a thread waits for a disk. The kernel sometimes decreases this count.
     pub iowait: u64,
     /// In interrupts.
     pub irq: u64,
@@ -47,7 +47,7 @@ pub struct Stat {
 pub fn parse_stat(text: &str) -> Option<Stat> {
     let mut stat = Stat::default();
     let (mut switches, mut interrupts) = (None, None);
-    // Of the interrupt line only the sum is read: with 200 CPUs the rest is thousands of numbers.
+    // Of the interrupt line, read only the sum. With 200 CPUs the rest is thousands of numbers.
     for line in text.lines().take(LINES_MAX) {
         let Some((name, rest)) = line.split_once(' ') else { continue };
         let first = || rest.split_ascii_whitespace().next()?.parse::<u64>().ok();

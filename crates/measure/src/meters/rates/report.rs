@@ -73,7 +73,7 @@ pub struct Spread {
 pub struct Cost {
     /// CPU time of one reading, in nanoseconds.
     pub cpu_ns_per_reading: u64,
-    /// The same as a share of one CPU.
+    /// CPU time of the readings as a share of one CPU.
     pub cpu_share: f64,
 }
 
@@ -236,7 +236,7 @@ pub struct ProcessRates {
     pub minor_faults_per_s: Measured<f64>,
     /// Page faults that waited for a disk or for swap.
     pub major_faults_per_s: Measured<f64>,
-    /// The number of these faults: a single one may be noticed by a player.
+    /// The number of major page faults. A player may notice a single one.
     pub major_faults: Measured<u64>,
     /// Voluntary switches of its threads.
     pub voluntary_switches_per_s: Measured<f64>,
@@ -280,16 +280,16 @@ pub struct ProcessMemory {
     pub pss_bytes: Measured<u64>,
     /// In swap.
     pub swap_bytes: Measured<u64>,
-    /// How much that grew; negative if it shrank.
+    /// How much the swapped memory grew, in bytes. Negative if it shrank.
     pub swap_grown_bytes: Measured<i64>,
-    /// The referenced part: since the measurement began, or since the marks were last cleared.
+    /// The referenced memory: since the measurement began, or since the marks were last cleared.
     pub referenced_bytes: Measured<u64>,
-    /// The start of that time.
+    /// Since when references count.
     pub referenced_since: &'static str,
     /// The memory that it may use: the tightest limit of its group, or all memory.
     pub limit_bytes: Measured<u64>,
     /// The source of that limit.
     pub limit_by: String,
-    /// `rss_bytes` plus `swap_bytes` as a share of that: what it would take to have all of it in memory.
+    /// `rss_bytes` plus `swap_bytes`, divided by `limit_bytes`: the share that the process would need to be in memory completely.
     pub share_of_limit: Measured<f64>,
 }

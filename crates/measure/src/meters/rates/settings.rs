@@ -24,7 +24,7 @@ pub enum Target {
     Group(String),
 }
 
-/// What to do with the marks by which the kernel knows which pages of a process are used.
+/// How to treat the kernel's marks on the pages that a process uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// Read them as they are.

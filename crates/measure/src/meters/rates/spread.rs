@@ -1,12 +1,12 @@
-//! The course of the main rates from reading to reading: each as samples and as a timeline. Most of these rates are 0 most of the time, and
-//! a logarithmic histogram has no bar for 0. So the zeros are counted separately.
+//! The course of the main rates from reading to reading, as samples and as a timeline. Most of these rates are usually 0, and a logarithmic histogram
+//! has no bar for 0. So zeros are counted separately.
 
 use super::report::{Level, ProcessRates, Rates, Spread};
 use super::settings::Target;
 use super::timeline::{Stretch, Timeline};
 use crate::{Lost, Samples, Unit};
 
-/// The most rates of one kind to hold. Beyond that it keeps every second one, then every fourth, and so on.
+/// The most rates of one kind to hold. Above that it keeps every second one, then every fourth, and so on.
 const KEPT_MAX: usize = 1 << 16;
 const PPM: f64 = 1e6;
 
@@ -63,7 +63,7 @@ pub(super) struct Course {
 
 struct Series {
     kept: Vec<f64>,
-    /// It keeps one rate of every `skip + 1`.
+    /// It keeps one rate out of `skip + 1`.
     skip: u64,
     count: u64,
     zeros: u64,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_from_little() {
+    fn few_readings_give_no_quantiles() {
         let mut series = Series::new("major_faults_per_s", Unit::PerS, 1000);
         for (at, rate) in [0.0, 0.0, 0.2, 0.0, 7.0, -1e-9].into_iter().enumerate() {
             series.add(rate, second(at as u64));

@@ -8,13 +8,13 @@ use super::track::{Beat, Followed, Found, Gate, Pull, Start, follow};
 use super::views::Timer;
 use super::wakes::Wake;
 
-/// If a smaller share of the ticks is in time, the tempo has changed.
+/// If fewer than this share of the ticks are in time, the tempo has changed.
 const PRESENCE_MIN: f64 = 0.5;
-/// If ticks hold this much less of the work than before, there may be more of them, so search again.
+/// If ticks hold less than this share of their earlier work, there may be more ticks, so search again.
 const WORK_SHARE_LEFT: f64 = 0.8;
 /// How often the thread must have been seen asleep before a tick, to know its requested wake time.
 const ASKED_MIN: usize = 4;
-/// How well these times must agree, in nanoseconds or as a share of the period, whichever is more.
+/// The most that these times may differ, in nanoseconds or as a share of the period, whichever is more.
 const ASKED_SPREAD_NS: f64 = 25_000.0;
 const ASKED_SPREAD_SHARE: f64 = 0.005;
 /// Ticks before this quantile count as the earliest. A single early one may have been woken by something else.
@@ -147,7 +147,7 @@ pub fn account(
     known_asked_ns: Option<f64>,
 ) -> Result<Account, NoTick> {
     let beats = beats(wakes);
-    // A known loop stays the observed one: in a window without it, no other loop replaces it.
+    // A known loop remains the observed one. If it is missing in a window, no other loop replaces it.
     let (tempo, followed) = match known {
         Some(known) => keeps(&beats, known).ok_or(NoTick::NoPeriod)?,
         None => ticks(&beats, None)?,
@@ -188,7 +188,7 @@ pub fn account(
     })
 }
 
-/// From each tick to the next. The interval over a hidden tick is unknown; the interval over a missed tick is really that long.
+/// From each tick to the next. The interval across a hidden tick is unknown. The interval across a missed tick really is that long.
 fn intervals(followed: &Followed, wakes: &[Wake]) -> Vec<u64> {
     let mut last: Option<u64> = None;
     let mut intervals = Vec::with_capacity(followed.slots.len());
@@ -212,7 +212,7 @@ fn over_earliest(seen: &[(u64, &Wake)], tempo: &Tempo) -> Vec<f64> {
     let since = |wake: &Wake| wake.start_ns.saturating_sub(first.start_ns) as f64;
     let off: Vec<f64> = match tempo.pacing {
         Pacing::Kept => seen.iter().map(|(number, wake)| since(wake) - *number as f64 * tempo.period_ns).collect(),
-        // By the previous tick. The first one has no predecessor and counts as an ordinary one.
+        // Measured from the previous tick. The first tick has no predecessor and counts as an ordinary one.
         Pacing::Walks | Pacing::Unknown => {
             let steps = seen.windows(2).map(|pair| {
                 let slots = pair[1].0.saturating_sub(pair[0].0) as f64;
@@ -235,7 +235,7 @@ fn asked_offset(timers: &[Timer], seen: &[(u64, &Wake)], over_ns: &[f64], tempo:
     for Timer { due_ns, begun_ns } in timers {
         let Ok(tick) = seen.binary_search_by_key(begun_ns, |(_, wake)| wake.start_ns) else { continue };
         let late_ns = *begun_ns as f64 - *due_ns as f64;
-        // If the thread woke before its time, something else woke it. If it woke much later, this is not the time that it kept.
+        // If the thread woke before this time, something else woke it. If it woke much later, this was not its requested time.
         if (0.0..tempo.period_ns / 2.0).contains(&late_ns) {
             offsets.push(late_ns - over_ns[tick]);
         }

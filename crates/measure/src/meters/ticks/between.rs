@@ -1,9 +1,9 @@
-//! `divisor_of`: whether the ticks of a loop are only every second, third or fourth tick of a faster one. On a busy CPU a tick begins at once,
-//! or one tick of the scheduler (4 ms) later. At 50 Hz that is outside of the gate, and inside of the gate of 25 Hz, which is twice as wide.
-//! The slower period then looks regular and the true one does not.
+//! `divisor_of`: whether the ticks of a loop are only every second, third or fourth tick of a faster loop. On a busy CPU a tick begins at once, or
+//! one scheduler tick (4 ms) later. At 50 Hz that is outside the gate. At 25 Hz the gate is twice as wide, so it is inside. The slower period then
+//! looks regular and the true one does not.
 //!
-//! Three things show the ticks between: there are equally many in each period, they do as much work, and they begin when they are due or
-//! later. Packets and polls do none of this.
+//! Three facts identify the ticks in between: each period has the same number, they do as much work, and they begin when they are due or later.
+//! Packets and polls do none of this.
 
 use evenkeel_stats::median;
 
@@ -13,11 +13,11 @@ use super::track::{Beat, Followed, Gate};
 const DIVISOR_MAX: usize = 4;
 /// The minimum number of complete periods.
 const PERIODS_MIN: usize = 8;
-/// The share of periods that must contain the same number of ticks between. The rest lost one, or two merged.
+/// The share of periods that must contain the same number of ticks in between. In the rest, one was lost or two merged.
 const SAME_COUNT_MIN: f64 = 0.7;
-/// A tick between does at least this share of the work of a tick in time,
+/// A tick in between does at least this share of the work of a tick in time.
 const AS_HEAVY: f64 = 0.5;
-/// and this share of them begins no earlier than due.
+/// At least this share of the ticks in between begin no earlier than due.
 const NOT_EARLY_MIN: f64 = 0.9;
 
 /// How many ticks each period of `followed` really contains. None if it contains only its own.
@@ -42,7 +42,7 @@ pub(super) fn divisor_of(beats: &[Beat], followed: &Followed, period_ns: f64) ->
         return None;
     }
     let part_ns = period_ns / (count as f64 + 1.0);
-    // The tick in time may itself be as late as the gate of its own period allows.
+    // The tick in time may itself be late, as far as the gate of its own period allows.
     let early_ns = Gate::widest(period_ns).ns;
     let is_due = |(tick_ns, between): &&(u64, Vec<Beat>)| {
         let due_ns = |at: usize| *tick_ns as f64 + (at as f64 + 1.0) * part_ns;
@@ -60,7 +60,7 @@ mod tests {
     const PERIOD_NS: u64 = 40_000_000;
     const WORK_NS: u64 = 2_000_000;
 
-    /// A tick in time every 40 ms. After it come the ticks of `between` for its number: how much later, and how much work.
+    /// One tick in time every 40 ms. `between` lists the ticks that follow it: how much later, and how much work.
     fn divisor(between: impl Fn(u64) -> Vec<(u64, u64)>) -> Option<u32> {
         let beat = |at_ns: u64, work_ns: u64| Beat { at_ns, until_ns: at_ns + work_ns, weight: work_ns as f64 };
         let mut beats: Vec<Beat> = (0..200)

@@ -1,5 +1,5 @@
-//! `choose`: which loop of a server is its tick. It is the loop that does the server's work, not the one that wakes most. If two remain, or
-//! the only one may be a mere poll, the answer is the list of them, and the user names one.
+//! `choose`: finds which loop of a server is its tick. It is the loop that does the server's work, not the one that wakes most often. If two remain,
+//! or the only one may be a mere poll, the answer is a list, and the user names one.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use super::loops::{self, TickLoop, Waits};
 use super::stream::Stream;
 use super::tempo::{NoTick, Pacing};
 
-/// A tick contains at least this share of the server's CPU time,
+/// A tick contains at least this share of the server's CPU time.
 const WORK_SHARE_MIN: f64 = 0.3;
-/// and this many times as much as any other loop.
+/// A tick contains at least this many times the CPU time of any other loop.
 const AHEAD: f64 = 2.5;
 /// The share of its due times that have a tick.
 const PRESENCE_MIN: f64 = 0.6;
@@ -90,7 +90,7 @@ pub enum Unclear {
         /// How often it does more, per second.
         heavier_hz: f64,
     },
-    /// Something else wakes the loop.
+    /// The loop is woken from outside.
     #[error(
         "its loop of {hz:.2} Hz is woken from outside, by packets, another program or a signal: it requested a later time or none"
     )]
@@ -216,7 +216,7 @@ fn clear_tick(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) ->
         return Err(Unclear::NoLoop { reason });
     };
     let hz = first.tempo.hz();
-    // A poll that passes between its ticks is no rival.
+    // The poll whose heavier wakes are the ticks of `first` does not compete with it.
     let is_its_poll = |other: &TickLoop| {
         other.holds_hz == Some(hz) && first.within_hz.is_some() && matches!(other.waits, Waits::PollsFor { .. })
     };
@@ -256,7 +256,7 @@ fn more_than_a_poll(first: &TickLoop) -> Result<usize, Unclear> {
         (Waits::PollsFor { ns }, None) if first.tempo.period_ns < OWN_POLL * ns as f64 => {
             Err(Unclear::Poll { hz, poll_ns: ns, work_ns })
         }
-        // How it waits is unknown, and some of its wakes do more than the others.
+        // How the loop waits is unknown, and some of its wakes do more than the others.
         (Waits::Unseen, Some(heavier_hz)) if work_ns < POLL_WORK_MAX_NS => {
             Err(Unclear::HeavierWakes { hz, poll_ns: first.tempo.period_ns as u64, heavier_hz })
         }

@@ -14,7 +14,7 @@ pub fn ticks_of(thread: &ThreadLog) -> Vec<(Wake, Wake)> {
         let first = ticks.len();
         while let Some(start_ns) = entries.next_if(|entered_ns| *entered_ns <= wake.end_ns) {
             let end_ns = entries.peek().map_or(wake.end_ns, |next_ns| wake.end_ns.min(*next_ns));
-            // The positions of preemptions within the wake are unknown, so each part gets its share of the run time.
+            // When within the wake the thread was preempted is unknown, so each part gets its share of the run time.
             let ran = wake.on_cpu_ns as f64 / (wake.end_ns - wake.start_ns).max(1) as f64;
             let on_cpu_ns = ((end_ns - start_ns) as f64 * ran).round() as u64;
             ticks.push((Wake { start_ns, end_ns, on_cpu_ns, preempted: 0, is_moved: false, ..*wake }, *wake));

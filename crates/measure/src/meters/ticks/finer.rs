@@ -1,6 +1,6 @@
-//! `finer`: whether a loop with the heavier ticks is only every second, third or fourth tick of a faster one. A game server that sends to
-//! its players every second tick does several times the work then, so the ticks between look like polls. Two things distinguish them from
-//! polls: they come when the faster loop is due, and they do more work there than wakes at other times between the ticks.
+//! `finer`: whether a loop with the heavier ticks is only every second, third or fourth tick of a faster loop. If a game server sends to its players
+//! every second tick, that tick does several times the work. The ticks in between then look like polls. Two things distinguish them from polls: they
+//! come when the faster loop is due, and they do more work there than wakes at other times.
 
 use evenkeel_stats::median;
 
@@ -8,15 +8,16 @@ use super::account;
 use super::tempo::{self, Tempo};
 use super::track::{Beat, Followed, Gate};
 
-/// The ticks of a slower loop within a faster one do this many times the work of the wakes between.
+/// The ticks of a slower loop within a faster one do this many times the work of the wakes in between.
 pub(super) const HEAVIER: f64 = 1.4;
 /// A server does more every second, every third or every fourth tick.
 const DIVISORS: std::ops::RangeInclusive<u32> = 2..=4;
 /// The share of the times between the ticks that must have a wake.
 const PRESENCE_MIN: f64 = 0.8;
-/// From this factor on, the work between the ticks exceeds that elsewhere. Up to [`HEAVIER`] it is open whether it is a tick.
+/// From this factor on, wakes between the ticks do more work when they are due than elsewhere. Up to [`HEAVIER`] it is unclear which loop is the
+/// tick.
 const MAYBE_HEAVIER: f64 = 1.15;
-/// Phases, as parts of the faster period, whose wakes are compared with those at the due times.
+/// Phases, as parts of the faster period. Wakes there are compared with wakes at the due times.
 const ELSEWHERE: [f64; 4] = [0.25, 0.4, 0.6, 0.75];
 /// The most ticks to examine.
 const TICKS_MAX: usize = 4096;
@@ -25,11 +26,11 @@ const TICKS_MAX: usize = 4096;
 pub(super) struct Finer {
     pub tempo: Tempo,
     pub followed: Followed,
-    /// Whether its work between the ticks clearly exceeds the work elsewhere. Otherwise either may be the tick.
+    /// Whether its work between the ticks clearly exceeds the work elsewhere. Otherwise either loop may be the tick.
     pub is_sure: bool,
 }
 
-/// The faster loop among `beats` whose heavier ticks are those of `slow`, if there is one.
+/// Finds the faster loop among `beats` whose heavier ticks are those of `slow`, if there is one.
 pub(super) fn finer(beats: &[Beat], slow: &Tempo, followed: &Followed) -> Option<Finer> {
     let ticks: Vec<u64> = followed.slots.iter().filter_map(|slot| Some(beats.get(slot.beat()?)?.at_ns)).collect();
     let gaps = Gaps { beats, ticks: &ticks[..ticks.len().min(TICKS_MAX)], slow };
@@ -94,7 +95,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A wake every `every_ms` for ten seconds. Each does the `work_us` of its number, and begins some tens of microseconds off its time.
+    /// A wake every `every_ms` for ten seconds. `work_us` gives the work of each by its number. Each begins some tens of microseconds off its time.
     fn wakes(every_ms: u64, first_us: u64, work_us: impl Fn(u64) -> u64) -> Vec<Beat> {
         let wake = |number: u64| {
             let at_ns = number * every_ms * MS + first_us * 1000 + number * 7919 % 40_000;
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn ticks_between_the_heavier_ones_are_distinguished_from_polls() {
-        // Polls of 20 us every 5 ms. Each fourth is a tick, and of those each second or third does more.
+        // Polls of 20 us every 5 ms. Every fourth is a tick. Every second or third tick does more.
         let server = |light_us: u64, heavy_us: u64, every: u64| {
             wakes(5, 0, move |number| match (number % 4, number / 4 % every) {
                 (0, 0) => heavy_us,
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn packets_of_players_are_not_ticks() {
         let mut beats = wakes(40, 0, |_| 300);
-        // Four players, who send as often as a tick of twice the rate would come, each at its own phase.
+        // Four players send at twice the tick rate, each at its own phase.
         for first_us in [3_000, 7_500, 12_000, 16_500] {
             beats.extend(wakes(20, first_us, |_| 60));
         }

@@ -1,5 +1,5 @@
-//! `TickLoop`: everything periodic in a server, with its rate, its share of the server's CPU time, the threads that do its work, and how
-//! they wait. [`choice`](super::choice) decides which of them is the tick.
+//! `TickLoop`: a periodic activity of a server, with its rate, its share of the server's CPU time, the threads that do its work, and how they wait.
+//! [`choice`](super::choice) decides which of them is the tick.
 
 use std::fmt;
 
@@ -16,25 +16,25 @@ use super::track::{Beat, Followed};
 use super::views::{self, View, Workers};
 use super::wakes::Wake;
 
-/// Two loops are one if their rates differ by less than this share,
+/// Two loops are one if their rates differ by less than this share.
 const SAME_RATE: f64 = 0.005;
-/// or by less than this share if one thread does most of the work of both,
+/// The same limit if one thread does most of the work of both loops.
 const SAME_RATE_OF_ONE: f64 = 0.03;
-/// and if this share of the ticks of the loop with fewer threads begins with ticks of the other.
+/// Two such loops are one only if this share of the ticks of the loop with fewer threads begins with ticks of the other.
 const SAME_TICKS: f64 = 0.7;
-/// A thread that does this share of a loop's work counts as doing it alone: the other threads do their own work.
+/// A thread that does this share of a loop's work counts as doing it alone. The other threads do their own work.
 const ALONE: f64 = 0.85;
 /// Threads with a smaller share of a loop's work do not belong to it.
 const CARRIES_MIN: f64 = 0.02;
-/// The share of observed sleeps before a loop's ticks that must have requested the same time, to count as the way it waits.
+/// Of the sleeps seen before a loop's ticks, this share must have requested the same time to count as the way the loop waits.
 const SAME_WAIT: f64 = 0.8;
 const WAITS_MIN: usize = 4;
-/// A loop that is woken from outside shares its wait with its own timer: some of its wakes come just before that.
+/// If this share of wakes come just before the requested time, the loop is woken from outside.
 const WOKEN_BEFORE: f64 = 0.5;
 const ROUND_NS: u64 = 100_000;
-/// If a sleep ended this long before its time, its timer did not end it.
+/// If a sleep ended this long before its requested time, its timer did not end it.
 const EARLY_NS: u64 = 1_000_000;
-/// A rate that shows only in the work of wakes must have a tick at this share of its times.
+/// A rate that shows only in the work of wakes must have a tick at this share of its due times.
 const CLEAR_PRESENCE: f64 = 0.85;
 /// The most ticks whose work is searched for a slower rhythm, and the required clarity.
 const RHYTHM_TICKS_MAX: usize = 1024;
@@ -133,13 +133,13 @@ struct LoopTicks {
 }
 
 impl LoopTicks {
-    /// Whether a view of more threads adds nothing to this: neither work nor requested times.
+    /// Whether a view of more threads adds nothing to this loop: neither work nor requested times.
     fn adds_little(&self, wider: &LoopTicks) -> bool {
         self.listed.work_share >= ALONE * wider.listed.work_share
             && (self.listed.waits != Waits::Unseen || wider.listed.waits == Waits::Unseen)
     }
 
-    /// Whether its ticks are parts of those of another loop with more threads.
+    /// Whether its ticks are parts of the ticks of another loop with more threads.
     fn is_part_of(&self, other: &LoopTicks) -> bool {
         if other.threads <= self.threads || other.listed.work_share <= self.listed.work_share {
             return false;
@@ -153,7 +153,7 @@ impl LoopTicks {
     }
 }
 
-/// All loops of a stream, the one with the most work first; and for each thread without a loop the reason.
+/// Finds all loops of a stream, the one with the most work first. For each thread without a loop it returns the reason.
 pub fn all(stream: &Stream) -> (Vec<TickLoop>, Vec<(u32, NoTick)>) {
     let mut found: Vec<LoopTicks> = Vec::new();
     let mut without = Vec::new();
@@ -194,7 +194,7 @@ pub fn of_function(stream: &Stream, name: &str) -> Option<TickLoop> {
     let (first, last) = (beats.first()?.at_ns, beats.last()?.at_ns);
     let mean_ns = last.saturating_sub(first) as f64 / (beats.len() as f64 - 1.0);
     let intervals: Vec<f64> = beats.windows(2).map(|pair| pair[1].at_ns.saturating_sub(pair[0].at_ns) as f64).collect();
-    // The mean is right however far each is off; the median is right if some were not seen.
+    // The mean is right even if each interval is off. The median is right if some entries were not seen.
     let periods_ns = [Some(mean_ns), median(&intervals)].into_iter().flatten().filter(|ns| ns.is_finite() && *ns > 0.0);
     let mut tempos = periods_ns.filter_map(|ns| tempo::at_rate(&beats, 1e9 / ns));
     // Each entry is a tick, however little work follows.
@@ -203,7 +203,7 @@ pub fn of_function(stream: &Stream, name: &str) -> Option<TickLoop> {
     Some(described(stream, &view, tempo, &followed).listed)
 }
 
-/// The loops in one view: the fastest that explains it, and a slower one of its heavier ticks.
+/// The loops in one view: the fastest that explains it, and a slower one with its heavier ticks.
 fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
     if let [at] = view.threads[..] {
         let thread = &stream.threads[at];
@@ -245,7 +245,7 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
         None => (described(stream, view, tempo, &followed), None),
     };
     (fast.listed.holds_hz, slow.listed.within_hz) = (Some(slow.listed.tempo.hz()), Some(fast.listed.tempo.hz()));
-    // The slower loop's work does not belong to the faster.
+    // The work of the slower loop does not belong to the faster one.
     let left = |all: f64, of_slow: f64| (all - of_slow).max(0.0);
     fast.listed.work_share = left(fast.listed.work_share, slow.listed.work_share);
     fast.listed.cpu_share = left(fast.listed.cpu_share, slow.listed.cpu_share);
@@ -280,8 +280,8 @@ fn slower_by_work(beats: &[Beat], fast: &Tempo) -> Option<(Tempo, Followed)> {
     ticks(beats, Some(&slow)).ok().filter(|(tempo, _)| (tempo.hz() / slow.hz() - 1.0).abs() < SAME_RATE)
 }
 
-/// How often some ticks are heavier than the others, by the spectrum of their work: as in a server that checks the time every 5 ms, and has
-/// little to do when a tick is due. Half of the ticks' rate is excluded: many servers do something every second tick.
+/// How often some ticks are heavier than the others, by the spectrum of their work. Example: a server checks the time every 5 ms, and has little to
+/// do when a tick is due. Half of the ticks' rate is excluded, because many servers do something every second tick.
 fn work_rhythm_hz(ticks: &[Beat]) -> Option<f64> {
     let ticks = &ticks[ticks.len().saturating_sub(RHYTHM_TICKS_MAX)..];
     let (first, last) = (ticks.first()?, ticks.last()?);
@@ -424,7 +424,7 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
         for asked in &thread.asked {
             let next = thread.wakes.partition_point(|wake| wake.start_ns <= asked.at_ns);
             let Some(wake) = thread.wakes.get(next) else { continue };
-            // A long sleep that was observed several times counts once.
+            // If one long sleep was observed several times, count it once.
             if last.replace(next) == Some(next) {
                 continue;
             }
@@ -436,11 +436,11 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
             let slept_ns = next.checked_sub(1).map(|before| thread.wakes[before].end_ns);
             let for_ns = match asked.asleep.wait {
                 Wait::For(ns) => Some(ns),
-                // To the nearest 100 us: its reference is a moment before the thread slept.
+                // Round to 100 us: the reference is a moment before the thread slept.
                 Wait::Until(due_ns) => {
                     slept_ns.map(|slept_ns| (due_ns.saturating_sub(slept_ns) + ROUND_NS / 2) / ROUND_NS * ROUND_NS)
                 }
-                // It waits only for files, and none of them is a visible timer.
+                // The thread waits only for files, and none of them is a visible timer.
                 Wait::Open if asked.asleep.call == Call::Poll => {
                     (all, before) = (all + 1, before + 1);
                     continue;
@@ -452,7 +452,7 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
                 _ => slept_ns.zip(for_ns).map(|(slept_ns, for_ns)| slept_ns.saturating_add(for_ns)),
             };
             all += 1;
-            // No timer fires early, so something else ends such a sleep. Other calls began slightly before the thread slept.
+            // No timer fires early, so something else ended such a sleep. Other calls began slightly before the thread slept.
             let early_ns = if asked.asleep.call == Call::Sleep { EARLY_NS.min(period_ns / 2) } else { period_ns / 2 };
             before += usize::from(due_ns.is_some_and(|due_ns| wake.start_ns.saturating_add(early_ns) < due_ns));
             polls.extend(for_ns.filter(|_| asked.asleep.call != Call::Sleep));
@@ -481,7 +481,7 @@ fn merged(mut found: Vec<LoopTicks>) -> Vec<TickLoop> {
         match kept.iter().position(|before| is_same(before, &one)) {
             None => kept.push(one),
             Some(at) if alone || kept[at].adds_little(&one) => {}
-            // Each thread with a share in it is a part of this one.
+            // Each thread with a share in this loop is a part of it.
             Some(_) => {
                 kept.retain(|before| !is_same(before, &one));
                 kept.push(one);
@@ -494,7 +494,7 @@ fn merged(mut found: Vec<LoopTicks>) -> Vec<TickLoop> {
 
 fn is_same(one: &LoopTicks, other: &LoopTicks) -> bool {
     let (one_hz, other_hz) = (one.listed.tempo.hz(), other.listed.tempo.hz());
-    // A chain that is followed through other work also loses a tick now and then.
+    // A chain that is followed through other work may also lose a tick now and then.
     let is_whose = |found: &LoopTicks| found.listed.carriers.first().map(|most| most.tid);
     let off_max = if is_whose(one) == is_whose(other) { SAME_RATE_OF_ONE } else { SAME_RATE };
     if (one_hz / other_hz - 1.0).abs() > off_max {

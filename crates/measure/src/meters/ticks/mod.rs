@@ -1,5 +1,6 @@
-//! A server's tick seen from outside. The kernel's records of when its threads got a CPU and when they slept show what repeats in it, which
-//! of that is the tick, how long a tick takes and how late it is. The server needs no symbols and no support, and is not affected.
+//! Observes a server's tick from outside. The kernel records when the server's threads got a CPU and when they slept. These records show which
+//! activity repeats, which of them is the tick, how long a tick takes and how late it is. The server needs no symbols and no support, and is not
+//! affected.
 //!
 //! | part | what it does |
 //! |---|---|
@@ -11,7 +12,7 @@
 //! | [`function`] | that function, and how its place is found |
 //! | [`views`] | what one thread, a pool of threads or the whole server did |
 //! | [`tempo`] | whether that is periodic, and the period |
-//! | `between` | whether some of its ticks are always late, so that only each second looks regular |
+//! | `between` | whether some of its ticks are always late, so that only every second one looks regular |
 //! | [`track`] | which wakes are ticks |
 //! | [`mod@pacing`] | whether ticks come at set times, or each after the one before |
 //! | [`loops`] | everything periodic, with its share of the work and its threads |
@@ -91,7 +92,7 @@ pub struct Report {
     pub watched_ns: u64,
     /// The server's CPU use, from 0 to the number of CPUs.
     pub cpu_share: f64,
-    /// Everything periodic in it, and which of that is the tick.
+    /// Everything periodic in the server, and which of that is the tick.
     #[serde(flatten)]
     pub choice: Choice,
     /// The tick's numbers. None if the tick is unclear.
@@ -136,13 +137,13 @@ pub struct Ticks {
     pub work_share: f64,
     /// From one tick's start to the next.
     pub interval_ns: Samples,
-    /// From due to begun.
+    /// From the due time to the start.
     pub lateness_ns: Samples,
     /// Time on a CPU.
     pub work_ns: Samples,
-    /// From begun to done.
+    /// From the start to the end.
     pub wall_ns: Samples,
-    /// From due to done.
+    /// From the due time to the end.
     pub due_to_done_ns: Samples,
 }
 

@@ -41,25 +41,25 @@ const TICKS_MIN: usize = 24;
 /// The length of the examined stretches in ticks, or fewer if there are few.
 const STRETCH_MAX: usize = 12;
 const STRETCH_MIN: usize = 4;
-/// The exponent of the spread's growth with the stretch's length: at most the first at set times, at least the second for chained ticks. In
-/// the long run it is 0 and 0.5, but a sample of some dozens is not that exact.
+/// The exponent of the spread's growth with the length of the stretch: at most the first value at set times, at least the second for chained ticks.
+/// In the long run it is 0 and 0.5, but a sample of some dozens is not that exact.
 const SET_TIMES_MAX: f64 = 0.2;
 const SET_TIMES_MAX_OF_FEW: f64 = 0.08;
 const MANY: usize = 100;
 const CHAINED_MIN: f64 = 0.27;
-/// The correlation of an interval with the previous one: at most the first at set times, at least the second for chained ticks.
+/// The correlation of an interval with the previous one: at most the first value at set times, at least the second for chained ticks.
 const MADE_UP_FOR: [f64; 2] = [-0.3, -0.2];
 /// The deviation of an interval is limited to this many times the usual spread.
 const OFF_MAX: f64 = 6.0;
-/// A clear growth needs no further evidence.
+/// Above this growth, no further evidence is needed.
 const CHAINED_CLEAR: f64 = 0.4;
-/// Ticks are this many times the usual spread of intervals longer, so that their effect on the next one is visible.
+/// A tick is long if it exceeds the others by this many times the usual spread of intervals. Then its effect on the next one is visible.
 const LONG_MIN: f64 = 4.0;
 const LONG_TICKS_MIN: usize = 5;
-/// The next interval grows by this share of it: then the wait begins when the tick is done.
+/// If the next interval grows by this share of the excess, the wait begins when the tick is done.
 const PUSHED_MIN: f64 = 0.7;
-/// This close to a round period, as a share and in nanoseconds. A loop that adds the cost of a timer to its sleep, 50 us and more, is not
-/// that close.
+/// A round period is this close to a round number, as a share and in nanoseconds. A loop that adds the cost of a timer to its sleep (50 us or more)
+/// is not that close.
 const ROUND_OFF_MAX: f64 = 300e-6;
 const ROUND_OFF_NS_MAX: f64 = 15_000.0;
 
@@ -90,14 +90,14 @@ pub fn pacing(ticks: &[TickTime]) -> Pacing {
     }
 }
 
-/// The evidence. None with too few ticks.
+/// The evidence for how the ticks' times are related. None with too few ticks.
 pub fn evidence(ticks: &[TickTime]) -> Option<Evidence> {
     let period_ns = period(ticks).filter(|_| ticks.len() >= TICKS_MIN)?;
     let stretch = (ticks.len() / 6).clamp(STRETCH_MIN, STRETCH_MAX);
     let (one_ns, many_ns) = (spread(ticks, 1, period_ns)?, spread(ticks, stretch, period_ns)?);
     let growth = (many_ns.max(1.0) / one_ns.max(1.0)).ln() / (stretch as f64).ln();
     let correlation = correlation(ticks, period_ns, one_ns);
-    // An imprecise period is near some round one by chance.
+    // An imprecise period is near some round value by chance.
     let known_to_ns = many_ns / (ticks.len() as f64 / 2.0);
     let is_round = is_round(period_ns, known_to_ns);
     Some(Evidence { growth, correlation, pushed: pushed(ticks, period_ns, one_ns), is_round })
@@ -112,7 +112,7 @@ fn period(ticks: &[TickTime]) -> Option<f64> {
     median(&slopes.collect::<Vec<_>>()).filter(|period_ns| *period_ns > 0.0)
 }
 
-/// The deviation of the time over this many ticks from the expected one: the median absolute deviation.
+/// How far the time over this many ticks deviates from the expected one: the median absolute deviation.
 fn spread(ticks: &[TickTime], over: usize, period_ns: f64) -> Option<f64> {
     let pairs = ticks.iter().zip(ticks.get(over..)?);
     let whole = pairs.filter(|(one, other)| other.number.checked_sub(one.number) == Some(over as u64));
@@ -147,7 +147,7 @@ fn pushed(ticks: &[TickTime], period_ns: f64, spread_ns: f64) -> Option<f64> {
     let took: Vec<f64> = ticks.iter().map(|tick| tick.end_ns.saturating_sub(tick.start_ns) as f64).collect();
     let usual_ns = median(&took)?;
     let long_ns = usual_ns + (LONG_MIN * spread_ns).max(0.002 * period_ns);
-    // A tick that took most of a period delays the next one in any server.
+    // In any server, a tick that took most of a period delays the next one.
     let too_long_ns = (0.7 * period_ns).min(quantile(&took, 0.5)? + 0.5 * period_ns);
     let mut shares = Vec::new();
     for (at, pair) in ticks.windows(2).enumerate() {
@@ -160,7 +160,7 @@ fn pushed(ticks: &[TickTime], period_ns: f64, spread_ns: f64) -> Option<f64> {
     median(&shares).filter(|_| shares.len() >= LONG_TICKS_MIN)
 }
 
-/// Whether it is a whole number of milliseconds, or a second contains a whole number of it.
+/// Whether the period is a whole number of milliseconds, or a second contains a whole number of periods.
 fn is_round(period_ns: f64, known_to_ns: f64) -> bool {
     let off_max = ROUND_OFF_MAX.min(ROUND_OFF_NS_MAX / period_ns);
     if known_to_ns / period_ns > off_max {
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// A loop: its period, the lateness of a wake, its work, and the reference of the next wake.
+    /// A simulated loop: its period, the lateness of a wake, its work, and the reference of the next wake.
     #[derive(Clone, Copy)]
     struct Loop {
         period_ns: f64,

@@ -1,5 +1,5 @@
-//! `Stream`: the activity of all threads of a server over a stretch of time, by the kernel's switch records. Every question about ticks is
-//! answered from this, whether it is live or read from a file.
+//! `Stream`: the activity of all threads of a server over a stretch of time, by the kernel's switch records. Every question about ticks is answered
+//! from a stream, whether it is live or read from a file.
 
 use evenkeel_hostfs::asleep::{Asleep, Call, Wait};
 
@@ -109,7 +109,7 @@ impl Stream {
     }
 }
 
-/// The first line of a recorded stream, and of one that may have a function and its entries.
+/// The first line of a recorded stream. The second form may have a function and its entries.
 const HEAD: &str = "evenkeel ticks 1";
 const HEAD_WITH_ENTRIES: &str = "evenkeel ticks 2";
 /// The most bytes of a file to read.

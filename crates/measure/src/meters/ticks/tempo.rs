@@ -5,8 +5,9 @@
 //! |---|---|
 //! | wakes too light for a tick are removed | less than a third of the wake that marks half of all work |
 //! | candidate periods | peaks of the spectrum of the rest, each wake weighted by its work |
-//! | the tick's period | the shortest whose every slot has a wake, beyond chance: a fraction of the true period has empty slots |
-//! | unless packets fill those | a shorter one is dropped if the wakes between the ticks of a longer one are both lighter and less punctual |
+//! | the tick's period | the shortest period that has a wake in every slot, more often than by chance: a fraction of the true period has empty slots
+//! |
+//! | unless packets fill the slots | a shorter period is dropped if the wakes between the ticks of a longer one are both lighter and less punctual |
 //! | the pacing | at set times, or each a period after the previous one: see [`pacing`](mod@super::pacing) |
 
 use serde::Serialize;
@@ -31,29 +32,29 @@ const SEARCH_MAX: usize = 1024;
 const SEARCH_NS: u64 = 8_000_000_000;
 /// The most peaks to try.
 const PEAKS_MAX: usize = 12;
-/// Lower peaks are chance, or not periodic enough.
+/// Lower peaks are chance, or are not periodic enough.
 const PEAK_MIN: f64 = 0.15;
-/// The share of slots that must be filled, among those that chance leaves empty,
+/// The share of slots that must be filled, among those that chance leaves empty.
 const PRESENCE_MIN: f64 = 0.6;
-/// and how much less filled a shorter period may be than the fullest one: at twice the true rate it is half,
+/// A period must fill at least this share of the slots that the fullest period fills. At twice the true rate it is half.
 const PRESENCE_OF_BEST: f64 = 0.8;
-/// and by how many standard deviations all of them must exceed chance. Dozens of periods are tried, each shifted to its best phase.
+/// The filled slots must exceed chance by this many standard deviations. Dozens of periods are tried, each shifted to its best phase.
 const DEVIATIONS_MIN: f64 = 6.0;
 const DEVIATIONS_KNOWN_MIN: f64 = 3.0;
-/// The wakes between the ticks are packets if a tick does this many times as much work,
+/// The wakes between the ticks are packets if a tick does this many times as much work.
 const LIGHTER_BETWEEN: f64 = 3.0;
-/// and if the two periods are this close to a multiple of each other.
+/// The two periods must also be this close to a multiple of each other.
 const MULTIPLE_OFF_MAX: f64 = 0.01;
 /// Intervals within this share of each other count as equal.
 const USUAL_WIDTH: f64 = 0.02;
-/// A period is worth trying if this share of all intervals equals it; at most this many periods.
+/// A period is worth trying if this share of all intervals equals it. At most this many periods are tried.
 const USUAL_SHARE_MIN: f64 = 0.15;
 const USUAL_MAX: usize = 4;
 /// A chain must fill this much more of the slots than a grid. Otherwise the ticks count as a grid.
 const CHAIN_AHEAD: f64 = 0.08;
-/// Even with few other wakes, one may be in a slot.
+/// Even if there are few other wakes, one may fall into a slot.
 const CHANCE_MIN: f64 = 0.02;
-/// Such a small share of a thread's work is not its purpose.
+/// If the ticks hold less than this share of a thread's work, they are not its purpose.
 const WORK_SHARE_MIN: f64 = 0.1;
 
 /// The tempo of ticks.
@@ -68,7 +69,7 @@ pub struct Tempo {
     pub pacing: Pacing,
     /// The deviation of a tick from its time, in nanoseconds: the median absolute deviation.
     pub spread_ns: f64,
-    /// The share of slots with a tick at its time, among those that chance would leave empty; 1 is all.
+    /// The share of slots with a tick at its time, among those that chance would leave empty. 1 means all.
     pub presence: f64,
     /// A wake with less work than this, in nanoseconds, is not a tick.
     pub light_ns: f64,
@@ -132,7 +133,7 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     let held: Vec<(Tempo, Start)> = judged.filter(holds).collect();
     let most = held.iter().map(|(tempo, _)| tempo.presence).fold(0.0, f64::max);
     let full: Vec<_> = held.into_iter().filter(|(tempo, _)| tempo.presence >= PRESENCE_OF_BEST * most).collect();
-    // A faster loop that is less full and holds less of the work than a slower one adds no explanation.
+    // A faster loop that fills fewer slots and holds less of the work than a slower one adds no explanation.
     let explains_less = |(one, _): &(Tempo, Start)| {
         let is_better = |(other, _): &(Tempo, Start)| {
             other.hz() < one.hz() && other.presence >= one.presence && other.work_share >= one.work_share
@@ -147,8 +148,8 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     with_late_ones(stretch, light_ns, *fastest).ok_or(NoTick::NoPeriod)
 }
 
-/// The tempo of all ticks, if those of `found` are only the ones in time: see [`between`](super::between). None if they cannot be followed:
-/// the slower rate is known to be wrong.
+/// If the ticks of `found` are only the ones in time, returns the tempo of all ticks: see [`between`](super::between). None if they cannot be
+/// followed: the slower rate is known to be wrong.
 fn with_late_ones(beats: &[Beat], light_ns: f64, (found, start): (Tempo, Start)) -> Option<Tempo> {
     let followed = follow(beats, light_ns, start, found.gate(), Pull::Some);
     let Some(divisor) = divisor_of(beats, &followed, found.period_ns) else { return Some(found) };
@@ -182,9 +183,9 @@ pub(super) fn phase(beats: &[Beat], light_ns: f64, period_ns: f64) -> Option<Sta
     Some(Start { period_ns, at_ns: base_ns as f64 + turn * period_ns })
 }
 
-/// Whether the first is only a fraction of the other's period whose additional slots packets fill: players who send as often as the server
-/// ticks are no chance. Then the wakes between the ticks are lighter than ticks, and less punctual. A server that sends every second tick
-/// keeps the times of both, and one whose sleeps are whole milliseconds does equal work in each.
+/// Whether the first period is only a fraction of the other, and packets fill its additional slots. Players who send as often as the server ticks do
+/// this, and it is not chance. The wakes between the ticks are then lighter than ticks, and less punctual. If a server sends every second tick, its
+/// wakes keep the times of both periods. If its sleeps are whole milliseconds, each wake does equal work.
 fn fills_between(
     beats: &[Beat],
     light_ns: f64,
@@ -214,7 +215,7 @@ fn fills_between(
     }
 }
 
-/// The wakes that are too light for a tick.
+/// The threshold below which a wake is too light for a tick.
 fn light(beats: &[Beat]) -> f64 {
     let mut weights: Vec<f64> = beats.iter().map(|beat| beat.weight).collect();
     weights.sort_unstable_by(f64::total_cmp);
@@ -310,7 +311,7 @@ fn judge_by(beats: &[Beat], light_ns: f64, start: Start, [roughly, closely]: [Pu
     let closer = Gate::new(start.period_ns, spread(&first)?);
     let second = follow(beats, light_ns, start, closer, closely);
     let start = again(beats, &second, closely)?;
-    // On a busy machine many ticks are later than the spread of those in time.
+    // On a busy machine many ticks are later than the spread of the ticks in time.
     let presence = presence(beats, light_ns, &second, closer).max(presence(beats, light_ns, &first, wide));
     let is_tick = RATE_HZ.contains(&(1e9 / start.period_ns)) && second.at_their_time() >= TICKS_MIN;
     is_tick.then_some(Judged { start, followed: second, closer, presence })
@@ -322,7 +323,7 @@ pub(super) fn work_share(beats: &[Beat], followed: &Followed) -> f64 {
     in_ticks / beats.iter().map(|beat| beat.weight).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
-/// Ticks per second, by their number if each is counted from the previous one.
+/// Ticks per second. If each tick is counted from the previous one, this uses their number.
 pub(super) fn rate_hz(beats: &[Beat], followed: &Followed, period_ns: f64) -> f64 {
     if followed.pull != Pull::Whole {
         return 1e9 / period_ns;
@@ -333,7 +334,7 @@ pub(super) fn rate_hz(beats: &[Beat], followed: &Followed, period_ns: f64) -> f6
     if span_ns == 0 { 1e9 / period_ns } else { (begun.len() + hidden - 1) as f64 / span_ns as f64 * 1e9 }
 }
 
-/// The starting point, by the result so far.
+/// Where to start following again, from the result so far.
 pub(super) fn again(beats: &[Beat], followed: &Followed, pull: Pull) -> Option<Start> {
     if pull == Pull::Whole {
         let begun = |slot: &Slot| Some(beats.get(slot.beat()?)?.at_ns);
@@ -348,7 +349,7 @@ pub(super) fn again(beats: &[Beat], followed: &Followed, pull: Pull) -> Option<S
     Some(Start { period_ns, at_ns: first_due(&ticks, period_ns)? })
 }
 
-/// The period by pairs of ticks that are half of all apart, which is robust against few outliers.
+/// The period, from pairs of ticks that are half of all ticks apart. A few outliers hardly change it.
 fn slope(ticks: &[(u64, u64)]) -> Option<f64> {
     let apart = (ticks.len() / 2).max(1);
     let pairs = ticks.iter().zip(ticks.get(apart..)?);
@@ -376,7 +377,7 @@ fn presence(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f
     presence_by(beats, light_ns, followed, gate, DEVIATIONS_MIN)
 }
 
-/// The same for a period that was known before: only that one is tried.
+/// As [`presence`], for a period that was known before: only one period is tried.
 pub(super) fn presence_of_known(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
     presence_by(beats, light_ns, followed, gate, DEVIATIONS_KNOWN_MIN)
 }
@@ -405,7 +406,7 @@ struct Spectrum {
 }
 
 impl Spectrum {
-    /// At most `4.8 * n * n` steps of four multiplications: 5 million for everything that may be searched.
+    /// At most `4.8 * n * n` steps of four multiplications: 5 million for the largest search.
     fn new(beats: &[Beat]) -> Spectrum {
         let base_ns = beats.first().map_or(0, |beat| beat.at_ns);
         let span_s = beats.last().map_or(0.0, |last| last.at_ns.saturating_sub(base_ns) as f64 / 1e9).max(1e-3);
@@ -465,8 +466,8 @@ impl Spectrum {
     }
 }
 
-/// A period this many times as long, at the phase of the shorter one with the most work. Packets that crowd elsewhere would pull it away
-/// from the ticks if it were fitted to all work.
+/// A period this many times as long, at the phase of the shorter one that has the most work. A fit to all work would let packets at other times pull
+/// it away from the ticks.
 fn longer(beats: &[Beat], cap_ns: f64, short: Start, times: usize) -> Start {
     let near = Gate::widest(short.period_ns).ns / short.period_ns;
     let mut done = vec![0.0; times];

@@ -18,11 +18,11 @@ const SECOND: f64 = 1e9;
 struct Server {
     hz: f64,
     pacing: Pacing,
-    /// Work of a tick in nanoseconds, and of every second one.
+    /// The work of a tick in nanoseconds, and the work of every second tick.
     work: [f64; 2],
     /// The mean lateness, exponentially distributed.
     late: f64,
-    /// This share of ticks is late by up to half a period, and this share is skipped.
+    /// The share of ticks that are late by up to half a period, and the share that is skipped.
     very_late: f64,
     missed: f64,
     /// Wakes for packets per second, and their work.
@@ -69,7 +69,7 @@ impl Server {
     }
 }
 
-/// Serialises the work as one thread does: work that would begin before the previous has ended joins its wake.
+/// Orders the work as one thread does it: work that would begin before the previous work has ended joins its wake.
 fn laid_out(mut begun: Vec<(f64, f64)>) -> Vec<Wake> {
     begun.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
     let mut wakes: Vec<Wake> = Vec::new();
@@ -134,8 +134,8 @@ fn servers_of_all_kinds_have_their_rate() {
     }
 }
 
-/// Players who send as often as the server ticks, each at its own phase and unsteady by some milliseconds. Where their packets crowd, every
-/// part of the tick's period contains some.
+/// Players send as often as the server ticks, each at its own phase and unsteady by some milliseconds. Where many packets arrive, every part of the
+/// tick's period contains some.
 #[test]
 fn players_packets_make_no_faster_tick() {
     for seed in 0..24 {
@@ -160,7 +160,7 @@ fn players_packets_make_no_faster_tick() {
     }
 }
 
-/// Sixty per second by sleeps of 16 and 17 ms: every third tick is punctual to the microsecond, but the two between are ticks too.
+/// A rate of 60 Hz by sleeps of 16 and 17 ms. Every third tick is punctual to the microsecond, but the two in between are ticks too.
 #[test]
 fn sleeps_of_whole_milliseconds_make_no_slower_tick() {
     for seed in 0..6 {
@@ -175,7 +175,7 @@ fn sleeps_of_whole_milliseconds_make_no_slower_tick() {
     }
 }
 
-/// Checks every 5.08 ms whether it is time, and runs a tick when 20 ms have passed: the times of its wakes are not fractions of the tick's.
+/// The server checks every 5.08 ms whether 20 ms have passed, and then runs a tick. The times of its wakes are not fractions of the tick's period.
 #[test]
 fn a_polling_server_has_the_rate_of_its_ticks() {
     for seed in 0..6 {

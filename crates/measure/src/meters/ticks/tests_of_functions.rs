@@ -19,14 +19,14 @@ fn wanted(name: &str) -> Wanted {
     Wanted { function: Some(TickFunction { name: name.to_owned(), find }), ..Wanted::default() }
 }
 
-/// A server that polls every 5 ms for 20 us and enters its tick at each tenth poll, for 300 us that begin 30 us into the wake; and a thread
-/// that does far more work at 100 Hz.
+/// A server that polls every 5 ms for 20 us. It enters its tick at every tenth poll, 30 us into the wake, for 300 us. Another thread does far more
+/// work at 100 Hz.
 fn server() -> Stream {
     let from_ns = 1_000_000_000;
     let mut main = ThreadLog { pid: 7, tid: 7, name: "main".to_owned(), switches: 2, ..ThreadLog::default() };
     let mut other = ThreadLog { pid: 7, tid: 8, name: "saver".to_owned(), switches: 2, ..ThreadLog::default() };
     for poll in 0..800_u64 {
-        // Up to 40 us late, always differently.
+        // Up to 40 us late, by a different amount each time.
         let start_ns = from_ns + (poll + 1) * 5 * MS + poll * 7919 % 40_000;
         let is_tick = poll % 10 == 0;
         main.wakes.push(wake(start_ns, start_ns + if is_tick { 330_000 } else { 20_000 }));
@@ -55,8 +55,8 @@ fn the_function_that_is_named_is_the_tick_whatever_holds_the_work() {
     assert!(report(&stream, &wanted("tick")).ticks.is_some());
 }
 
-/// A server that checks slightly more rarely than every 5 ms whether it is time: each tick has another lateness, and half of the intervals
-/// are longer than the period.
+/// A server checks slightly less often than every 5 ms whether a tick is due. Each tick has another lateness, and half of the intervals are longer
+/// than the period.
 #[test]
 fn ticks_that_a_poll_spreads_have_the_rate_of_their_number() {
     let from_ns = 1_000_000_000;
@@ -83,7 +83,7 @@ fn a_function_that_is_not_periodic_is_refused() {
     stream.threads[0].entries.clear();
     let none = choose(&stream, &wanted("tick")).tick().unwrap_err();
     assert_eq!(none, Unclear::NotEntered { function: "tick".to_owned() });
-    // Once for each of a varying number of players.
+    // The function is entered once for each of a varying number of players.
     let mut random = 1_u64;
     let wakes = stream.threads[0].wakes.clone();
     for wake in wakes.iter().filter(|wake| wake.on_cpu_ns > 300_000) {

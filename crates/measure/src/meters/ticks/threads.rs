@@ -34,7 +34,7 @@ pub fn tasks(pid: u32) -> Vec<(u32, u32)> {
     tids.take(LOOKED_AT_MAX).map(|tid| (pid, tid)).collect()
 }
 
-/// The threads of `pids` to watch: all, or the busiest if there are too many; only those named `name`, if it is given.
+/// The threads of `pids` to watch: all, or the busiest if there are too many. With `name`, only threads of that name.
 ///
 /// # Errors
 /// If none of the processes exists, or no thread has that name.
@@ -67,7 +67,7 @@ fn busiest(mut threads: Vec<(u32, u32)>, watch: &Watch<'_>) -> Vec<(u32, u32)> {
     watch.progress(0.0, "comparing the server's threads");
     let ran = |threads: &[(u32, u32)]| -> BTreeMap<u32, u64> {
         let of = |tid: u32| Some(parse_schedstat(&fs::read(format!("/proc/{tid}/schedstat")).ok()?)?.0);
-        // A kernel without these counts reports nothing: then all are equal, and the first few are watched.
+        // A kernel without these counts reports nothing. Then all threads are equal, and the first few are watched.
         threads.iter().map(|(_, tid)| (*tid, of(*tid).unwrap_or_default())).collect()
     };
     let before = ran(&threads);

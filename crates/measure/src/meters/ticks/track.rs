@@ -1,5 +1,5 @@
-//! `follow`: goes from tick to tick through a thread's activity, by where the next tick is due. Activity near that time is the tick. A late
-//! tick is searched after it. If the thread was already awake, the tick is hidden in its activity.
+//! `follow`: goes from tick to tick through a thread's activity. It looks near the time when the next tick is due. If nothing begins there, it
+//! searches later for a late tick. If the thread was already awake, the tick is hidden in its activity.
 
 /// An activity.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -121,7 +121,7 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// If no tick was found in time, takes a beat very near its time however little it did: some ticks have nothing to do.
+    /// If no tick was found in time, takes a beat very near the due time even if it did little. Some ticks have nothing to do.
     pub fn take_light(&mut self, beats: &[Beat], gate: Gate) {
         let mut taken: Option<usize> = None;
         for slot in &mut self.slots {
@@ -147,7 +147,7 @@ impl Followed {
 /// The most slots to follow: twenty minutes at 500 per second.
 const SLOTS_MAX: u64 = 600_000;
 
-/// In a chain, a beat that comes earlier than this share of the period after a tick is not one.
+/// In a chain of ticks, a beat that follows a tick by less than this share of the period is not a tick.
 const EARLIEST_SHARE: f64 = 0.5;
 
 /// Follows a period through `beats`, which are in order of time. Beats lighter than `light` are not ticks.
@@ -179,7 +179,7 @@ pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) 
         }
         followed.slots.push(Slot { number, expected_ns, off_ns, found });
         let moved_ns = match (found, pull) {
-            // A server that counts from its last tick continues from a late one.
+            // If a server counts from its last tick, it continues from a late one.
             (Found::Late(beat), Pull::Whole) => beats[beat].at_ns as f64 - expected_ns,
             _ => off_ns * pull.share(),
         };
@@ -203,13 +203,13 @@ fn look(beats: &[Beat], light: f64, near: usize, expected_ns: f64, period_ns: f6
     if let Some((at, _)) = best {
         return Found::InTime(at);
     }
-    // Awake since before it was due.
+    // The thread has been awake since before the tick was due.
     if let Some(before) = near.checked_sub(1).filter(|before| beats[*before].until_ns as f64 >= expected_ns) {
         return Found::Hidden(before);
     }
     let heavy =
         within(expected_ns + period_ns - gate.ns).max_by(|(_, one), (_, other)| one.weight.total_cmp(&other.weight));
-    // The first that is as heavy as the heaviest, or nearly: packets that waited for a late tick follow it.
+    // Take the first beat that is nearly as heavy as the heaviest. Packets that waited for a late tick follow it.
     let Some((_, heaviest)) = heavy else { return Found::Missed };
     let late = within(expected_ns + period_ns - gate.ns).find(|(_, beat)| beat.weight >= heaviest.weight * 0.5);
     late.map_or(Found::Missed, |(at, _)| Found::Late(at))

@@ -1,5 +1,5 @@
-//! Views of a [`Stream`]: the activity of one thread, of a pool of threads, and of the whole server. A tick that a runtime moves between
-//! threads shows in none of them alone: intervals on a CPU that closely follow each other form one burst of work.
+//! Views of a [`Stream`]: the activity of one thread, of a pool of threads, and of the whole server. If a runtime moves its tick between threads, no
+//! single thread shows it. So intervals on a CPU that closely follow each other form one burst of work.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use super::entries::ticks_of;
 use super::stream::{Asked, Stream, ThreadLog};
 use super::wakes::Wake;
 
-/// Work that begins this soon after the last thread slept continues it: a thread that was woken by it. A handover takes 5 to 60 us on the
-/// machines that we measured.
+/// Work that begins this soon after the last thread slept continues that thread's burst, because it woke the next one. A handover takes 5 to 60 us on
+/// the machines that we measured.
 pub const JOIN_NS: u64 = 120_000;
 /// A share of the server's work that counts as large.
 const MUCH: f64 = 0.1;
@@ -39,7 +39,7 @@ pub enum Workers {
 pub struct Timer {
     /// When it was due, on the monotonic clock.
     pub due_ns: u64,
-    /// The start of the wake or burst.
+    /// When the wake or the burst began.
     pub begun_ns: u64,
 }
 
@@ -52,12 +52,12 @@ pub struct View {
     pub threads: Vec<usize>,
     /// Wakes of a thread, or bursts of several, in order of time.
     pub wakes: Vec<Wake>,
-    /// Those with a known requested time.
+    /// The timers of wakes whose requested time is known.
     pub timers: Vec<Timer>,
 }
 
 impl View {
-    /// Whether it shows enough of the server's work to contain the tick. The costly search is only for these views.
+    /// Whether the view shows enough of the server's work to contain the tick. The costly search is only for these views.
     pub fn holds_much_of(&self, stream: &Stream) -> bool {
         let ran_ns = self.wakes.iter().fold(0_u64, |sum, wake| sum.saturating_add(wake.on_cpu_ns));
         ran_ns as f64 >= MUCH * stream.ran_ns() as f64
@@ -150,7 +150,7 @@ pub fn of_function(stream: &Stream, name: &str) -> Option<View> {
         }));
         all.extend(ticks);
     }
-    // The sleep time of a poll is not the due time of a tick that begins at some of its wakes.
+    // A poll's sleep time is not the due time of a tick, if the tick begins at only some of its wakes.
     if wakes as f64 > WAKES_A_TICK_MAX * all.len() as f64 {
         due.clear();
     }
@@ -176,7 +176,7 @@ fn timers(thread: &ThreadLog) -> Vec<(u64, Wake)> {
     thread.asked.iter().filter_map(due).collect()
 }
 
-/// Intervals on a CPU of all these threads, joined if they overlap or closely follow each other.
+/// Intervals on a CPU of all these threads. Intervals that overlap or closely follow each other are joined.
 fn bursts(stream: &Stream, threads: &[usize]) -> Vec<Wake> {
     let mut all: Vec<(usize, &Wake)> =
         threads.iter().flat_map(|at| stream.threads[*at].wakes.iter().map(move |wake| (*at, wake))).collect();

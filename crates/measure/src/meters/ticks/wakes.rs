@@ -136,7 +136,7 @@ impl Wakes {
     }
 
     fn gone(&mut self, switch: ThreadSwitch) {
-        // Without its start nothing is known about it.
+        // If the start is missing, nothing is known about the wake.
         let Some(awake) = &mut self.now else { return };
         let Some(since_ns) = awake.since_ns.take() else { return };
         let end_ns = switch.at_ns.max(since_ns);

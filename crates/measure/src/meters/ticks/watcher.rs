@@ -23,8 +23,8 @@ const EVERY: Duration = Duration::from_millis(170);
 /// Each read is later by a varying time up to this. Tick periods are often fractions of a round time, so that fixed reads would always hit
 /// the same phase.
 const LATER_MS_MAX: u32 = 61;
-/// Records that fit between two reads: of one thread, and of each of many. All rings together stay below 9 MB, which an ordinary user may
-/// lock (RLIMIT_MEMLOCK and kernel.perf_event_mlock_kb).
+/// Ring sizes in records: for one thread, and for each of many. A ring holds the records between two reads. All rings together stay below 9 MB, which
+/// an ordinary user may lock (RLIMIT_MEMLOCK and kernel.perf_event_mlock_kb).
 const RECORDS_OF_FEW: usize = 1 << 14;
 const RECORDS_OF_MANY: usize = 1 << 11;
 const FEW: usize = 8;
@@ -33,7 +33,7 @@ const FEW: usize = 8;
 const SWITCHES_A_SECOND_MAX: u64 = 20_000;
 /// The most checks per window of what a thread waits for.
 const ASKED_MAX: usize = 256;
-/// New threads are searched every this many reads, about once a second.
+/// How many reads pass between searches for new threads. This is about once a second.
 const RESCAN_EVERY: u32 = 5;
 
 /// A function whose entries are recorded: its name and its place.
@@ -84,7 +84,7 @@ pub struct Watcher {
 }
 
 fn locked(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
-    // A reader that panicked left only complete data.
+    // The lock may be poisoned, but a reader that panicked left only complete data.
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -228,7 +228,7 @@ impl Watcher {
             let mut inner = locked(&shared.0);
             let mut nth = 0_u32;
             while !inner.is_ended {
-                // Asked first, so that the answer to its current sleep is a later wake.
+                // Check what it waits for first, so that the answer to its current sleep is a later wake.
                 inner.ask();
                 inner.read();
                 nth = nth.wrapping_add(1);
@@ -264,7 +264,7 @@ impl Watcher {
         stream.function = inner.function.as_ref().map(|function| function.name.clone());
         for one in &mut inner.threads {
             let HandedOver { mut wakes, mut entries, unseen, switches } = one.wakes.hand_over();
-            // A wake that began before the window does not belong to it.
+            // Wakes that began before the window do not belong to it.
             wakes.retain(|wake| wake.start_ns >= from_ns);
             entries.retain(|entered_ns| *entered_ns >= from_ns);
             stream.unseen = stream.unseen.and(unseen);
@@ -299,7 +299,7 @@ impl Drop for Watcher {
         locked(&self.inner.0).is_ended = true;
         self.inner.1.notify_all();
         if let Some(reader) = self.reader.take() {
-            // A panic in it shows as missing wakes, so its message is not needed.
+            // A panic in the reader shows as missing wakes, so its message is not needed.
             let _ = reader.join();
         }
     }

@@ -1,5 +1,5 @@
-//! How many packets of a size fit into a receive buffer while nobody reads, as when a server loses its CPU. The server sends more than can
-//! fit. We leave them unread, then count how many are there: on this host, on the path that packets really take.
+//! Finds how many packets of a size fit into a receive buffer while nobody reads, as when a server loses its CPU. The server sends more than can fit.
+//! We leave them unread, and then count the packets in the buffer. So the result holds for this host and the real path of its packets.
 
 use std::net::SocketAddr;
 
@@ -14,13 +14,13 @@ use crate::{MeterError, Watch};
 
 /// Sizes to try besides the one in the settings.
 const SIZES: [usize; 5] = [64, 256, 512, 1024, 1400];
-/// The least overhead that a kernel counts for a packet.
+/// The least overhead that a kernel counts per packet.
 const OVERHEAD_BYTES: u64 = 256;
 /// A burst has ended when nothing arrived for this long.
 const QUIET_NS: u64 = 30_000_000;
 const BURST_NS_MAX: u64 = 1_000_000_000;
 
-/// How much of a burst a host keeps.
+/// How much of a burst this host can hold.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Burst {

@@ -32,7 +32,7 @@ pub struct Ceiling {
     pub not_sent: u64,
     /// Packets that were sent but not received. None if the server did not report.
     pub lost: Option<u64>,
-    /// Of these, the packets that the server's socket dropped for lack of buffer.
+    /// The part of `lost` that the server's socket dropped for lack of buffer.
     pub dropped_at_socket: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn flood(session: &Session, bytes: usize, limit: Limit, watch: &Watch
         }
         let due = limit.packets_per_s.map_or(u64::MAX, |per_s| (past_ns as f64 * per_s / 1e9) as u64 + 1);
         if due <= sequence {
-            // A batch covers a millisecond, as for any sender that sleeps to keep a rate.
+            // Each batch covers a millisecond, as for any sender that sleeps to keep a rate.
             clock::sleep_until_ns(start_ns + past_ns + 1_000_000);
             continue;
         }

@@ -13,9 +13,9 @@ use crate::MeterError;
 /// How long to wait for an answer of the handshake or a tally, and how often to ask.
 const ANSWER_NS: u64 = 200_000_000;
 const TRIES: u32 = 15;
-/// A cookie gets too old when its packets are lost for a second.
+/// How often to repeat the handshake. If packets are lost for a second, a cookie becomes too old.
 const HANDSHAKES: u32 = 3;
-/// The socket's timeout: how long a thread that waits for a packet takes to notice that it must end.
+/// The socket's timeout. A thread that waits for a packet notices within this time that it must end.
 const LOOK_AROUND: Duration = Duration::from_millis(20);
 
 /// An open session. Dropping it ends the session.

@@ -1,5 +1,5 @@
-//! Round trips on an open loop. Each packet is due at a fixed time and goes out then, even if earlier answers are missing. Its latency
-//! counts from the due time, so a stall cannot hide by delaying our sends.
+//! Round trips on an open loop. Each packet has a fixed due time and is sent then, even if earlier answers are missing. Its latency counts from the
+//! due time, so a stall that delays our sends is still measured.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -34,7 +34,7 @@ pub(super) fn run(
     let beat = Beat { start_ns: clock::monotonic_ns() + 5_000_000, rate_hz: plan.rate_hz };
     let died = |_| MeterError::not_possible("measure the round trip", "a thread of it died");
     if plan.pace == Pace::Awake {
-        // It still gets its own thread, so that its settings end with it.
+        // The single loop also gets its own thread, so that its settings end with it.
         let done = std::thread::scope(|scope| scope.spawn(|| lone::run(session, plan, beat, watch, see)).join());
         return done.map_err(died)?;
     }
@@ -101,7 +101,7 @@ fn receive(
                 break;
             }
         }
-        // Whether it would have slept belongs to what the packet waited for.
+        // `woken` shows whether the thread had to sleep for this packet, so ask without sleeping first.
         let (mut woken, mut got) = (false, inbox.receive(session.socket(), Wait::Not));
         if got == Err(Errno::AGAIN) && plan.receive == Receive::Sleep {
             (woken, got) = (true, inbox.receive(session.socket(), Wait::Sleep));

@@ -12,7 +12,7 @@ use super::limit::{Allowance, Bucket, Cookies, Strangers};
 use super::order::Order;
 use super::wire::{FromClient, FromServer, Numbered, SessionCounts, StreamRequest};
 
-/// A session that was silent for this long is closed. This is longer than a cookie is valid, so a recorded opening cannot be replayed.
+/// A session that was silent for this long is closed. A cookie expires earlier, so a recorded opening cannot be replayed.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
 /// The most simultaneous sessions.
@@ -22,7 +22,7 @@ pub(super) const SESSIONS_MAX: usize = 64;
 const STRANGER: Allowance = Allowance { per_s: 200, burst: 200 };
 /// The limit of bursts per session.
 const BURSTS: Allowance = Allowance { per_s: 10, burst: 10 };
-/// The limit of requests per session. Requests are repeated while they last.
+/// The limit of requests per session. A client repeats its request while it wants packets.
 const REQUESTS: Allowance = Allowance { per_s: 20, burst: 20 };
 /// The limit of tally questions per session.
 const COUNTS: Allowance = Allowance { per_s: 100, burst: 100 };
@@ -137,7 +137,7 @@ impl Gate {
     /// A gate without sessions. A session gets this many echoes per second.
     pub fn new(echoes_per_s_max: u64) -> Gate {
         Gate {
-            // Allow a tenth of a second at once: a sender that lost its CPU catches up.
+            // Allow a tenth of a second of packets at once, because a sender that lost its CPU catches up.
             echoes: Allowance { per_s: echoes_per_s_max, burst: (echoes_per_s_max / 10).max(64) },
             give_bits_per_s_max: 0,
             cookies: Cookies::default(),
@@ -285,7 +285,7 @@ impl Gate {
     fn open(&mut self, from: SocketAddr, nonce: u64, now_ns: u64) -> Result<FromServer, Refusal> {
         self.sessions.retain(|_, session| now_ns.saturating_sub(session.heard_ns) < SILENCE_NS);
         if let Some(session) = self.sessions.get(&from) {
-            // A second attempt from an active address waits until that is silent: a replayed opening must not end a session.
+            // A second attempt from an active address waits until that address is silent: a replayed opening must not end a session.
             let is_same = session.nonce == nonce;
             return is_same.then_some(FromServer::Welcome { nonce, session: session.secret }).ok_or(Refusal::Unproven);
         }

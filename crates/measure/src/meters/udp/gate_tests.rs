@@ -84,7 +84,7 @@ fn a_replayed_opening_ends_no_session() {
 fn places_are_bounded_and_come_free_by_silence() {
     let mut gate = Gate::new(1000);
     for port in 0..SESSIONS_MAX as u16 {
-        // The handshakes of one host are bounded too: a second for each hundred.
+        // The handshakes of one host are limited too, so this takes a second per hundred of them.
         assert!(join(&mut gate, port, u64::from(port) * SECOND_NS / 50).is_some(), "{port}");
     }
     let (full_ns, later_ns) = (2 * SECOND_NS, 2 * SECOND_NS + SILENCE_NS);
@@ -149,7 +149,7 @@ fn packets_go_to_who_proved_its_address_and_goes_on_asking() {
         panic!()
     };
     assert_eq!(given(say(&mut gate, 0, FromClient::Give(request(third)))), None);
-    // The request is not repeated: it ends after a second, long before its time.
+    // The client does not repeat the request, so it ends after a second, long before its requested time.
     assert!(gate.gives(SECOND_NS - 1) && !gate.gives(SECOND_NS));
     assert_eq!(gate.parcels(SECOND_NS, 64), []);
     assert_eq!(given(say(&mut gate, SECOND_NS, FromClient::Give(request(third)))), Some(1000));

@@ -1,5 +1,5 @@
-//! `Give`: packets that a server sends on request of a session, for an agreed time at an agreed rate. It ends early when the session stops
-//! asking: by then the proved address may belong to someone else.
+//! `Give`: packets that a server sends when a session requests them, for an agreed time at an agreed rate. It ends early when the session stops
+//! asking, because the proved address may belong to someone else by then.
 
 use super::wire::StreamRequest;
 
@@ -7,7 +7,7 @@ use super::wire::StreamRequest;
 pub(super) const UNASKED_NS: u64 = 1_000_000_000;
 /// How often a client should repeat it.
 pub(crate) const ASK_AGAIN_NS: u64 = 200_000_000;
-/// The most delay that a server catches up after it lost its CPU. The rest is skipped.
+/// How much time a server makes up for after it lost its CPU. Packets from before that are skipped.
 const CATCH_UP_NS: u64 = 20_000_000;
 
 /// One running request.
@@ -17,7 +17,7 @@ pub(super) struct Give {
     packets_per_s: u32,
     start_ns: u64,
     asked_ns: u64,
-    /// Packets of the agreed rate that were sent or skipped, and those that were sent.
+    /// Packets of the agreed rate that are done (sent or skipped), and those that were sent.
     done: u64,
     sent: u64,
 }

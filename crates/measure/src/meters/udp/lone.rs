@@ -38,14 +38,14 @@ pub(super) fn run(
         } else if taken.is_over(now_ns, *ended_ns.get_or_insert(now_ns), next) {
             break;
         }
-        // Once all answers are in, only the clock is read. Duplicates are read with the next packet.
+        // Once all answers are in, only read the clock. Duplicates are read with the next packet.
         if taken.is_whole(next) && ended_ns.is_none() {
             limit.set(beat.due_ns(next + 1).saturating_sub(AWAKE_NS))?;
             std::hint::spin_loop();
             continue;
         }
         let mut got = inbox.receive(session.socket(), Wait::NotForOne);
-        // An answer older than the newest may be lost: poll for it, but do not sleep for it.
+        // An older answer may be lost: poll for it, but do not sleep for it.
         let sleeps = plan.receive == Receive::Sleep && (taken.upto < next || ended_ns.is_some());
         let woken = got == Err(Errno::AGAIN) && sleeps;
         if woken {
@@ -68,8 +68,8 @@ pub(super) fn run(
     Ok(Done { back: taken.back, cpu_ns: clock::thread_cpu_ns(), ..done })
 }
 
-/// Ends a sleep for an answer in time for the next packet. It is set while the previous packet is still due. Setting a timer just before
-/// sleeping and clearing it on waking would cost each round trip some microseconds on a virtual machine.
+/// A timer that ends a sleep in time for the next packet. It is set while the previous packet is due. Setting a timer just before each sleep and
+/// clearing it afterwards would add some microseconds to each round trip on a virtual machine.
 struct SleepLimit {
     alarm: Alarm,
     at_ns: u64,
@@ -89,7 +89,7 @@ impl SleepLimit {
         Ok(())
     }
 
-    /// Sleeps until a packet arrives or until this time; not at all if the time is over.
+    /// Sleeps until a packet arrives or until this time. Returns at once if the time has passed.
     fn sleep(&mut self, session: &Session, until_ns: u64) -> Result<(), Errno> {
         if until_ns <= clock::monotonic_ns() {
             return Ok(());

@@ -1,5 +1,6 @@
-//! What the network and the two hosts do to packets: round trips on an open loop, loss and reordering in each direction, a split of the
-//! time, packet rates that a core can send and receive, and how many packets fit into a receive buffer while nobody reads.
+//! Measures the way of packets through the network and the two hosts: round trips on an open loop, loss and reordering in each direction, and a split
+//! of the time. It also measures the packet rates that a core can send and receive, and how many packets fit into a receive buffer while nobody
+//! reads.
 
 mod burst;
 mod ceiling;
@@ -77,7 +78,7 @@ pub struct Echo {
     pub bytes: usize,
     /// How long they were sent, in seconds.
     pub seconds: f64,
-    /// From the due time of a packet until its answer was read: the latency that a client of a server sees. Free of coordinated omission.
+    /// From the due time of a packet until its answer was read: the latency that a client sees, without coordinated omission.
     pub from_due_ns: Samples,
     /// From the time when it was sent.
     pub from_send_ns: Samples,

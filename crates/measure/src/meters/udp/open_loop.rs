@@ -14,7 +14,7 @@ use crate::pinned::stay_on;
 pub(super) const AWAKE_NS: u64 = 50_000;
 /// How long to wait for answers after the last packet.
 const GRACE_NS: u64 = 1_000_000_000;
-/// How long to wait for stray answers once every packet has one.
+/// How long to wait for duplicate answers once every packet has one.
 pub(super) const QUIET_NS: u64 = 30_000_000;
 /// How often to report progress.
 pub(super) const TELL_NS: u64 = 100_000_000;
@@ -68,7 +68,7 @@ pub(super) struct EchoReceived {
     pub(super) held_ns: Option<u64>,
     /// Whether our thread slept when the answer arrived.
     pub(super) woken: bool,
-    /// At the server: from its kernel's receipt of the packet until its thread read it, and from there to the answer.
+    /// Times at the server. The first is from its kernel's receipt of the packet until its thread read it. The second is from there to the answer.
     pub(super) waited_ns: Option<u32>,
     pub(super) turn_ns: Option<u32>,
 }
@@ -166,12 +166,12 @@ pub(super) struct Taken {
 impl Taken {
     /// Whether all answers arrived, or we stop waiting for the rest.
     pub(super) fn is_over(&self, now_ns: u64, ended_ns: u64, sent: u64) -> bool {
-        // A packet that the network duplicated has a second answer, which arrives after all first ones.
+        // If the network duplicated a packet, its second answer arrives after all first ones.
         let is_quiet = now_ns > self.last_ns + QUIET_NS;
         now_ns > ended_ns + GRACE_NS || (is_quiet && self.is_whole(sent))
     }
 
-    /// Whether each of the first `packets` packets has its answer.
+    /// Whether each of the first `sent` packets has its answer.
     pub(super) fn is_whole(&self, sent: u64) -> bool {
         self.seen.counts().arrived >= sent
     }

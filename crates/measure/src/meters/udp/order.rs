@@ -54,7 +54,7 @@ impl Order {
     /// Counts a packet.
     pub fn see(&mut self, number: u64) -> Place {
         if number >= self.next {
-            // Skipped numbers have not arrived, whatever their bits meant before.
+            // Skipped numbers have not arrived, so clear their old bits.
             let jumped = (number - self.next).min(WINDOW - 1);
             self.clear(number - jumped, number);
             self.set(number);

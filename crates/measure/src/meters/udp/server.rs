@@ -14,7 +14,7 @@ use crate::{MeterError, Watch};
 /// How long it sleeps for a packet before it checks whether to end.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
-/// How often it sends requested packets: a rate is sent in batches, as by any sender that sleeps.
+/// How often it sends requested packets. Like any sender that sleeps, it keeps a rate by sending batches.
 const GIVE_EVERY_NS: u64 = 1_000_000;
 
 /// How often to report progress.
@@ -115,7 +115,7 @@ impl Server {
                 let done = (now_ns - start_ns) as f64 / (until_ns - start_ns).max(1) as f64;
                 watch.progress(done, &format!("serving {} at {}", serving.gate.sessions(), self.at));
             }
-            // Queued packets are taken in batches. A packet that the thread waits for is returned at once.
+            // Take queued packets in batches. A packet that the thread waits for is returned at once.
             let got = match inbox.receive(&self.socket, Wait::Not) {
                 Err(Errno::AGAIN) if gave => Err(Errno::AGAIN),
                 Err(Errno::AGAIN) if serving.gate.gives(now_ns) => {
@@ -127,7 +127,7 @@ impl Server {
             };
             match got {
                 Ok(_) => serving.answer(&inbox),
-                // A closed client port is reported as an error of our own socket.
+                // If a client's port is closed, our own socket reports this error.
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
                 Err(errno) => return Err(MeterError::refused(format!("receive at {}", self.at), errno)),
             }
@@ -183,7 +183,7 @@ impl Serving<'_> {
                 Ok(Act::Say(answer)) => self.say(from, answer, answer.bytes_min()),
                 Ok(Act::Echo(to, number)) => {
                     let waited_ns = packet.stamp_ns.and_then(|stamp_ns| short(wall_ns.checked_sub(stamp_ns)?));
-                    // Taken last before sending: the packets of one batch share this time.
+                    // Read the clock last, just before sending. The packets of one batch share this time.
                     let turn_ns = short(clock::monotonic_ns().saturating_sub(now_ns));
                     let answer = FromServer::Answer(Answer { to, number, waited_ns, turn_ns });
                     self.say(from, answer, packet.bytes.len());
@@ -199,7 +199,7 @@ impl Serving<'_> {
         self.flush();
     }
 
-    /// Adds an answer of at least this many bytes to the batch.
+    /// Adds an answer to the batch. The answer is at least `bytes` long.
     fn say(&mut self, to: SocketAddr, answer: FromServer, bytes: usize) {
         if self.out.len() == udp::BATCH {
             self.flush();
@@ -243,7 +243,7 @@ impl Serving<'_> {
     }
 }
 
-/// Up to four seconds.
+/// The nanoseconds in 32 bits. None above four seconds.
 fn short(ns: u64) -> Option<u32> {
     u32::try_from(ns).ok().filter(|ns| *ns < u32::MAX)
 }

@@ -30,19 +30,19 @@ const CLOCK_SET_NS: i64 = 1_000_000;
 pub struct Split {
     /// From the due time until the kernel got it.
     pub late_ns: Samples,
-    /// From there until the driver had it: the sending half of the kernel, and device queues.
+    /// From there until the driver had the packet: the sending half of the kernel, and device queues.
     pub send_path_ns: Samples,
     /// From the driver to the other kernel, and back: the network in both directions, with the server's sending half.
     pub network_ns: Samples,
     /// At the server, from its kernel's receipt until its thread read it: softirq, socket queue and wake.
     pub server_wait_ns: Samples,
-    /// At the server, from there until the answer was sent.
+    /// At the server, from the read of the packet until the answer was sent.
     pub server_turn_ns: Samples,
-    /// Here, from the kernel's receipt of the answer until our thread read it, when the thread slept: softirq and wake.
+    /// On this host, from the kernel's receipt of the answer until our thread read it, if the thread slept: softirq and wake.
     pub woken_ns: Samples,
-    /// The same when the thread was awake: softirq and the wait for its turn.
+    /// As `woken_ns`, if the thread was awake: softirq and the wait for its turn.
     pub queued_ns: Samples,
-    /// The same for a thread that only polls, one packet at a time: softirq alone. The excess of `woken_ns` over this is the wake.
+    /// As `woken_ns`, for a thread that only polls, one packet at a time: softirq alone. The excess of `woken_ns` over this is the wake.
     pub softirq_ns: Samples,
     /// The total, from the due time.
     pub from_due_ns: Samples,
@@ -138,7 +138,7 @@ fn wall_offset_ns() -> i64 {
     (0..20).map(|_| one()).min_by_key(|(apart_ns, _)| *apart_ns).map_or(0, |(_, offset_ns)| offset_ns)
 }
 
-/// One packet at a time, polled without sleeping: the time from the kernel's receipt to ours then contains no wake.
+/// Sends one packet at a time and polls without sleeping, so the time from the kernel's receipt to ours contains no wake.
 fn softirq(settings: &Settings, to: SocketAddr, watch: &Watch<'_>, samples: &mut Samples) -> Result<(), MeterError> {
     if settings.receive == Receive::Sleep && std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
         samples.lose(SPIN_PACKETS, "there is one CPU: who spins on it keeps the kernel from what is measured");
@@ -166,7 +166,7 @@ fn softirq(settings: &Settings, to: SocketAddr, watch: &Watch<'_>, samples: &mut
         }
         Ok(())
     };
-    // On its own thread, so that its CPU and timer slack end with it.
+    // Run it on its own thread, so that its CPU and timer slack end with it.
     match std::thread::scope(|scope| scope.spawn(body).join()) {
         Ok(done) => done,
         Err(_) => Err(MeterError::not_possible("measure the softirq", "its thread died")),

@@ -11,9 +11,9 @@ pub const COUNT_BYTES: usize = 128;
 pub const GIVE_BYTES: usize = 64;
 /// Bytes of [`FromClient::Burst`] and [`FromClient::Bye`].
 pub const SHORT_BYTES: usize = 32;
-/// The shortest echo: an answer has the same length, and carries more fields than the question.
+/// The shortest echo. The answer has the same length, and carries more fields than the question.
 pub const ECHO_BYTES_MIN: usize = 48;
-/// The shortest packet that is only counted, or only filler.
+/// The shortest packet that is only counted, or is only filler.
 pub const FILLER_BYTES_MIN: usize = 24;
 /// The longest packet: the payload of a jumbo Ethernet frame.
 pub const PACKET_BYTES_MAX: usize = 8972;
@@ -186,7 +186,7 @@ pub struct Answer {
     pub number: u64,
     /// From the receipt by the server's kernel until its thread read it, in nanoseconds. None without a timestamp.
     pub waited_ns: Option<u32>,
-    /// From there until it was sent back.
+    /// From that read until the answer was sent, in nanoseconds.
     pub turn_ns: Option<u32>,
 }
 

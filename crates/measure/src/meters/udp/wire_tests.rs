@@ -82,7 +82,7 @@ fn from_server() -> impl Strategy<Value = FromServer> {
 
 proptest! {
     #[test]
-    fn what_a_client_writes_is_read(message in from_client()) {
+    fn messages_of_a_client_are_read_back(message in from_client()) {
         let mut packet = vec![0; message.bytes_min()];
         message.write(&mut packet);
         prop_assert_eq!(FromClient::parse(&packet), Ok(message));
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_server_writes_is_read(message in from_server()) {
+    fn messages_of_a_server_are_read_back(message in from_server()) {
         let mut packet = vec![0; message.bytes_min()];
         message.write(&mut packet);
         prop_assert_eq!(FromServer::parse(&packet), Ok(message));

@@ -25,7 +25,7 @@ pub struct Cell {
     pub latency: Samples,
     /// What the waiter's CPU did during the waits.
     pub idle: Idle,
-    /// The p50 of each round; none where a round lost every wake.
+    /// The p50 of each round. None for a round that lost every wake.
     #[serde(skip)]
     pub(super) p50_ns_by_round: Vec<Option<u64>>,
 }
@@ -46,7 +46,7 @@ impl Cell {
 
     /// Adds a turn.
     pub(super) fn add(&mut self, mut seen: TurnLatencies) {
-        // The histogram starts at 1 ns. A wake within the same nanosecond is not a lost one.
+        // The histogram starts at 1 ns. A wake within the same nanosecond is not lost.
         seen.latencies_ns.iter().for_each(|ns| self.latency.record((*ns).max(1)));
         if let Some(why) = &seen.why {
             self.latency.lose(seen.lost, why);

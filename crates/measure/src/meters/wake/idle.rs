@@ -1,4 +1,4 @@
-//! Whether the waiter's CPU went idle at all, and how it was woken. Without this, "no effect" could also mean "never exercised".
+//! Finds whether the waiter's CPU went idle at all, and how it was woken. Without this, "no effect" could also mean "never exercised".
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ impl Idle {
             *self.entered.entry(state.clone()).or_default() += more;
         }
         let Sums { idle_ns, wall_ns, calls, wakes } = self.sums;
-        // Two counters that are read one after the other can differ by a tick.
+        // Two counters read one after the other can differ by a tick.
         self.idle_share = idle_ns.filter(|_| wall_ns > 0).map(|ns| (ns as f64 / wall_ns as f64).min(1.0));
         self.calls_per_wake = calls.filter(|_| wakes > 0).map(|calls| calls as f64 / wakes as f64);
     }

@@ -48,7 +48,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Place {
-    /// The CPU that wakes; none for a timer.
+    /// The CPU that wakes the waiter. None for a timer.
     pub waker_cpu: Option<usize>,
     /// The CPU that the waiter sleeps on.
     pub waiter_cpu: usize,

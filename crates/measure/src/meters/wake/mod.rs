@@ -1,5 +1,5 @@
-//! Wake-up latency: by a timer, by another CPU through a word in memory, or by a UDP packet on the loopback device. It depends on how long
-//! the thread slept. The result is split into parts that different settings govern (timer slack, scheduling class, leaving idle).
+//! Measures wake-up latency: by a timer, by another CPU through a word in memory, or by a UDP packet on the loopback device. The latency depends on
+//! how long the thread slept. The result is split into parts that different settings govern (timer slack, scheduling class, leaving idle).
 
 mod cell;
 mod idle;
@@ -29,7 +29,7 @@ pub use parts::{Part, Parts};
 use turn::Turn;
 pub use variant::Variant;
 
-/// A report with more cells would be unreadable and take 150 MB.
+/// More cells than this would make the report unreadable and take 150 MB.
 pub const CELLS_MAX: usize = 512;
 /// The longest idle gap.
 pub const GAP_NS_MAX: u64 = 100_000_000;
@@ -57,7 +57,7 @@ pub struct Settings {
     pub cpus: Option<Vec<usize>>,
     /// The timer slack of the plain wait. None keeps the slack that the thread started with.
     pub plain_slack_ns: Option<NonZeroU64>,
-    /// For calibration: once its work has begun, the waker delays each wake by this long.
+    /// For calibration: the waker delays each wake by this long after it has begun its work.
     pub waker_delay_ns: u64,
     /// The seed of the order of turns.
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! The parts of a wake: differences between variants, each taken within one round, where both saw the same machine state.
+//! The parts of a wake are differences between variants. Each is taken within one round, where both saw the same machine state.
 
 use evenkeel_stats::{median, quantile};
 use serde::Serialize;
@@ -38,11 +38,11 @@ pub struct Parts {
     pub slack: Option<Part>,
     /// The scheduling class: ordinary minus real-time.
     pub class: Option<Part>,
-    /// Leaving idle states, by holding /dev/cpu_dma_latency at 0. None without an idle driver, because there is nothing to hold.
+    /// Leaving idle states: the difference when /dev/cpu_dma_latency is held at 0. None without an idle driver.
     pub idle_exit: Option<Part>,
-    /// Leaving idle, by not letting the CPU idle at all.
+    /// Leaving idle: the difference when the CPU is not allowed to idle at all.
     pub idle_exit_kept_awake: Option<Part>,
-    /// The rest when the waiter does not sleep: the p50 of a spinning waiter.
+    /// The part that remains when the waiter does not sleep: the p50 of a spinning waiter.
     pub floor_ns: Option<u64>,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn from_cells(cells: &[Cell], driver: IdleDriver) -> Vec<Parts> {
 fn one(cell: &Cell, same: &[&Cell], driver: IdleDriver) -> Parts {
     let of = |variant| same.iter().find(|cell| cell.variant == variant).copied();
     let less = |whole, without| Some(part(of(whole)?, of(without)?)).flatten();
-    // Timer slack is a part of its own, so the other parts are differences from a wait with 1 ns of slack.
+    // Timer slack is a separate part, so the other parts are differences from a wait with 1 ns of slack.
     let base = if cell.kind == Kind::Timer && of(Variant::Slack1).is_some() { Variant::Slack1 } else { Variant::Plain };
     let p50 = |variant| of(variant)?.latency.histogram.quantile(0.5);
     let slack = if cell.kind == Kind::Timer { less(Variant::Plain, Variant::Slack1) } else { None };
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn parts_are_compared_within_their_rounds() {
-        // The second round was slow for all, the third lost one of the two: neither makes the part larger.
+        // The second round was slow for all. The third lost one of the two. Neither makes the part larger.
         let cells = [
             cell(Variant::Plain, &[Some(70), Some(1070), Some(70)]),
             cell(Variant::Slack1, &[Some(20), Some(1020), None]),

@@ -1,5 +1,5 @@
-//! One turn: a number of wakes of one kind, after one idle gap, by one variant. Every turn has threads of its own, so that a variant's
-//! settings end with it. The waker spins until its time has come, so we measure the waiter's wake and not the waker's.
+//! One turn: a number of wakes of one kind, after one idle gap, by one variant. Every turn has its own threads, so that a variant's settings end with
+//! it. The waker spins until its time has come, so we measure the waiter's wake and not the waker's.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -15,7 +15,7 @@ use super::variant::Variant;
 use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
-/// A wake that takes longer is lost, and the turn ends.
+/// A wake that takes longer than this is lost, and the turn ends.
 const LIMIT_NS: u64 = 1_000_000_000;
 
 /// The task of one turn.
@@ -110,7 +110,7 @@ impl Turn {
         let ours = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
         let theirs = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
         theirs.connect(ours.local_addr().map_err(refused)?).map_err(refused)?;
-        // Connected, so that it receives no other packets.
+        // Connect the socket, so that it receives no other packets.
         ours.connect(theirs.local_addr().map_err(refused)?).map_err(refused)?;
         ours.set_read_timeout(Some(Duration::from_nanos(LIMIT_NS))).map_err(refused)?;
         ours.set_nonblocking(self.variant.spins()).map_err(refused)?;

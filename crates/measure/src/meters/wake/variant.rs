@@ -1,4 +1,4 @@
-//! The parts of a wake are found by removing one part at a time: each `Variant` is a way to wait that lacks something.
+//! Finds the parts of a wake by removing one part at a time. Each `Variant` is a way to wait that lacks something.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ pub enum Variant {
     /// Real-time, with /dev/cpu_dma_latency held at 0: as `cyclictest` measures.
     #[serde(rename = "fifo-dma-latency-0")]
     FifoDmaLatency0,
-    /// Does not sleep: it polls. The remaining time is the cost of polling and signalling.
+    /// A waiter that polls instead of sleeping. The remaining time is the cost of polling and signalling.
     Spinning,
 }
 
@@ -117,8 +117,8 @@ fn hold_dma_latency() -> Result<HeldLatency, MeterError> {
     Ok(held)
 }
 
-/// A thread that runs only when the CPU would idle. It must never run as an ordinary thread, not even for a moment: the waiter would have
-/// to wait for it.
+/// A thread that runs only when the CPU would idle. It must never run as an ordinary thread, even for a moment, because the waiter would have to wait
+/// for it.
 fn keep_awake(cpu: usize, is_over: &AtomicBool, ready: &std::sync::mpsc::SyncSender<Result<(), Errno>>) {
     let made = thread::set_affinity(&[cpu].into_iter().collect()).and_then(|()| sched::set_idle());
     let is_made = made.is_ok();

@@ -1,4 +1,4 @@
-//! Replays recordings of real servers: their tick must be found, with the same numbers each time. They were recorded with `evenkeel measure
+//! Replays recordings of real servers. Each tick must be found, with the same numbers each time. They were recorded with `evenkeel measure
 //! ticks --pid PID --save FILE` on virtual machines with two CPUs under other load.
 
 use evenkeel_measure::meters::ticks::choice::{Wanted, choose};
@@ -38,14 +38,14 @@ fn check(text: &str, expect: Expect) {
 }
 #[test]
 fn real_servers_have_their_ticks() {
-    // The reference server at 50 per second, as an ordinary thread.
+    // The reference server at 50 Hz, as an ordinary thread.
     check(
         include_str!("arena50.txt"),
         expect![
             "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 9 preempted, 0 others; p50 and p99 in us: interval 19999 20016, late 54 75, work 363 902, due to done 419 970"
         ],
     );
-    // The same as a tick thread of evenkeel-rt.
+    // The reference server at 50 Hz, as a tick thread of evenkeel-rt.
     check(
         include_str!("arena-steady.txt"),
         expect![
@@ -59,7 +59,8 @@ fn real_servers_have_their_ticks() {
             "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 1 preempted, 356 others; p50 and p99 in us: interval 20000 20058, late 57 110, work 65 187, due to done 123 286"
         ],
     );
-    // The same with sixteen players, whose packets are half of its work and crowd at some phases of a tick: not 200 or 250 per second.
+    // ddnet-server with sixteen players. Their packets are half of its work, and are frequent at some phases of a tick. The rate is not 200
+    // or 250 per second.
     check(
         include_str!("ddnet-16.txt"),
         expect![
@@ -75,7 +76,7 @@ fn real_servers_have_their_ticks() {
             "20.00 Hz Kept AsAsked; 100 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 50016 50266, late 17 218, work 954 1198, due to done 993 1198"
         ],
     );
-    // The same at 60, which becomes 62.5 by whole milliseconds.
+    // openarena with sv_fps 60. It rounds to whole milliseconds, which gives 62.5.
     check(
         include_str!("oa60.txt"),
         expect![

@@ -1,8 +1,8 @@
 //! Recordings of unprepared servers, each with its true tick rate from another source: the source code, strace, or the server's own count.
 //! The answer is the true rate, or "can't tell" with the true one among the loops. It is never a wrong rate.
 //!
-//! Each file is eight seconds of `evenkeel measure ticks --pid PID --seconds 8 --save FILE`, on a virtual machine with two CPUs that builds
-//! kept busy.
+//! Each file has eight seconds of `evenkeel measure ticks --pid PID --seconds 8 --save FILE`, on a virtual machine with two CPUs that
+//! builds kept busy.
 
 use std::fmt::Write;
 use std::fs;
@@ -27,7 +27,7 @@ enum Truth {
 
 const TRUTHS: &[(&str, Truth)] = &[
     ("armagetron-idle", Truth::None),
-    // Its timers are a timerfd among the files that it waits for.
+    // It has a timerfd among the files that it waits for.
     ("asio-chained-idle", Truth::Chained(37.538)),
     ("asio-chained-load", Truth::Chained(37.422)),
     ("asio-idle", Truth::SetTimes(40.0)),
@@ -35,7 +35,7 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("asyncio-call-at-idle", Truth::SetTimes(20.0)),
     ("asyncio-call-later-idle", Truth::Chained(17.965)),
     ("asyncio-sleep-idle", Truth::Chained(17.697)),
-    // CPU pressure of 80 to 95 %: a tick begins at once or one scheduler tick of 4 ms later, and only every second one looks regular.
+    // The CPU pressure is 80 to 95 %. A tick begins at once or one scheduler tick of 4 ms later, and only every second one looks regular.
     ("busy-asyncio", Truth::SetTimes(50.0)),
     ("busy-asyncio-later", Truth::SetTimes(50.0)),
     ("busy-asyncio-sparse", Truth::SetTimes(50.0)),
@@ -58,8 +58,8 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("java-rate-idle", Truth::SetTimes(20.0)),
     ("java-rate-pool-idle", Truth::SetTimes(20.0)),
     ("minetest-idle", Truth::Chained(11.06)),
-    // The main thread, which paces it, counts 8 to 11 steps per second as the world grows.
-    // The bursts of another thread cover every second step.
+    // The main thread paces it, and counts 8 to 11 steps per second as the world grows. The bursts of another thread cover every second
+    // step.
     ("minetest-emerging", Truth::Chained(11.09)),
     ("minetest-emerging-more", Truth::Chained(11.09)),
     ("minetest-load", Truth::Chained(10.97)),
@@ -100,7 +100,7 @@ const TRUTHS: &[(&str, Truth)] = &[
 ];
 
 impl Truth {
-    /// Whether a rate is the true one: within 1 %, and slightly more if the rate itself changes with the machine's load.
+    /// Whether a rate is the true one: within 1 %, or slightly more if the rate itself changes with the machine's load.
     fn is(self, hz: f64) -> bool {
         match self {
             Truth::SetTimes(truth) => (hz / truth - 1.0).abs() <= 0.01,
@@ -176,24 +176,24 @@ fn a_rate_that_the_user_names_is_found() {
         let choice = choose(&stream, &Wanted { tick_hz: Some(hz), ..Wanted::default() });
         match choice.tick() {
             Ok(tick) => assert!(truth.is(tick.tempo.hz()), "{name}: {} Hz for {hz}", tick.tempo.hz()),
-            // Its ticks and its polls are alike without players.
+            // Without players its ticks and its polls are alike.
             Err(why) => assert_eq!(name, "teeworlds-idle", "{why}"),
         }
     }
 }
 
-/// What a trial sees: the chosen loop in consecutive short windows, and in consecutive turns of a window. Another loop must never replace
+/// What a trial sees: the chosen loop in consecutive short windows, and in consecutive parts of a window. Another loop must never replace
 /// it.
 #[test]
 fn a_chosen_loop_is_followed_in_every_window_and_in_most_turns() {
     assert_eq!(not_followed(12e9, 1e9, 0.1), Vec::<String>::new());
-    // One late tick of five in a chain lowers their rate by a fifth; another loop is off by a half. Players' packets are about as frequent
-    // as its ticks, and a dozen ticks do not separate the two.
+    // If one of five ticks in a chain is late, the rate falls by a fifth. Another loop would be off by a half. Players' packets are about
+    // as frequent as its ticks, and a dozen ticks do not separate the two.
     assert_eq!(not_followed(5e9, 0.25e9, 0.3), ["teeworlds-load: 32 of 32"]);
 }
 
-/// The servers for which more than a quarter of the windows have no tick. Each window has `ticks` nanoseconds divided by the rate, at least
-/// `least_ns`. No rate is off by `off_max` of the tick's.
+/// The servers for which more than a quarter of the windows have no tick. A window has `ticks` ticks, and at least `least_ns`. No rate
+/// differs by more than `off_max` from the tick's.
 fn not_followed(ticks: f64, least_ns: f64, off_max: f64) -> Vec<String> {
     let mut lost = Vec::new();
     for (name, _, stream) in recordings() {

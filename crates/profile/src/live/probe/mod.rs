@@ -1,4 +1,4 @@
-//! Probes: how users name a place in a program, and which byte of which file it is.
+//! Probes: how users name a place in a program, and at which byte of which file it is.
 
 mod find;
 mod notes;
@@ -25,11 +25,11 @@ pub const LIBRARY_ENDS: &str = "tick_done";
 pub struct PlaceSpec {
     /// The path or name of the file; none for the process's program.
     pub binary: Option<String>,
-    /// Where in it.
+    /// The place in the file.
     pub spot: Spot,
 }
 
-/// Where in a file.
+/// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spot {
     /// At the beginning of this function.
@@ -38,9 +38,9 @@ pub enum Spot {
     Offset(u64),
     /// At a USDT marker.
     Mark {
-        /// Whose.
+        /// The provider's name.
         provider: String,
-        /// Which.
+        /// The marker's name.
         name: String,
     },
 }
@@ -51,7 +51,7 @@ const ASKED_MAX: usize = 4096;
 /// Parses a place.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// Why the text is invalid, in words.
 pub fn parse_place(text: &str) -> Result<PlaceSpec, String> {
     const EXAMPLES: &str = "expected SYMBOL, BINARY:SYMBOL, BINARY+0xOFFSET or %PROVIDER:NAME";
     let is_odd = text.len() > ASKED_MAX || text.chars().any(char::is_control);
@@ -112,13 +112,13 @@ impl fmt::Display for PlaceSpec {
 pub struct Probed {
     /// The event's name in the style of perf: `probe_server:tick`, `probe_server:tick__return`, `sdt_evenkeel:tick_begin`.
     pub event: String,
-    /// Where it is.
+    /// The place of the probe.
     pub probe: Probe,
     /// The mask of user registers copied with each sample (`PERF_REG_*`), which hold a marker's arguments.
     pub registers: u64,
 }
 
-/// Where a tick ends.
+/// The end of a tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Until {
     /// The function's return.
@@ -135,7 +135,7 @@ pub enum NoPlace {
     /// Neither a process nor a path is given.
     #[error("look for {0}: give a process (--pid), or the path of a file")]
     NoProcess(String),
-    /// There is no such process.
+    /// The process does not exist.
     #[error("look for {asked} in process {pid}: there is no such process")]
     NoSuchProcess {
         /// The requested place.
@@ -214,7 +214,7 @@ pub enum NoPlace {
         /// Each with its offset.
         near: Vec<String>,
     },
-    /// Not where a function begins.
+    /// The offset is not the beginning of a function.
     #[error(
         "probe {file}+{offset:#x}: no function begins there{}, and a probe inside a function could break the program",
         before.map_or_else(String::new, |before| format!(" (the enclosing function begins at {before:#x})"))
@@ -222,7 +222,7 @@ pub enum NoPlace {
     NoBeginning {
         /// The file.
         file: String,
-        /// What was asked.
+        /// The requested offset.
         offset: u64,
         /// The start of the function before.
         before: Option<u64>,
@@ -297,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_and_read_again(text in "[a-z:%+0x/. _]{0,24}") {
+        fn a_parsed_place_can_be_written_and_parsed_again(text in "[a-z:%+0x/. _]{0,24}") {
             if let Ok(asked) = parse_place(&text) {
                 prop_assert_eq!(parse_place(&asked.to_string()), Ok(asked));
             }

@@ -12,7 +12,7 @@ const KIND: u32 = 3;
 /// A marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Its address, to be corrected by the shift of [`base`](Note::base).
+    /// The marker's address, to be corrected by the shift of [`base`](Note::base).
     pub address: u64,
     /// The base address at link time.
     pub base: u64,

@@ -38,7 +38,7 @@ enum Match {
     Written,
     /// A compiler's copy of that.
     Copy,
-    /// Its last parts: `World::tick` of `game::World::tick`.
+    /// The last parts of the name: `World::tick` of `game::World::tick`.
     Tail,
 }
 
@@ -103,7 +103,7 @@ fn near<'n>(asked: &str, names: impl Iterator<Item = std::borrow::Cow<'n, str>>)
 /// Whether a function begins at an address, by the exception tables, which stripped files have too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begins {
-    /// Here.
+    /// The function begins at this address.
     Here,
     /// No; the function around it or before it begins there.
     Not(Option<u64>),

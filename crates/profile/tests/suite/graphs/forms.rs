@@ -1,4 +1,4 @@
-//! The forms that other programs read.
+//! The formats that other programs read.
 
 use evenkeel_profile::firefox;
 use evenkeel_profile::fold::{Base, Folded};
@@ -112,7 +112,7 @@ fn svg_has_each_frame_in_the_colour_of_its_kind() {
     }
     let icicle = graph::svg(&folded(&small, Base::Thread), &Style { direction: Direction::Icicle, ..style() });
     assert!(svg.contains("inverted = false") && icicle.contains("inverted = true"));
-    // The same recording makes the same graph, to the letter.
+    // The same recording gives exactly the same graph.
     assert_eq!(svg, graph::svg(&folded(&small, Base::Thread), &style()));
 }
 
@@ -131,12 +131,12 @@ fn a_differential_graph_is_red_where_more_is_and_blue_where_less_is() {
     let same = graph::differential(&before, &before, &style());
     let is_unchanged = |svg: &str| frames(svg).lines().all(|line| line.contains("| #919191 |"));
     assert!(is_unchanged(&same), "{}", frames(&same));
-    // Twice as much of all is no change.
+    // If everything doubles, nothing has changed.
     let double = Folded::parse("main;same 80\nmain;grows 40\nmain;shrinks 80\nmain;gone 40").unwrap();
     assert!(is_unchanged(&graph::differential(&before, &double, &style())));
 }
 
-/// A name such as `a b` sorts between `a` and `a;c`, and must not tear the frame of `a` in two.
+/// A name such as `a b` sorts between `a` and `a;c`, and must not split the frame of `a`.
 #[test]
 fn no_frame_is_torn_apart_by_a_name_that_sorts_into_it() {
     let folded = Folded::parse("a 1\na b;x 1\na;c 1\na!;y 1").unwrap();
@@ -145,7 +145,7 @@ fn no_frame_is_torn_apart_by_a_name_that_sorts_into_it() {
 }
 
 #[test]
-fn nothing_is_a_graph_too() {
+fn an_empty_recording_gives_a_graph() {
     for svg in [
         graph::svg(&Folded::default(), &style()),
         graph::differential(&Folded::default(), &Folded::default(), &style()),
@@ -157,7 +157,7 @@ fn nothing_is_a_graph_too() {
 }
 
 #[test]
-fn what_can_not_be_seen_is_not_drawn_and_nothing_is_lost() {
+fn invisible_frames_are_left_out_and_still_counted() {
     let many: String = (0..200_000).map(|at| format!("main;f{};g{at} 1\n", at % 7)).collect();
     let folded = Folded::parse(&many).unwrap();
     let svg = graph::svg(&folded, &Style::default());

@@ -1,4 +1,4 @@
-//! Names that would break a form, or run as a script, and sums that would overflow.
+//! Names that would break a format or run as a script, and sums that would overflow.
 
 use evenkeel_profile::firefox;
 use evenkeel_profile::fold::{Base, Folded};
@@ -7,7 +7,7 @@ use evenkeel_profile::names::Names;
 use evenkeel_profile::recording::{Event, Recording, Sample, Thread, Unit};
 use evenkeel_profile::stack::Frame;
 
-/// What somebody might call a function or a thread.
+/// Possible hostile names of a function or a thread.
 pub(crate) const NAMES: &[&str] = &[
     "<img src=x onerror=document.title='ours'>",
     "</script><script>document.title='ours'</script>",
@@ -76,7 +76,7 @@ fn no_name_becomes_a_part_of_a_form() {
         for text in [&svg, &page] {
             assert!(!text.contains("<img") && !text.contains("<script>document") && !text.contains("<b>"));
         }
-        // Of a page's own scripts: its data, and what draws it.
+        // The page's own scripts: its data, and the code that draws it.
         assert_eq!(page.matches("<script").count(), 2);
         assert_eq!(page.matches("</script").count(), 2);
         let whole = format!("all ({},000,000 samples, 100%)", NAMES.len());
@@ -109,7 +109,7 @@ fn stacks_without_an_end_and_names_of_a_megabyte_are_cut() {
     let deep = vec!["a-name-that-is-not-short".repeat(8); 300].join(";");
     let many: String = (0..400).map(|at| format!("f{at};{deep} 1\n")).collect();
     let svg = graph::svg(&Folded::parse(&many).unwrap(), &Style::default());
-    // The ends of stacks are left out, and none of the stacks.
+    // Only the ends of stacks are left out, but no stack.
     assert!(svg.ends_with("</svg>") && svg.contains("<title>f399 (1 samples") && svg.contains("… ("));
 }
 

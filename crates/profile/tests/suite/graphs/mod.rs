@@ -1,4 +1,4 @@
-//! What is drawn of recordings: goldens of the forms that other programs read, names that would break them, and pages in a real browser.
+//! Tests drawings of recordings: goldens of the formats that other programs read, names that would break them, and pages in a real browser.
 
 mod browser;
 mod forms;

@@ -1,5 +1,5 @@
-//! The processed profile of the Firefox Profiler, version 55 of its own description: which tables there are, that the columns of each are as long
-//! as it says, that each number in them leads somewhere, and that times go forwards. What it would not read is refused here.
+//! Checks the processed profile of the Firefox Profiler, version 55: the tables, the lengths of their columns, that each index is valid,
+//! and that times increase. It refuses what the profiler would not read.
 
 use std::collections::BTreeSet;
 
@@ -7,25 +7,25 @@ use serde_json::Value;
 
 type Checked = Result<(), String>;
 
-/// A table's columns, and what each may hold.
+/// A table's columns, and their allowed contents.
 type Columns = &'static [(&'static str, Holds)];
 
-/// What a column holds.
+/// The contents of a column.
 #[derive(Clone, Copy)]
 enum Holds {
-    /// Places of that table of the thread; whether there may be none.
+    /// Indices into that table of the thread, and whether they may be missing.
     Place(&'static str, Maybe),
-    /// Places in the list of texts.
+    /// Indices into the list of texts.
     Text(Maybe),
-    /// A category's number.
+    /// The index of a category.
     Category,
-    /// A whole number from -1 on: -1 is none.
+    /// A whole number; -1 stands for none.
     Number,
-    /// A number of any sort, or none.
+    /// Any number, or none.
     Amount,
     /// True or false.
     Flag,
-    /// Checked by itself.
+    /// Checked separately.
     Other,
 }
 use Holds::{Amount, Category, Flag, Number, Other, Place, Text};
@@ -226,7 +226,7 @@ fn of_table(thread: &Value, meta: &Value, table: &str, columns: Columns) -> Chec
     Ok(())
 }
 
-/// Each has its times as its phase wants them, and data of a sort that the head describes, with no field that it does not.
+/// Each marker has the times that its phase requires, and data of a declared type without undeclared fields.
 fn of_marks(thread: &Value, meta: &Value) -> Checked {
     let marks = &thread["markers"];
     let mut last_ms = 0.0;
@@ -259,7 +259,7 @@ fn of_marks(thread: &Value, meta: &Value) -> Checked {
     Ok(())
 }
 
-/// What is damaged in one place is refused: this check could fail.
+/// A profile that is damaged in one place is refused, so the check can fail.
 #[test]
 fn the_check_finds_what_is_wrong() {
     let golden: Value = serde_json::from_str(include_str!("firefox.json")).unwrap();

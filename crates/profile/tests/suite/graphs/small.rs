@@ -1,4 +1,4 @@
-//! A recording of a few samples of every sort.
+//! A recording with a few samples of every kind.
 
 use evenkeel_profile::names::{Function, Names};
 use evenkeel_profile::recording::{Event, Machine, Recording, Sample, Span, Switch, Thread, Turn, Unit};
@@ -40,7 +40,7 @@ pub(crate) fn recording() -> Small {
         let at_ns = (1000 + at * 10) * MS;
         recording.samples.push(sample(0, at_ns, (tid, cpu), stacks[stack]));
     }
-    // One of another event, which nobody asks for.
+    // A sample of another event, which nobody requests.
     recording.samples.push(Sample { weight: 1, ..sample(1, 1065 * MS, (10, 0), stacks[1]) });
     let turns =
         [(5, Turn::In, 10), (22, Turn::Preempted, 10), (22, Turn::In, 11), (31, Turn::Slept, 11), (31, Turn::In, 10)];
@@ -66,7 +66,7 @@ fn sample(event: u16, at_ns: u64, (tid, cpu): (u32, u32), stack: StackId) -> Sam
 }
 
 impl Small {
-    /// Those of the clock.
+    /// The samples of the clock.
     pub(crate) fn samples(&self) -> Vec<&Sample> {
         self.recording.samples.iter().filter(|sample| sample.event == 0).collect()
     }

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use tempfile::TempDir;
 
-/// A program, and its functions' places by the name that the linker knows.
+/// A program, and the places of its functions by their linker names.
 struct Program {
     folder: TempDir,
     path: PathBuf,
@@ -54,7 +54,7 @@ fn program(source: &str, compiler: &str, flags: &[&str]) -> Program {
 }
 
 impl Program {
-    /// Every place of this function, as a recording has them: in code of programs, file and memory lie alike here.
+    /// Every place of this function, as in a recording. In these programs, code has the same offset in the file and in memory.
     fn recording(&self, function: &str, build_id: Option<&[u8]>) -> Recording {
         let (start, size) = self.functions[function];
         of_places(&self.path, build_id, start..start + size)
@@ -93,7 +93,7 @@ fn named(recording: &Recording, settings: Settings) -> (Vec<Vec<Function>>, Symb
     (functions(recording, &names).into_iter().map(<[Function]>::to_vec).collect(), symbols)
 }
 
-/// Whether some place is in `leaf`, put into `outer`, with its line; and all are in `outer`.
+/// Whether some place is in `leaf`, inlined into `outer`, with its line. All places must be in `outer`.
 fn assert_inlined(found: &[Vec<Function>]) {
     assert!(found.iter().all(|functions| functions.first().is_some_and(|first| first.name == "outer")), "{found:?}");
     let inlined = found.iter().filter(|functions| functions.len() == 2).collect::<Vec<_>>();
@@ -144,7 +144,7 @@ fn separate_debug_information_is_found_by_build_id_and_by_link() {
         }
         let recording = program.recording("outer", Some(&program.build_id));
         assert_inlined(&named(&recording, program.settings()).0);
-        // One that belongs to another file is not used.
+        // A debug file of another program is not used.
         let mut bytes = std::fs::read(&separate).unwrap();
         let at = bytes.windows(program.build_id.len()).position(|window| window == program.build_id).unwrap();
         bytes[at] ^= 1;
@@ -177,7 +177,7 @@ fn names_read_as_they_are_written() {
     for (source, compiler, flags, wanted) in rows {
         let program = program(source, compiler, flags);
         let segments = run("readelf", &["-lW", program.path.to_str().unwrap()]);
-        // Where code lies in the file, and in memory.
+        // The offset of the code in the file, and its address in memory.
         let code = segments.lines().find(|line| line.contains("R E")).unwrap().split_whitespace().collect::<Vec<_>>();
         let number = |digits: &str| u64::from_str_radix(digits.trim_start_matches("0x"), 16).unwrap();
         let less = number(code[2]) - number(code[1]);
@@ -186,7 +186,7 @@ fn names_read_as_they_are_written() {
         let (found, _) = named(&recording, program.settings());
         let found: Vec<&str> = found.iter().filter_map(|functions| Some(functions.first()?.name.as_str())).collect();
         for wanted in wanted {
-            // The newer kind of names has what a generic function is of.
+            // The newer mangling contains the type of a generic function.
             assert!(found.iter().any(|name| name.starts_with(wanted)), "{source}: {wanted} is not among {found:#?}");
         }
     }
@@ -228,7 +228,7 @@ fn a_replaced_program_is_reported_and_its_cached_names_stay() {
     assert!(found.iter().all(Vec::is_empty), "{found:?}");
     assert_eq!(symbols.coverage().unnamed[0].why, Why::Gone);
     assert_eq!(named(&recording, kept.clone()).0, first);
-    // A damaged entry is none.
+    // A damaged entry is ignored.
     for entry in std::fs::read_dir(program.folder.path().join("cache")).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
@@ -289,13 +289,14 @@ fn code_made_at_run_time_is_named_by_its_map_and_the_kernels_page_by_itself() {
     assert_eq!(symbols.coverage().nowhere, 1);
 }
 
-/// A map goes with its process, and so may a program that has no build id: what was found of them once stays with the recording.
+/// A process's map disappears with the process, and a program without a build ID may too. Names that were found once stay in the
+/// recording's cache.
 #[test]
 fn names_from_one_recording_are_cached_for_it_alone() {
     let program = program("inlined.c", "gcc", &["-g", "-O2", "-Wl,--build-id=none"]);
     assert_eq!(program.build_id, [0_u8; 0]);
     let mut recording = program.recording("main", None);
-    // More than any process's: no other test writes its map.
+    // Larger than any real process number, so no other test writes its map.
     let pid = 5_000_000 + std::process::id();
     let module = recording.modules.number(Module { path: "//anon".to_owned(), build_id: None });
     recording.mappings.push(Mapping { at_ns: 0, pid, start: 0x1000, end: 0x3000, module });
@@ -314,7 +315,7 @@ fn names_from_one_recording_are_cached_for_it_alone() {
     assert!(found.iter().all(|functions| !functions.is_empty()), "{found:?}");
     let (again, symbols) = named(&recording, settings());
     assert_eq!((again, symbols.coverage().unnamed.as_slice()), (found, &[][..]));
-    // Another recording may be of other code at these places.
+    // Another recording may have other code at these places.
     let mut other = recording.clone();
     other.span.end_ns += 1;
     let (found, _) = named(&other, settings());
@@ -353,7 +354,7 @@ fn the_running_kernel_names_its_own_addresses() {
     assert_eq!(symbols.coverage().unnamed[0].why, Why::OtherKernel);
 }
 
-/// What a file says of itself may be anything: names may be missing or wrong then, and nothing else happens.
+/// A damaged file may give missing or wrong names, but has no other effect.
 #[test]
 fn damaged_programs_end_nothing() {
     let plain = program("inlined.c", "gcc", DEBUG);
@@ -363,7 +364,7 @@ fn damaged_programs_end_nothing() {
         let whole = std::fs::read(&program.path).unwrap();
         let damaged = program.folder.path().join("damaged");
         let length = whole.len();
-        // Heads and tables are hit as often as the rest, though they are short.
+        // Headers and tables are damaged as often as the rest, although they are short.
         let place = prop_oneof![0..64_usize, length - 3000..length, 0..length, 0..length];
         let hits = prop::collection::vec((place, any::<u8>()), 1..40);
         let cases = (hits, prop_oneof![Just(length), 0..length]);
@@ -382,7 +383,7 @@ fn damaged_programs_end_nothing() {
     }
 }
 
-/// Go's runtime has a table of its own, which stays in programs that were stripped.
+/// Go's runtime has its own table, which stays in stripped programs.
 #[test]
 fn stripped_programs_of_go_are_named_by_the_runtimes_table() {
     const SOURCE: &str = r#"package main
@@ -405,7 +406,7 @@ func main() { println((&World{}).findPath(10)) }
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("main.go"), SOURCE).unwrap();
-    // Its own library is compiled once, not for each run.
+    // Compile its own library once, not for each run.
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache");
     let build = |output: &str, flags: &[&str]| -> PathBuf {
         let mut go = Command::new("go");
@@ -415,7 +416,7 @@ func main() { println((&World{}).findPath(10)) }
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         folder.path().join(output)
     };
-    // Where it lies does not change when its names are taken out.
+    // Stripping does not move the code.
     for mode in ["-buildmode=exe", "-buildmode=pie"] {
         let whole = build("whole", &[mode]);
         let stripped = build("stripped", &[mode, "-ldflags=-s -w"]);
@@ -438,7 +439,7 @@ func main() { println((&World{}).findPath(10)) }
             let recording = of_places(&stripped, None, places);
             let (found, symbols) = named(&recording, Settings::default());
             let is_it = |functions: &Vec<Function>| functions.len() == 1 && functions[0].name == name;
-            // Up to the next function, Go fills up with code that never runs, which is the one's before it by the table.
+            // Go fills the space up to the next function with code that never runs. By the table it belongs to the function before it.
             assert!(found.iter().all(is_it), "{mode}: {name}: {:?}, {:?}", found.first(), symbols.coverage());
         }
     }

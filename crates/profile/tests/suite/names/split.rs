@@ -7,7 +7,7 @@ use super::*;
 
 const SPLIT: &[&str] = &["-g", "-gsplit-dwarf", "-O2", "-Wl,--build-id"];
 
-/// The program and the file of its unit; none, said aloud, where the compiler makes none.
+/// The program and the file of its unit. None, visibly skipped, if the compiler makes none.
 fn split(more: &[&str]) -> Option<(Program, PathBuf)> {
     if Command::new("gcc").arg("--version").output().is_err() {
         skipped("there is no compiler here");
@@ -42,11 +42,11 @@ fn inlined_functions_are_named_by_the_file_of_their_unit() {
         let away = program.folder.path().join("away");
         std::fs::rename(&unit, &away).unwrap();
         assert_outer_alone(&found(&program));
-        // One of another number is another one.
+        // A file with another identifier belongs to another program.
         let Some((_other, its_unit)) = split(&[version, "-O3"]) else { return };
         std::fs::copy(&its_unit, &unit).unwrap();
         assert_outer_alone(&found(&program));
-        // A pipe is not waited for.
+        // The reader does not wait for a pipe.
         std::fs::remove_file(&unit).unwrap();
         run("mkfifo", &[unit.to_str().unwrap()]);
         assert_outer_alone(&found(&program));
@@ -85,7 +85,7 @@ fn packed_units_are_found_next_to_the_program() {
         }
         std::fs::remove_file(&unit).unwrap();
         assert_inlined(&found(&program));
-        // One that comes later takes the place of what was kept without it.
+        // A file that appears later replaces the cached result without it.
         let away = program.folder.path().join("away");
         std::fs::rename(&package, &away).unwrap();
         let kept = Settings { cache_folder: Some(program.folder.path().join("cache")), ..program.settings() };
@@ -105,12 +105,12 @@ fn damaged_units_end_nothing() {
     }
 }
 
-/// Whatever is in the file, each place keeps the name from the program itself.
+/// For any contents of the file, each place keeps the name from the program itself.
 fn damaged(program: &Program, file: &Path) {
     let whole = std::fs::read(file).unwrap();
     let length = whole.len();
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    // Heads and tables are hit as often as the rest, though they are short.
+    // Headers and tables are damaged as often as the rest, although they are short.
     let place = prop_oneof![0..64_usize, length - 1200..length, 0..length, 0..length, 0..length];
     let hits = prop::collection::vec((place, any::<u8>()), 1..20);
     let cases = (hits, prop_oneof![4 => Just(length), 1 => 0..length]);

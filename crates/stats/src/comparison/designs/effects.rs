@@ -445,7 +445,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_block_has_in_common_changes_nothing(seed in 0..1000_u64, shifts in prop::collection::vec(-9.0..9.0f64, 24)) {
+        fn a_shift_of_a_whole_block_changes_nothing(seed in 0..1000_u64, shifts in prop::collection::vec(-9.0..9.0f64, 24)) {
             let (rows, values) = mirrored(seed, |row| -0.1 * row[2].sign());
             let shifted: Vec<f64> = values.iter().enumerate().map(|(at, value)| value + shifts[at / 2]).collect();
             let [before, after] = [&values, &shifted].map(|values| fit_of(&rows, values, 2, &mains(11)).unwrap());

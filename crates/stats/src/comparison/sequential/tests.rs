@@ -183,7 +183,7 @@ proptest! {
 
     /// The promise that lets the interval be found by halving.
     #[test]
-    fn whatever_lies_beyond_an_excluded_effect_is_excluded(pairs in pairs(), theta in -1.0..1.0f64, further in 0.0..1.0f64) {
+    fn effects_beyond_an_excluded_one_are_excluded(pairs in pairs(), theta in -1.0..1.0f64, further in 0.0..1.0f64) {
         let test = result_of(&pairs, Options { confidence: 0.6, ..LATENCY });
         prop_assert!(!test.excludes(theta, 1.0) || test.excludes(theta - further, 1.0));
     }

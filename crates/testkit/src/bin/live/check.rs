@@ -1,4 +1,4 @@
-//! `Check`: one live check, and where it is.
+//! `Check`: one live check, and its place.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ pub(crate) struct Check {
     pub(crate) name: String,
     /// The folder of its crate: `measure`.
     pub(crate) crate_name: String,
-    /// Its program, and its name there.
+    /// Its program.
     pub(crate) program: PathBuf,
     pub(crate) name_in_program: String,
     /// The folder it runs in.
     pub(crate) folder: PathBuf,
     /// How long it is expected to take.
     pub(crate) seconds: u64,
-    /// Whether it runs only when it is asked for: its program ignores it, with the reason.
+    /// Whether it runs only on request. Its program ignores it, with the reason.
     pub(crate) is_extra: bool,
 }

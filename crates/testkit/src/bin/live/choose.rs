@@ -1,4 +1,4 @@
-//! Which checks a run takes: by name, without those that passed already, or a sample that fits a time. Pure.
+//! Chooses the checks of a run: by name, without those that passed already, or a sample that fits into a time. Pure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::check::Check;
 use crate::run::LOOK_SECONDS;
 
-/// What was asked for.
+/// The request.
 pub(crate) struct Choice<'a> {
     /// Parts of names; all checks if empty.
     pub(crate) names: &'a [String],
-    /// Whether those that run only when they are asked for are taken too.
+    /// Whether to include checks that run only on request.
     pub(crate) extra: bool,
     /// The names of checks that need not run again.
     pub(crate) passed: &'a BTreeSet<String>,
@@ -18,7 +18,7 @@ pub(crate) struct Choice<'a> {
     pub(crate) within: Option<Duration>,
     /// The crates that come first in a sample.
     pub(crate) touched: &'a [String],
-    /// Days since 1970: where in its list a sample starts.
+    /// Days since 1970. This determines where in the list a sample starts.
     pub(crate) day: u64,
 }
 
@@ -42,7 +42,7 @@ impl Choice<'_> {
         let mut left_s = within_s;
         let mut chosen = Vec::new();
         for list in [first, others] {
-            // What fits into one day's sample is about what the next day's starts after.
+            // The next day's sample starts about where this day's sample ends.
             let all_s: u64 = list.iter().map(|check| check.seconds + LOOK_SECONDS).sum();
             let a_day = (list.len() as u64 * within_s).checked_div(all_s).unwrap_or(0).max(1);
             let start = (self.day * a_day).checked_rem(list.len() as u64).unwrap_or(0) as usize;
@@ -100,7 +100,7 @@ mod tests {
             seen.extend(names(&chosen));
         }
         assert_eq!(seen.len(), 20, "every check of the crate within five days: {seen:?}");
-        // What the touched crates leave is for the others.
+        // The time that the touched crates leave is for the others.
         let choice = Choice {
             names: &[],
             extra: false,

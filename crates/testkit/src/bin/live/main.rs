@@ -27,10 +27,10 @@ const WRONG_USE: u8 = 2;
 /// No check failed, and some could not be judged here.
 const NOT_ALL_JUDGED: u8 = 4;
 
-/// Run the live checks: what needs a quiet machine, one check at a time
+/// Run the live checks one at a time. They need a quiet machine
 ///
-/// Exit codes: 0 all passed, 1 some failed, 4 none failed but some could not be judged on this machine, 2 wrong use or checks that
-/// could not be built.
+/// Exit codes: 0 if all passed, 1 if some failed, 4 if none failed but some could not be judged on this machine, 2 for wrong use or checks
+/// that could not be built.
 #[derive(Debug, Parser)]
 struct Args {
     /// Only checks whose name contains one of these, such as measure::gaps
@@ -45,8 +45,8 @@ struct Args {
     /// Also run the checks that take very long, or are ignored for another reason
     #[arg(long)]
     extra: bool,
-    /// Run a sample that takes about this many seconds: first checks of the crates that commits of the last day touched, then others; which of
-    /// them changes from day to day, so that all of them get their turn
+    /// Run a sample that takes about this many seconds. It contains first checks of the crates that commits of the last day touched, then
+    /// others. The others change from day to day, so that each check runs from time to time
     #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
     /// Write the seconds that each check took into the list of expected seconds

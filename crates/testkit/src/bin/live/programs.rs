@@ -1,4 +1,4 @@
-//! Finds the live checks: the program `live` of each crate lists them.
+//! Finds the live checks. The program `live` of each crate lists them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,12 +10,12 @@ use serde_json::Value;
 use crate::check::Check;
 use crate::results::Results;
 
-/// The recorded time of each check, to predict the time of a run.
+/// The file with the recorded time of each check. It predicts the time of a run.
 const SECONDS_FILE: &str = "crates/testkit/live-seconds.txt";
 /// The expected time of a check that is not in the list.
 const SECONDS_UNKNOWN: u64 = 10;
 
-/// What cargo selects, in the words of the Makefile, which builds tests with the same: so nothing is compiled twice.
+/// The variable with cargo's arguments. The Makefile builds tests with the same ones, so nothing is compiled twice.
 const SELECTED_BY: &str = "EVENKEEL_TESTED";
 
 /// Builds the programs, and asks each for its checks.

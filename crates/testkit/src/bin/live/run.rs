@@ -1,5 +1,5 @@
-//! Runs one check: it examines the machine, runs the check in its own process, and after a failure examines the machine again. A failure counts
-//! only if the machine was fit before and after.
+//! Runs one check. It examines the machine, runs the check in its own process, and examines the machine again after a failure. A failure
+//! counts only if the machine was fit before and after.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -20,7 +20,7 @@ pub(crate) const LOOK_SECONDS: u64 = 1;
 const RUNS_MAX: usize = 2;
 /// The most of all CPU time that the hypervisor may take during a check.
 const STEAL_SHARE_MAX: f64 = 0.02;
-/// A check hangs if it takes this multiple of its expected time, plus this much.
+/// A check hangs if it takes longer than this multiple of its expected time, plus this much.
 const HANG_FACTOR: u32 = 10;
 const HANG_SECONDS: u64 = 120;
 /// The lines kept of a failed check's output.
@@ -63,7 +63,7 @@ fn once(check: &Check) -> Result<Ended> {
     let file = std::fs::File::create(&output)?;
     let mut command = Command::new(&check.program);
     command.args(["--exact", &check.name_in_program, "--test-threads=1", "--nocapture", "--include-ignored"]);
-    // Like cargo, it starts in the crate's folder, where golden files are.
+    // Like cargo, start it in the crate's folder, where the golden files are.
     command
         .current_dir(&check.folder)
         .env("CARGO_MANIFEST_DIR", &check.folder)
@@ -96,7 +96,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
             return Ok(Some(status.success()));
         }
         if begun.elapsed() > limit {
-            // Its own process group, so that its children end too.
+            // Kill its process group, so that its children end too.
             let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
             child.wait()?;
             return Ok(None);
@@ -110,7 +110,7 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n")
 }
 
-/// What a CPU fails to meet now.
+/// The requirement that a CPU fails to meet now.
 fn unfit() -> Option<String> {
     let cpus: Vec<usize> = thread::affinity().map(|cpus| cpus.iter().collect()).unwrap_or_default();
     let look = |cpu: usize| std::thread::spawn(move || Some(format!("CPU {cpu}: {}", Needs::on_cpu(cpu).unmet()?)));

@@ -31,7 +31,7 @@ fn a_trial_from_boot_to_boot() {
     let arm = |slot, arm| Action::Arm { slot, arm, anew: false };
     assert_eq!(next(&mut state, &status("boot-0")), arm(0, ArmName::A));
     armed(&mut state, 0, "boot-0");
-    // However often it is started: the boot in which it was got ready is not the one to be measured.
+    // The boot in which the next one was prepared is never measured, however often the unit starts in it.
     for _ in 0..3 {
         assert_eq!(next(&mut state, &status("boot-0")), Action::Reboot);
     }
@@ -56,13 +56,13 @@ fn a_trial_from_boot_to_boot() {
 #[test]
 fn a_boot_that_nobody_got_ready_is_not_measured() {
     let mut state = abba();
-    // The power failed before anything was got ready.
+    // The power failed before anything was prepared.
     assert_eq!(next(&mut state, &status("x")), Action::Arm { slot: 0, arm: ArmName::A, anew: false });
     assert_eq!(state.seen[0].outcome, BootOutcome::Passed);
     armed(&mut state, 0, "x");
     assert_eq!(next(&mut state, &status("y")), Action::Measure { arm: ArmName::A });
     measured(&mut state, 1.0);
-    // And again after it was measured.
+    // The next boot is prepared when this one has been measured.
     assert_eq!(next(&mut state, &status("z")), Action::Arm { slot: 1, arm: ArmName::B, anew: false });
     assert_eq!(state.seen.last().unwrap().outcome, BootOutcome::Passed);
 }
@@ -74,7 +74,7 @@ fn a_boot_that_was_cut_off_is_tried_again_in_the_next() {
     assert_eq!(next(&mut state, &status("a")), Action::Measure { arm: ArmName::A });
     assert_eq!(next(&mut state, &status("b")), Action::Measure { arm: ArmName::A });
     assert_eq!(state.seen[0].outcome, BootOutcome::CutOff);
-    // In one boot it is begun three times at most.
+    // A measurement is begun at most three times in one boot.
     assert_eq!(next(&mut state, &status("b")), Action::Measure { arm: ArmName::A });
     assert_eq!(next(&mut state, &status("b")), Action::Measure { arm: ArmName::A });
     assert_eq!(next(&mut state, &status("b")), Action::Arm { slot: 0, arm: ArmName::A, anew: false });
@@ -82,7 +82,7 @@ fn a_boot_that_was_cut_off_is_tried_again_in_the_next() {
 }
 
 #[test]
-fn what_came_up_otherwise_is_made_anew() {
+fn a_boot_with_other_values_is_prepared_again() {
     let mut state = abba();
     armed(&mut state, 0, "boot-0");
     next(&mut state, &status("a"));
@@ -102,7 +102,7 @@ fn it_ends_when_it_is_over_reverted_or_too_much() {
     state.ended = Some(BootsEnded::Whole);
     assert_eq!(next(&mut state, &status("a")), Action::End(BootsEnded::Whole));
 
-    // A machine that goes down in every boot: seven of them, and no more.
+    // If the machine goes down in every boot, there are seven boots and no more.
     let mut state = abba();
     armed(&mut state, 0, "boot-0");
     for boot in 0..7 {

@@ -1,4 +1,4 @@
-//! Whether the settings were engaged: what is stored of each boot, and what the report says.
+//! Whether the settings were engaged: what each boot stores, and what the report concludes.
 
 use evenkeel_host::{Facts, Plan};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::engaged::Engaged;
 use crate::outcome::Outcome;
 use crate::session::NetworkPath;
 
-/// What CPUs did that were so busy, and took so long to leave the states that they idled in.
+/// The counters of CPUs with this busy share and this mean exit latency of their idle states.
 fn idled(busy: f64, exit_us: f64) -> BootCounters {
     let window = Conditions {
         busy_share: Some(busy),
@@ -21,13 +21,13 @@ fn idled(busy: f64, exit_us: f64) -> BootCounters {
     BootCounters::from_windows(NetworkPath::Loopback, &[window.clone(), window])
 }
 
-/// Four boots of these numbers in A and B, in which the counters showed this; as they are read from disk again.
+/// Four boots with these numbers and counters in A and B, read back from disk.
 fn seen(settings: &[&str], values: [f64; 2], counted: [Option<BootCounters>; 2]) -> BootsState {
     let settings = settings.iter().map(|text| (*text).to_owned()).collect();
     let mut state = BootsState::begin(BootsDesign { settings, ..design(0) }, 1_700_000_000, "boot-0");
     while let Some((slot, arm)) = state.next_slot() {
         let is_b = usize::from(arm == ArmName::B);
-        // Boots of one arm differ a little.
+        // Boots of one arm differ slightly.
         let values = vec![values[is_b] + slot as f64 * 0.1; 5];
         let counted = counted[is_b].clone();
         let outcome = BootOutcome::Measured { values, dropped: 0, guards: Default::default(), counted };
@@ -46,12 +46,12 @@ fn a_setting_that_was_never_engaged_says_so_and_why() {
     assert_eq!(report.outcome, Some(Outcome::NotEngaged));
     assert_eq!(report.caveats, [BootsCaveat::OfTrial(Caveat::NotEngaged { knob: None, why: busy.to_owned() })]);
     assert_eq!(report.mechanism[0].knob, "cmdline.processor.max_cstate");
-    // The argument is there, and another driver has the states.
+    // The argument is present, but another driver provides the idle states.
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.1, 9.0), idled(0.1, 9.0))).report();
     assert!(
         report.verdict.ends_with("because both arms used the same idle states: mean exit latency 9.00 us and 9.00 us")
     );
-    // At work, it is what it is.
+    // The idle states are in use, so the verdict stands.
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.1, 9.0), idled(0.1, 1.0))).report();
     assert_eq!(
         (report.verdict.as_str(), report.outcome),
@@ -62,7 +62,7 @@ fn a_setting_that_was_never_engaged_says_so_and_why() {
     assert!(report.caveats.is_empty(), "{report:?}");
 }
 
-/// A difference that was seen stands; only its absence has another explanation.
+/// If a difference was measured, it is reported. Only a missing difference is explained by a knob that was not engaged.
 #[test]
 fn a_difference_is_reported_although_the_counter_stood_still() {
     let report = seen(&[SETTING], [100.0, 80.0], [Some(idled(0.97, 9.0)), Some(idled(0.97, 9.0))]).report();
@@ -75,7 +75,7 @@ fn of_several_settings_all_have_to_stand_still() {
     let counted = |packets: f64| {
         let counters = [("BusyPollRxPackets".to_owned(), packets)].into();
         let window = Conditions { counters, busy_share: Some(0.97), ..Conditions::default() };
-        // In one window of twenty it moved: that it did is not lost.
+        // The counter moved in one window of twenty, and that is not lost.
         let mut windows = vec![window.clone(); 20];
         windows[1..].iter_mut().for_each(|window| *window.counters.get_mut("BusyPollRxPackets").unwrap() = 0.0);
         Some(BootCounters::from_windows(NetworkPath::Devices, &windows))
@@ -94,11 +94,11 @@ fn of_several_settings_all_have_to_stand_still() {
 }
 
 #[test]
-fn what_has_no_counter_or_was_not_counted_is_unknown() {
+fn knobs_without_counts_are_unknown() {
     let both = [Some(idled(0.97, 9.0)), Some(idled(0.97, 9.0))];
     let report = seen(&["cmdline.clocksource=tsc"], [100.0, 100.0], both).report();
     assert_eq!((&report.mechanism[0].engaged, report.outcome), (&Engaged::Unknown, Some(Outcome::Same)));
-    // A state from before it was counted, and boots of one arm alone.
+    // A state from a version that did not count, and a state with boots of one arm only.
     for counted in [[None, None], [Some(idled(0.97, 9.0)), None], [None, Some(idled(0.97, 9.0))]] {
         let report = seen(&[SETTING], [100.0, 100.0], counted).report();
         assert!(report.mechanism.is_empty() && report.verdict.starts_with("same (over"), "{report:?}");
@@ -122,7 +122,7 @@ fn a_whole_trial_keeps_what_each_boot_counted() {
 }
 
 #[test]
-fn what_can_not_be_meant_of_counters_is_refused() {
+fn invalid_counters_are_refused() {
     let mut state = seen(&[SETTING], [100.0, 100.0], [Some(idled(0.1, 9.0)), Some(idled(0.1, 1.0))]);
     let mut with = |change: &dyn Fn(&mut BootCounters)| {
         let BootOutcome::Measured { counted, .. } = &mut state.seen[0].outcome else { panic!("it is measured") };
@@ -147,7 +147,7 @@ fn what_can_not_be_meant_of_counters_is_refused() {
     assert_eq!((found.busy_share, &found.counters), (None, &[("z".to_owned(), 2.0)].into()));
     let window = Conditions { counters: so_many(BOOT_COUNTERS_MAX + 1), ..Conditions::default() };
     assert!(BootCounters::from_windows(NetworkPath::Devices, &[window]).counters.is_empty());
-    // The most boots with the most counters and windows fit into a state that is read.
+    // The most boots with the most counters and windows fit into a valid state file.
     let most = BootCounters { counters: so_many(BOOT_COUNTERS_MAX), ..BootCounters::default() };
     let text = serde_json::to_string(&most).unwrap().replace("1.0", "12345678.123456789");
     assert!(
@@ -156,7 +156,7 @@ fn what_can_not_be_meant_of_counters_is_refused() {
     );
 }
 
-/// Boots of both arms read the counter: whether the argument is on the kernel's command line or not.
+/// Boots of both arms read the counter, whether or not the argument is on the kernel's command line.
 #[test]
 fn the_counter_of_a_kernel_argument_is_read_in_both_arms() {
     for line in ["BOOT_IMAGE=/vmlinuz quiet", "BOOT_IMAGE=/vmlinuz quiet processor.max_cstate=1"] {
@@ -175,9 +175,9 @@ fn the_counter_of_a_kernel_argument_is_read_in_both_arms() {
 }
 
 proptest! {
-    /// Whatever windows counted, it is kept as a state that is read again.
+    /// Any counts can be stored in a state and read again.
     #[test]
-    fn whatever_is_counted_is_read_again(
+    fn any_counts_are_read_again(
         numbers in prop::collection::vec((any::<f64>(), any::<f64>(), "\\PC{0,70}"), 0..6),
     ) {
         let window = |(share, count, name): &(f64, f64, String)| Conditions {

@@ -1,4 +1,4 @@
-//! What guards report, and how one of them vetoes a verdict.
+//! The results of guards, and how one of them vetoes a verdict.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn tail(better: Direction) -> Guard {
     Guard { metric: Metric::new("tail_us", "the tail", "us", better), harm_ratio: 0.25 }
 }
 
-/// A trial whose boots read these numbers, each with what its guard read.
+/// A trial with these values of the metric and of its guard in each boot.
 fn seen(better: Direction, boots: &[(f64, Option<f64>)]) -> BootsState {
     let of =
         |seed| BootsDesign { guards: vec![tail(better)], boots: boots.len().div_ceil(4).max(1) * 4, ..design(seed) };
@@ -27,7 +27,7 @@ fn seen(better: Direction, boots: &[(f64, Option<f64>)]) -> BootsState {
     parse(state.text().unwrap().as_bytes()).unwrap()
 }
 
-/// Four boots whose numbers are a fifth lower with B, and what the guard read in A, B, B and A.
+/// Four boots in which B lowers the metric by a fifth, with these guard values in A, B, B and A.
 fn better_with(better: Direction, guard: [f64; 4]) -> BootsReport {
     let values = [100.0, 80.0, 81.0, 102.0];
     seen(better, &[0, 1, 2, 3].map(|boot| (values[boot], Some(guard[boot])))).report()
@@ -36,7 +36,7 @@ fn better_with(better: Direction, guard: [f64; 4]) -> BootsReport {
 const BETTER: &str = "better (over 4 boots only: weaker than a trial)";
 
 #[test]
-fn what_is_harmed_in_every_boot_vetoes() {
+fn a_guard_that_is_harmed_in_every_boot_vetoes() {
     let report = better_with(Direction::Lower, [200.0, 280.0, 282.0, 201.0]);
     assert_eq!(report.verdict, format!("{BETTER}, but tail_us is 40 % higher in every boot of B: not to be kept"));
     assert_eq!(report.vetoed_by.as_deref(), Some("tail_us"));
@@ -51,7 +51,7 @@ fn what_is_harmed_in_every_boot_vetoes() {
         (json["guards"][0]["margin"].as_f64(), json["guards"][0]["is_harmed"].as_bool()),
         (Some(0.25), Some(true))
     );
-    // A rate: the other way round.
+    // For a rate, higher is better.
     let report = better_with(Direction::Higher, [200.0, 100.0, 102.0, 201.0]);
     assert!(report.verdict.ends_with("but tail_us is 50 % lower in every boot of B: not to be kept"), "{report:?}");
     let report = better_with(Direction::Lower, [10.0, 80.0, 81.0, 11.0]);
@@ -59,23 +59,23 @@ fn what_is_harmed_in_every_boot_vetoes() {
 }
 
 #[test]
-fn what_is_not_harmed_does_not() {
+fn a_guard_without_harm_does_not_veto() {
     use Direction::{Higher, Lower};
     let overlap = "can't check the guard tail_us (limit 25 % worse): its median is 50 % higher in B, but boots of A and B overlap";
     let fall =
         "can't check the guard tail_us (limit 25 % worse): its median is 50 % lower in B, but boots of A and B overlap";
     let no_ratio = "can't check the guard tail_us (limit 25 % worse): its medians have no ratio";
     let table: [(Direction, [f64; 4], Option<&str>); 9] = [
-        // Worse in every boot, and by less than the margin; at the margin it vetoes, see below.
+        // The guard is worse in every boot, but by less than the margin. At the margin it vetoes, see below.
         (Lower, [200.0, 240.0, 241.0, 201.0], None),
         (Lower, [200.0, 100.0, 90.0, 201.0], None),
         (Higher, [200.0, 400.0, 410.0, 201.0], None),
         (Higher, [200.0, 170.0, 171.0, 201.0], None),
         (Lower, [200.0, 200.0, 200.0, 200.0], None),
-        // Beyond the margin by the medians, but not in every boot.
+        // The medians differ by more than the margin, but not in every boot.
         (Lower, [100.0, 290.0, 160.0, 200.0], Some(overlap)),
         (Higher, [300.0, 40.0, 130.0, 40.0], Some(fall)),
-        // Nothing was lost, and then something.
+        // B lost packets, and A lost none, so there is no ratio.
         (Lower, [0.0, 5.0, 6.0, 0.0], Some(no_ratio)),
         (Lower, [-1.0, 5.0, 6.0, -2.0], Some(no_ratio)),
     ];
@@ -99,7 +99,7 @@ fn a_boot_without_the_number_leaves_it_open() {
         sentences(&report),
         ["can't check the guard tail_us (limit 25 % worse): only 3 of 4 boots have a value"]
     );
-    // The same of a state from before there were guards in the boots.
+    // The same for a state from a version that had no guards in boots.
     let none = [(100.0, None), (80.0, None), (81.0, None), (102.0, None)];
     let report = seen(Direction::Lower, &none).report();
     assert!(report.caveats[0].to_string().ends_with("only 0 of 4 boots have a value"), "{report:?}");
@@ -115,7 +115,7 @@ fn only_a_claim_is_vetoed_and_only_a_whole_block_says_so() {
     let report = seen(Direction::Lower, &worse[..3]).report();
     assert_eq!((report.verdict.as_str(), report.guards[0].is_harmed), ("nothing is known yet", false));
     assert!(report.caveats.is_empty(), "{report:?}");
-    // No guard, no word of one.
+    // Without a guard, the report does not mention guards.
     let json = serde_json::to_string(&BootsState::begin(design(0), 1, "b").report()).unwrap();
     assert!(!json.contains("guards") && !json.contains("vetoed"), "{json}");
 }
@@ -137,7 +137,7 @@ fn several_that_are_harmed_are_all_named() {
     assert_eq!(report.vetoed_by.as_deref(), Some("tail_us"));
 }
 
-/// On the simulated machine, by real transactions and a state that is read back after every boot.
+/// The simulated machine runs real transactions, and the state is read back after every boot.
 #[test]
 fn a_trial_whose_guard_is_harmed_goes_through_and_leaves_nothing() {
     for (tails, is_harmed) in [([2.0, 4.0], true), ([2.0, 2.0], false)] {
@@ -154,9 +154,9 @@ fn a_trial_whose_guard_is_harmed_goes_through_and_leaves_nothing() {
     }
 }
 
-/// A guard that few windows gave stands for other windows than what decides; windows without what decides don't count.
+/// A guard's value from only a few of the windows is not comparable. Windows without the deciding number don't count.
 #[test]
-fn what_few_windows_gave_is_no_number() {
+fn values_of_few_windows_are_left_out() {
     struct Odd(Vec<Sample>);
     impl Machine for Odd {
         fn status(&mut self) -> Result<BootStatus, BootsError> {

@@ -1,4 +1,4 @@
-//! Whole trials, undisturbed and killed.
+//! Whole trials, undisturbed and killed at every step.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn abba_and_its_mirror_go_through_and_leave_nothing() {
         assert_eq!(report.verdict, "better (over 4 boots only: weaker than a trial)");
         assert_eq!(report.comparison.unwrap().ratio, 80.2 / 100.2);
         assert_eq!(sim.state().seen.len(), 4);
-        // The last boot was B's in one of the two orders: then it takes one more.
+        // In one of the two orders the last boot was B's. Then one more boot is needed.
         assert_eq!(sim.boots, if report.order == "ABBA" { 4 } else { 5 });
         sim.check_end();
     }
@@ -31,7 +31,7 @@ fn steps(seed: u64) -> u32 {
     10_000 - sim.fuse.get().unwrap()
 }
 
-/// A trial that is killed at one step: `after` says what becomes of the machine then.
+/// A trial that is killed at one step; `after` then changes the machine.
 fn killed_at(step: u32, seed: u64, mut after: impl FnMut(&mut Sim)) -> Sim {
     let mut sim = Sim::begun(seed);
     sim.fuse.set(Some(step));
@@ -48,7 +48,7 @@ fn killed_at(step: u32, seed: u64, mut after: impl FnMut(&mut Sim)) -> Sim {
 
 #[test]
 fn killed_at_every_step_it_goes_on_to_the_same_end() {
-    // Both orders; started again in the same boot, and after the power came back.
+    // Both orders of the arms. After the kill, the unit starts again in the same boot, or after a power failure.
     for (seed, reboots) in [(0, true), (1, true), (1, false)] {
         let steps = steps(seed);
         assert!(steps > 30, "{steps}");
@@ -66,7 +66,7 @@ fn killed_at_every_step_it_goes_on_to_the_same_end() {
     }
 }
 
-/// Somebody reboots while the next boot is being got ready: what writes the boot menu is ended, which is no reason to give a trial up.
+/// Somebody reboots while the next boot is being prepared. This ends the program that writes the boot menu, but the trial must continue.
 #[test]
 fn a_machine_that_goes_down_while_a_boot_is_got_ready_goes_on() {
     for (seed, turn, is_done) in [(0, 0, false), (0, 0, true), (1, 1, false), (1, 1, true), (1, 2, false), (0, 2, true)]
@@ -103,7 +103,7 @@ fn after_a_kill_at_every_step_revert_puts_all_back() {
                 sim.revert_all();
             });
             assert!(!sim.is_there(UNIT) && !sim.is_there(WANTS) && !sim.is_there(GRUB), "step {step}");
-            // Somebody who starts it all the same changes nothing.
+            // Starting the unit by hand then changes nothing.
             let mut state = sim.state();
             let ending = go_on(&mut state, &mut sim).unwrap();
             assert!(matches!(ending, Ending::Ended { .. }), "step {step}: {ending:?}");
@@ -124,9 +124,9 @@ fn a_trial_that_begins_is_not_taken_for_one_that_was_put_back() {
     assert!(!beginning.is_licensed().unwrap() && !beginning.is_put_back().unwrap());
 }
 
-/// Waits for another evenkeel that holds the journal, and reports it if it never ends. Nothing is half done by then.
+/// The trial waits for another evenkeel that holds the journal, and reports it if it never ends. Nothing is half done by then.
 #[test]
-fn what_another_evenkeel_holds_is_waited_for() {
+fn a_trial_waits_for_another_evenkeel() {
     let sim = Sim::begun(1);
     let hold = || Some(State::open(sim.dir.path()).unwrap());
     let open = |sim: &Sim| (sim.open_transactions(), sim.is_there(GRUB), sim.is_there(UNIT));
@@ -160,14 +160,14 @@ fn a_transaction_that_was_cut_off_is_put_back_before_the_next() {
         let mut sim = Sim::begun(1);
         while !sim.is_there(GRUB) {
             let mut state = sim.state();
-            // Only get ready, and no further.
+            // This run only prepares the next boot.
             sim.fuse.set(None);
             assert_eq!(go_on(&mut state, &mut sim).unwrap(), Ending::Reboot);
             if !sim.is_there(GRUB) {
                 sim.reboot();
             }
         }
-        // The last records of the transaction never reached the disk, nor the note of their number, which is written behind them.
+        // The last records of the transaction never reached the disk. Neither did the note of their number, which is written after them.
         std::fs::remove_file(sim.dir.path().join("journal.last-record")).unwrap();
         let journal = sim.dir.path().join("journal");
         let text = std::fs::read_to_string(&journal).unwrap();
@@ -206,7 +206,7 @@ fn a_full_disk_or_too_long_a_time_ends_it() {
     assert_eq!(sim.start().unwrap().unwrap(), Ending::Reboot);
     sim.reboot();
     sim.is_full = true;
-    // That it is over can't be kept either, and that is said; the host is put back all the same.
+    // The end of the trial cannot be stored either, and this is reported. The host is restored all the same.
     assert!(matches!(sim.start().unwrap(), Err(BootsError::File(BootsFileError::Io { .. }))));
     assert_eq!(sim.open_transactions(), 0);
     assert!(!sim.is_there(UNIT) && !sim.is_there(GRUB));
@@ -225,7 +225,7 @@ fn a_machine_whose_boots_all_have_one_id_does_not_reboot_for_ever() {
     let mut reboots = 0;
     let ended = loop {
         match sim.start().unwrap() {
-            // It comes up again, with the same boot id.
+            // The machine starts again with the same boot id.
             Ok(Ending::Reboot) => reboots += 1,
             Ok(Ending::Ended { ended, .. }) => break ended,
             other => panic!("{other:?}"),
@@ -238,9 +238,9 @@ fn a_machine_whose_boots_all_have_one_id_does_not_reboot_for_ever() {
 }
 
 #[test]
-fn what_other_people_keep_stays() {
+fn persistent_settings_of_others_stay() {
     let mut sim = Sim::begun(0);
-    // Somebody persists another argument while it runs; both are in one file.
+    // Somebody persists another argument during the trial; both arguments are in one file.
     assert_eq!(sim.start().unwrap().unwrap(), Ending::Reboot);
     let other = Setting::parse("cmdline.tsc=reliable").unwrap();
     {
@@ -256,7 +256,7 @@ fn what_other_people_keep_stays() {
     }
     sim.reboot();
     let mut state = sim.state();
-    // Whatever becomes of the trial, it ends, and says so if it could not take its own out from under theirs.
+    // The trial ends in any case. If another trial's values prevented it from removing its own, it says so.
     for _ in 0..20 {
         match go_on(&mut state, &mut sim) {
             Ok(Ending::Reboot) => sim.reboot(),
@@ -272,7 +272,7 @@ fn what_other_people_keep_stays() {
     assert!(sim.is_as_before());
 }
 
-/// What may happen to a machine.
+/// Events that may happen to a machine.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// The unit is started, and killed after this many steps if it gets that far.
@@ -284,7 +284,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn whatever_happens_the_host_is_as_before_at_the_end(
+    fn any_events_leave_the_host_as_before(
         seed in 0_u64..4,
         deaf in prop::bool::weighted(0.1),
         events in prop::collection::vec(

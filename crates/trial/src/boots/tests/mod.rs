@@ -49,7 +49,7 @@ const HOST: &str = "evenkeel-capture 1
 end
 ";
 
-/// What a kill is, in here.
+/// The panic payload that stands for a kill of the process.
 struct Killed;
 
 /// The simulated machine.
@@ -59,21 +59,21 @@ struct Sim {
     dir: TempDir,
     id: String,
     boots: u32,
-    /// Steps until it is killed.
+    /// The steps until the program is killed.
     fuse: Cell<Option<u32>>,
-    /// A boot loader that does not read what is written.
+    /// The boot loader ignores what is written.
     is_deaf: bool,
-    /// A disk that is full.
+    /// The disk is full.
     is_full: bool,
     now_s: u64,
-    /// Each boot in which windows were measured, with what was in force.
+    /// Each boot in which windows were measured, with the arm that was active.
     measured: Vec<(u32, ArmName)>,
-    /// It goes down the next time that a boot is got ready: before that is done, or after.
+    /// The power fails the next time that a boot is prepared: before the preparation is done (true), or after it.
     goes_down: Option<bool>,
     is_stopped: bool,
-    /// What the counters show in A and B.
+    /// The counters in A and in B.
     counted: [Option<BootCounters>; 2],
-    /// What its guard `tail_us` reads, as a multiple of what decides, in A and B.
+    /// The guard `tail_us` in A and in B, as a multiple of the ratio that vetoes.
     tails: [f64; 2],
 }
 
@@ -98,13 +98,13 @@ fn never(why: &str, _: std::time::Duration) -> bool {
     panic!("{why}");
 }
 
-/// In memory where there is such a place: here a power cut is only played, and each record is synced.
+/// A folder in memory if possible. Power cuts are only simulated here, and each record is synced.
 fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 impl Sim {
-    /// A machine on which a trial has begun: its unit is there, and no boot has been yet.
+    /// A machine on which a trial has begun: its unit exists, and there was no boot yet.
     fn begun(seed: u64) -> Sim {
         Sim::begun_with(design(seed))
     }
@@ -146,7 +146,7 @@ impl Sim {
         read(&self.file()).unwrap().unwrap()
     }
 
-    /// One step, at whose beginning it may be killed.
+    /// One step of the program. The process may be killed at its beginning.
     fn step(&self) {
         if let Some(left) = self.fuse.get() {
             if left == 0 {
@@ -176,7 +176,7 @@ impl Sim {
         self.now_s += 60;
     }
 
-    /// What systemd does after a boot, or somebody by hand: starts the unit, if it is there. None if it was killed.
+    /// Starts the unit if it exists, as systemd does after a boot, or as a person does by hand. None if it was killed.
     fn start(&mut self) -> Option<Result<Ending, BootsError>> {
         if !self.is_there(WANTS) || !self.file().exists() {
             return Some(Err(BootsError::PutBackMeanwhile));
@@ -185,7 +185,7 @@ impl Sim {
         catch_unwind(AssertUnwindSafe(|| go_on(&mut state, self))).ok()
     }
 
-    /// From here to the end, with every reboot that is asked for; gives how it ended.
+    /// Runs the trial to its end, with every requested reboot, and returns how it ended.
     fn play_out(&mut self) -> BootsEnded {
         for _ in 0..40 {
             match self.start() {
@@ -197,7 +197,7 @@ impl Sim {
                     }
                     return ended;
                 }
-                // The unit is gone: what the state says is what stands.
+                // The unit is gone, so the state is final.
                 Some(Err(BootsError::PutBackMeanwhile)) => return self.state().ended.unwrap(),
                 Some(other) => panic!("{other:?}"),
             }
@@ -228,7 +228,7 @@ impl Sim {
         assert!(report.all_undone, "{report:?}");
     }
 
-    /// What must be so at the end of every story.
+    /// Checks what must hold at the end of every sequence of events.
     fn check_end(&mut self) {
         assert_eq!(self.open_transactions(), 0);
         assert!(self.is_as_before(), "{}", self.root.capture());
@@ -238,7 +238,7 @@ impl Sim {
             state.measured().map(|(boot, _)| boot.boot_id.trim_start_matches("boot-").parse().unwrap()).collect();
         assert_eq!(once.len(), state.measured().count(), "no boot counts twice");
         for (boot, values) in state.measured() {
-            // What the machine was in truth, and not what the state says.
+            // The arm that the machine really had, whatever the state says.
             let nth: u32 = boot.boot_id.trim_start_matches("boot-").parse().unwrap();
             let truth = self.measured.iter().find(|(at, _)| *at == nth).unwrap().1;
             assert_eq!(boot.arm, truth);

@@ -29,7 +29,7 @@ fn sealed(json: &str) -> Vec<u8> {
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
 }
 
-/// The format's first version: it is read by every program that comes after.
+/// Every later program reads the first version of the format.
 #[test]
 fn format_1_stays() {
     let state = some();
@@ -46,7 +46,7 @@ fn format_1_stays() {
     assert_eq!(parse(text.as_bytes()), Ok(state));
 }
 
-/// One that an older program left, from before it counted what it asked for, guards and counters: the boot that it got ready is measured.
+/// A state that an older program left has no requested counts, no guards and no counters. The boot that it had prepared is still measured.
 #[test]
 fn a_trial_of_an_older_program_goes_on() {
     let mut state = parse(&sealed(include_str!("format-1.json").trim_end())).unwrap();
@@ -62,7 +62,7 @@ fn a_trial_of_an_older_program_goes_on() {
     assert_eq!(parse(state.text().unwrap().as_bytes()), Ok(state));
 }
 
-/// The same with a guard.
+/// A state with a guard.
 fn guarded() -> BootsState {
     let mut state = some();
     state.design.guards = vec![Guard { metric: Metric::us("tail_us", "the tail"), harm_ratio: 0.25 }];
@@ -72,7 +72,7 @@ fn guarded() -> BootsState {
     state
 }
 
-/// What stands on disk of guards; without them it is what it was before there were any.
+/// Guards are stored with each boot. Without guards, the file looks as it did in older versions.
 #[test]
 fn guards_are_stored_with_each_boot() {
     let text = guarded().text().unwrap();
@@ -109,7 +109,7 @@ fn guards_that_can_not_be_meant_are_refused() {
         ("/design/guards/0/harm_ratio", Value::Null),
         ("/design/guards", Value::from(vec![guard.clone(), guard.clone()])),
         ("/design/guards", so_many(BOOT_GUARDS_MAX + 1)),
-        // A number of a guard that the design does not have.
+        // A guard value for a guard that the design does not have.
         ("/design/guards", Value::Array(vec![])),
         ("/seen/0/guards/tail_us", Value::Null),
         ("/seen/0/guards/tail_us", "1".into()),
@@ -123,7 +123,7 @@ fn guards_that_can_not_be_meant_are_refused() {
     }
     let infinite = good.to_string().replace("12.5", "1e999");
     assert!(parse(&sealed(&infinite)).is_err());
-    // A boot in which a guard read nothing, and as many guards as there may be.
+    // A boot in which a guard has no value, and the largest number of guards.
     let mut few = good.clone();
     few["seen"][0]["guards"] = serde_json::json!({});
     assert!(parse(&sealed(&few.to_string())).is_ok());
@@ -132,7 +132,7 @@ fn guards_that_can_not_be_meant_are_refused() {
 }
 
 #[test]
-fn what_can_not_be_meant_is_refused() {
+fn invalid_states_are_refused() {
     let good: Value = serde_json::from_str(&some().text().unwrap()[9..]).unwrap();
     let table: &[(&str, Value)] = &[
         ("/format", 2.into()),
@@ -203,9 +203,9 @@ proptest! {
         prop_assert!(parse(&bytes).is_err());
     }
 
-    /// Whatever a state says that is let through, the next step is decided, and the report made.
+    /// For every state that passes validation, the next action can be chosen and a report can be made.
     #[test]
-    fn what_is_let_through_can_be_gone_on_with(
+    fn valid_states_can_continue(
         at in 0_usize..60,
         value in prop_oneof![any::<i64>().prop_map(Value::from), "\\PC{0,8}".prop_map(Value::from), Just(Value::Null)],
         boot in "[a-c]1?",

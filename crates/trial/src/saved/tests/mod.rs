@@ -152,7 +152,7 @@ fn machines_agree_until_their_intervals_do_not_meet() {
     assert_eq!(agreement_of(&[0.5]), Agreement::TooFew);
 }
 
-/// Of a trial that might end after any pair the interval is the wider one, which holds at every look.
+/// A trial that might end after any pair keeps the wider interval, which holds at every look.
 #[test]
 fn a_trial_that_was_looked_at_keeps_an_interval_that_holds_at_every_look() {
     let width = |stop: &str| {
@@ -221,9 +221,9 @@ fn numbers_have_names_whatever_they_are() {
     assert!(numbers(&Value::Null).is_empty());
 }
 
-/// What only a later version knows is no reason to refuse a file: its words are shown.
+/// A file is not refused because it has a value that only a later version knows: the value is shown as it is.
 #[test]
-fn what_a_later_version_adds_is_read() {
+fn values_of_later_versions_are_read() {
     let mut later = trial("k=1", 0.5, 0.1, 1);
     later["dropped"] = serde_json::json!([
         { "pair": 1, "arm": "A", "reason": { "thermal": { "degrees": 98.0 } } },
@@ -293,7 +293,7 @@ fn values_that_no_trial_can_have_are_refused_by_their_field() {
     assert_eq!(error.to_string(), "trials: 1001 are more than the 1000 that there can be");
 }
 
-/// What is written is read again as the same, and written again as the same bytes.
+/// A written report is read as the same report, and written again as the same bytes.
 #[test]
 fn a_report_is_read_as_it_was_written() {
     let mut one = trial("k=1", 0.5, 0.1, 3);
@@ -307,7 +307,7 @@ fn a_report_is_read_as_it_was_written() {
     assert_eq!(serde_json::to_string(&again).unwrap(), serde_json::to_string(&saved).unwrap());
 }
 
-/// Any cut, and any byte changed, of a real report: an error or a report, never a panic, and what is read can be compared.
+/// A real report that is cut anywhere, or has one byte changed, gives an error or a report, never a panic. A report can be compared.
 #[test]
 fn no_damage_to_a_file_makes_the_reader_panic() {
     let between = serde_json::json!({ "arm": "C", "against": "B", "pairs": 3, "verdict": "same" });

@@ -25,7 +25,7 @@ fn design(smallest_effect_ratio: f64) -> Design {
     Design { smallest_effect_ratio, ..Design::sequential(METRIC, BLOCKS, window, 1) }
 }
 
-/// The windows of a block, each with what its arm makes of the machine's number.
+/// The windows of a block: each arm scales the machine's number by its effect.
 fn block(number: usize, order: &[usize], machine: &[f64], effects: &[f64]) -> Vec<Window> {
     let window = |(arm, value): (&usize, &f64)| Window {
         pair: number,
@@ -48,7 +48,7 @@ fn session(
 ) -> MultiArmTest {
     let mut test = MultiArmTest::new(design, effects.len()).unwrap();
     let orders = BlockDesign::new(effects.len(), BLOCKS as u64, seed).unwrap();
-    // Another stream than the orders': the machine does not know how they fall.
+    // This random stream is independent of the orders', because the machine does not know the orders.
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(1);
     let machine = noise.windows(BLOCKS * effects.len(), &mut random);
@@ -74,7 +74,7 @@ fn is_claim(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Better | Verdict::Worse)
 }
 
-/// The shares of sessions of alike arms in which any look claimed something of any arm against A, and of any two of the others.
+/// In sessions of equal arms, the share with a false claim of any arm against A, and the share with one between two others.
 fn alike_rates(noise: &Noise, arms: usize) -> [f64; 2] {
     let design = design(0.0);
     let (mut against_a, mut among) = (0, 0);
@@ -90,8 +90,8 @@ fn alike_rates(noise: &Noise, arms: usize) -> [f64; 2] {
     [against_a, among].map(|claims| claims as f64 / SESSIONS as f64)
 }
 
-/// Nothing hides behind the line: it is at nothing, so every interval without 1 is a claim. What leaves or ends a session early
-/// cannot add to that, and does not.
+/// The smallest effect is 0, so every interval that excludes 1 is a claim. Arms that leave early, or a session that ends early, cannot add
+/// false claims.
 #[test]
 fn equal_arms_differ_in_at_most_one_session_of_twenty_and_the_docs_say_how_often() {
     let mut table = String::from("| noise | against A | among the others |\n|---|---|---|\n");
@@ -109,7 +109,7 @@ fn equal_arms_differ_in_at_most_one_session_of_twenty_and_the_docs_say_how_often
     assert!(docs.contains(&table), "docs/statistics.md should have this table:\n{table}");
 }
 
-/// The simulation can see a breach: the same arms, each judged as if it were the only one.
+/// The simulation can detect a breach: the same arms, each tested as if it were the only one.
 #[test]
 fn without_sharing_the_error_seven_arms_break_the_promise() {
     let noise = &noise::all()[1];
@@ -127,14 +127,14 @@ fn without_sharing_the_error_seven_arms_break_the_promise() {
     assert!(alone(8) > 0.10, "{}", alone(8));
 }
 
-/// Of 60 sessions of four arms, how often each was said to be better, worse and beaten, and the blocks of the median session.
+/// In 60 sessions of four arms, counts how often each arm was better, worse or beaten, and the blocks of the median session.
 #[test]
 fn the_best_of_several_is_found_and_the_rest_leave() {
     let noise = &noise::all()[0];
     let design = design(0.05);
     let (mut right, mut beaten, mut left, mut wrong) = (0, 0, 0, 0);
     for seed in 0..60 {
-        // B helps, C helps more, D hurts.
+        // B helps, C helps more, and D hurts.
         let test = session(noise, &design, &[1.0, 0.9, 0.7, 1.3], seed, |_| ());
         let verdicts: Vec<Verdict> = test.further.iter().map(|state| state.test.judge.verdict()).collect();
         right += u32::from(verdicts == [Verdict::Better, Verdict::Better, Verdict::Worse]);
@@ -193,7 +193,7 @@ fn a_guard_that_is_harmed_sends_its_arm_away_whatever_else_is_known() {
     assert!(b.test.judge.pairs() < 20, "it left early");
 }
 
-/// A window that is gone takes its own comparisons along and no other.
+/// A lost window removes only the comparisons that it is part of.
 #[test]
 fn a_lost_window_takes_its_comparisons_along() {
     let mut test = MultiArmTest::new(&design(0.05), 3).unwrap();

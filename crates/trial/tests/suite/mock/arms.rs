@@ -70,12 +70,12 @@ fn among_equal_arms_the_smaller_change_is_advised() {
     .choice
     .unwrap();
     assert_eq!((choice.better.len(), choice.alike.len(), choice.advised), (3, 3, ArmName::B));
-    // The leader is known to be like the others, or the blocks were used up; nobody is called better.
+    // The leader is known to be like the others, or the blocks were used up. No arm is called better.
     assert!(choice.between.iter().all(|between| matches!(between.verdict, Outcome::Same | Outcome::Undecided)));
 }
 
 #[test]
-fn where_nothing_helps_the_machine_is_left_as_it_is() {
+fn without_a_better_arm_the_unchanged_machine_is_advised() {
     let session =
         answers(run(7, |_, design| design.stop = Stop::Sequential { pairs_min: 5, pairs_max: 12, budget: None }));
     assert!(session.reports.iter().all(|report| report.verdict != Outcome::Better));
@@ -103,7 +103,7 @@ fn a_block_has_every_arm_once_in_the_order_of_the_seed() {
 
 #[test]
 fn a_harmed_guard_sends_an_arm_away_and_takes_it_out_of_the_choice() {
-    // The tail of 200000 is the harmed one.
+    // The arm 200000 has the worse tail.
     let session = answers(run(9, |mock, design| {
         mock.effect = 0.6;
         mock.others = vec![("50000", 0.8), ("100000", 0.8)];
@@ -162,7 +162,7 @@ fn a_session_of_several_arms_is_stored_and_resumed() {
     let path = folder.path().join("session.jsonl");
     let several = || arms(&["50000"]);
     let helps = |mock: &mut Mock| (mock.effect, mock.others) = (0.9, vec![("50000", 0.75)]);
-    // Two pairs of control are four windows, and three blocks nine: the server dies in the fourth.
+    // Two A/A pairs are four windows, and three blocks are nine. The server dies in the fourth block.
     let died = run_kept(LogTo::In(&path), several(), 41, |mock, _| {
         helps(mock);
         mock.dies_at = Some(15);
@@ -181,7 +181,7 @@ fn a_session_of_several_arms_is_stored_and_resumed() {
 }
 
 #[test]
-fn what_is_no_session_of_several_arms_is_refused() {
+fn invalid_sessions_of_several_arms_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
     run_kept(LogTo::In(&path), arms(&["50000"]), 41, |_, design| {

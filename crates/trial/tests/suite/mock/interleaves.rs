@@ -39,12 +39,12 @@ fn arms_go_round_within_a_pair_and_each_has_one_window() {
         assert_eq!(interleaves.iter().map(|(polled, _)| *polled).collect::<Vec<_>>(), order.repeat(4));
         assert!(interleaves.iter().all(|(_, length)| *length == WINDOW / 4));
     }
-    // Both go first in some.
+    // In some windows A goes first, in others B.
     assert!(log.chunks(8).any(|interleaves| interleaves[0].0) && log.chunks(8).any(|interleaves| !interleaves[0].0));
     for window in &run.record.windows {
         assert!((window.value - window.sample["round_trip_us_p50"]).abs() < 1e-9);
     }
-    // The mean of four has half the noise of one, 4 %.
+    // The mean of four has half the noise of one (4 %).
     let levels = |run: &Run| {
         let logs: Vec<f64> =
             run.record.windows.chunks(2).map(|pair| (pair[0].value / pair[1].value).ln().abs()).collect();
@@ -59,7 +59,7 @@ fn arms_go_round_within_a_pair_and_each_has_one_window() {
 }
 
 #[test]
-fn what_is_felt_for_long_is_measured_at_once() {
+fn slow_settling_is_measured_in_one_piece() {
     let interleaves = |change: &dyn Fn(&mut Mock, &mut Design)| {
         let mut log = Log::default();
         let run = trial(1, ab(), |mock, design| {
@@ -72,7 +72,7 @@ fn what_is_felt_for_long_is_measured_at_once() {
         run.record.settle.interleaves
     };
     let fixed = |seconds| Settle::Fixed { time: Duration::from_secs(seconds) };
-    // Half an interleave of 10 s is allowed.
+    // Half of an interleave of 10 s is allowed for settling.
     assert_eq!(interleaves(&|_, design| design.settle = fixed(2)), Some(4));
     assert_eq!(interleaves(&|_, design| design.settle = fixed(6)), None);
     assert_eq!(interleaves(&|_, design| design.interleaves = 1), None);
@@ -108,7 +108,7 @@ fn several_arms_go_round_and_the_largest_of_all_interleaves_is_kept() {
 #[test]
 fn a_pair_that_is_cut_off_does_not_count() {
     let mut log = Log::default();
-    // In the third pair, in the second interleave.
+    // The disturbance is in the third pair, in the second interleave.
     let run = trial(3, ab(), |mock, design| {
         interleave(mock, design, &mut log);
         mock.dies_at = Some(16 + 4);

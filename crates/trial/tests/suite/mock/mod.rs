@@ -1,5 +1,5 @@
-//! Whole trials on a captured machine, with a workload of known noise and without time passing: no effect, a planted effect, a machine
-//! that pauses, and a server that dies.
+//! Whole trials on a captured machine, with a workload of known noise. No time passes. The cases are: no effect, a planted effect, a
+//! machine that pauses, and a server that dies.
 
 mod arms;
 mod interleaves;
@@ -55,7 +55,7 @@ fn arms_alternate_in_the_order_of_the_seed() {
     for pair in order(5).chunks(2) {
         assert_ne!(pair[0], pair[1]);
     }
-    // Two arms must use the order of pairs: the seeds of older reports have to repeat their orders.
+    // Trials with two arms must use the order of pairs, so that the seeds of older reports give the same orders again.
     let design = PairDesign::new(PAIRS as u64, 5);
     let orders = design.orders().map(|order| match order {
         Order::AFirst => ArmName::A,
@@ -82,7 +82,7 @@ fn a_server_that_dies_keeps_what_was_measured() {
 
 #[test]
 fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
-    // A rule that every window breaks.
+    // Every window breaks this rule.
     let report = trial(3, ab(), |_, design| design.rules.overrun_share_max = -1.0).report();
     assert_eq!((report.pairs, report.dropped.len()), (0, PAIRS + PAIRS / 3));
     assert_eq!((report.verdict, report.ended.clone(), report.effect), (Outcome::Undecided, Ended::OutOfSpares, None));
@@ -95,7 +95,7 @@ fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
 fn a_pair_in_which_somebody_else_wrote_the_setting_does_not_count() {
     let run = trial(3, ab(), |mock, design| {
         design.control_pairs = 0;
-        // In an arm of each kind, and twice in one pair.
+        // One is in each arm, and two are in one pair.
         mock.others_write_at = vec![1, 4, 9, 10];
     });
     let report = run.report();
@@ -131,7 +131,7 @@ fn a_window_without_a_cpu_is_dropped_whichever_arm_was_on() {
 }
 
 #[test]
-fn what_starves_in_one_arm_alone_is_not_called_better_or_the_same_for_it() {
+fn an_arm_that_starves_is_not_called_better_or_the_same() {
     let (took, gave) = ("the settings may have taken its CPU time", "the settings may have given it CPU time");
     for (what, effect, starved, expected, counted, why) in [
         ("B alone, and is better in the rest", 0.8, (true, 3), Outcome::Undecided, (0, 3), took),
@@ -155,7 +155,7 @@ fn what_starves_in_one_arm_alone_is_not_called_better_or_the_same_for_it() {
         );
         assert!(report.caveat_texts()[0].contains(why), "{what}: {:?}", report.caveat_texts());
     }
-    // Both windows of the first pair. Only one of them is listed among the dropped.
+    // Both windows of the first pair are affected. Only one of them is listed among the dropped.
     let both = trial(3, ab(), |mock, design| (design.control_pairs, mock.no_cpu_at) = (0, vec![1, 2])).report();
     assert_eq!((both.dropped.len(), both.no_cpu_by_arm.a, both.no_cpu_by_arm.b), (1, 1, 1));
     assert_eq!(both.verdict, Outcome::Same);
@@ -169,7 +169,7 @@ fn another_trial_is_a_caveat_with_the_windows_during_which_it_ran() {
     let mut run = trial(3, ab(), |_, _| ());
     let who = vec!["evenkeel tune (pid 7)".to_owned()];
     run.record.windows.iter_mut().take(5).for_each(|window| window.conditions.other_trials = who.clone());
-    // One that was dropped may have been spoiled by the other.
+    // The other program may have spoiled the window that was dropped.
     let reason = DropReason::Gap { gap_us: 90_000.0 };
     let dropped = Dropped { pair: PAIRS, arm: ArmName::A, reason, stretch: Stretch::Trial, other_trials: who };
     run.record.dropped.push(dropped);
@@ -230,13 +230,13 @@ fn a_design_that_can_show_nothing_is_refused() {
 
 #[test]
 fn a_knob_that_was_not_engaged_is_not_called_useless() {
-    // The counters of a captured machine stand still: no CPU ever goes idle.
+    // The counters of a captured machine never change, so no CPU ever goes idle.
     let state = "/sys/devices/system/cpu/cpu0/cpuidle/state1";
     let host = HOST.replace("end\n", &format!("{state}/latency = 1\n{state}/usage = 1000\nend\n"));
     let report = trial_on(&host, 3, ab(), |_, _| ()).report();
     assert_eq!(report.verdict, Outcome::NotEngaged);
     assert_eq!(report.caveat_texts()[0], "the knob was not engaged: CPUs went idle only 0 times a second");
-    // Of two windows that says nothing yet: that the server died comes first.
+    // Two windows show nothing yet. The death of the server is reported first.
     let report = trial_on(&host, 3, ab(), |mock, _| mock.dies_at = Some(3)).report();
     assert_eq!((report.verdict, report.pairs), (Outcome::Undecided, 1));
     assert!(

@@ -46,7 +46,7 @@ fn an_effect_is_found_in_few_pairs() {
 fn a_thing_compared_with_itself_is_seldom_called_different() {
     let reports = reports(300..340, &aa(), |_, _| ());
     let claimed = count(&reports, Outcome::Better) + count(&reports, Outcome::Worse);
-    // 5 % of 40 is 2; six or more would come once in 70 runs of such a method, and these seeds are fixed.
+    // 5 % of 40 is 2. Six or more would occur once in 70 runs of such a method, and these seeds are fixed.
     assert!(claimed <= 4, "{claimed} of 40 claimed a difference");
 }
 
@@ -109,7 +109,7 @@ fn the_control_stretch_shows_the_machines_noise() {
     assert!((0.0..=0.1).contains(&share), "{share}");
     assert!((0.001..0.2).contains(&visible), "{visible}");
     assert!(control.windows.iter().all(|window| window.sample["cpu_share"] == 0.1), "both are the machine as it was");
-    // Were one of the two always better, something would carry over: no run may be believed then.
+    // If one of the two were always better, an effect would carry over, and no run could be trusted.
     let mut unsteady = record;
     for window in unsteady.control.iter_mut().filter(|window| window.arm == ArmName::B) {
         window.value *= 0.5;
@@ -134,7 +134,7 @@ fn dropped_pairs_are_counted_by_arm_and_stretch() {
     assert!(report.dropped_by_arm.a > 0 && report.dropped_by_arm.b > 0, "the first window of a pair is either");
 }
 
-/// A server that serves as before for a while after each switch, under windows of 200 ms.
+/// After each switch, a server serves as before for some time. Windows are 200 ms long.
 fn carrying(carries_ms: u64, settle: Settle) -> Report {
     run(31, ab(), |mock, design| {
         mock.effect = 0.5;
@@ -149,7 +149,7 @@ fn carrying(carries_ms: u64, settle: Settle) -> Report {
 fn how_long_a_switch_is_felt_is_found() {
     let found = Settle::Found { least: Duration::from_millis(10), most: Duration::from_secs(2) };
     let report = carrying(80, found);
-    // By steps of 50 ms; noise may add one, and never takes one away.
+    // The steps are 50 ms. Noise may add one, but never removes one.
     assert!((100..=150).contains(&report.settle.settle_ms), "{:?}", report.settle);
     assert_eq!(report.settle.how, SettleHow::Found);
     let ratio = report.effect.unwrap().ratio;
@@ -183,7 +183,7 @@ fn a_second_look_at_what_a_switch_does_is_not_paid_by_the_pairs() {
         assert!((100..=150).contains(&session.record.settle.settle_ms), "{:?}", session.record.settle);
         log.borrow().iter().filter(|(_, window)| *window == Duration::from_millis(50)).count()
     };
-    // A look is six switches with eight windows of 50 ms, 2.4 s.
+    // Measuring the settle time takes six switches with eight windows of 50 ms, which is 2.4 s.
     let table = [(None, 96), (Some(Duration::from_secs(15)), 48), (Some(Duration::from_secs(17)), 96)];
     for (budget, expected) in table {
         assert_eq!(looked(budget), expected, "{budget:?}");

@@ -24,13 +24,13 @@ pub(crate) const HOST: &str = "evenkeel-capture 1
 /proc/loadavg = 0.00 0.00 0.00 1/80 900
 end
 ";
-/// With the mock's noise (4 % a window), the interval of this many pairs is about 2 % to either side.
+/// With the mock's noise (4 % per window), the interval of this many pairs is about 2 % to either side.
 pub(crate) const PAIRS: usize = 30;
 pub(crate) const METRIC: Metric = Metric::us("round_trip_us_p50", "median round trip");
 pub(crate) const TAIL: Metric = Metric::us("round_trip_us_p99", "99th percentile of the round trip");
 
-/// A server whose round trip is 50 us, times `effect` while the guest polls, times noise: log-normal with 4 % a window, on top
-/// of a random walk of 1 % a window.
+/// A server with a round trip of 50 us, times `effect` while the guest polls, times noise. The noise is log-normal with 4 % per window, on
+/// top of a random walk of 1 % per window.
 pub(crate) struct Mock {
     root: Root,
     noise: ChaCha8Rng,
@@ -41,15 +41,15 @@ pub(crate) struct Mock {
     /// The effect of polling on the tail, in addition to its effect on all round trips.
     pub(crate) tail_effect: f64,
     pub(crate) dies_at: Option<usize>,
-    /// From this window on its round trip is negative, as a counter that was set back may say.
+    /// From this window on its round trip is negative, as if a counter had been reset.
     pub(crate) is_nothing_at: Option<usize>,
     /// In these windows another program writes a tested setting.
     pub(crate) others_write_at: Vec<usize>,
-    /// In these windows it is given no CPU.
+    /// In these windows it gets no CPU.
     pub(crate) no_cpu_at: Vec<usize>,
-    /// How many further windows while the guest polls, or does not, are given none.
+    /// For one state of polling: in how many further windows it gets no CPU.
     pub(crate) no_cpu_while: (bool, usize),
-    /// For so long after a switch it serves as before.
+    /// For this long after a switch it serves as before.
     pub(crate) carries: Duration,
     /// Whether the guest polled in each window, and how long that was.
     pub(crate) log: Rc<RefCell<Vec<(bool, Duration)>>>,
@@ -80,12 +80,12 @@ impl Mock {
         }
     }
 
-    /// Standard normal, by the sum of twelve uniform numbers: its tails are shorter than six, which is enough here.
+    /// A standard normal number, as the sum of twelve uniform ones. Its tails are shorter than six, which is enough here.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.noise.random::<f64>()).sum::<f64>() - 6.0
     }
 
-    /// The share of a window after `settle` that is served as before the switch.
+    /// The share of a window, which begins `settle` after the switch, in which the server still behaves as before it.
     fn share_as_before(&mut self, settle: Duration, window: Duration) -> f64 {
         let polls = self.root.text(POLL).unwrap() == "200000\n";
         if polls != self.polled {
@@ -167,7 +167,7 @@ pub(crate) fn titles() -> Titles {
     titles_of(2)
 }
 
-/// The titles of `arms` arms: 0, 200000 and then the others, each a larger change than the one before.
+/// The titles of `arms` arms: 0, 200000 and then the others, each a larger change than the previous one.
 pub(crate) fn titles_of(arms: usize) -> Titles {
     let values = ["0", "200000", "50000", "100000"].into_iter().take(arms).map(str::to_owned).collect();
     let away = |arm: usize| Away { knobs: vec![KNOB.to_owned()], settings: 1, way: Some(arm as f64) };
@@ -175,11 +175,11 @@ pub(crate) fn titles_of(arms: usize) -> Titles {
     Titles { title: "t".into(), values, away, workload: "mock".into(), ..Titles::default() }
 }
 
-/// A number of pairs that is fixed beforehand.
+/// A design with a number of pairs that is fixed beforehand.
 pub(crate) fn design(seed: u64) -> Design {
     let mut design = Design::new(METRIC, PAIRS, Duration::from_millis(10), seed);
     design.smallest_effect_ratio = 0.05;
-    // No time passes in the mock: a window's span is that of a few function calls.
+    // No time passes in the mock. A window's real length is that of a few function calls.
     design.rules.overrun_share_max = 1000.0;
     design
 }
@@ -194,14 +194,14 @@ pub(crate) fn trial_on(host: &str, seed: u64, arms: Vec<Arm>, change: impl FnOnc
     session(host, seed, arms, &mut design, LogTo::Nowhere, run)
 }
 
-/// Where a session is kept, and what it goes on with.
+/// Where a session is stored, or the stored session to continue.
 pub(crate) enum LogTo<'a> {
     Nowhere,
     In(&'a Path),
     GoesOn(&'a Path),
 }
 
-/// One session, on a fresh machine that is looked at afterwards.
+/// Runs one session on a fresh machine, and checks the machine afterwards.
 pub(crate) fn session(
     host: &str,
     seed: u64,
@@ -258,7 +258,7 @@ pub(crate) fn aa() -> Vec<Arm> {
     vec![Arm::as_it_was(1), Arm::as_it_was(1)]
 }
 
-/// The machine as it was, 200000, and further values.
+/// The arms: the original machine, 200000, and further values.
 pub(crate) fn arms(further: &[&str]) -> Vec<Arm> {
     let others = further.iter().map(|value| Arm(vec![Level::Value((*value).to_owned())]));
     ab().into_iter().chain(others).collect()

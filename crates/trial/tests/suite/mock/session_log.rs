@@ -28,7 +28,7 @@ fn a_session_log_gives_the_same_report_as_its_run() {
     let (here, there) = (run.report(), read.record.report(&read.head.design, read.head.titles.clone()).unwrap());
     assert_eq!((here.verdict, here.ended.clone()), (Outcome::Better, Ended::Decided));
     assert!(here == there, "the same report");
-    // As JSON and back, too: reports are compared over machines.
+    // Also convert it to JSON and back, because reports are compared across machines.
     let text = serde_json::to_string(&here).unwrap();
     assert!(serde_json::from_str::<evenkeel_trial::Report>(&text).unwrap() == here);
     let again = SessionWriter::begin(&path, &read.head).unwrap_err().to_string();
@@ -39,7 +39,7 @@ fn a_session_log_gives_the_same_report_as_its_run() {
 fn many_windows_without_a_value_end_a_session_and_keep_what_there_is() {
     let words = "measure 8 windows in a row: compare round_trip_us_p50: one window has the value -1, but ratios of windows need values above 0; \
                  choose another metric, or longer windows";
-    // The second window of the third pair of control; the first of the third pair of the trial.
+    // The second window of the third A/A pair, and the first window of the third pair of the trial.
     for (at, control, windows) in [(6, 4, 0), (11, 6, 4)] {
         let run = run(LogTo::Nowhere, 41, |mock, _| mock.is_nothing_at = Some(at));
         assert_eq!((run.record.control.len(), run.record.windows.len()), (control, windows), "{at}");
@@ -60,14 +60,14 @@ fn a_stored_number_without_a_ratio_does_not_spoil_the_report() {
 fn a_session_that_was_cut_off_is_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
-    // Three pairs of control, then four of the trial: the server dies in the fifth.
+    // Three A/A pairs, then four of the trial. The server dies in the fifth.
     let died = run(LogTo::In(&path), 41, |mock, _| {
         mock.effect = 0.8;
         mock.dies_at = Some(16);
     });
     assert_eq!(died.record.windows.len(), 8);
     assert!(matches!(&died.record.ended, Ended::Failed { .. }));
-    // A torn line, as SIGKILL or a full disk leaves it.
+    // SIGKILL or a full disk leaves a torn line.
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend(b"{\"pair\":[{\"pa");
     std::fs::write(&path, &bytes).unwrap();
@@ -93,7 +93,7 @@ fn a_full_disk_is_a_doubt_and_not_the_end() {
 }
 
 #[test]
-fn whatever_was_cut_off_or_written_over_is_read_or_refused() {
+fn damaged_logs_are_read_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
     run(LogTo::In(&path), 41, |mock, _| mock.effect = 0.8);

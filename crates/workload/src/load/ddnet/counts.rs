@@ -9,7 +9,7 @@ use crate::workload::Sample;
 
 /// The most snapshots of a window to keep with tick and time. More are only counted.
 const SNAPSHOTS_MAX: usize = 1 << 20;
-/// An input sent this much late, in nanoseconds, shows that the players themselves do not keep up.
+/// If an input is sent this much late, in nanoseconds, the players themselves do not keep up.
 const BEHIND_NS: u64 = 2_000_000;
 
 /// The counts of one window.
@@ -74,7 +74,7 @@ impl PlayerCounts {
         !self.unanswered.is_empty()
     }
 
-    /// Counts each missing answer with the time that it has waited so far. Otherwise a server that answers nobody would look fast.
+    /// Counts each missing answer with the time that it has waited so far. Otherwise a server that answers no pings would look fast.
     pub(super) fn give_up(&mut self, now_ns: u64) {
         for sent_ns in self.unanswered.drain(..) {
             self.round_trip.record(now_ns.saturating_sub(sent_ns));
@@ -96,7 +96,7 @@ impl PlayerCounts {
         let mut sample = Sample::new();
         let mut put = |name: &str, value: f64| sample.insert(name.to_owned(), value);
         let window_ns = self.end_ns.saturating_sub(self.begin_ns) as f64;
-        // The server ticks by the same clock. The earliest snapshot of a window shows when ticks are due; all others are later.
+        // The server ticks by the same clock. The earliest snapshot of a window shows when ticks are due. All other snapshots are later.
         let earliest = self.snapshots.iter().min().copied().unwrap_or_default();
         let mut lateness = Histogram::new();
         self.snapshots.iter().for_each(|at_ns| lateness.record((at_ns - earliest) as u64));
@@ -109,7 +109,7 @@ impl PlayerCounts {
         }
         let due = window_ns / TICK_NS as f64 * f64::from(players);
         if due > 0.0 {
-            // A window may begin right before a tick and then contain one tick more than its length.
+            // A window may begin right before a tick. It then contains one tick more than its length suggests.
             put("snapshots_share", (self.snapshots_count as f64 / due).min(1.0));
         }
         if self.pings > 0 {
@@ -152,7 +152,7 @@ mod tests {
         counts.sent(100, 5_000_000);
         counts.sent(1_950_000, 1_950_000);
         counts.pong(1_200_000, 1_260_000);
-        // An answer after the window, and the same one again; one before the window; and one without a ping.
+        // One answer arrives after the window, and arrives again. One is from before the window, and one has no ping.
         for sent_ns in [1_900_000, 1_900_000, 900_000, 1_500_000] {
             counts.pong(sent_ns, 2_100_000);
         }

@@ -1,5 +1,5 @@
-//! `Crowd`: players on one thread, each with its own socket. They play from joining to leaving, whether or not a window is measured: a game
-//! does not stop while a setting is switched.
+//! `Crowd`: players on one thread, each with its own socket. They play from joining to leaving, whether or not a window is measured,
+//! because a game does not stop while a setting is switched.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -22,7 +22,7 @@ use crate::workload::Sample;
 const JOIN_NS: u64 = 15_000_000_000;
 /// How often to check whether the user asked to stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);
-/// A server that sends nothing to a player for this long hangs, in nanoseconds. This is longer than a pause of the machine.
+/// If a server sends nothing to a player for this long, it hangs, in nanoseconds. This is longer than a pause of the machine.
 const SILENCE_NS: u64 = 5_000_000_000;
 
 /// The time limits of the server.
@@ -39,8 +39,8 @@ const LOOK_NS: u64 = 50_000_000;
 const READS_MAX: usize = 16;
 /// Inputs that are later than this many ticks, as after a pause of the machine, are skipped.
 const GIVE_UP_TICKS: u64 = 5;
-/// How long to wait for answers to a window's last pings, in nanoseconds, and the same limit as a part of the window's length: a window
-/// that takes much longer than planned is dropped.
+/// How long to wait for answers to a window's last pings, in nanoseconds and as a part of the window's length. A window that takes much
+/// longer than planned is dropped.
 const GIVE_UP_NS: u64 = 100_000_000;
 const GIVE_UP_PART: u64 = 4;
 /// A window begins at least this long after it was ordered: the thread checks for orders every 20 ms.
@@ -185,7 +185,7 @@ fn thread_ended() -> Fault {
 
 fn run_on(cpus: &CpuSet) {
     if !cpus.is_empty() {
-        // If the kernel refuses, the thread runs elsewhere. Late inputs are counted and reported.
+        // If the kernel refuses, the thread runs elsewhere. Late inputs are then counted and reported.
         let _ = thread::set_affinity(cpus);
     }
 }
@@ -195,7 +195,7 @@ struct PlayerSlot {
     player: Player,
     socket: UdpSocket,
     heard_ns: u64,
-    /// When the next input would be due on a network with constant delay, and when it really is.
+    /// When the next input would be due on a network with constant delay, and when it is really due.
     beat_ns: u64,
     due_ns: u64,
 }
@@ -228,7 +228,7 @@ impl PlayerSlot {
         bytes.map(|_| due_ns)
     }
 
-    /// Sends a packet. Errors count as packet loss: a server that has ended shows in its silence.
+    /// Sends a packet. Errors count as packet loss, because a server that has ended is noticed by its silence.
     fn send(&self, bytes: &[u8]) {
         let _ = self.socket.send(bytes);
     }
@@ -322,7 +322,7 @@ impl Players {
         Ok(())
     }
 
-    /// Sends every input that is due, and returns when the next one is.
+    /// Sends every input that is due. Returns when the next one is due.
     fn send_due(&mut self) -> u64 {
         let mut next_ns = u64::MAX;
         for slot in &mut self.slots {
@@ -365,7 +365,7 @@ impl Players {
                 let bytes = match slot.socket.recv(&mut room) {
                     Ok(bytes) => bytes,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // This error answers an earlier packet: nothing listens there any more.
+                    // This error answers an earlier packet: nothing listens at that address any more.
                     Err(error) if error.kind() == ErrorKind::ConnectionRefused && !slot.player.is_playing() => break,
                     Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Err(Fault::Closed),
                     Err(error) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! The Huffman code of the protocol: servers compress every packet that it makes shorter.
+//! The Huffman code of the protocol. Servers compress every packet that it makes shorter.
 
 use std::sync::LazyLock;
 

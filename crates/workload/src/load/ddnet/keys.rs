@@ -10,7 +10,7 @@ use super::TICK_NS;
 const WALK_TICKS: std::ops::RangeInclusive<u32> = 10..=75;
 /// How far from the player the mouse points, in the game's units.
 const AIM: i32 = 200;
-/// The random network delay of a packet, in nanoseconds. Without it all players together would be a clock for the server.
+/// The range of the random network delay of a packet, in nanoseconds. Without it the server could keep time by the players' packets.
 const WOBBLE_NS: u64 = 5_000_000;
 /// The player is present, and neither chats nor opens a menu.
 const PLAYING: i32 = 1;
@@ -19,7 +19,7 @@ const PLAYING: i32 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     lot: ChaCha8Rng,
-    /// A separate generator for send times: the time to join, and so the number of earlier packets, must not change the game.
+    /// A separate generator for send times. The time to join, and so the number of earlier packets, must not change the game.
     times: ChaCha8Rng,
     direction: i32,
     ticks_left: u32,

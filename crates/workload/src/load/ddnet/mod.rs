@@ -1,8 +1,8 @@
 //! Players for DDNet's server: they join, move, and measure the time to an answer, by the protocol of Teeworlds 0.6 with DDNet's tokens.
 //!
 //! Sources: libtw2's documentation of packets, connections, numbers and compression. It was tested with DDNet's server 16.4. The players
-//! read no map and unpack no snapshot, because a client's own work is not the server's time. We examined the one published library of the
-//! protocol. Its connection aborts the process on some malformed packets, and it stores unacknowledged data without a bound.
+//! read no map and unpack no snapshot, because a client's own work is not the server's time. We did not use the one published library of
+//! the protocol: its connection aborts the process on some malformed packets, and it stores unacknowledged data without a limit.
 
 mod counts;
 mod crowd;

@@ -10,11 +10,11 @@ use super::wire::{
 
 /// The version of the protocol, which the server compares.
 const VERSION: &str = "0.6 626fce9a778df4d4";
-/// Unacknowledged data is sent again after this time, in nanoseconds.
+/// How long to wait, in nanoseconds, before unacknowledged data is sent again.
 const RESEND_NS: u64 = 500_000_000;
 /// The most numbered chunks that wait for acknowledgement: joining takes four.
 const WAITING_MAX: usize = 8;
-/// The most parts of a snapshot. Each has a bit.
+/// The most parts of a snapshot. Each part has a bit.
 const PARTS_MAX: i32 = 64;
 /// How many ticks after the newest snapshot an input applies, as with a nearby server.
 const AHEAD_TICKS: i32 = 2;
@@ -104,7 +104,7 @@ pub struct Player {
     newest: Option<i32>,
     parts: Parts,
     pub(super) keys: Keys,
-    /// A random part of this player's pings, so that another's answer is not mistaken for one of them.
+    /// A random part of this player's pings. With it, another player's answer is not mistaken for its own.
     mark: u64,
 }
 
@@ -133,7 +133,7 @@ impl Player {
         self.state == State::Playing && self.newest.is_some()
     }
 
-    /// The packet to send besides inputs, if any. Called now and then.
+    /// The packet to send besides inputs, if any. Call this regularly.
     pub fn urge(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         let is_due = |sent_ns: u64| now_ns.saturating_sub(sent_ns) >= RESEND_NS;
         match self.state {
@@ -144,7 +144,7 @@ impl Player {
                 self.asked_ns = Some(now_ns);
                 Some(control(CONNECT, TOKEN_MAGIC, 0, NO_TOKEN))
             }
-            // Nothing has arrived yet. The server may have missed our accept, without which it knows no player.
+            // Nothing has arrived yet. The server may have missed our accept message, and then it knows no player.
             State::Joining if self.ack == 0 && self.asked_ns.is_none_or(is_due) => {
                 self.asked_ns = Some(now_ns);
                 Some(control(ACCEPT, &[], 0, self.token))
@@ -204,7 +204,7 @@ impl Player {
         } else if self.waiting.iter().any(|waiting| waiting.sent_ns == 0) {
             answers.push(self.fresh(now_ns));
         } else if self.state == State::Joining && packet.chunks().any(|chunk| chunk.sequence.is_some()) {
-            // While it plays, its inputs acknowledge what arrived.
+            // While the player plays, its inputs acknowledge the received packets.
             answers.push(control(KEEP_ALIVE, &[], self.ack, self.token));
         }
     }
@@ -224,7 +224,7 @@ impl Player {
                 self.say(info);
                 answers.push(self.fresh(now_ns));
             }
-            // A server that is full or refuses us may not use tokens yet. Then the end of its reason was mistaken for a token.
+            // A server that is full or refuses us may not use tokens yet. Then the end of its reason was parsed as a token.
             (CLOSE, State::Connecting) => self.closed(&[more, &packet.token].concat(), events),
             (CLOSE, State::Joining | State::Playing) if packet.token == self.token => self.closed(more, events),
             _ => {}
@@ -253,7 +253,7 @@ impl Player {
         let is_system = id & 1 != 0;
         match (id >> 1, is_system) {
             (system::MAP_CHANGE, true) => {
-                // The map itself is never requested: moving about does not need it.
+                // The map itself is never requested, because moving does not need it.
                 self.newest = None;
                 self.state = State::Joining;
                 self.say(begin(system::READY, true));

@@ -19,12 +19,12 @@ use crate::load::Fault;
 
 const TOKEN: Token = *b"host";
 
-/// A server's state of one player, as far as players see it.
+/// A server's state of one player, as players see it.
 #[derive(Debug)]
 struct Host {
     ack: u16,
     sequence: u16,
-    /// Without this token it accepts nothing.
+    /// Until it gets this token it accepts nothing.
     is_accepted: bool,
     is_joined: bool,
     inputs: u32,
@@ -96,7 +96,7 @@ impl Host {
             (16, true) => {
                 self.inputs += 1;
                 let numbers: Vec<i32> = std::iter::from_fn(|| take_number(&mut message)).collect();
-                // The acknowledged snapshot, the intended tick, the size in bytes, and ten numbers.
+                // The numbers: acknowledged snapshot, intended tick, size in bytes, and ten numbers of the input.
                 assert_eq!((numbers.len(), numbers[2]), (13, 40), "{numbers:?}");
                 assert_eq!(numbers[1], numbers[0] + 2);
                 None
@@ -171,7 +171,7 @@ fn a_player_joins_plays_and_gets_ticks_and_pings() {
     let (mut player, mut host) = joined();
     assert!(!player.is_playing() && player.input(5).is_none(), "nothing was seen of the game");
     let mut events = Vec::new();
-    // One snapshot in one packet, one in three parts whose second part comes last and twice, and an old one.
+    // One snapshot in one packet. One in three parts, whose second part comes last and twice. And an old one.
     let mut packets = host.snapshot(100, 1);
     let parts = host.snapshot(102, 3);
     packets.extend([0, 2, 0, 1, 1].map(|part: usize| parts[part].clone()));
@@ -191,7 +191,7 @@ fn lost_chunks_are_repeated_and_duplicates_count_once() {
     let mut answers = Vec::new();
     let hello = player.urge(1).unwrap();
     player.hear(&host.hear(&hello)[0], 10, &mut answers, &mut Vec::new());
-    // The server's first packets are lost, including its accept, but the repeats arrive.
+    // The server's first packets, including its accept message, are lost, but the repeats arrive.
     assert_eq!(player.urge(400_000_000), None);
     assert!(host.hear(&player.urge(600_000_000).unwrap()).is_empty());
     let again = player.urge(600_000_000).unwrap();
@@ -386,7 +386,7 @@ fn a_crowd_plays_window_by_window_and_leaves() {
             });
         }
         drop(crowd);
-        // All announce that they leave.
+        // All players announce that they leave.
         until(|| served.players_left.load(Ordering::Relaxed) == 6);
     }
 }
@@ -404,7 +404,7 @@ fn a_server_that_is_full_kicks_or_hangs_is_reported() {
         let patience = Patience { join_ns: 60_000_000_000, silence_ns: 300_000_000 };
         let never = AtomicBool::new(false);
         let mut joined = None;
-        // A machine that stalls may make a server look hung before it is.
+        // If the machine stalls, a server may look as if it hangs although it does not yet.
         until(|| {
             joined = Crowd::join_within(patience, served.address, 2, 1, &CpuSet::default(), &never).ok();
             joined.is_some()

@@ -14,7 +14,7 @@ const COMPRESSED: u8 = 1 << 7;
 const RESEND: u8 = 1 << 6;
 const CONNLESS: u8 = 1 << 5;
 const CONTROL: u8 = 1 << 4;
-/// Flag of a reliable chunk: it has a number, and is repeated until that is acknowledged.
+/// The flag of a reliable chunk: it has a number, and is repeated until the number is acknowledged.
 const VITAL: u8 = 1 << 6;
 
 pub(super) const KEEP_ALIVE: u8 = 0;
@@ -22,7 +22,7 @@ pub(super) const CONNECT: u8 = 1;
 pub(super) const CONNECT_ACCEPT: u8 = 2;
 pub(super) const ACCEPT: u8 = 3;
 pub(super) const CLOSE: u8 = 4;
-/// Marks in a connection's first packets that this side uses tokens.
+/// In a connection's first packets, this shows that the sender uses tokens.
 pub(super) const TOKEN_MAGIC: &[u8] = b"TKEN";
 
 /// Each side recognises the other by its token, so that a forged address does not suffice.
@@ -114,7 +114,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Adds a chunk. Returns `false` if it does not fit; the caller then uses the next packet.
+    /// Adds a chunk. Returns `false` if it does not fit. The caller then uses the next packet.
     pub(super) fn chunk(&mut self, message: &[u8], sequence: Option<u16>) -> bool {
         let room = PACKET_BYTES_MAX - HEADER_BYTES - TOKEN_BYTES;
         if self.payload.len() + 3 + message.len() > room || message.len() >= 1 << 10 || self.chunks == u8::MAX {
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(Packet::parse(bytes), None, "{bytes:?}");
         }
         assert_eq!(Packet::parse(&vec![0; PACKET_BYTES_MAX + 1]), None);
-        // Fewer chunks than announced, and one that is truncated.
+        // One packet has fewer chunks than announced, and one chunk is truncated.
         let packet = Packet::parse(&[0, 0, 9, 0, 2, 7, 7, 0x3f, 0x0f, 1, 2, 3, 4, 5]).unwrap();
         assert_eq!(packet.chunks().count(), 1);
     }

@@ -120,7 +120,7 @@ fn exchange(stream: &mut TcpStream, kind: u8, body: &[u8]) -> Result<(u8, Vec<u8
     packet.extend_from_slice(body);
     stream.write_all(&packet).map_err(|error| format!("it takes no packet: {error}"))?;
     let mut heard = Vec::new();
-    // A greeting has a few bytes. Reading one at a time leaves the following bytes unread.
+    // A greeting has a few bytes. Read one byte at a time, so that the bytes after it stay unread.
     for _ in 0..64 {
         let mut byte = [0];
         stream.read_exact(&mut byte).map_err(|error| format!("it sent no answer to a greeting: {error}"))?;

@@ -53,7 +53,7 @@ impl Prometheus {
     }
 
     /// The contents of the page, and the time. The server makes the page between question and answer. The middle of the two is the best
-    /// guess, with the same error at both ends of a window.
+    /// estimate, with the same error at both ends of a window.
     fn look(&self) -> Result<(Instant, Vec<Found>), WorkloadError> {
         let asked = Instant::now();
         let page = self.address.get().map_err(|why| self.error(why.to_string()))?;
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(sample, Sample::from([("load".to_owned(), 2.0), ("x_p50".to_owned(), 0.5)]));
     }
 
-    /// If growth included one request more than the time span, a page that takes 150 ms would make a counter seem half as fast again.
+    /// If growth included one request more than the time span, a page that takes 150 ms would make a counter seem 50 % faster.
     #[test]
     fn a_page_that_takes_long_makes_no_counter_faster() {
         let asked = Instant::now();

@@ -1,4 +1,4 @@
-//! What one reading of a metrics page says about the requested series, and what two readings say about the time between them.
+//! The values of the requested series in one reading of a metrics page, and the numbers for the time between two readings.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::source::NoNumber;
 use crate::source::prometheus::text::{Kind, Line, Series, parse_head, parse_line};
 use crate::source::rule::Rule;
 
-/// The most series of one selector. More means that the selector is too broad.
+/// The most series of one selector. If there are more, the selector is too broad.
 const SERIES_MAX: usize = 10_000;
 /// How close a server's own quantile must be to the requested one.
 const QUANTILE_NEAR: f64 = 1e-9;
@@ -232,7 +232,7 @@ fn of_plain(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Resu
 /// Like `histogram_quantile` of Prometheus: linear within a bucket, from 0 in the first one if its bound is positive. In the last bucket it
 /// returns the previous bound.
 fn quantile_of_buckets(share: f64, mut buckets: Vec<(f64, f64)>) -> Result<f64, NoNumber> {
-    // On a page that was read during counting, a bucket may be smaller than the one before it.
+    // If a page was read during counting, a bucket may be smaller than the one before it.
     let mut most = 0.0_f64;
     for (_, count) in &mut buckets {
         most = most.max(*count);

@@ -233,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(name in "[a-z_:][a-z0-9_:]{0,5}", label in "[a-z_]{1,4}", value in ".{0,9}", number in any::<f64>()) {
+        fn written_samples_are_read_back(name in "[a-z_:][a-z0-9_:]{0,5}", label in "[a-z_]{1,4}", value in ".{0,9}", number in any::<f64>()) {
             let quoted = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
             let line = format!("{name}{{{label}=\"{quoted}\"}} {number}");
             let Some(Line::Series(series)) = parse_line(&line) else { return Err(TestCaseError::fail(line)) };

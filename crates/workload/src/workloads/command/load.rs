@@ -1,5 +1,5 @@
-//! The load of a user's command: it runs through all windows, or is started for each. Also detects a load at its own limit, which would be
-//! measured instead of the server.
+//! The load of a user's command. It runs through all windows, or is started for each. Also detects a load at its own limit, because then
+//! the load would be measured instead of the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::processes::{self, Stat};
 use crate::workloads::command::output::Listener;
 use crate::workloads::command::started::{Ending, Program, Started, name_of};
 
-/// A reading of threads' run times that takes longer was interrupted, so its time is uncertain. It is repeated a few times at most.
+/// If a reading of threads' run times takes longer than this, it was interrupted, and its time is uncertain. It is repeated a few times at
+/// most.
 const READING_NS_MIN: u64 = 1_000_000;
 const READING_NS_A_THREAD: u64 = 100_000;
 const READINGS_MAX: usize = 3;
@@ -152,7 +153,7 @@ impl Busy {
     }
 }
 
-/// The threads' run times, and their moment: the middle of the shortest reading.
+/// The threads' run times, and the moment of the reading: the middle of the shortest attempt.
 fn read_at(mut read: impl FnMut() -> BTreeMap<u32, u64>) -> (u64, BTreeMap<u32, u64>) {
     let mut reading = || {
         let begun_ns = clock::monotonic_ns();
@@ -247,7 +248,7 @@ impl Load {
         Ok(Looked::now(load, server))
     }
 
-    /// Why its printed numbers are missing.
+    /// Explains why its printed numbers are missing.
     pub(super) fn explained(&mut self, error: WorkloadError) -> WorkloadError {
         match (&mut self.throughout, error) {
             (Some(load), error) => load.explained(error),

@@ -1,4 +1,4 @@
-//! Any server of the user: a command that is started as it is, awaited until ready, put under the user's load, and ended in good order. Its
+//! Any server of the user. Its command is started unchanged, awaited until ready, put under the user's load, and ended in good order. Its
 //! numbers come from the output of server or load, from its metrics page, and from the kernel's counts.
 
 use std::any::Any;
@@ -227,7 +227,7 @@ pub struct Command {
     mover: Mover,
     /// Set when the user asks to stop.
     stop: Arc<AtomicBool>,
-    /// Kept for as long as the server may live, such as the guard that ends it after us.
+    /// A value that is kept while the server may live, such as the guard that ends it after us.
     kept: Option<Box<dyn Any>>,
 }
 
@@ -342,7 +342,7 @@ impl Command {
         Ok(placement)
     }
 
-    /// A load per window is tried once before the first window: a window far too short for it would always be dropped.
+    /// A load per window is tried once before the first window. If the window were far too short for it, every window would be dropped.
     fn try_load(&mut self, window: Duration) -> Result<(), WorkloadError> {
         let (Some(load), Some(server)) = (&mut self.load, &mut self.server) else { return Ok(()) };
         if load.settings().runs != Runs::PerWindow {
@@ -419,7 +419,7 @@ impl Workload for Command {
         self.observers.events_per_s()
     }
 
-    /// Only its tick seen from outside does. Lines, pages and a load per window do not.
+    /// Only a tick seen from outside allows this. Lines, pages and a load per window do not.
     fn takes_turns(&self) -> bool {
         let is_load_steady = self.load.as_ref().is_none_or(|load| load.settings().runs != Runs::PerWindow);
         is_load_steady && self.sources.sources.is_empty() && self.observers.takes_turns()
@@ -446,7 +446,7 @@ impl Workload for Command {
         self.end_server();
         // The thread numbers may belong to new threads by now.
         (self.knobs, self.mover) = (ProcessKnobs::default(), Mover::default());
-        // It starts with the original placement, then the current one is applied.
+        // The load starts with the original placement. Then the current one is applied.
         if let Some(load) = &mut self.load {
             load.run_on(self.load_cpus.clone());
         }
@@ -497,7 +497,7 @@ impl Workload for Command {
 
     fn stop(&mut self) {
         self.end_server();
-        // The guard knows our servers only by our process. If it is released later, it would also end the next server that we start.
+        // The guard knows our servers only by our process. If it were released later, it would also end the next server that we start.
         drop(self.kept.take());
     }
 }

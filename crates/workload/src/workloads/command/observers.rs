@@ -1,5 +1,5 @@
 //! Observes a command from outside, for servers that report nothing: their tick and the cadence of their packets. Each start repeats the
-//! search, because the numbers of threads and sockets may then belong to others.
+//! search, because thread and socket numbers may then belong to others.
 
 use std::sync::atomic::AtomicBool;
 

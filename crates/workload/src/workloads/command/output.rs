@@ -1,5 +1,5 @@
-//! The output of a program. It is drained for as long as the program runs, so that the program never waits for us. The last lines are kept
-//! for errors, and each line goes to its listener.
+//! The output of a program. It is drained while the program runs, so that the program never waits for us. The last lines are kept for
+//! errors, and each line goes to its listener.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::source::split::Split;
 
-/// The number of lines to keep, and of characters of each.
+/// The number of lines to keep, and of characters of each line.
 const LINES_KEPT: usize = 5;
 const LETTERS_KEPT: usize = 160;
 /// How much to read at once.
@@ -43,7 +43,7 @@ impl Output {
         let (last, closed) = (Arc::clone(&self.last), Arc::clone(&self.closed));
         let sender = self.sender.clone();
         std::thread::spawn(move || {
-            // Dropped when the stream has ended, which is what the receiver waits for.
+            // This is dropped when the stream has ended. The receiver waits for that.
             let _sender = sender;
             let mut split = Split::default();
             let mut piece = vec![0; PIECE_BYTES];
@@ -64,8 +64,8 @@ impl Output {
         });
     }
 
-    /// Waits within `limit` until every stream has ended and all lines are with their listeners. A process that was left behind may hold a
-    /// stream open for ever.
+    /// Waits within `limit` until every stream has ended and all lines are with their listeners. A leftover process may hold a stream open
+    /// for ever.
     pub(super) fn await_end(&mut self, limit: Duration) {
         drop(self.sender.take());
         // Nothing is ever sent: the receiver waits for the last sender to be dropped.

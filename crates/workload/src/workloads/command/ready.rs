@@ -55,7 +55,7 @@ pub(super) enum PortCheck {
     ByConnection(Port),
 }
 
-/// Waits for one server. Create it before the server starts: a process that already has the port is another one.
+/// Waits for one server. Create it before the server starts: a process that already has the port is not this server.
 pub(super) struct Waiting {
     ready: Ready,
     limit: Duration,
@@ -123,7 +123,7 @@ impl Waiting {
         let of = server.stats();
         match sockets::holder(&of, port) {
             Holder::Them => Some(PortCheck::AtItself(port)),
-            // A port that another process had before says nothing about this server.
+            // If another process had the port before, the port shows nothing about this server.
             _ if self.was_taken || !looks.is_multiple_of(LOOKS_A_CONNECTION) => None,
             _ => connects(port).then_some(PortCheck::ByConnection(port)),
         }

@@ -1,4 +1,4 @@
-//! A user's program that we started: watched while it runs, and ended with all its processes, in good order if possible.
+//! A user's program that we started. It is watched while it runs, and ended with all its processes, in good order if possible.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -69,13 +69,13 @@ pub(super) fn name_of(command: &[String]) -> String {
 }
 
 impl Started {
-    /// Starts it as the leader of its own process group: a key pressed on our terminal goes only to us, and its children end with it.
+    /// Starts it as the leader of its own process group. A key pressed on our terminal then goes only to us, and its children end with it.
     pub(super) fn start(program: &Program) -> Result<Started, WorkloadError> {
         let Some((path, arguments)) = program.command.split_first() else {
             return Err(WorkloadError::Options("no command was given".into()));
         };
         let failed = |why: String| WorkloadError::Start { program: path.clone(), why };
-        // Otherwise a program that goes into the background would be lost. With it we only see more.
+        // Without this, a program that goes into the background would be lost. If it fails, we only see less.
         let _ = foreign_process::adopt_orphans();
         let mark = processes::fresh_mark();
         let mut command = Command::new(path);
@@ -103,7 +103,7 @@ impl Started {
         self.child.id()
     }
 
-    /// It has ended, and so has everything started since: what remains without another owner belongs to it.
+    /// It has ended, and so has everything started since. So processes that remain without another owner belong to it.
     pub(super) fn take_orphans(&mut self) {
         self.family.take_orphans();
     }
@@ -115,7 +115,7 @@ impl Started {
         self.family.alive(&all)
     }
 
-    /// The same for a read-only caller.
+    /// Its living processes, for a read-only caller.
     pub(super) fn stats(&self) -> Vec<Stat> {
         self.family.clone().alive(&processes::all())
     }
@@ -130,7 +130,7 @@ impl Started {
                 return Ok(());
             }
             if process::await_end(&self.child, until_ns).is_err() {
-                // A kernel without this notification is polled.
+                // If the kernel has no such notification, poll.
                 clock::sleep_until_ns(until_ns.min(clock::monotonic_ns() + 5_000_000));
             }
         }
@@ -183,7 +183,7 @@ impl Started {
         WorkloadError::Program { program: self.name.clone(), why: why.into() + &self.output.last() }
     }
 
-    /// Why its numbers are missing: its state and last lines are more useful than the fact.
+    /// Explains why its numbers are missing. Its state and last lines are more useful than the mere fact.
     pub(super) fn explained(&mut self, error: WorkloadError) -> WorkloadError {
         let (source, why, has_no_value) = match error {
             WorkloadError::Program { program, why } => (program, why, false),
@@ -210,7 +210,7 @@ impl Started {
         };
         let why = format!("{state}; {why} ({source})");
         match goes_on {
-            // It may give numbers in the next window.
+            // It may report numbers in the next window.
             true => WorkloadError::NoValue { program: self.name.clone(), why: why + &self.output.last() },
             false => self.error(why),
         }
@@ -226,7 +226,7 @@ impl Started {
         let mut signal = self.ending.signal;
         let mut until = Instant::now() + self.ending.limit;
         self.signal(signal);
-        // A stopped process takes no other signal until it continues.
+        // A stopped process handles no other signal until it continues.
         if self.stopped().is_some() {
             self.signal(Signal::CONT);
         }
@@ -242,7 +242,7 @@ impl Started {
                 signal = Signal::KILL;
                 until = Instant::now() + KILL_LIMIT;
             }
-            // Repeated, because it may start others while it is killed.
+            // Repeat the kill, because the program may start other processes while it is killed.
             if signal == Signal::KILL {
                 self.signal(signal);
             }

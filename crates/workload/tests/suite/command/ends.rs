@@ -1,4 +1,4 @@
-//! How a command ends: at once when the user asks to stop during a wait, and what is reported if it does not.
+//! How a command ends: at once if the user asks to stop during a wait, and the report if it does not.
 
 use std::sync::atomic::Ordering;
 

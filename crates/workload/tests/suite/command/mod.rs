@@ -1,5 +1,5 @@
-//! Servers of all kinds as a user's command: working ones, and ones that die, hang, are slow, print garbage, lose their port or detach.
-//! Each is reported in clear words, and none of its processes remains.
+//! Servers of all kinds as a user's command: working ones, and ones that die, hang, are slow, print random bytes, lose their port or
+//! detach. The error is clear in each case, and none of the processes remains.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::common::scripts::{options, settings, start, tag, window, with_load};
 mod ends;
 mod loads;
 
-/// The limit for tests that would hang otherwise.
+/// The time limit for a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A file that a script waits for, so that the test controls when it continues.
@@ -193,7 +193,7 @@ fn a_slow_start_is_awaited_and_a_server_that_is_never_ready_is_named() {
 }
 
 #[test]
-fn one_that_dies_in_the_middle_is_noticed_at_once() {
+fn a_server_that_dies_in_a_window_is_noticed_at_once() {
     let gate = Gate::new();
     let script = format!("echo so far so good; {}; kill -9 $$", gate.wait());
     let mut command = start("dies", &script, settings()).unwrap();
@@ -320,7 +320,7 @@ fn a_server_is_ready_when_it_has_its_port() {
 }
 
 #[test]
-fn one_that_drops_its_port_is_noticed() {
+fn a_server_that_drops_its_port_is_noticed() {
     let port = free_port();
     let gate = Gate::new();
     let Some(started) = port_server("drops", "tcp", port, &gate) else { return };

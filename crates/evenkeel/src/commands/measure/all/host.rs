@@ -50,6 +50,6 @@ fn name(value: impl serde::Serialize) -> String {
 fn fact_trait<T: Display>(name: &str, fact: &Fact<T>) -> Trait {
     // `inspect` shows why it is unknown; a card has one page.
     let value = fact.known().map_or_else(|| "unknown".to_owned(), T::to_string);
-    // A card is bounded; a name is of the firmware's making.
+    // The length of a card is limited, and the firmware chooses this name.
     Trait { name: name.to_owned(), value: value.chars().take(200).collect() }
 }

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     context.answer("The machine's card", &card, |card| page::blocks(card, &findings, busy(context.others())))
 }
 
-/// What needs attention comes first.
+/// The findings, those that need attention first.
 fn findings(card: &Card, others: Option<f64>) -> Vec<(&'static str, Finding)> {
     let of = |meter: &Listed| {
         let turn = meter.card?;
@@ -169,7 +169,7 @@ mod tests {
             findings(&card, others).into_iter().map(|(meter, finding)| (meter, finding.grade)).collect::<Vec<_>>()
         };
         assert_eq!(of(None), [("disk", Grade::Poor), ("imbalance", Grade::Fair), ("clock", Grade::Good)]);
-        // What imbalance measures is what other programs do.
+        // Imbalance keeps its grade, because it measures other programs.
         assert_eq!(of(Some(0.5)), [("imbalance", Grade::Fair), ("disk", Grade::Unknown), ("clock", Grade::Good)]);
     }
 

@@ -189,7 +189,7 @@ fn bits(per_s: f64) -> String {
     rate.strip_suffix("/s").map_or_else(|| rate.clone(), |number| format!("{number}bit/s"))
 }
 
-/// What a server did.
+/// The page of a bandwidth server.
 fn served(report: &Served) -> Vec<Block> {
     let Served { streams, bytes, sent_bytes, refused, .. } = report;
     let streams = format!("{streams}, {bytes} bytes received, {sent_bytes} sent; {refused} connections refused");

@@ -205,7 +205,7 @@ fn across(across: &Across) -> Vec<Block> {
     blocks
 }
 
-/// Those of `clock_gettime` and `gettimeofday` in full, of the others the median.
+/// All values for `clock_gettime` and `gettimeofday`; for the others only the median.
 fn lines(report: &Report) -> Vec<CardLine> {
     let costs = report.sources.first().map(|source| source.costs.as_slice()).unwrap_or_default();
     let mut lines = Vec::new();

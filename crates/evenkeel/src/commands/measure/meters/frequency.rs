@@ -13,7 +13,7 @@ use crate::show::blocks::Block;
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{quantity, real_quantity};
 
-/// More CPUs than these are in the JSON answer.
+/// The most CPUs on the page; the JSON answer has all.
 const ROWS_MAX: usize = 64;
 /// All CPUs of a large machine share this, so that a turn has the same length everywhere.
 const ALONE_NS: u64 = 1_000_000_000;

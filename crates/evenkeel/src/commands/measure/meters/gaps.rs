@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_hypervisor_takes_is_graded_where_it_can_be_seen() {
+    fn visible_time_of_the_hypervisor_is_graded() {
         assert_eq!(Args::finding(&report(vec![cpu(0)])).unwrap().grade, Grade::Good);
         assert_eq!(
             lost(0.041, 0.02, 6e6).says,

@@ -12,7 +12,7 @@ use crate::show::blocks::Block;
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{part, percent_to, quantity};
 
-/// More CPUs than these are in the JSON answer; the busiest are shown.
+/// The most CPUs on the page, the busiest ones; the JSON answer has all.
 const ROWS_MAX: usize = 32;
 
 /// Find full CPUs while others idle, with the threads and interrupts that fill them

@@ -171,12 +171,13 @@ fn quantile_text(samples: &Samples, pick: impl Fn(&evenkeel_stats::Summary) -> u
     samples.histogram.summary().map_or("none".to_owned(), |summary| quantity(pick(&summary), samples.unit))
 }
 
-/// Working sets that have a line: one that the nearest cache holds, one that a CPU's own holds, one that none holds for itself.
+/// The working sets with a line on the card: one that fits the nearest cache, one that fits a CPU's own caches, and one that fits no CPU's
+/// own cache.
 const WORKING_SETS_KIB: [usize; 3] = [16, 512, 65_536];
 
 fn median(id: String, title: String, better: Better, samples: &Samples) -> Option<CardLine> {
     let summary = samples.histogram.summary()?;
-    // A histogram has no 0: what was recorded as one stands there as 1, and is counted apart.
+    // A histogram has no 0: a recorded 0 is stored as 1 and counted separately.
     let is_none = samples.histogram.clamped() * 2 > summary.count && summary.p50 <= 1;
     Some(line(id, title, samples.unit, better, if is_none { 0.0 } else { summary.p50 as f64 }))
 }

@@ -18,7 +18,7 @@ pub(crate) mod ticks;
 pub(crate) mod udp;
 mod wake;
 
-/// What the card needs of a meter.
+/// The part of a meter that the card uses.
 pub(super) struct Listed {
     pub(super) name: &'static str,
     pub(super) card: Option<CardTurn>,
@@ -49,7 +49,7 @@ macro_rules! meters {
     };
 }
 
-// In the order of `--help` and of the card: time first, then the network, memory, and what is counted.
+// In the order of `--help` and of the card: time first, then network, memory, and counters.
 meters! {
     Clock => clock,
     Wake => wake,

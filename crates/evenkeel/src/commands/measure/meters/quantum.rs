@@ -110,7 +110,7 @@ impl Meter for Args {
             blocks.push(Block::row("CPU limit", words));
         }
         blocks.extend(alike(&report.cpus));
-        // Only the CPUs with the most missing time: two hundred histograms would hide them.
+        // Only the CPUs with the most missing time are shown: they would be lost among two hundred histograms.
         let mut shown: Vec<&Cpu> = report.cpus.iter().filter(|cpu| !cpu.gaps.is_empty()).collect();
         let missing = |cpu: &Cpu| cpu.seen.map_or(0.0, |seen| seen.lost_share);
         shown.sort_by(|one, other| missing(other).total_cmp(&missing(one)));

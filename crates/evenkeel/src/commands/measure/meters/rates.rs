@@ -17,7 +17,7 @@ use crate::show::units::{bytes, part, percent, quantity, real_quantity};
 
 /// Limit of CPUs on the page; those that lost the most are shown.
 const CPUS_SHOWN: usize = 16;
-/// Points of a timeline with fewer readings than that: so many columns of either page, or more.
+/// If a timeline has fewer readings than this (the number of columns of either page), its points are shown.
 const COLUMNS: u64 = 144;
 /// A CPU that is counted for less of the time was offline.
 const COUNTED_MIN: f64 = 0.9;
@@ -335,7 +335,7 @@ fn process_memory(memory: &ProcessMemory) -> Vec<Block> {
     ]
 }
 
-/// What is said of a rate on the page: `context switches`.
+/// The title of a rate on the page: `context switches`.
 fn title(spread: &Spread) -> String {
     spread.name.trim_end_matches("_per_s").trim_end_matches("_ppm").replace('_', " ")
 }
@@ -367,7 +367,7 @@ fn spread(spread: &[Spread], elapsed_ns: u64) -> Vec<Block> {
     blocks
 }
 
-/// A timeline's points; where there are few stretches, enough of them for a line without holes.
+/// The points of a timeline. If there are few stretches, it has enough of them for an unbroken line.
 fn points(spread: &Spread) -> Vec<(u64, u64)> {
     let stretches = spread.timeline.iter();
     let several = COLUMNS.div_ceil(spread.timeline.len().max(1) as u64);

@@ -24,7 +24,7 @@ pub(super) struct Child {
     status: Option<ExitStatus>,
     /// The text to look for in a line, and the flag to set then.
     watched: Option<(String, Arc<AtomicBool>)>,
-    /// Where its output goes while lines are searched.
+    /// The writer that gets the child's output while its lines are searched.
     passes_to: fn() -> Box<dyn Write>,
     reader: Option<std::thread::JoinHandle<()>>,
 }

@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub(crate) struct StoredNames {
     /// Frames of user code, and how many have a name.
     user: Share,
-    /// The same for the kernel.
+    /// Frames of the kernel, and how many have a name.
     kernel: Share,
     /// Why the search was incomplete; none if it was complete.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_and_what_was_missed_is_said() {
+    fn found_and_missing_names_are_reported() {
         let share = |frames, named| Share { frames, named };
         let table = [
             (share(1000, 991), share(10, 10), None, "found for 99.1 % of user frames, 100.0 % of kernel frames"),

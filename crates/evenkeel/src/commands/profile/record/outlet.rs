@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Both ways to make one: without a name, and with one.
+    /// Both ways to create the file: without a name until it is kept, and with a temporary name.
     const WAYS: [fn(&Path) -> io::Result<Whole>; 2] = [Whole::new, Whole::with_name];
 
     fn names(folder: &Path) -> Vec<String> {
@@ -259,7 +259,7 @@ mod tests {
             let read = |at: &Path| std::fs::read_to_string(at).unwrap();
             assert_eq!((read(&at), read(&old(&at))), ("two".to_owned(), "one".to_owned()));
             assert_eq!(std::fs::metadata(&at).unwrap().mode() & 0o777, 0o600);
-            // One that is not kept is nowhere afterwards, and a link that leads nowhere is replaced.
+            // A file that is not kept leaves nothing behind, and a dangling link is replaced.
             drop(make(&at).unwrap());
             let link = folder.path().join("link");
             std::os::unix::fs::symlink("/nonexistent/target", &link).unwrap();
@@ -276,7 +276,7 @@ mod tests {
         let running = Whole::with_name(&at).unwrap();
         let its = names(folder.path());
         assert_eq!(its.len(), 1);
-        // As one leaves it that gets no further: the file is there, and no lock is held.
+        // A killed recorder leaves its file, and nobody holds a lock on it.
         std::fs::write(folder.path().join(format!("{UNFINISHED}abc")), "PERFILE2").unwrap();
         std::fs::write(folder.path().join("other"), "").unwrap();
         std::os::unix::fs::symlink("other", folder.path().join(format!("{UNFINISHED}link"))).unwrap();
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_device_is_written_into() {
-        // A link to it: a mistake then replaces the link, and not a device of this machine.
+        // The path is a link, so that a mistake would replace the link, and not a device of this machine.
         let folder = tempfile::tempdir().unwrap();
         let device = folder.path().join("null");
         std::os::unix::fs::symlink("/dev/null", &device).unwrap();

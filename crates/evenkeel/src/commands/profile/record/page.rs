@@ -81,12 +81,12 @@ pub(crate) struct Answer {
     elapsed_ns: u64,
     /// The processes whose end stopped the recording; empty if something else stopped it.
     ended_with: Vec<u32>,
-    /// The same as text.
+    /// The end of the recording, as text.
     #[serde(skip)]
     ended_in_words: Option<String>,
     /// Samples of all events.
     samples: u64,
-    /// The same, by event.
+    /// Samples of each event.
     samples_of: BTreeMap<String, u64>,
     /// Switches.
     switches: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Answer {
     /// How the command ended: its exit code, or 128 and the signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     command_exit: Option<i32>,
-    /// What could not be recorded, and why.
+    /// The data that could not be recorded, and why.
     unseen: Vec<String>,
     /// Names found at the end; none with --no-cache.
     #[serde(skip_serializing_if = "Option::is_none")]

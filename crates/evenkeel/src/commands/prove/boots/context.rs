@@ -15,7 +15,7 @@ pub(super) const FILE: &str = "boots";
 /// Folders that are empty after a boot.
 const GONE_BY_BOOT: [&str; 4] = ["/tmp", "/run", "/dev", "/proc"];
 
-/// Where a trial over boots lives.
+/// The folder and the machine of a trial over boots.
 pub(super) struct BootsContext {
     pub(super) root: Root,
     pub(super) dir: PathBuf,

@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Windows that may be dropped for each that is wanted.
 const SPARE: usize = 1;
 
-/// Which boot the machine is in.
+/// The id of the machine's current boot.
 pub(super) fn boot_id(root: &Root) -> Option<String> {
     let text = root.text("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned()).filter(|id| !id.is_empty())

@@ -34,7 +34,7 @@ pub(crate) struct Planned {
 
 const IN_DECIDES: [&str; 3] = ["metric", "guards", "smallest_effect_ratio"];
 
-/// The schema of what [`without_what_decides`] writes.
+/// The schema of the output of [`without_what_decides`].
 fn design_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let mut schema = <BootsDesign as schemars::JsonSchema>::json_schema(generator);
     if let Some(properties) = schema.get_mut("properties").and_then(|fields| fields.as_object_mut()) {
@@ -46,7 +46,7 @@ fn design_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema 
     schema
 }
 
-/// The metric and the guards are in `decides`, as far as they are known.
+/// Removes the metric and the guards, which are in `decides`, as far as they are known.
 fn without_what_decides<S: Serializer>(design: &BootsDesign, serializer: S) -> Result<S::Ok, S::Error> {
     let mut design = serde_json::to_value(design).map_err(S::Error::custom)?;
     if let Some(fields) = design.as_object_mut() {
@@ -58,12 +58,12 @@ fn without_what_decides<S: Serializer>(design: &BootsDesign, serializer: S) -> R
 /// The deciding metric and the guards. Before the workload runs, only the options are known.
 #[derive(Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct Decides {
-    /// The number's name; none where it is the workload's usual one, whichever that is.
+    /// The number's name; none if it is the workload's default metric.
     #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<String>,
     /// The smallest effect on it that matters, as a share.
     smallest_effect_ratio: f64,
-    /// The same if it turns out to be a lateness or a jitter, where that is another.
+    /// The smallest effect if the default metric is a lateness or a jitter, which have a different one.
     #[serde(skip_serializing_if = "Option::is_none")]
     smallest_effect_ratio_of_lateness: Option<f64>,
     guards: Vec<MayVeto>,
@@ -72,7 +72,7 @@ pub(crate) struct Decides {
 /// A number that may not get worse.
 #[derive(Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub(crate) struct MayVeto {
-    /// Its name; none for the tail of the primary metric, if the workload measures one.
+    /// The metric's name; none for the tail of the primary metric, if the workload measures one.
     #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<String>,
     harm_ratio: f64,
@@ -93,7 +93,7 @@ impl Decides {
         }
     }
 
-    /// From the options, for a workload that was not tried.
+    /// From the options, for a workload that has not been tried.
     pub(super) fn asked(asked: &DecisionArgs) -> Result<Decides, Failure> {
         let ratio =
             |name: &str| asked.smallest_effect.ratio(&Metric::named(name.to_owned(), String::new(), Direction::Lower));

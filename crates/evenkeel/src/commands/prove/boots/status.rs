@@ -35,8 +35,9 @@ pub(super) fn status(args: &StatusArgs, out: &Out) -> Outcome {
     };
     let root = Root::live();
     let hands = BootTransactions::new(&root, &dir, &state.id, Vec::new()).map_err(not_possible)?;
-    // What was reverted says so in the journal, and only learns of it when it is started again. What was cut off before its unit was
-    // written says nothing there, nor does what is just beginning: that is in the boot it was begun in.
+    // After a revert, only the journal says that the trial is over; its state learns that at the next start. A trial that was cut off
+    // before its unit was written is not in the journal, and neither is one that is just beginning. Both are still in the boot in which
+    // they began.
     let is_over = match live::boot_id(&root) {
         Some(boot) if boot == state.begun_boot => hands.is_put_back().unwrap_or(false),
         _ => !hands.is_licensed().unwrap_or(true),
@@ -45,7 +46,7 @@ pub(super) fn status(args: &StatusArgs, out: &Out) -> Outcome {
         state.ended = Some(BootsEnded::Cancelled);
     }
     let mut found = state.report();
-    // The unit goes last: as long as it is there, something may be left.
+    // The unit is removed last: as long as it exists, something may be left.
     found.is_put_back = state.ended.as_ref().and_then(|_| hands.is_licensed().ok()).map(|is_licensed| !is_licensed);
     show(&state, &found, args.report.as_deref(), out)?;
     // A guard that vetoes has made it worse.
