@@ -292,8 +292,8 @@ mod tests {
             let disks = Disks::probe(Probe(&root));
             (disks.mounted.known().unwrap().join(" "), disks.is_one_for_all())
         };
-        let (root, boot, data, none) =
-            ("| 1 1 259:1 / / rw", "| 2 1 259:2 / /boot rw", "| 3 1 259:5 / /srv rw", "| 4 1 0:5 / /proc rw");
+        let (root, boot) = ("| 1 1 259:1 / / rw - ext4 x rw", "| 2 1 259:2 / /boot rw - ext4 x rw");
+        let (data, none) = ("| 3 1 259:5 / /srv rw - ext4 x rw", "| 4 1 0:5 / /proc rw - proc proc rw");
         assert_eq!(of(&format!("{root}\n{boot}\n{none}")), ("nvme0n1".to_owned(), Some(true)));
         assert_eq!(of(&format!("{root}\n{data}")), ("nvme0n1 nvme1n1".to_owned(), Some(false)));
         assert_eq!(of(none), (String::new(), None));

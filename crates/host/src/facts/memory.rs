@@ -115,8 +115,9 @@ fn size_kb(name: &str) -> Option<u64> {
 /// `MemTotal: N kB` in bytes, of /proc/meminfo or, behind `Node 0`, of a memory node's.
 pub(super) fn parse_mem_total(text: &str) -> Option<u64> {
     let total = text.lines().find_map(|line| {
-        let (name, total) = line.split_once(':')?;
-        (name == "MemTotal" || name.starts_with("Node ") && name.ends_with(" MemTotal")).then_some(total)
+        let (label, total) = line.split_once(':')?;
+        let name = label.strip_prefix("Node ").map_or(Some(label), |label| Some(label.split_once(' ')?.1))?;
+        (name == "MemTotal").then_some(total)
     })?;
     parse_amount(total).filter(|_| total.trim_end().ends_with("kB"))
 }

@@ -40,6 +40,12 @@ impl<'a> PerCpu<'a> {
     pub fn column(&self, cpu: usize) -> Option<usize> {
         self.cpus.iter().position(|of| *of == cpu)
     }
+
+    /// The count of a CPU in the row with this label; `None` if either is missing.
+    pub fn count(&self, label: &str, cpu: usize) -> Option<u64> {
+        let column = self.column(cpu)?;
+        self.rows().find(|row| row.label == label)?.counts().nth(column)
+    }
 }
 
 impl<'a> Row<'a> {
@@ -106,6 +112,8 @@ mod tests {
             NET_RX [12, 13] ""
         "#]]
         .assert_eq(&lines.collect::<String>());
+        let counts = [("LOC", 3), ("LOC", 1), ("CAL", 0), ("ERR", 3)].map(|(label, cpu)| table.count(label, cpu));
+        assert_eq!(counts, [Some(6_527_556), None, None, None]);
         assert_eq!(parse_per_cpu("").rows().count(), 0);
     }
 

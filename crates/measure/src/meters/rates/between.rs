@@ -216,7 +216,8 @@ impl Spent {
 }
 
 fn spent(cpu: usize, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Measured<Spent> {
-    let kinds: [(&str, fn(&CpuTicks) -> u64); 6] = [
+    type Kind = (&'static str, fn(&CpuTicks) -> u64);
+    let kinds: [Kind; 6] = [
         ("user", |ticks| ticks.user),
         ("system", |ticks| ticks.system),
         ("irq", |ticks| ticks.irq),

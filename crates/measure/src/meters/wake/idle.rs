@@ -84,12 +84,8 @@ impl Idle {
 /// and `IPI1` (in either order).
 fn calls(interrupts: &str, cpu: usize) -> Option<u64> {
     let table = parse_per_cpu(interrupts);
-    let column = table.column(cpu)?;
-    let mut sum = None;
-    for row in table.rows().filter(|row| matches!(row.label, "RES" | "CAL" | "IPI0" | "IPI1")) {
-        sum = Some(sum.unwrap_or(0_u64).checked_add(row.counts().nth(column)?)?);
-    }
-    sum
+    let counts = ["RES", "CAL", "IPI0", "IPI1"].into_iter().filter_map(|label| table.count(label, cpu));
+    counts.reduce(u64::saturating_add)
 }
 
 #[cfg(test)]
