@@ -8,6 +8,13 @@ use std::sync::LazyLock;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use evenkeel_host::{AdviceContext, Goal, Server, knobs};
+use evenkeel_sys::CpuSet;
+
+/// A list of CPUs, such as `0-3,8`; at least one.
+pub(crate) fn cpus(text: &str) -> Result<CpuSet, String> {
+    let set = CpuSet::parse_list(text).filter(|set| !set.is_empty());
+    set.ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
+}
 
 /// How answers are printed.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]

@@ -2,6 +2,7 @@
 //! they are not facts. They are read on request.
 
 use evenkeel_host::{CounterPlace, Fact, Facts, Knob};
+use evenkeel_hostfs::proc::{field, hex_column, parse_per_cpu, under_name};
 use evenkeel_hostfs::{Refusal, Root, Why};
 use serde::Serialize;
 
@@ -30,7 +31,10 @@ pub(crate) fn knob_readings(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Read
             names.iter().filter_map(|name| Some(((*name).to_owned(), counter(file, text, name)?))).collect()
         }),
         CounterPlace::SoftnetColumns(columns) => from_table(root, SOFTNET, |text| {
-            columns.iter().filter_map(|at| Some((format!("column {at}"), hex_column(text, *at)?))).collect()
+            columns
+                .iter()
+                .filter_map(|at| Some((format!("column {at}"), hex_column(text, at - 1)?.to_string())))
+                .collect()
         }),
         CounterPlace::IdleUsage => idle(facts, root),
         CounterPlace::File(path) => vec![whole(root, path.to_owned())],
@@ -45,8 +49,8 @@ pub(crate) fn knob_readings(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Read
 /// The value of a name in a table.
 fn counter(file: &str, text: &str, name: &str) -> Option<String> {
     match file {
-        "/proc/net/snmp" => of_udp(text, name),
-        "/proc/net/netstat" => under_header(text.lines(), name),
+        "/proc/net/snmp" => under_name(text, Some("Udp"), name).map(str::to_owned),
+        "/proc/net/netstat" => under_name(text, None, name).map(str::to_owned),
         "/proc/softirqs" | "/proc/interrupts" => over_cpus(text, name),
         _ => after_name(text, name),
     }
@@ -81,22 +85,8 @@ fn refused(file: &str, refusal: Refusal) -> Reading {
 
 /// `pswpin 12`, `Dirty:  4 kB`.
 fn after_name(text: &str, name: &str) -> Option<String> {
-    let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
-    let value = values.find_map(|rest| rest.strip_prefix(':').or(rest.strip_prefix(' ')))?.trim();
+    let value = field(text, name, ':').or_else(|| field(text, name, ' '))?;
     (!value.is_empty()).then(|| value.to_owned())
-}
-
-fn of_udp(text: &str, name: &str) -> Option<String> {
-    under_header(text.lines().filter(|line| line.starts_with("Udp:")), name)
-}
-
-/// Pairs of lines: names, and below them their values.
-fn under_header<'a>(lines: impl Iterator<Item = &'a str>, name: &str) -> Option<String> {
-    let lines: Vec<&str> = lines.collect();
-    lines.chunks_exact(2).find_map(|pair| {
-        let column = pair[0].split_whitespace().skip(1).position(|word| word == name)?;
-        pair[1].split_whitespace().nth(column + 1).map(str::to_owned)
-    })
 }
 
 /// `NMI: 1 2  Non-maskable interrupts`: the sum over all CPUs. Only interrupts with a name are looked up here.
@@ -104,16 +94,8 @@ fn over_cpus(text: &str, name: &str) -> Option<String> {
     if name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let counts = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
-    let numbers = counts.split_whitespace().map_while(|word| word.parse::<u64>().ok());
-    Some(numbers.fold(0, u64::saturating_add).to_string())
-}
-
-/// A column, counted from 1, of hexadecimal numbers over all lines.
-fn hex_column(text: &str, column: usize) -> Option<String> {
-    let mut numbers = text.lines().map(|line| u64::from_str_radix(line.split_whitespace().nth(column - 1)?, 16).ok());
-    let sum = numbers.try_fold(0, |sum: u64, number| Some(sum.saturating_add(number?)))?;
-    Some(sum.to_string())
+    let row = parse_per_cpu(text).rows().find(|row| row.label == name)?;
+    Some(row.counts().fold(0, u64::saturating_add).to_string())
 }
 
 /// How often each idle state was entered, over all CPUs.

@@ -139,12 +139,6 @@ pub(crate) fn and_then<T, U>(fact: Fact<T>, next: impl FnOnce(T) -> Fact<U>) -> 
     }
 }
 
-/// The value after `key` and `separator` on the first line with this key, without surrounding white space.
-pub(crate) fn field<'a>(text: &'a str, key: &str, separator: char) -> Option<&'a str> {
-    let mut pairs = text.lines().filter_map(|line| line.split_once(separator));
-    pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
-}
-
 /// The word in brackets, if there is exactly one.
 pub(crate) fn chosen_word(text: &str) -> Option<&str> {
     let mut chosen = text.split_whitespace().filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
@@ -203,15 +197,6 @@ mod tests {
         let is_there = |path| Probe(&root).is_there(path).known().copied();
         let paths = ["/file", "/link", "/no", "/denied", "/never-looked"];
         assert_eq!(paths.map(is_there), [Some(true), Some(true), Some(false), None, None]);
-    }
-
-    #[test]
-    fn fields_are_found_by_their_whole_key() {
-        let text = "model\t\t: 17\nmodel name\t: A B: C\nempty\t:\n";
-        let table = [("model", Some("17")), ("model name", Some("A B: C")), ("empty", Some("")), ("name", None)];
-        for (key, expected) in table {
-            assert_eq!(field(text, key, ':'), expected, "{key}");
-        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod look;
 mod metadata;
 mod mounted;
 mod package;
+pub mod proc;
 mod pseudo;
 mod refusal;
 mod root;

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 /// The most groups to read, from ours up to the root.
 const DEPTH_MAX: usize = 64;
@@ -68,19 +69,31 @@ fn text(path: &str) -> Option<String> {
 }
 
 fn all_by(text: &Text<'_>) -> Vec<CpuLimit> {
-    // In version 1 each thread may be in another group. Kernels before 3.17 report only the process.
-    let groups = text("/proc/thread-self/cgroup").or_else(|| text("/proc/self/cgroup"));
-    let groups = groups.map_or_else(Groups::default, |text| parse_groups(&text));
     let mut limits: Vec<CpuLimit> = Vec::new();
-    for (path, mounts) in [(groups.second, SECOND), (groups.first, FIRST)] {
-        let Some(path) = path else { continue };
-        for folder in mounts.iter().flat_map(|mount| folders(mount, &path)) {
-            if limits.iter().all(|limit| limit.group != folder) {
-                limits.extend(limit_of(text, folder));
-            }
+    for folder in own_groups(text).iter().flat_map(|(mount, path)| folders(mount, path)) {
+        if limits.iter().all(|limit| limit.group != folder) {
+            limits.extend(limit_of(text, folder));
         }
     }
     limits
+}
+
+/// The calling thread's groups of both versions: each place where a hierarchy may be mounted, with the group's path below it.
+fn own_groups(text: &Text<'_>) -> Vec<(&'static str, String)> {
+    // In version 1 each thread may be in another group. Kernels before 3.17 report only the process.
+    let groups = text("/proc/thread-self/cgroup").or_else(|| text("/proc/self/cgroup"));
+    let groups = groups.map_or_else(Groups::default, |text| parse_groups(&text));
+    let paths = [(groups.second, SECOND), (groups.first, FIRST)];
+    paths
+        .into_iter()
+        .flat_map(|(path, mounts)| mounts.into_iter().filter_map(move |mount| Some((mount, path.clone()?))))
+        .collect()
+}
+
+/// The file of this name in the first of the calling thread's groups that has it.
+pub(crate) fn own_file(name: &str) -> Option<PathBuf> {
+    let paths = own_groups(&text).into_iter().map(|(mount, path)| PathBuf::from(format!("{mount}{path}")).join(name));
+    paths.into_iter().find(|path| path.exists())
 }
 
 fn tightest_of(limits: Vec<CpuLimit>) -> Option<CpuLimit> {
@@ -172,18 +185,19 @@ fn limit_of(text: &Text<'_>, group: String) -> Option<CpuLimit> {
         Some(text) => parse_cpu_max(&text)?,
         None => {
             let number = |name| text(&format!("{group}/cpu.cfs_{name}_us"))?.trim().parse::<i64>().ok();
-            (number("quota")?, number("period")?)
+            // -1 means no limit.
+            (u64::try_from(number("quota")?).ok(), u64::try_from(number("period")?).ok()?)
         }
     };
-    // In version 1, -1 means no limit.
-    let ns = |us: i64| u64::try_from(us).ok().filter(|us| *us > 0)?.checked_mul(1000);
-    Some(CpuLimit { quota_ns: ns(quota_us)?, period_ns: ns(period_us)?, group })
+    let ns = |us: u64| us.checked_mul(1000).filter(|ns| *ns > 0);
+    Some(CpuLimit { quota_ns: ns(quota_us?)?, period_ns: ns(period_us)?, group })
 }
 
-/// `QUOTA PERIOD` in microseconds. None for `max PERIOD`.
-fn parse_cpu_max(text: &str) -> Option<(i64, i64)> {
-    let mut words = text.split_ascii_whitespace();
-    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+/// `QUOTA PERIOD` in microseconds, the contents of `cpu.max`. A group without a limit has `max` for the quota, here `None`.
+pub fn parse_cpu_max(text: &str) -> Option<(Option<u64>, u64)> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let quota_us = if quota == "max" { None } else { Some(quota.parse().ok()?) };
+    Some((quota_us, period.parse().ok().filter(|period_us| *period_us > 0)?))
 }
 
 /// `nr_throttled N`, and `throttled_time NS` of version 1 or `throttled_usec US` of version 2.

@@ -48,6 +48,12 @@ impl RunDelay {
     }
 }
 
+/// The counts of any thread as of the kernel's last tick: how long it ran and waited for a CPU, in nanoseconds, and how often it got one.
+/// `None` if it does not exist, or the kernel was built without these counts.
+pub fn of_thread(tid: u32) -> Option<(u64, u64, u64)> {
+    parse_schedstat(&std::fs::read(format!("/proc/{tid}/schedstat")).ok()?)
+}
+
 /// `RAN_NS WAITED_NS TURNS`.
 pub fn parse_schedstat(text: &[u8]) -> Option<(u64, u64, u64)> {
     let text = std::str::from_utf8(text).ok()?;

@@ -5,13 +5,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use crate::cpu_limit;
 use crate::errno::Errno;
 
 /// The files have some 100 to 600 bytes.
 const BYTES_MAX: usize = 2048;
-
-/// The most bytes of /proc/thread-self/cgroup to read: one line per hierarchy.
-const GROUPS_MAX: usize = 64;
 
 /// A CPU pressure file (Linux 4.20 and later, if it is not disabled).
 #[derive(Debug)]
@@ -33,7 +31,7 @@ impl CpuStalls {
     /// # Errors
     /// The kernel's error; `ENOENT` if there is no such group, or it has no file, like the root group.
     pub fn of_this_group() -> Result<CpuStalls, Errno> {
-        CpuStalls::open(group_file("cpu.pressure").ok_or(Errno::NOENT)?)
+        CpuStalls::open(cpu_limit::own_file("cpu.pressure").ok_or(Errno::NOENT)?)
     }
 
     fn open(path: PathBuf) -> Result<CpuStalls, Errno> {
@@ -48,7 +46,7 @@ impl CpuStalls {
     /// The kernel's error, `EOPNOTSUPP` if pressure is disabled; `EINVAL` if the file lacks the number.
     pub fn some_us(&self) -> Result<u64, Errno> {
         let mut bytes = [0; BYTES_MAX];
-        parse_some_us(text(&self.file, &mut bytes)?).ok_or(Errno::INVAL)
+        parse_stalls(text(&self.file, &mut bytes)?).map(|stalls| stalls.some_us).ok_or(Errno::INVAL)
     }
 }
 
@@ -57,28 +55,22 @@ fn text<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, Errno> {
     std::str::from_utf8(&bytes[..length]).map_err(|_| Errno::ILSEQ)
 }
 
-/// The folder of the calling thread's control group that has this file: the CPU group of version 1, or the group of version 2.
-fn group_file(name: &str) -> Option<PathBuf> {
-    let groups = std::fs::read_to_string("/proc/thread-self/cgroup").ok()?;
-    let candidates = groups.lines().take(GROUPS_MAX).filter_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, group) = (parts.next()?, parts.next()?.trim_start_matches('/'));
-        let hierarchy = match controllers {
-            "" => "",
-            first if first.split(',').any(|controller| controller == "cpu") => "cpu",
-            _ => return None,
-        };
-        // A group above the namespace's own is shown as `/../x`: it has no folder here.
-        (!group.split('/').any(|part| part == ".."))
-            .then(|| PathBuf::from("/sys/fs/cgroup").join(hierarchy).join(group).join(name))
-    });
-    candidates.into_iter().find(|path| path.exists())
+/// Stall times since boot, or since a group was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stalls {
+    /// At least one thread waited, in microseconds.
+    pub some_us: u64,
+    /// All non-idle threads waited, in microseconds. Older kernels do not report this for CPUs.
+    pub full_us: Option<u64>,
 }
 
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=123` on its own line.
-pub fn parse_some_us(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
-    line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=12` and the same for `full`, each on its own line, in files of pressure.
+pub fn parse_stalls(text: &str) -> Option<Stalls> {
+    let total = |kind: &str| {
+        let line = text.lines().find(|line| line.split(' ').next() == Some(kind))?;
+        line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
+    };
+    Some(Stalls { some_us: total("some")?, full_us: total("full") })
 }
 
 #[cfg(test)]
@@ -91,7 +83,8 @@ mod tests {
     fn counts_are_read() {
         let pressure = "some avg10=0.11 avg60=2.26 avg300=10.64 total=7971824546\nfull avg10=0.00 avg60=0 total=5\n";
         let table = [
-            (pressure, Some(7_971_824_546)),
+            (pressure, Some((7_971_824_546, Some(5)))),
+            ("some total=5", Some((5, None))),
             ("full avg10=0.00 total=5\n", None),
             ("some avg10=0.00\n", None),
             ("some total=-1\n", None),
@@ -99,14 +92,15 @@ mod tests {
             ("", None),
         ];
         for (text, expected) in table {
-            assert_eq!(parse_some_us(text), expected, "{text}");
+            let expected = expected.map(|(some_us, full_us)| Stalls { some_us, full_us });
+            assert_eq!(parse_stalls(text), expected, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_is_a_panic(text in "(some |full |total=|[0-9 \n=-]|\\PC){0,40}") {
-            let _ = parse_some_us(&text);
+            let _ = parse_stalls(&text);
         }
     }
 

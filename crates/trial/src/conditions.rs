@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use evenkeel_host::{Counter, Plan};
+use evenkeel_hostfs::proc::{CpuTicks, amount, parse_stat};
 use evenkeel_hostfs::{Root, RootKind};
 use evenkeel_sys::clock;
+use evenkeel_sys::stall::parse_stalls;
 use evenkeel_workload::{Clock, Disturbance, Sample, SimulatedMachine, Workload, WorkloadError};
 use serde::{Deserialize, Serialize};
 
@@ -86,7 +88,7 @@ pub struct Conditions {
 pub struct Snapshot {
     at_ns: u64,
     own_cpu_ns: Option<u64>,
-    ticks: Option<Ticks>,
+    ticks: Option<CpuTicks>,
     pressure_us: Option<u64>,
     load_1min: Option<f64>,
     idle: Option<IdleEntries>,
@@ -96,25 +98,13 @@ pub struct Snapshot {
     other_trials: Vec<String>,
 }
 
-/// CPU time in units of 10 ms, over all CPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ticks {
-    total: u64,
-    idle: u64,
-    steal: u64,
-}
-
 impl Conditions {
     /// The differences between two snapshots of one machine.
     pub fn between(start: &Snapshot, end: &Snapshot) -> Conditions {
         let span_us = end.at_ns.saturating_sub(start.at_ns) as f64 / 1e3;
-        let ticks = start.ticks.zip(end.ticks).map(|(start, end)| Ticks {
-            total: end.total.saturating_sub(start.total),
-            idle: end.idle.saturating_sub(start.idle),
-            steal: end.steal.saturating_sub(start.steal),
-        });
+        let ticks = start.ticks.zip(end.ticks).map(|(start, end)| end.since(&start));
         let share = |part: u64, total: u64| part as f64 / total as f64;
-        let ticks = ticks.filter(|ticks| ticks.total > 0);
+        let ticks = ticks.filter(|ticks| ticks.total() > 0);
         let pressure_us = start.pressure_us.zip(end.pressure_us).map(|(start, end)| end.saturating_sub(start) as f64);
         let idle = start.idle.as_ref().zip(end.idle.as_ref()).map(|(start, end)| end.since(start));
         let idle = idle.filter(|_| span_us > 0.0);
@@ -131,10 +121,10 @@ impl Conditions {
             memory_used_bytes: end.memory_used_bytes,
             power_w: energy_uj.filter(|_| span_us > 0.0).map(|energy_uj| energy_uj as f64 / span_us),
             counters,
-            steal_share: ticks.map(|ticks| share(ticks.steal, ticks.total)),
+            steal_share: ticks.map(|ticks| share(ticks.steal, ticks.total())),
             // A tick is 10 ms of one CPU.
-            cpus: ticks.filter(|_| span_us > 0.0).map(|ticks| (ticks.total as f64 * 1e4 / span_us).round() as u32),
-            busy_share: ticks.map(|ticks| share(ticks.total.saturating_sub(ticks.idle + ticks.steal), ticks.total)),
+            cpus: ticks.filter(|_| span_us > 0.0).map(|ticks| (ticks.total() as f64 * 1e4 / span_us).round() as u32),
+            busy_share: ticks.map(|ticks| share(ticks.busy(), ticks.total())),
             cpu_pressure_share: pressure_us.filter(|_| span_us > 0.0).map(|pressure_us| pressure_us / span_us),
             load_1min: end.load_1min,
             own_cpu_us: start.own_cpu_ns.zip(end.own_cpu_ns).map(|(start, end)| end.saturating_sub(start) as f64 / 1e3),
@@ -277,11 +267,11 @@ impl Watch {
         Snapshot {
             at_ns: u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX),
             own_cpu_ns: live.then(clock::process_cpu_ns),
-            ticks: text("/proc/stat").as_deref().and_then(parse_ticks),
-            pressure_us: text("/proc/pressure/cpu").as_deref().and_then(parse_pressure_us),
+            ticks: text("/proc/stat").and_then(|text| parse_stat(&text)?.all),
+            pressure_us: text("/proc/pressure/cpu").and_then(|text| Some(parse_stalls(&text)?.some_us)),
             load_1min: text("/proc/loadavg").as_deref().and_then(parse_load),
             idle: self.wanted.has(Counter::IdleStates).then(|| IdleEntries::read(&self.root)).flatten(),
-            memory_used_bytes: text("/proc/meminfo").as_deref().and_then(parse_used_bytes),
+            memory_used_bytes: text("/proc/meminfo").as_deref().and_then(used_bytes),
             energy_uj: text(ENERGY).and_then(|text| text.trim().parse().ok()),
             counters: self.wanted.read(&self.root),
             other_trials: Vec::new(),
@@ -350,32 +340,14 @@ impl Drop for GapThread {
     }
 }
 
-/// The first line of /proc/stat: user nice system idle iowait irq softirq steal. Guest time is part of user time.
-fn parse_ticks(stat: &str) -> Option<Ticks> {
-    let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    let numbers: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
-    let [_, _, _, idle, iowait, _, _, steal] = numbers[..] else { return None };
-    let total = numbers.iter().try_fold(0_u64, |sum, number| sum.checked_add(*number))?;
-    Some(Ticks { total, idle: idle.checked_add(iowait)?, steal })
-}
-
-/// The total of the `some` line, in microseconds.
-fn parse_pressure_us(pressure: &str) -> Option<u64> {
-    let line = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
-    line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
-}
-
 fn parse_load(loadavg: &str) -> Option<f64> {
     let load: f64 = loadavg.split_whitespace().next()?.parse().ok()?;
     (load.is_finite() && load >= 0.0).then_some(load)
 }
 
 /// Memory in use that cannot be reclaimed, in bytes.
-fn parse_used_bytes(meminfo: &str) -> Option<f64> {
-    let kib = |name: &str| -> Option<u64> {
-        meminfo.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
-    };
-    Some(kib("MemTotal:")?.checked_sub(kib("MemAvailable:")?)? as f64 * 1024.0)
+fn used_bytes(meminfo: &str) -> Option<f64> {
+    Some(amount(meminfo, "MemTotal")?.checked_sub(amount(meminfo, "MemAvailable")?)? as f64)
 }
 
 #[cfg(test)]
@@ -388,8 +360,8 @@ mod tests {
         Snapshot {
             at_ns,
             own_cpu_ns: None,
-            ticks: parse_ticks(stat),
-            pressure_us: parse_pressure_us(pressure),
+            ticks: parse_stat(stat).and_then(|stat| stat.all),
+            pressure_us: parse_stalls(pressure).map(|stalls| stalls.some_us),
             load_1min: None,
             idle: None,
             memory_used_bytes: None,
@@ -412,13 +384,6 @@ mod tests {
 
     #[test]
     fn missing_files_give_unknown_values() {
-        let table =
-            ["", "cpu", "cpu 1 2 3", "cpu  1 2 3 4 5 6 7", "cpu  a b c d e f g h", "intr 1\ncpu  1 2 3 4 5 6 7 8"];
-        for stat in table {
-            assert_eq!(parse_ticks(stat), None, "{stat}");
-        }
-        assert_eq!(parse_ticks(&format!("cpu  {0} {0} 1 1 1 1 1 1", u64::MAX)), None, "a sum that does not fit");
-        assert_eq!(parse_pressure_us("full total=5\n"), None);
         assert_eq!(parse_load("nan 1 1"), None);
         let still = snapshot("cpu  1 2 3 4 5 6 7 8", "", 5);
         let conditions = Conditions::between(&still, &still);

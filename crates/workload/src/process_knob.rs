@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
+use evenkeel_hostfs::proc;
 use evenkeel_sys::sched::{self, Policy};
 use evenkeel_sys::{CpuSet, Errno, thread};
 
@@ -234,9 +235,7 @@ fn slack_file(tid: u32) -> String {
 fn threads(pids: &[u32]) -> Result<Vec<(u32, u32)>, NotSet> {
     let mut found = Vec::new();
     for pid in pids {
-        let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-        let tids: BTreeSet<u32> =
-            entries.take(THREADS_MAX + 1).filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+        let tids: BTreeSet<u32> = proc::threads(*pid).take(THREADS_MAX + 1).collect();
         if tids.len() > THREADS_MAX {
             return Err(NotSet::TooManyThreads { pid: *pid });
         }

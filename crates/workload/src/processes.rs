@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use evenkeel_sys::schedstat::parse_schedstat;
-use evenkeel_sys::{clock, foreign_process};
+use evenkeel_hostfs::proc::{self, ProcessStat, Switches, parse_switches};
+use evenkeel_sys::{clock, foreign_process, schedstat};
 
 use crate::workload::Sample;
 
@@ -17,64 +17,9 @@ const PROCESSES_MAX: usize = 65_536;
 /// The most threads of one process whose context switches are counted.
 const THREADS_MAX: usize = 4096;
 
-/// The contents of `/proc/PID/stat`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
-    /// Its number.
-    pub(crate) pid: u32,
-    /// `R`, `S`, `Z` and so on.
-    pub(crate) state: char,
-    /// Its parent.
-    pub(crate) parent: u32,
-    /// Its process group.
-    pub(crate) group: u32,
-    /// Its session.
-    pub(crate) session: u32,
-    /// Page faults without disk access.
-    pub(crate) minor_faults: u64,
-    /// Page faults that waited for a disk.
-    pub(crate) major_faults: u64,
-    /// When it started, in clock ticks since boot. Together with the number this identifies a process.
-    pub(crate) started: u64,
-}
-
-impl Stat {
-    /// Reads the process with this number, if it exists.
-    pub(crate) fn read(pid: u32) -> Option<Stat> {
-        parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// Whether it has not ended. A zombie has ended.
-    pub(crate) fn lives(&self) -> bool {
-        !matches!(self.state, 'Z' | 'X' | 'x')
-    }
-}
-
-/// `PID (NAME) STATE PARENT GROUP SESSION …`. The name may contain anything, including parentheses and newlines.
-pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
-    let (pid, rest) = text.split_once(" (")?;
-    let (_, rest) = rest.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    let small = |index: usize| u32::try_from(number(index)?).ok();
-    let mut state = fields.first()?.chars();
-    Some(Stat {
-        pid: pid.parse().ok()?,
-        state: state.next().filter(|_| state.as_str().is_empty())?,
-        parent: small(1)?,
-        group: small(2)?,
-        session: small(3)?,
-        minor_faults: number(7)?,
-        major_faults: number(9)?,
-        started: number(19)?,
-    })
-}
-
 /// Every visible process.
-pub(crate) fn all() -> Vec<Stat> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter_map(|name| name.parse().ok()).take(PROCESSES_MAX).filter_map(Stat::read).collect()
+pub(crate) fn all() -> Vec<ProcessStat> {
+    proc::processes().take(PROCESSES_MAX).filter_map(ProcessStat::read).collect()
 }
 
 /// An environment variable of the programs that we start. Their children inherit it, which identifies a process that has left its parent,
@@ -110,7 +55,7 @@ impl Family {
     /// The family of the process with this number, which leads its group and has the mark in its environment. `knows_orphans` is true if
     /// there were no [others' children](has_others_children) just before it was started.
     pub(crate) fn new(root: u32, mark: String, knows_orphans: bool) -> Family {
-        let seen = Stat::read(root).map(|stat| (root, stat.started)).into_iter().collect();
+        let seen = ProcessStat::read(root).map(|stat| (root, stat.start_ticks)).into_iter().collect();
         let files = file_of(root).into_iter().collect();
         Family { root, mark, seen, files, knows_orphans, takes_orphans: false }
     }
@@ -123,33 +68,34 @@ impl Family {
     }
 
     /// The living members, the first process first. Members are remembered.
-    pub(crate) fn alive(&mut self, all: &[Stat]) -> Vec<Stat> {
+    pub(crate) fn alive(&mut self, all: &[ProcessStat]) -> Vec<ProcessStat> {
         let Some(first_started) = self.seen.get(&self.root).copied() else { return Vec::new() };
         let us = std::process::id();
         let our_session = all.iter().find(|stat| stat.pid == us).map_or(0, |stat| stat.session);
-        let known: Vec<&Stat> = all.iter().filter(|stat| self.seen.get(&stat.pid) == Some(&stat.started)).collect();
+        let known: Vec<&ProcessStat> =
+            all.iter().filter(|stat| self.seen.get(&stat.pid) == Some(&stat.start_ticks)).collect();
         let mut ours: BTreeSet<u32> = known.iter().map(|stat| stat.pid).collect();
         // The kernel may reuse the number of a group once its last process is gone.
         let group_is_ours = known.iter().any(|stat| stat.group == self.root);
-        let younger: Vec<&Stat> = all.iter().filter(|stat| stat.started >= first_started).collect();
+        let younger: Vec<&ProcessStat> = all.iter().filter(|stat| stat.start_ticks >= first_started).collect();
         // Each turn adds a generation of children, so the loop ends after the last one.
         loop {
-            let belongs = |stat: &Stat| {
+            let belongs = |stat: &ProcessStat| {
                 let orphan = stat.parent == us && stat.session != our_session && self.is_marked(stat.pid);
                 (group_is_ours && stat.group == self.root) || ours.contains(&stat.parent) || orphan
             };
-            let more: Vec<&Stat> =
+            let more: Vec<&ProcessStat> =
                 younger.iter().filter(|stat| !ours.contains(&stat.pid) && belongs(stat)).copied().collect();
             if more.is_empty() {
                 break;
             }
             for stat in more {
                 ours.insert(stat.pid);
-                self.seen.insert(stat.pid, stat.started);
+                self.seen.insert(stat.pid, stat.start_ticks);
             }
         }
-        let mut alive: Vec<Stat> =
-            all.iter().filter(|stat| ours.contains(&stat.pid) && stat.lives()).copied().collect();
+        let mut alive: Vec<ProcessStat> =
+            all.iter().filter(|stat| ours.contains(&stat.pid) && stat.is_alive()).copied().collect();
         alive.sort_by_key(|stat| (stat.pid != self.root, stat.pid));
         if self.files.len() < FILES_MAX {
             self.files.extend(alive.iter().filter_map(|stat| file_of(stat.pid)));
@@ -158,10 +104,10 @@ impl Family {
     }
 
     /// Reaps members that became our children, because nobody else waits for them.
-    pub(crate) fn reap(&self, all: &[Stat]) {
+    pub(crate) fn reap(&self, all: &[ProcessStat]) {
         let us = std::process::id();
-        for stat in all.iter().filter(|stat| stat.parent == us && !stat.lives() && stat.pid != self.root) {
-            if self.seen.get(&stat.pid) == Some(&stat.started) {
+        for stat in all.iter().filter(|stat| stat.parent == us && !stat.is_alive() && stat.pid != self.root) {
+            if self.seen.get(&stat.pid) == Some(&stat.start_ticks) {
                 foreign_process::reap(stat.pid);
             }
         }
@@ -183,7 +129,7 @@ impl Family {
 
 /// Whether we may get orphans that our commands did not leave. As the first process of a container we get all of its orphans. A shell that
 /// became us by exec may have left children. Check this before a program is started, because its first action may be to leave an orphan.
-pub(crate) fn has_others_children(all: &[Stat]) -> bool {
+pub(crate) fn has_others_children(all: &[ProcessStat]) -> bool {
     let us = std::process::id();
     let prefix = format!("{us}-");
     let program = file_of(us);
@@ -192,7 +138,7 @@ pub(crate) fn has_others_children(all: &[Stat]) -> bool {
         // The guard runs our own program.
         is_marked || file_of(pid) == program
     };
-    us == 1 || all.iter().any(|stat| stat.parent == us && stat.lives() && !is_ours(stat.pid))
+    us == 1 || all.iter().any(|stat| stat.parent == us && stat.is_alive() && !is_ours(stat.pid))
 }
 
 /// The mark in a process's environment.
@@ -212,12 +158,12 @@ fn mark_of(pid: u32) -> std::io::Result<Option<Vec<u8>>> {
 pub fn end_left_by(owner: u32, limit: Duration) -> Result<(), Vec<u32>> {
     let until = Instant::now() + limit;
     let prefix = format!("{owner}-");
-    let is_left = |stat: &Stat| {
+    let is_left = |stat: &ProcessStat| {
         let mark = mark_of(stat.pid).ok().flatten();
-        stat.lives() && mark.is_some_and(|mark| mark.starts_with(prefix.as_bytes()))
+        stat.is_alive() && mark.is_some_and(|mark| mark.starts_with(prefix.as_bytes()))
     };
     loop {
-        let left: Vec<Stat> = all().into_iter().filter(is_left).collect();
+        let left: Vec<ProcessStat> = all().into_iter().filter(is_left).collect();
         if left.is_empty() {
             return Ok(());
         }
@@ -225,7 +171,7 @@ pub fn end_left_by(owner: u32, limit: Duration) -> Result<(), Vec<u32>> {
             return Err(left.iter().map(|stat| stat.pid).collect());
         }
         for stat in &left {
-            let is_it = || Stat::read(stat.pid).is_some_and(|now| now.started == stat.started);
+            let is_it = || ProcessStat::read(stat.pid).is_some_and(|now| now.start_ticks == stat.start_ticks);
             let _ = foreign_process::signal_if(stat.pid, foreign_process::Signal::KILL, is_it);
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -252,25 +198,19 @@ struct Counts {
     major_faults: u64,
 }
 
-/// Voluntary and involuntary switches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Switches {
-    voluntary: u64,
-    involuntary: u64,
-}
-
 impl Used {
     /// The usage of these processes so far. A process that has ended counts nothing, so that servers which start many processes can be
     /// measured.
-    pub(crate) fn until_now(of: &[Stat]) -> Used {
-        let counts = |stat: &Stat| {
+    pub(crate) fn until_now(of: &[ProcessStat]) -> Used {
+        let counts = |stat: &ProcessStat| {
             let (cpu_ns, switches) = (foreign_process::cpu_ns(stat.pid).ok(), switches_of(stat.pid));
             let is_read = cpu_ns.is_some() && switches.is_some();
-            let is_here = || Stat::read(stat.pid).is_some_and(|now| now.started == stat.started && now.lives());
+            let is_here =
+                || ProcessStat::read(stat.pid).is_some_and(|now| now.start_ticks == stat.start_ticks && now.is_alive());
             let counts = Counts { cpu_ns, switches, minor_faults: stat.minor_faults, major_faults: stat.major_faults };
             (is_read || is_here()).then_some(counts)
         };
-        let of = of.iter().filter_map(|stat| Some(((stat.pid, stat.started), counts(stat)?))).collect();
+        let of = of.iter().filter_map(|stat| Some(((stat.pid, stat.start_ticks), counts(stat)?))).collect();
         Used { at_ns: clock::monotonic_ns(), of }
     }
 
@@ -326,42 +266,21 @@ impl Used {
     }
 }
 
-/// The switches of all living threads of a process.
+/// The switches of all living threads of a process; none if it has ended.
 fn switches_of(pid: u32) -> Option<BTreeMap<u32, Switches>> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let mut switches = BTreeMap::new();
-    for thread in threads.filter_map(Result::ok).take(THREADS_MAX) {
-        let tid = thread.file_name().to_str().and_then(|name| name.parse().ok());
+    for tid in proc::threads(pid).take(THREADS_MAX) {
         // If a thread has ended since the folder was read, that is no error.
-        let (Some(tid), Ok(text)) = (tid, fs::read_to_string(thread.path().join("status"))) else { continue };
-        switches.insert(tid, parse_switches(&text)?);
+        let Ok(status) = fs::read(format!("/proc/{pid}/task/{tid}/status")) else { continue };
+        switches.insert(tid, parse_switches(&String::from_utf8_lossy(&status))?);
     }
-    Some(switches)
-}
-
-/// Parses `/proc/PID/task/TID/status`.
-fn parse_switches(text: &str) -> Option<Switches> {
-    let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-    Some(Switches {
-        voluntary: number("voluntary_ctxt_switches:")?,
-        involuntary: number("nonvoluntary_ctxt_switches:")?,
-    })
+    (!switches.is_empty()).then_some(switches)
 }
 
 /// The run time of each thread of these processes, in nanoseconds, by number. It lags by a scheduler tick at most.
-pub(crate) fn ran_ns(of: &[Stat]) -> BTreeMap<u32, u64> {
-    let mut ran = BTreeMap::new();
-    for stat in of {
-        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", stat.pid)) else { continue };
-        for thread in threads.filter_map(Result::ok).take(THREADS_MAX) {
-            let number = thread.file_name().to_str().and_then(|name| name.parse().ok());
-            let text = fs::read(thread.path().join("schedstat")).unwrap_or_default();
-            if let (Some(number), Some((ran_ns, _, _))) = (number, parse_schedstat(&text)) {
-                ran.insert(number, ran_ns);
-            }
-        }
-    }
-    ran
+pub(crate) fn ran_ns(of: &[ProcessStat]) -> BTreeMap<u32, u64> {
+    let threads = of.iter().flat_map(|stat| proc::threads(stat.pid).take(THREADS_MAX));
+    threads.filter_map(|tid| Some((tid, schedstat::of_thread(tid)?.0))).collect()
 }
 
 #[cfg(test)]
@@ -369,51 +288,14 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    use proptest::prelude::*;
-
     use super::*;
 
-    const STAT: &str = "41 (a) b (c) S 1 41 40 0 -1 4194560 210 0 3 0 7 2 0 0 20 0 1 0 4711 2400256 190";
-
     #[test]
-    fn a_process_is_read_whatever_its_name() {
-        let expected = Stat {
-            pid: 41,
-            state: 'S',
-            parent: 1,
-            group: 41,
-            session: 40,
-            minor_faults: 210,
-            major_faults: 3,
-            started: 4711,
-        };
-        assert_eq!(parse_stat(STAT), Some(expected));
-        assert_eq!(parse_stat(&STAT.replace("a) b (c", "\n) R 7 7 7 \n")).map(|stat| stat.parent), Some(1));
-        for odd in
-            ["", "41", "41 (a", "41 (a) ", "41 (a) S 1 2", "x (a) S 1 41 40 0 -1 0 2 0 3 0 7 2 0 0 20 0 1 0 4711"]
-        {
-            assert_eq!(parse_stat(odd), None, "{odd}");
-        }
-        let ours = Stat::read(std::process::id()).unwrap();
-        assert!(ours.lives() && ours.minor_faults > 0 && ours.started > 0);
+    fn all_processes_are_read() {
         // The first process's state and page faults may change between readings.
-        let first = Stat::read(1).unwrap();
-        assert!(all().iter().any(|stat| (stat.pid, stat.started) == (1, first.started)));
-    }
-
-    #[test]
-    fn switches_are_read() {
-        let text = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
-        assert_eq!(parse_switches(text), Some(Switches { voluntary: 150, involuntary: 545 }));
-        assert_eq!(parse_switches("voluntary_ctxt_switches:\t150\n"), None);
+        let first = ProcessStat::read(1).unwrap();
+        assert!(all().iter().any(|stat| (stat.pid, stat.start_ticks) == (1, first.start_ticks)));
         assert!(switches_of(std::process::id()).unwrap().values().any(|switches| switches.voluntary > 0));
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_is_a_panic(text in "([0-9]{1,3} \\(.{0,5}\\) [A-Z] ([0-9-]{1,21} ){0,24})?.{0,20}") {
-            let _ = (parse_stat(&text), parse_switches(&text));
-        }
     }
 
     fn until(mut done: impl FnMut() -> bool) {
@@ -432,7 +314,8 @@ mod tests {
         let mut root = Command::new("sh").args(["-c", script]).env(MARK, &mark).process_group(0).spawn().unwrap();
         let mut family = Family::new(root.id(), mark, true);
         // The command has five processes at times while it starts, but different ones.
-        let command = |stat: &Stat| fs::read_to_string(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
+        let command =
+            |stat: &ProcessStat| fs::read_to_string(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
         let mut alive = Vec::new();
         until(|| {
             alive = family.alive(&all());
@@ -452,7 +335,9 @@ mod tests {
         root.wait().unwrap();
         until(|| {
             family.reap(&all());
-            !all().iter().any(|stat| alive.iter().any(|ended| (ended.pid, ended.started) == (stat.pid, stat.started)))
+            !all()
+                .iter()
+                .any(|stat| alive.iter().any(|ended| (ended.pid, ended.start_ticks) == (stat.pid, stat.start_ticks)))
         });
         assert_eq!(family.alive(&all()), []);
         let mut other = other;
@@ -476,7 +361,7 @@ mod tests {
 
     #[test]
     fn the_usage_of_processes_is_counted() {
-        let us = [Stat::read(std::process::id()).unwrap()];
+        let us = [ProcessStat::read(std::process::id()).unwrap()];
         let before = Used::until_now(&us);
         let until_ns = clock::thread_cpu_ns() + 20_000_000;
         while clock::thread_cpu_ns() < until_ns {}
@@ -490,7 +375,7 @@ mod tests {
         Used::until_now(&[]).put_since(&before, &mut none);
         assert_eq!(none, Sample::new(), "of nobody nothing is known");
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let ended = Stat::read(child.id()).unwrap();
+        let ended = ProcessStat::read(child.id()).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         let mut sample = Sample::new();

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use crate::processes::Stat;
+use evenkeel_hostfs::proc::ProcessStat;
 
 /// The most bytes of a socket table to read.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
@@ -98,7 +98,7 @@ pub(super) enum Holder {
 }
 
 /// The owner of the port, as seen from these processes.
-pub(super) fn holder(of: &[Stat], port: Port) -> Holder {
+pub(super) fn holder(of: &[ProcessStat], port: Port) -> Holder {
     let mut namespaces = BTreeSet::new();
     let mut inodes = BTreeSet::new();
     for stat in of {
@@ -112,7 +112,8 @@ pub(super) fn holder(of: &[Stat], port: Port) -> Holder {
         return Holder::Nobody;
     }
     // If we may not look, assume that the processes have the port.
-    let has = |stat: &Stat| open_sockets(stat.pid).is_none_or(|open| open.iter().any(|inode| inodes.contains(inode)));
+    let has =
+        |stat: &ProcessStat| open_sockets(stat.pid).is_none_or(|open| open.iter().any(|inode| inodes.contains(inode)));
     if of.iter().any(has) { Holder::Them } else { Holder::Another }
 }
 
@@ -185,8 +186,8 @@ mod tests {
 
     #[test]
     fn the_owner_of_a_port_is_found() {
-        let us = [Stat::read(std::process::id()).unwrap()];
-        let parent = Stat::read(us[0].parent).map(|stat| vec![stat]).unwrap_or_default();
+        let us = [ProcessStat::read(std::process::id()).unwrap()];
+        let parent = ProcessStat::read(us[0].parent).map(|stat| vec![stat]).unwrap_or_default();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let number = listener.local_addr().unwrap().port();
         let tcp = Port { protocol: Some(Protocol::Tcp), number };

@@ -1,8 +1,8 @@
 //! The targets for counts: by the kernel, and by a server on its page.
 
-use evenkeel_hostfs::Root;
-use evenkeel_measure::meters::rates::{Counts, Measured, Pages, PagesSeen, Target, between, parse_fields};
-use evenkeel_measure::meters::{disk, imbalance, memory};
+use evenkeel_hostfs::{Root, proc};
+use evenkeel_measure::meters::rates::{Counts, Measured, Pages, PagesSeen, Target, between};
+use evenkeel_measure::meters::{imbalance, memory};
 use evenkeel_sys::{CpuSet, Errno, MAX_CPUS};
 
 /// A kernel's counts. Every file behind the rates contains the text before the line `=`, and a second later the text after it.
@@ -30,7 +30,7 @@ pub(super) fn rates(text: &str) {
         let texts = FILES.map(|path| (path.to_owned(), text.to_owned()));
         Counts::read(&Root::from(std::collections::BTreeMap::from(texts)), &Target::Process(7), &|| at_ns)
     };
-    let rollup = parse_fields(after).map_or_else(|| Measured::absent("no fields"), Measured::Known);
+    let rollup = proc::parse_fields(after).map_or_else(|| Measured::absent("no fields"), Measured::Known);
     let pages = PagesSeen { rollup, pages: Pages::AsTheyAre };
     let rates = between(&counts(before, 0), &counts(after, 1_000_000_000), Some(&pages));
     for shares in rates.system.cpus.iter().filter_map(|cpu| cpu.shares.known()).chain(rates.system.all.known()) {
@@ -41,22 +41,24 @@ pub(super) fn rates(text: &str) {
 
 /// Files in /proc that meters read. Names of threads, interrupts and mounts are arbitrary.
 pub(super) fn kernel_counts(text: &str) {
-    let cpus = imbalance::parse_stat(text);
-    assert!(cpus.values().all(|ticks| ticks.since(ticks).total() == 0));
-    let sources = imbalance::parse_counts(text);
+    let stat = proc::parse_stat(text).unwrap_or_default();
+    assert!(stat.cpus.values().all(|ticks| ticks.since(ticks).total() == 0));
+    let sources = imbalance::sources(text);
     assert!(sources.values().all(|source| !source.counts.is_empty()));
     for line in text.lines() {
-        let _ = imbalance::parse_thread(line, 1);
+        let _ = (proc::parse_process(line), proc::parse_amount(line));
         let _ = evenkeel_sys::schedstat::parse_schedstat(line.as_bytes());
         let _ = evenkeel_hostfs::asleep::parse_syscall(line);
         let _ = evenkeel_hostfs::timer_files::parse_timer(line);
         let _ = evenkeel_hostfs::timer_files::parse_set(line);
     }
-    let _ = evenkeel_sys::stall::parse_some_us(text);
+    let _ = evenkeel_sys::stall::parse_stalls(text);
     let _ = (evenkeel_sys::resident::parse_locked_kib(text), evenkeel_sys::resident::parse_swapped_in(text));
-    let _ = disk::parse_mounts(text);
+    for mount in proc::parse_mounts(text) {
+        let _ = (proc::unescape(mount.at), mount.device_name());
+    }
     let _ = memory::parse_huge_bytes(text, 0x7f00_0000_0000);
-    let _ = memory::parse_field_kib(text, "MemAvailable:");
+    let _ = (proc::parse_pairs(text), proc::parse_switches(text), proc::amount(text, "MemAvailable"));
 }
 
 /// Sets of CPUs in both forms. A parsed set prints so that it parses to the same set.

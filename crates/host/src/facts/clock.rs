@@ -1,10 +1,11 @@
 //! Clock sources: the current one, the available ones, and the processor's guarantees about its counter.
 
+use evenkeel_hostfs::proc::field;
 use serde::Serialize;
 
 use super::kernel::Kernel;
 use crate::fact::Fact;
-use crate::probe::{Probe, and_then, field};
+use crate::probe::{Probe, and_then};
 
 /// The maximum number of kernel log lines that are stored.
 const LOG_LINES_MAX: usize = 8;

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_hostfs::proc::{field, parse_per_cpu, under_name};
 use serde::Serialize;
 
 use super::network::Network;
 use super::numa::Numa;
 use crate::fact::Fact;
-use crate::probe::{Probe, field};
+use crate::probe::Probe;
 
 /// The maximum number of lines, columns or counters of one file: more than 4,096 CPUs produce.
 const ITEMS_MAX: usize = 8192;
@@ -131,7 +132,7 @@ impl Counters {
             udp: probe.parse(&format!("{net}/snmp"), "a line of names and one of numbers for Udp", parse_snmp),
             udp6: probe.parse(&format!("{net}/snmp6"), "one name and number per line", parse_snmp6),
             udp_memory: probe.parse(&format!("{net}/sockstat"), "sockets and pages of UDP", parse_sockstat),
-            irqs: interrupts.clone().map(|text| parse_counts(&text, &numbers)),
+            irqs: interrupts.clone().map(|text| irq_counts(&text, &numbers)),
             nodes: numa
                 .nodes
                 .clone()
@@ -184,12 +185,7 @@ fn parse_softnet(text: &str) -> Option<Vec<CpuSoftnet>> {
 
 /// `Udp: InDatagrams NoPorts …` and below it `Udp: 305758 126 …`.
 fn parse_snmp(text: &str) -> Option<UdpCounters> {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
-    let (names, numbers) = (lines.next()?, lines.next()?);
-    let number = |name: &str| {
-        let at = names.split_whitespace().position(|found| found == name)?;
-        numbers.split_whitespace().nth(at)?.parse().ok()
-    };
+    let number = |name: &str| under_name(text, Some("Udp"), name)?.parse().ok();
     udp_counters(number)
 }
 
@@ -222,20 +218,15 @@ fn parse_sockstat(text: &str) -> Option<UdpMemory> {
     Some(UdpMemory { sockets: number("inuse")?, pages: number("mem")? })
 }
 
-/// The counts of the interrupts with these numbers, ascending. The first line names the running CPUs, one column each.
-fn parse_counts(text: &str, numbers: &[u32]) -> Vec<IrqCounts> {
-    let mut lines = text.lines();
-    let header = lines.next().unwrap_or_default();
-    let cpus: Vec<usize> =
-        header.split_whitespace().take(ITEMS_MAX).map_while(|name| name.strip_prefix("CPU")?.parse().ok()).collect();
-    let counts = lines.filter_map(|line| {
-        let (number, rest) = line.split_once(':')?;
-        let number = number.trim().parse().ok().filter(|number| numbers.binary_search(number).is_ok())?;
-        let columns = rest.split_whitespace().map_while(|word| word.parse::<u64>().ok());
-        let by_cpu = cpus.iter().copied().zip(columns).filter(|(_, count)| *count > 0).collect();
+/// The counts of the interrupts with these numbers, ascending.
+fn irq_counts(text: &str, numbers: &[u32]) -> Vec<IrqCounts> {
+    let table = parse_per_cpu(text);
+    let counts = table.rows().filter_map(|row| {
+        let number = row.label.parse().ok().filter(|number| numbers.binary_search(number).is_ok())?;
+        let by_cpu = table.cpus.iter().copied().zip(row.counts()).filter(|(_, count)| *count > 0).collect();
         Some(IrqCounts { number, by_cpu })
     });
-    counts.take(ITEMS_MAX).collect()
+    counts.collect()
 }
 
 fn probe_node(probe: Probe<'_>, node: u32) -> Option<NodeCounters> {
@@ -386,7 +377,7 @@ end
             text in "((Udp:|UDP:|Udp6InErrors|CPU[0-9]{1,22}|numa_hit|24:|inuse|mem|a=|[0-9a-f]{1,18})[ \t\n]{0,2}){0,12}|.{0,30}"
         ) {
             let _ = (parse_softnet(&text), parse_snmp(&text), parse_snmp6(&text), parse_sockstat(&text));
-            let _ = (parse_counts(&text, &[24]), parse_numastat(0, &text), parse_losses(&text));
+            let _ = (irq_counts(&text, &[24]), parse_numastat(0, &text), parse_losses(&text));
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_hostfs::proc::field;
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
 use crate::fact::Fact;
-use crate::probe::{Probe, and_then, field, or_else};
+use crate::probe::{Probe, and_then, or_else};
 
 const DIR: &str = "/sys/devices/system/cpu";
 

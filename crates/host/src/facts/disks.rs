@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use evenkeel_hostfs::proc::parse_mounts;
 use serde::Serialize;
 
 use crate::fact::Fact;
@@ -148,7 +149,7 @@ fn kind(name: &str, model: Option<&str>) -> DiskKind {
 /// The disk with the device number that the kernel gives for `/`. The name next to it may be `/dev/root`, which is not a device.
 fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
     let path = format!("{}/mountinfo", probe.process());
-    let number = probe.parse(&path, "a line for /", parse_root_device);
+    let number = probe.parse(&path, "a line for /", root_device);
     and_then(number, |number| {
         and_then(names.clone(), |names| {
             let path = format!("/sys/dev/block/{number}");
@@ -166,7 +167,7 @@ fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
 /// The disks of all mounts, by device number. Numbers without a disk (a volume on several) are omitted.
 fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
     let path = format!("{}/mountinfo", probe.process());
-    let numbers = probe.parse(&path, "lines of mounts", |text| Some(parse_devices(text)));
+    let numbers = probe.parse(&path, "lines of mounts", |text| Some(devices(text)));
     and_then(numbers, |numbers| {
         and_then(names.clone(), |names| {
             let mut disks = BTreeSet::new();
@@ -184,34 +185,21 @@ fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
 }
 
 /// The device numbers of mounts, without file systems that have no device (major 0).
-fn parse_devices(mountinfo: &str) -> BTreeSet<String> {
+fn devices(mountinfo: &str) -> BTreeSet<String> {
     const DEVICES_MAX: usize = 64;
-    let number = |line: &str| {
-        let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
-        let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
-        (major != 0).then(|| format!("{major}:{minor}"))
-    };
     let mut numbers = BTreeSet::new();
-    for number in mountinfo.lines().filter_map(number) {
+    for mount in parse_mounts(mountinfo).filter(|mount| mount.device.0 != 0) {
         if numbers.len() == DEVICES_MAX {
             break;
         }
-        numbers.insert(number);
+        numbers.insert(mount.device_name());
     }
     numbers
 }
 
-/// `27 1 254:0 / / rw …` is device 254:0. The last mount on `/` hides earlier ones.
-fn parse_root_device(mountinfo: &str) -> Option<String> {
-    let device = |line: &str| -> Option<String> {
-        let mut words = line.split(' ').skip(2);
-        let (number, _, mount_point) = (words.next()?, words.next()?, words.next()?);
-        let (major, minor) = number.split_once(':')?;
-        let is_number =
-            |text: &str| !text.is_empty() && text.len() <= 10 && text.bytes().all(|byte| byte.is_ascii_digit());
-        (mount_point == "/" && is_number(major) && is_number(minor)).then(|| number.to_owned())
-    };
-    mountinfo.lines().filter_map(device).next_back()
+/// The last mount on `/` hides earlier ones.
+fn root_device(mountinfo: &str) -> Option<String> {
+    parse_mounts(mountinfo).filter(|mount| mount.at == "/").last().map(|mount| mount.device_name())
 }
 
 /// `../../devices/…/block/vda/vda1` is on vda.
@@ -268,12 +256,12 @@ mod tests {
             ("22 27 0:21 / /proc rw - proc proc rw\n27 1 259:1 / / rw - xfs /dev/root rw", Some("259:1")),
             ("1 1 0:2 / / rw - rootfs rootfs rw\n27 1 8:1 / / rw - ext4 /dev/sda1 rw", Some("8:1")),
             ("27 1 8:1 / /var rw - ext4 /dev/sda1 rw", None),
-            ("27 1 8:x / / rw", None),
-            ("27 1 ../..:1 / / rw", None),
+            ("27 1 8:x / / rw - ext4 /dev/sda1 rw", None),
+            ("27 1 ../..:1 / / rw - ext4 /dev/sda1 rw", None),
             ("27 1", None),
         ];
         for (text, expected) in table {
-            assert_eq!(parse_root_device(text).as_deref(), expected, "{text}");
+            assert_eq!(root_device(text).as_deref(), expected, "{text}");
         }
         let names = ["dm-0", "nvme0n1", "vda", "xvda"].map(str::to_owned);
         let table = [
@@ -302,8 +290,8 @@ mod tests {
             let disks = Disks::probe(Probe(&root));
             (disks.mounted.known().unwrap().join(" "), disks.is_one_for_all())
         };
-        let (root, boot, data, none) =
-            ("| 1 1 259:1 / / rw", "| 2 1 259:2 / /boot rw", "| 3 1 259:5 / /srv rw", "| 4 1 0:5 / /proc rw");
+        let (root, boot) = ("| 1 1 259:1 / / rw - ext4 x rw", "| 2 1 259:2 / /boot rw - ext4 x rw");
+        let (data, none) = ("| 3 1 259:5 / /srv rw - ext4 x rw", "| 4 1 0:5 / /proc rw - proc proc rw");
         assert_eq!(of(&format!("{root}\n{boot}\n{none}")), ("nvme0n1".to_owned(), Some(true)));
         assert_eq!(of(&format!("{root}\n{data}")), ("nvme0n1 nvme1n1".to_owned(), Some(false)));
         assert_eq!(of(none), (String::new(), None));
@@ -322,7 +310,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_the_parsers_panic(text in "([0-9]{1,3}|:|/| |\\[|\\]|none|block|\n)*|.{0,40}") {
-            let _ = (parse_devices(&text), parse_root_device(&text), parse_schedulers(&text), disk_of(&text, &[]), is_disk(&text));
+            let _ = (devices(&text), root_device(&text), parse_schedulers(&text), disk_of(&text, &[]), is_disk(&text));
         }
     }
 }

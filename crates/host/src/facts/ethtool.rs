@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_hostfs::proc::field;
 use serde::Serialize;
 
 use crate::fact::Fact;
-use crate::probe::{Probe, field};
+use crate::probe::Probe;
 
 /// Queues in use and their limits. A driver has pairs (combined) or counts both directions separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use evenkeel_hostfs::proc::field;
 use serde::Serialize;
 
 use super::kernel_config::{KernelConfig, probe_timer_hz};
 use crate::fact::Fact;
-use crate::probe::{Probe, and_then, chosen_word, field, or_else};
+use crate::probe::{Probe, and_then, chosen_word, or_else};
 
 /// The running kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,9 +1,10 @@
 //! How the kernel was built: its timer tick, and its initial preemption model.
 
+use evenkeel_hostfs::proc::field;
 use serde::Serialize;
 
 use crate::fact::Fact;
-use crate::probe::{Probe, field};
+use crate::probe::Probe;
 
 const CONFIG: &str = "@kernel-config";
 const TICK: &str = "@tick_ns";

@@ -1,9 +1,11 @@
 //! The limits of our control group.
 
+use evenkeel_hostfs::cgroup::Place;
 use evenkeel_sys::CpuSet;
+use evenkeel_sys::cpu_limit::parse_cpu_max;
 use serde::Serialize;
 
-use super::cgroup::{self, Group, level};
+use super::cgroup::{self, level};
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then};
 
@@ -49,7 +51,7 @@ impl CpuLimit {
 impl Limits {
     pub(super) fn probe(probe: Probe<'_>) -> Limits {
         let membership = cgroup::membership(probe);
-        let group = |controller| membership.clone().map(|text| Group::from_membership(controller, &text));
+        let group = |controller| membership.clone().map(|text| cgroup::place(controller, &text));
         Limits {
             cpu: and_then(group("cpu"), |group| match group {
                 Some(group) => probe_cpu(probe, &group),
@@ -66,8 +68,8 @@ impl Limits {
 
 /// The lowest limit of our group and its ancestors. If one cannot be read, the result is unknown, because it could be
 /// the lowest.
-fn probe_cpu(probe: Probe<'_>, group: &Group) -> Fact<CpuLimit> {
-    and_then(group.levels(), |levels| {
+fn probe_cpu(probe: Probe<'_>, group: &Place) -> Fact<CpuLimit> {
+    and_then(cgroup::levels(group), |levels| {
         let mut tightest: Option<CpuLimit> = None;
         for dir in levels {
             match probe_level(probe, group, &dir) {
@@ -89,9 +91,9 @@ fn probe_cpu(probe: Probe<'_>, group: &Group) -> Fact<CpuLimit> {
 }
 
 /// The limit of one level, `None` if it has no such file.
-fn probe_level(probe: Probe<'_>, group: &Group, dir: &str) -> Option<Fact<CpuLimit>> {
+fn probe_level(probe: Probe<'_>, group: &Place, dir: &str) -> Option<Fact<CpuLimit>> {
     if group.is_v2 {
-        return level(probe.0, &format!("{dir}/cpu.max"), "a quota and a period", parse_cpu_max);
+        return level(probe.0, &format!("{dir}/cpu.max"), "a quota and a period", cpu_max);
     }
     let number = |text: &str| text.parse::<i64>().ok();
     let quota = level(probe.0, &format!("{dir}/cpu.cfs_quota_us"), "a quota in microseconds", number)?;
@@ -110,21 +112,17 @@ fn probe_v1_period(probe: Probe<'_>, dir: &str, quota: i64) -> Fact<CpuLimit> {
 }
 
 /// `max 100000` or `50000 100000`.
-fn parse_cpu_max(text: &str) -> Option<CpuLimit> {
-    let (quota, period) = text.split_once(' ')?;
-    let period_us = period.parse().ok().filter(|period| *period > 0)?;
-    if quota == "max" {
-        return Some(CpuLimit::Unlimited);
-    }
-    Some(CpuLimit::Quota { quota_us: quota.parse().ok()?, period_us })
+fn cpu_max(text: &str) -> Option<CpuLimit> {
+    let (quota_us, period_us) = parse_cpu_max(text)?;
+    Some(quota_us.map_or(CpuLimit::Unlimited, |quota_us| CpuLimit::Quota { quota_us, period_us }))
 }
 
 /// The set of the innermost group. The kernel has already removed CPUs that the ancestors lack.
-fn probe_cpus_allowed(probe: Probe<'_>, group: &Group) -> Fact<CpuSet> {
+fn probe_cpus_allowed(probe: Probe<'_>, group: &Place) -> Fact<CpuSet> {
     // Kernels up to 3.16 have only the requested set, which is also in force.
     let names: &[&str] =
         if group.is_v2 { &["cpuset.cpus.effective"] } else { &["cpuset.effective_cpus", "cpuset.cpus"] };
-    and_then(group.levels(), |levels| {
+    and_then(cgroup::levels(group), |levels| {
         let paths = levels.iter().flat_map(|dir| names.iter().map(move |name| format!("{dir}/{name}")));
         let mut looks = paths.filter_map(|path| level(probe.0, &path, "a list of CPUs", CpuSet::parse_list));
         looks.next().unwrap_or_else(|| Fact::absent(format!("{} has no {} at any level", group.mount, names[0])))
@@ -193,7 +191,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_the_parsers_panic(text in "(max|[0-9]{1,21})? ?[0-9]{0,21}|.{0,20}") {
-            let limit = parse_cpu_max(&text);
+            let limit = cpu_max(&text);
             prop_assert!(!limit.is_some_and(|limit| limit.is_tighter_than(limit)));
         }
     }

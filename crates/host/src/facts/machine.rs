@@ -1,5 +1,6 @@
 //! The kind of machine: hypervisor, cloud and instance, container, distribution.
 
+use evenkeel_hostfs::proc::field;
 use serde::Serialize;
 
 use super::cgroup;
@@ -7,7 +8,7 @@ use super::dmi::Dmi;
 use super::provider::{Cloud, Hypervisor};
 use crate::catalogue::Instance;
 use crate::fact::Fact;
-use crate::probe::{Probe, and_then, field, is_absence, or_else};
+use crate::probe::{Probe, and_then, is_absence, or_else};
 
 /// The machine, from its firmware, processor and files.
 #[derive(Clone, Debug, PartialEq, Serialize)]

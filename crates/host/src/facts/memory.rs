@@ -1,5 +1,6 @@
 //! Memory: its size, huge pages, swap.
 
+use evenkeel_hostfs::proc::{parse_amount, unescape};
 use serde::Serialize;
 
 use crate::fact::Fact;
@@ -114,10 +115,11 @@ fn size_kb(name: &str) -> Option<u64> {
 /// `MemTotal: N kB` in bytes, of /proc/meminfo or, behind `Node 0`, of a memory node's.
 pub(super) fn parse_mem_total(text: &str) -> Option<u64> {
     let total = text.lines().find_map(|line| {
-        let (before, total) = line.split_once("MemTotal:")?;
-        (before.is_empty() || before.starts_with("Node ")).then_some(total)
+        let (label, total) = line.split_once(':')?;
+        let name = label.strip_prefix("Node ").map_or(Some(label), |label| Some(label.split_once(' ')?.1))?;
+        (name == "MemTotal").then_some(total)
     })?;
-    kib(total.trim().strip_suffix("kB")?)
+    parse_amount(total).filter(|_| total.trim_end().ends_with("kB"))
 }
 
 fn parse_swaps(text: &str) -> Option<Vec<Swap>> {
@@ -129,18 +131,11 @@ fn parse_swaps(text: &str) -> Option<Vec<Swap>> {
 fn parse_swap(line: &str) -> Option<Swap> {
     let mut words = line.split_whitespace();
     let (path, kind, size) = (words.next()?, words.next()?, words.next()?);
-    Some(Swap { path: unescape_octal(path), kind: kind.to_owned(), size_bytes: kib(size)? })
+    Some(Swap { path: unescape(path), kind: kind.to_owned(), size_bytes: kib(size)? })
 }
 
 fn kib(number: &str) -> Option<u64> {
     number.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// The kernel writes space, tab, newline and backslash in a path as `\NNN`. Anything else after a backslash stays.
-fn unescape_octal(path: &str) -> String {
-    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(path.to_owned(), |path, (escape, plain)| path.replace(escape, plain))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Which CPUs the server's threads may run on.
 
+use evenkeel_hostfs::proc::field;
 use evenkeel_sys::CpuSet;
 
 use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit};
@@ -7,7 +8,6 @@ use crate::facts::Facts;
 use crate::finding::{Finding, State};
 use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
-use crate::probe::field;
 
 use crate::cores::{Cores, network_cpus};
 use crate::shapes::{cpus, one, usable_cpus};

@@ -6,6 +6,7 @@ use crate::finding::Finding;
 use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::{one, usable_cpus};
+use evenkeel_hostfs::proc::parse_process;
 
 /// The place of a manual step is the knob itself.
 const PLACE: &str = "process.sched_policy";
@@ -49,15 +50,14 @@ fn unit_lines(policy: &str) -> Option<String> {
 }
 
 fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
-    // The name in parentheses may contain anything. The policy is the 39th field after it (proc(5)).
     let stat = file("stat")?;
-    let policy = stat.rsplit_once(')')?.1.split_whitespace().nth(38)?;
+    let (stat, _) = parse_process(&stat)?;
     let number = match wanted {
-        "fifo" => "1",
-        "rr" => "2",
-        _ => "0",
+        "fifo" => 1,
+        "rr" => 2,
+        _ => 0,
     };
-    Some(policy == number)
+    Some(stat.policy? == number)
 }
 
 fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {

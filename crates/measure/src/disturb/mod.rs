@@ -4,7 +4,6 @@
 //! Each has `Settings`, `start(&Settings, until_ns)`, which gives a `Running`, and `Running::stop`, which gives the `Report`.
 
 mod counts;
-mod group;
 pub mod memory;
 mod ping_pong;
 mod planted;

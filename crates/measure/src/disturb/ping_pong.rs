@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use evenkeel_hostfs::Root;
+use evenkeel_hostfs::proc::{Switches, parse_switches};
 use evenkeel_sys::{CpuSet, Errno, clock, thread};
 
 use crate::error::MeterError;
-use crate::meters::rates::parse_fields;
 
 /// How often to read the clock.
 const TURNS_A_LOOK: u64 = 16;
@@ -70,8 +70,8 @@ impl PingPong {
         let theirs = partner.join().unwrap_or_default();
         let ours = switches();
         played.map(|played| Played {
-            voluntary_switches: ours.0 - ours_before.0 + theirs.0,
-            involuntary_switches: ours.1 - ours_before.1 + theirs.1,
+            voluntary_switches: ours.voluntary - ours_before.voluntary + theirs.voluntary,
+            involuntary_switches: ours.involuntary - ours_before.involuntary + theirs.involuntary,
             ..played
         })
     }
@@ -89,11 +89,9 @@ impl PingPong {
 }
 
 /// The voluntary and involuntary switches of the calling thread.
-fn switches() -> (u64, u64) {
+fn switches() -> Switches {
     let text = Root::live().text("/proc/thread-self/status").unwrap_or_default();
-    let fields = parse_fields(&text).unwrap_or_default();
-    let field = |name: &str| fields.get(name).copied().unwrap_or(0);
-    (field("voluntary_ctxt_switches"), field("nonvoluntary_ctxt_switches"))
+    parse_switches(&text).unwrap_or_default()
 }
 
 /// Echoes everything until the stream ends.

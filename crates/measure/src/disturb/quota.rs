@@ -5,10 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_hostfs::{Root, cgroup};
+use evenkeel_hostfs::Root;
+use evenkeel_hostfs::cgroup::{self, Place, parse_membership};
+use evenkeel_hostfs::proc::count;
 use serde::Serialize;
 
-use super::group::Place;
 use crate::error::MeterError;
 
 /// The periods that the kernel accepts.
@@ -65,7 +66,8 @@ impl Group {
         let (quota_us, period_us) = refuse(settings)?;
         let tried = "find a control group to limit the command in";
         let read = |path: &str| root.text(path).map_err(|refusal| MeterError::not_possible(tried, refusal.to_string()));
-        let place = Place::find("cpu", &read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?);
+        let (mounts, membership) = (read("/proc/self/mountinfo")?, read("/proc/self/cgroup")?);
+        let place = parse_membership(&membership).and_then(|lines| Place::from_mounts("cpu", &mounts, &lines));
         let place = place.ok_or_else(|| MeterError::not_possible(tried, "no control groups are mounted here"))?;
         let parent = parent(&place, |path| root.text(path).ok());
         let parent = parent.ok_or_else(|| {
@@ -121,7 +123,7 @@ impl Group {
     /// The kernel's counts so far. Read them before the group is removed.
     pub fn report(&self) -> Report {
         let text = std::fs::read_to_string(self.path.join("cpu.stat")).unwrap_or_default();
-        let counted = |name: &str| counted(&text, name);
+        let counted = |name: &str| count(&text, name);
         let throttled_ns = counted("throttled_time").or_else(|| counted("throttled_usec")?.checked_mul(1000));
         Report {
             group: self.path.clone(),
@@ -134,15 +136,10 @@ impl Group {
     }
 }
 
-/// A number from cpu.stat.
-fn counted(stat: &str, name: &str) -> Option<u64> {
-    stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
-}
-
 /// The parent of our group. In version 2 a group with processes cannot have child groups with controllers, so we take the nearest ancestor
 /// that enables the controller. In version 1 it is our own group.
 fn parent(place: &Place, read: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let mut upwards = place.upwards().into_iter();
+    let mut upwards = place.levels()?.into_iter();
     if !place.is_v2 {
         return upwards.next();
     }
@@ -175,8 +172,6 @@ fn refuse(settings: &Settings) -> Result<(u64, u64), MeterError> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -207,7 +202,7 @@ mod tests {
 
     #[test]
     fn version_2_needs_a_group_that_enables_the_controller() {
-        let place = |is_v2| Place { mount: "/m".into(), below: "/a/b".into(), is_v2 };
+        let place = |is_v2| Place { mount: "/m".into(), path: "/a/b".into(), is_v2 };
         let handing = |group: &'static str| {
             move |path: &str| (path == format!("{group}/cgroup.subtree_control")).then(|| "cpuset cpu io".to_owned())
         };
@@ -215,19 +210,5 @@ mod tests {
         assert_eq!(parent(&place(true), handing("/m")).as_deref(), Some("/m"));
         assert_eq!(parent(&place(true), |_| Some("memory pids".to_owned())), None);
         assert_eq!(parent(&place(false), |_| None).as_deref(), Some("/m/a/b"));
-    }
-
-    #[test]
-    fn both_spellings_of_the_counts_are_read() {
-        let v1 = "nr_periods 12\nnr_throttled 7\nthrottled_time 41000000\n";
-        assert_eq!((counted(v1, "nr_periods"), counted(v1, "throttled_time")), (Some(12), Some(41_000_000)));
-        assert_eq!((counted(v1, "throttled_usec"), counted("nr_periods x", "nr_periods")), (None, None));
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_is_a_panic(text in ".{0,100}") {
-            let _ = counted(&text, "nr_periods");
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use evenkeel_hostfs::proc::parse_stat;
 use evenkeel_measure::disturb::{RtHog, Schedule, Taken};
 use evenkeel_measure::meters::wake::{self, Cell, Kind, Report, Settings, Variant};
 use evenkeel_measure::{MeterError, Watch};
@@ -42,17 +43,11 @@ fn quantile_ns(report: &Report, variant: Variant, q: f64) -> f64 {
 
 /// Whether the machine is mostly idle otherwise. If not, the cost of leaving idle cannot be checked.
 fn is_quiet() -> bool {
-    let idle_ticks = || {
-        let stat = std::fs::read_to_string("/proc/stat").unwrap();
-        let numbers = stat.lines().next().unwrap().split_ascii_whitespace().skip(4).take(2);
-        numbers.map(|number| number.parse::<u64>().unwrap()).sum::<u64>()
-    };
-    let cpus =
-        std::fs::read_to_string("/proc/stat").unwrap().lines().filter(|line| line.starts_with("cpu")).count() - 1;
-    let before = idle_ticks();
+    let stat = || parse_stat(&std::fs::read_to_string("/proc/stat").unwrap()).unwrap();
+    let before = stat();
     clock::sleep_until_ns(clock::monotonic_ns() + 500_000_000);
     // 50 ticks of 10 ms on each CPU.
-    idle_ticks() - before > 35 * cpus as u64
+    stat().all.unwrap().since(&before.all.unwrap()).idle > 35 * before.cpus.len() as u64
 }
 
 /// Repeats until it succeeds, in three tries during which other work did not keep the machine busy.

@@ -7,10 +7,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use evenkeel_hostfs::proc::{self, ProcessStat, Stat, field};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 /// The longest text of the kernel to read, in bytes.
-const STATUS_MAX_BYTES: u64 = 64 * 1024;
+const TEXT_MAX_BYTES: u64 = 4 << 20;
 /// The clocks of a file and of a process's start may differ by this much.
 const SLACK: Duration = Duration::from_secs(2);
 
@@ -98,7 +99,8 @@ fn checked(file: File) -> Result<Opened, NotOpen> {
 /// The process with this number, if it already ran when the recording ended. Otherwise the number may have been reused.
 pub(crate) fn live(pid: u32, recorded_until: Option<SystemTime>) -> Option<Live> {
     let status = text(&format!("/proc/{pid}/status"))?;
-    let started = started(&text(&format!("/proc/{pid}/stat"))?, &text("/proc/stat")?)?;
+    let machine = proc::parse_stat(&text("/proc/stat")?)?;
+    let started = started(&ProcessStat::read(pid)?, &machine)?;
     if recorded_until.is_some_and(|until| started > until + SLACK) {
         return None;
     }
@@ -116,25 +118,22 @@ pub(crate) fn live(pid: u32, recorded_until: Option<SystemTime>) -> Option<Live>
 /// A short text from the kernel.
 pub(crate) fn text(path: &str) -> Option<String> {
     let mut text = Vec::new();
-    File::open(path).ok()?.take(STATUS_MAX_BYTES).read_to_end(&mut text).ok()?;
+    File::open(path).ok()?.take(TEXT_MAX_BYTES).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The user and the innermost process number from `/proc/PID/status`.
 fn parse_status(status: &str) -> Option<(u32, u32)> {
-    let words = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::split_ascii_whitespace);
-    let uid = words("Uid:")?.nth(1)?.parse().ok()?;
-    let own_pid = words("NSpid:").or_else(|| words("Pid:"))?.next_back()?.parse().ok()?;
+    let words = |key: &str| field(status, key, ':').map(str::split_ascii_whitespace);
+    let uid = words("Uid")?.nth(1)?.parse().ok()?;
+    let own_pid = words("NSpid").or_else(|| words("Pid"))?.next_back()?.parse().ok()?;
     Some((uid, own_pid))
 }
 
-/// When a process started, from its `stat` and the machine's.
-fn started(stat: &str, machine: &str) -> Option<SystemTime> {
-    // The name may contain blanks and brackets, so fields begin after the last bracket.
-    let ticks: u64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
-    let booted: u64 = machine.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-    let seconds = ticks / rustix::param::clock_ticks_per_second().max(1);
-    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(booted.checked_add(seconds)?))
+/// When a process was started.
+fn started(process: &ProcessStat, machine: &Stat) -> Option<SystemTime> {
+    let seconds = process.start_ticks / (1_000_000_000 / proc::TICK_NS);
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(machine.boot_s?.checked_add(seconds)?))
 }
 
 #[cfg(test)]
@@ -147,10 +146,11 @@ mod tests {
         assert_eq!(parse_status(status), Some((1000, 17)));
         assert_eq!(parse_status("Name:\tserver\nPid:\t4711\nUid:\t0\t0\t0\t0\n"), Some((0, 4711)));
         assert_eq!(parse_status("Uid:\n"), None);
-        let stat = "4711 (a ) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 500 20";
+        let process = ProcessStat { start_ticks: 500, ..ProcessStat::read(std::process::id()).unwrap() };
+        let machine = Stat { boot_s: Some(1000), ..Stat::default() };
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1005);
-        assert_eq!(started(stat, "cpu 1\nbtime 1000\n"), Some(at));
-        assert_eq!(started("4711 (a", "btime 1000\n"), None);
+        assert_eq!(started(&process, &machine), Some(at));
+        assert_eq!(started(&process, &Stat::default()), None);
     }
 
     #[test]

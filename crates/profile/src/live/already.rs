@@ -1,7 +1,9 @@
 //! Writes records for what existed before the recording: thread names and mappings, from /proc, in the form that the kernel uses.
 
 use std::io::BufRead;
-use std::path::Path;
+
+use evenkeel_hostfs::proc;
+use evenkeel_sys::schedstat;
 
 use super::build_ids::{BuildIds, Mapped};
 use crate::perf::layout::Layout;
@@ -34,12 +36,12 @@ pub(super) enum Mappings {
 
 /// All processes.
 pub(super) fn processes() -> Vec<u32> {
-    numbers(Path::new("/proc"))
+    sorted(proc::processes())
 }
 
 /// The threads of a process; none if it ended.
 pub(super) fn threads(pid: u32) -> Vec<u32> {
-    numbers(Path::new(&format!("/proc/{pid}/task")))
+    sorted(proc::threads(pid))
 }
 
 /// A thread's name, as it is now.
@@ -54,8 +56,7 @@ pub(super) fn name(pid: u32, tid: u32) -> Option<Vec<u8>> {
 
 /// A thread's CPU time so far; 0 if it ended or the kernel does not report it.
 pub(super) fn cpu_ns(tid: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).unwrap_or_default();
-    text.split_ascii_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0)
+    schedstat::of_thread(tid).unwrap_or_default().0
 }
 
 /// Processes whose mappings are missing.
@@ -162,9 +163,8 @@ fn parse_kernel_length(text: &str) -> Option<u64> {
     hex(end)?.checked_sub(hex(start)?).filter(|length| *length > 0)?.checked_add(1)
 }
 
-fn numbers(folder: &Path) -> Vec<u32> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+fn sorted(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut found: Vec<u32> = numbers.collect();
     found.sort_unstable();
     found
 }

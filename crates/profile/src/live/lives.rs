@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evenkeel_hostfs::proc::{self, ProcessStat};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
-
-use super::already;
 
 /// A start time that no process has.
 const NEVER: u64 = u64::MAX;
@@ -63,18 +62,16 @@ impl Lives {
 
 /// A process's start time in kernel ticks since boot.
 fn started(pid: u32) -> u64 {
-    stat(&format!("/proc/{pid}/stat")).map_or(NEVER, |(_, started)| started)
+    ProcessStat::read(pid).map_or(NEVER, |stat| stat.start_ticks)
 }
 
 fn runs(pid: u32, started: u64) -> bool {
-    match stat(&format!("/proc/{pid}/stat")) {
-        Some((_, now)) if now != started => false,
-        Some((state, _)) if is_alive(state) => true,
+    match ProcessStat::read(pid) {
+        Some(stat) if stat.start_ticks != started => false,
+        Some(stat) if stat.is_alive() => true,
         // The first thread may end before the others.
-        Some(_) => already::threads(pid).iter().any(|tid| {
-            let thread = stat(&format!("/proc/{pid}/task/{tid}/stat"));
-            thread.is_some_and(|(state, _)| is_alive(state))
-        }),
+        Some(_) => proc::threads(pid)
+            .any(|tid| ProcessStat::read_thread(pid, tid).is_some_and(|(thread, _)| thread.is_alive())),
         // /proc may hide other users' processes (hidepid).
         None => {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -83,38 +80,11 @@ fn runs(pid: u32, started: u64) -> bool {
     }
 }
 
-/// Whether a thread in this state has not ended.
-fn is_alive(state: char) -> bool {
-    !matches!(state, 'Z' | 'X' | 'x')
-}
-
-fn stat(path: &str) -> Option<(char, u64)> {
-    // A name may hold any bytes.
-    parse_stat(&String::from_utf8_lossy(&std::fs::read(path).ok()?))
-}
-
-/// State and start time.
-fn parse_stat(text: &str) -> Option<(char, u64)> {
-    // The name may contain spaces and brackets; the fields after the last bracket don't.
-    let mut words = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    Some((words.next()?.chars().next()?, words.nth(18)?.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-
-    #[test]
-    fn state_and_start_stand_behind_the_name() {
-        let rest = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 500 20";
-        assert_eq!(parse_stat(&format!("4711 (a ) b) S {rest}")), Some(('S', 500)));
-        assert_eq!(parse_stat(&format!("4711 (a) Z {rest}")), Some(('Z', 500)));
-        for odd in ["", "4711 (a", "4711 (a)", "4711 (a) S", "4711 (a) S 1 2 3"] {
-            assert_eq!(parse_stat(odd), None, "{odd}");
-        }
-    }
 
     #[test]
     fn a_zombie_does_not_run() {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_host::{Action, Counter, Plan, knobs};
-use evenkeel_hostfs::Root;
+use evenkeel_hostfs::{Root, proc};
 
 mod idle;
 
@@ -105,21 +105,21 @@ impl Wanted {
         };
         match Sign::from_counter(kind).table {
             Table::Conditions => {}
-            Table::Netstat => count(BUSY_POLLED, paired_field(&text(NETSTAT), "TcpExt", BUSY_POLLED)),
+            Table::Netstat => count(BUSY_POLLED, under(&text(NETSTAT), "TcpExt", BUSY_POLLED)),
             Table::Softnet => {
                 let table = text(SOFTNET);
                 for (column, name) in SOFTNET_COLUMNS {
-                    count(name, hex_column(&table, column));
+                    count(name, proc::hex_column(&table, column));
                 }
             }
             Table::Snmp => {
                 let table = text(SNMP);
                 for (name, field) in SNMP_FIELDS {
-                    count(name, paired_field(&table, "Udp", field));
+                    count(name, under(&table, "Udp", field));
                 }
             }
             Table::Interrupts => {
-                for (cpu, sum) in interrupts_by_cpu(&text(INTERRUPTS), &self.irqs).into_iter().enumerate() {
+                for (cpu, sum) in interrupts_by_cpu(&text(INTERRUPTS), &self.irqs) {
                     count(&format!("{INTERRUPTS_OF}{cpu}"), Some(sum));
                 }
             }
@@ -127,13 +127,13 @@ impl Wanted {
             Table::Vmstat(names) => {
                 let table = text(VMSTAT);
                 for name in names {
-                    count(name, spaced_field(&table, name));
+                    count(name, proc::count(&table, name));
                 }
             }
             Table::HugePagePool => {
                 let table = text(MEMINFO);
-                let of = |name| spaced_field(&table, name);
-                if let Some((total, free)) = of("HugePages_Total:").zip(of("HugePages_Free:")) {
+                let of = |name| proc::amount(&table, name);
+                if let Some((total, free)) = of("HugePages_Total").zip(of("HugePages_Free")) {
                     values.insert(HUGE_PAGES.into(), Value::Level(total.saturating_sub(free) as f64));
                 }
             }
@@ -263,41 +263,17 @@ pub(crate) fn between(start: &BTreeMap<String, Value>, end: &BTreeMap<String, Va
     end.iter().filter_map(passed).collect()
 }
 
-/// A field of /proc/net/snmp or netstat, where a line of names is followed by a line of numbers.
-fn paired_field(text: &str, group: &str, field: &str) -> Option<u64> {
-    let mut lines = text.lines().filter_map(|line| line.split_once(':')).filter(|(name, _)| *name == group);
-    let (names, numbers) = (lines.next()?.1, lines.next()?.1);
-    let at = names.split_whitespace().position(|name| name == field)?;
-    numbers.split_whitespace().nth(at)?.parse().ok()
+fn under(text: &str, group: &str, name: &str) -> Option<u64> {
+    proc::under_name(text, Some(group), name)?.parse().ok()
 }
 
-/// The sum of a column of hexadecimal numbers.
-fn hex_column(text: &str, column: usize) -> Option<u64> {
-    let of_line = |line: &str| u64::from_str_radix(line.split_whitespace().nth(column)?, 16).ok();
-    let mut sum = None;
-    for line in text.lines() {
-        sum = Some(sum.unwrap_or(0_u64).saturating_add(of_line(line)?));
-    }
-    sum
-}
-
-/// The number behind a name at the beginning of a line.
-fn spaced_field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
-    line.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// How often the interrupts with these numbers came, CPU by CPU.
-fn interrupts_by_cpu(text: &str, irqs: &[String]) -> Vec<u64> {
-    let cpus = text.lines().next().map_or(0, |line| line.split_whitespace().count());
-    let mut sums = vec![0_u64; cpus];
-    for line in text.lines().skip(1) {
-        let Some((irq, counts)) = line.trim_start().split_once(':') else { continue };
-        if !irqs.iter().any(|wanted| wanted == irq) {
-            continue;
-        }
-        for (sum, count) in sums.iter_mut().zip(counts.split_whitespace()) {
-            *sum = sum.saturating_add(count.parse().unwrap_or(0));
+/// How often the interrupts with these numbers came, by CPU.
+fn interrupts_by_cpu(text: &str, irqs: &[String]) -> BTreeMap<usize, u64> {
+    let table = proc::parse_per_cpu(text);
+    let mut sums: BTreeMap<usize, u64> = table.cpus.iter().map(|cpu| (*cpu, 0)).collect();
+    for row in table.rows().filter(|row| irqs.iter().any(|wanted| wanted == row.label)) {
+        for (cpu, count) in table.cpus.iter().zip(row.counts()) {
+            sums.entry(*cpu).and_modify(|sum| *sum = sum.saturating_add(count));
         }
     }
     sums
@@ -331,19 +307,12 @@ mod tests {
 
     #[test]
     fn the_kernels_tables_are_read_by_name() {
-        let snmp = "Ip: a b\nIp: 1 2\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 10 0 3 9 7\n\
-                    UdpLite: InDatagrams\nUdpLite: 0\n";
-        assert_eq!(paired_field(snmp, "Udp", "RcvbufErrors"), Some(7));
-        assert_eq!(paired_field(snmp, "Udp", "MemErrors"), None, "an older kernel");
-        assert_eq!(paired_field("Udp: InDatagrams\n", "Udp", "InDatagrams"), None);
-        let softnet = "03ea 00000002 0 0 0 0 0 0 0 00ff\n0001 00000001 0 0 0 0 0 0 0 00000001\n";
-        assert_eq!([0, 1, 2, 9, 40].map(|at| hex_column(softnet, at)), [Some(1003), Some(3), Some(0), Some(256), None]);
-        assert_eq!(hex_column("zz\n", 0), None);
-        assert_eq!(spaced_field("thp_fault_alloc 39\nthp_fault_alloc_x 5\n", "thp_fault_alloc"), Some(39));
+        let snmp = "Ip: a b\nIp: 1 2\nUdp: InDatagrams RcvbufErrors\nUdp: 10 x\n";
+        assert_eq!((under(snmp, "Udp", "InDatagrams"), under(snmp, "Udp", "RcvbufErrors")), (Some(10), None));
         let interrupts =
-            "           CPU0       CPU1\n 34:  615  7  PCI 1-edge  virtio4-input\n 36:  1 2 x\nNMI: 0 0 Non\n";
-        assert_eq!(interrupts_by_cpu(interrupts, &["34".into(), "36".into()]), [616, 9]);
-        assert_eq!(interrupts_by_cpu("", &["34".into()]), [0_u64; 0]);
+            "           CPU0       CPU2\n 34:  615  7  PCI 1-edge  virtio4-input\n 36:  1 2 x\nNMI: 0 0 Non\n";
+        assert_eq!(interrupts_by_cpu(interrupts, &["34".into(), "36".into()]), [(0, 616), (2, 9)].into());
+        assert_eq!(interrupts_by_cpu("", &["34".into()]), [].into());
         let disks = "7 0 loop0 1 0 0 0 1 0\n254 0 vda 100 0 8 9 50 0 0\n";
         assert_eq!(disk_requests(disks, &["vda".into()]), Some(150));
         assert_eq!(disk_requests(disks, &["sda".into()]), None);

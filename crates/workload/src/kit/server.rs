@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use evenkeel_hostfs::proc::ProcessStat;
 use evenkeel_sys::{CpuSet, process};
 use tempfile::TempDir;
 
 use crate::error::WorkloadError;
 use crate::process_knob::ProcessKnobs;
-use crate::processes::{Stat, Used};
+use crate::processes::Used;
 
 /// How long a server may take to accept connections.
 const START_TIME: Duration = Duration::from_secs(20);
@@ -187,7 +188,7 @@ impl Server {
 
     /// Its resource usage so far.
     pub(crate) fn used(&self) -> Used {
-        Used::until_now(Stat::read(self.pid()).as_slice())
+        Used::until_now(ProcessStat::read(self.pid()).as_slice())
     }
 
     /// Sets a property of its threads; see [`ProcessKnobs::set`].
@@ -352,7 +353,7 @@ fn folder() -> std::io::Result<(TempDir, File)> {
 
 /// Whether a process is stopped.
 fn is_stopped(pid: u32) -> bool {
-    Stat::read(pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
+    ProcessStat::read(pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
 }
 
 /// The first line of a program's version output. Empty if there is none.

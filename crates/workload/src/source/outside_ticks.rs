@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use evenkeel_hostfs::proc::ProcessStat;
 use evenkeel_measure::Watch;
 use evenkeel_measure::meters::ticks::account::{Account, Due};
 use evenkeel_measure::meters::ticks::choice::Wanted;
@@ -13,12 +14,10 @@ use evenkeel_measure::meters::ticks::views::Workers;
 use evenkeel_measure::meters::ticks::watcher::{Watched, Watcher};
 use evenkeel_measure::meters::ticks::{self, share_followed, tick_account};
 use evenkeel_stats::{Direction, quantile};
-use evenkeel_sys::clock;
-use evenkeel_sys::schedstat::parse_schedstat;
+use evenkeel_sys::{clock, schedstat};
 
 use crate::error::WorkloadError;
 use crate::metric::Metric;
-use crate::processes::Stat;
 use crate::source::Source;
 use crate::unclear_tick::UnclearTick;
 use crate::workload::Sample;
@@ -97,8 +96,8 @@ struct Counted {
 
 impl Counted {
     fn read(tid: u32) -> Option<Counted> {
-        let (ran_ns, waited_ns, _) = parse_schedstat(&std::fs::read(format!("/proc/{tid}/schedstat")).ok()?)?;
-        let is_ready = Stat::read(tid)?.state == 'R';
+        let (ran_ns, waited_ns, _) = schedstat::of_thread(tid)?;
+        let is_ready = ProcessStat::read(tid)?.state == 'R';
         Some(Counted { at_ns: clock::monotonic_ns(), ran_ns, waited_ns, is_ready })
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use evenkeel_hostfs::proc;
 use evenkeel_measure::meters::ticks::choice::Wanted;
 use evenkeel_measure::meters::ticks::tempo::RATE_HZ;
 
@@ -128,9 +129,7 @@ fn called(name: &str) -> Vec<u32> {
         let file = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         short.trim_end() == name || file.file_name().is_some_and(|file| file == name)
     };
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids: Vec<u32> =
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_it).collect();
+    let mut pids: Vec<u32> = proc::processes().filter(is_it).collect();
     pids.sort_unstable();
     pids.truncate(PIDS_MAX);
     pids

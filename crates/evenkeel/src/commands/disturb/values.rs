@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_sys::CpuSet;
+pub(super) use crate::args::cpus;
 
 /// Over an hour: a longer time is a typing error.
 const MS_MAX: f64 = 4_000_000.0;
@@ -12,13 +12,6 @@ const SECONDS_MAX: f64 = 14_400.0;
 
 /// 16 TiB.
 const MIB_MAX: u64 = 1 << 24;
-
-/// `0-3,8`.
-pub(super) fn cpus(text: &str) -> Result<CpuSet, String> {
-    CpuSet::parse_list(text)
-        .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
-}
 
 /// Milliseconds, as nanoseconds.
 pub(super) fn ms(text: &str) -> Result<u64, String> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use evenkeel_hostfs::Root;
-use evenkeel_measure::meters::imbalance::{CpuTicks, parse_stat};
+use evenkeel_hostfs::proc::{CpuTicks, TICK_NS, parse_stat};
 use evenkeel_measure::{MeterError, Unit, Watch};
 use evenkeel_sys::clock;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -118,19 +118,15 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The kernel's unit of CPU time in /proc/stat.
-const TICK_NS: u64 = 10_000_000;
-
 type Ticks = BTreeMap<usize, CpuTicks>;
 
 fn cpu_ticks() -> Option<Ticks> {
-    Root::live().text("/proc/stat").ok().map(|text| parse_stat(&text))
+    Root::live().text("/proc/stat").ok().and_then(|text| parse_stat(&text)).map(|stat| stat.cpus)
 }
 
 fn others_share(before: &Ticks, after: &Ticks, own_ns: u64) -> Option<f64> {
     let passed = after.iter().filter_map(|(cpu, after)| Some(after.since(before.get(cpu)?)));
-    let (all, used) = passed
-        .fold((0, 0), |(all, used), passed| (all + passed.total(), used + passed.total() - passed.idle - passed.steal));
+    let (all, used) = passed.fold((0, 0), |(all, used), passed| (all + passed.total(), used + passed.busy()));
     (all > 0).then(|| (used * TICK_NS).saturating_sub(own_ns) as f64 / (all * TICK_NS) as f64)
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use evenkeel_hostfs::{Root, proc};
 use evenkeel_profile::graph::{self, PageHead};
 use evenkeel_profile::live::{RecordConfig, Switches, Targets};
 use evenkeel_profile::offcpu::timeline::Timeline;
@@ -171,23 +172,6 @@ fn recorded(args: &Args) -> Result<(Opened, Vec<String>, Option<u64>), Failure> 
 
 /// Steal time of all CPUs since boot; none if the kernel does not count it.
 fn steal_ns() -> Option<u64> {
-    std::fs::read_to_string("/proc/stat").ok().and_then(|text| parse_steal_ns(&text))
-}
-
-/// Steal time from the text of /proc/stat, which counts in hundredths of a second.
-fn parse_steal_ns(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    line.split_ascii_whitespace().nth(7)?.parse::<u64>().ok()?.checked_mul(10_000_000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steal_is_the_eighth_number() {
-        assert_eq!(parse_steal_ns("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 9\n"), Some(80_000_000));
-        assert_eq!(parse_steal_ns("cpu  1 2 3\n"), None);
-        assert_eq!(parse_steal_ns("cpu0 1 2 3 4 5 6 7 8\n"), None);
-    }
+    let stat = proc::parse_stat(&Root::live().text("/proc/stat").ok()?)?;
+    stat.all?.steal.checked_mul(proc::TICK_NS)
 }

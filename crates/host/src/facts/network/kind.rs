@@ -4,11 +4,12 @@
 use std::cell::OnceCell;
 
 use evenkeel_hostfs::Why;
+use evenkeel_hostfs::proc::field;
 use evenkeel_sys::Errno;
 
 use super::nic::{CLASS, NICS_MAX, Nic, NicKind};
 use crate::fact::Fact;
-use crate::probe::{Probe, field};
+use crate::probe::Probe;
 
 impl NicKind {
     /// `None` if the entry is not an interface, such as the file `bonding_masters`. Software interfaces are identified by one file, because

@@ -1,12 +1,13 @@
 //! Network interfaces: driver, queues, and the CPUs that serve their interrupts.
 
+use evenkeel_hostfs::proc::field;
 use serde::Serialize;
 
-use self::irq::{Interrupt, Owner, irqs_of, parse_interrupts};
+use self::irq::{Interrupt, Owner, irqs_of};
 use super::ethtool::{Channels, Coalesce, Rings, Rss, offloads};
 use super::machine::Machine;
 use crate::fact::Fact;
-use crate::probe::{Probe, and_then, field, or_else};
+use crate::probe::{Probe, and_then, or_else};
 
 mod enhanced;
 mod irq;
@@ -30,7 +31,7 @@ impl Network {
     /// takes long to produce it.
     pub(super) fn probe(probe: Probe<'_>, machine: &Machine, interrupts: &Fact<String>) -> Network {
         let names = probe.entries(CLASS);
-        let interrupts = interrupts.clone().map(|text| parse_interrupts(&text));
+        let interrupts = interrupts.clone().map(|text| irq::interrupts(&text));
         let nics = and_then(names, |names| {
             if names.len() > NICS_MAX {
                 return Fact::absent(format!("{CLASS} has {} interfaces, more than {NICS_MAX}", names.len()));

@@ -12,7 +12,7 @@ use evenkeel_hostfs::scratch::{self, Done};
 use evenkeel_sys::clock;
 use serde::Serialize;
 
-pub use volume::{Shared, Volume, parse_mounts};
+pub use volume::{Shared, Volume};
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use evenkeel_hostfs::proc::{Row, parse_per_cpu};
 use serde::Serialize;
 
 /// The most bytes to read of either file: enough for 512 CPUs and 1,000 interrupts.
@@ -45,7 +46,7 @@ impl Files {
         for (file, prefix) in &self.files {
             let length = read_whole(file, &mut self.bytes)?;
             let text = String::from_utf8_lossy(&self.bytes[..length]);
-            for (name, count) in parse_column(&text, self.cpu)? {
+            for (name, count) in of_cpu(&text, self.cpu)? {
                 counts.insert(format!("{prefix}{name}"), count);
             }
         }
@@ -71,27 +72,14 @@ fn read_whole(file: &File, bytes: &mut Vec<u8>) -> Option<usize> {
 }
 
 /// The name of each line and its count for `cpu`. None if the header does not name that CPU.
-fn parse_column(text: &str, cpu: usize) -> Option<Vec<(String, u64)>> {
-    let mut lines = text.lines();
-    let head = lines.next()?;
-    let columns = head.split_ascii_whitespace().count();
-    let wanted = format!("CPU{cpu}");
-    let column = head.split_ascii_whitespace().position(|name| name == wanted)?;
-    let read = |line: &str| {
-        let (name, rest) = line.trim_start().split_once(':')?;
-        let mut words = rest.split_ascii_whitespace();
-        let count = words.nth(column)?.parse::<u64>().ok()?;
-        // The text after the numbers is the device, or explains the letters.
-        let words: Vec<&str> = words.skip(columns - column - 1).collect();
-        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-        let said = if is_number { words.last().map(|word| (*word).to_owned()) } else { Some(words.join(" ")) };
-        let name = match said.filter(|said| !said.is_empty()) {
-            Some(said) => format!("{name} {said}"),
-            None => name.to_owned(),
-        };
-        Some((name, count))
+fn of_cpu(text: &str, cpu: usize) -> Option<Vec<(String, u64)>> {
+    let table = parse_per_cpu(text);
+    let column = table.column(cpu)?;
+    let named = |row: Row<'_>| match row.name() {
+        "" => row.label.to_owned(),
+        name => format!("{} {name}", row.label),
     };
-    Some(lines.filter_map(read).collect())
+    Some(table.rows().filter_map(|row| Some((named(row), row.counts().nth(column)?))).collect())
 }
 
 /// The increase between two readings, the most frequent first.
@@ -121,26 +109,11 @@ ERR:          0
     #[test]
     fn a_column_is_found_by_its_cpu() {
         let softirqs = "                    CPU0       CPU3\n          HI:          0          9\n";
-        let read = |text, cpu| parse_column(text, cpu).map(|found| format!("{found:?}"));
+        let read = |text, cpu| of_cpu(text, cpu).map(|found| format!("{found:?}"));
         expect![[r#"[("38 virtio2-input.0", 52734), ("LOC Local timer interrupts", 6534105)]"#]]
             .assert_eq(&read(INTERRUPTS, 3).unwrap());
         expect![[r#"[("HI", 9)]"#]].assert_eq(&read(softirqs, 3).unwrap());
         assert_eq!(read(INTERRUPTS, 1), None, "it is offline");
-    }
-
-    #[test]
-    fn two_hundred_cpus_are_read() {
-        let mut text = " ".repeat(11);
-        (0..200).for_each(|cpu| text.push_str(&format!("CPU{cpu:<7} ")));
-        for irq in 0..600 {
-            text.push_str(&format!("\n{irq:>4}: "));
-            (0..200).for_each(|cpu| text.push_str(&format!("{:>10} ", irq * 1000 + cpu)));
-            text.push_str(&format!(" IR-PCI-MSIX-0000:5e:00.0  {irq}-edge  mlx5_comp{irq}@pci:0000:5e:00.0"));
-        }
-        let found = parse_column(&text, 199).unwrap();
-        assert_eq!((found.len(), &found[599]), (600, &("599 mlx5_comp599@pci:0000:5e:00.0".to_owned(), 599_199)));
-        assert!(text.len() > 1 << 20 && text.len() < BYTES_MAX, "{}", text.len());
-        assert_eq!(parse_column(&text, 200), None);
     }
 
     #[test]
@@ -165,7 +138,7 @@ ERR:          0
     proptest! {
         #[test]
         fn no_text_is_a_panic(text in "(CPU[0-9] ){0,3}\n(\\PC{0,40}\n){0,5}", cpu in 0_usize..10) {
-            let _ = parse_column(&text, cpu);
+            let _ = of_cpu(&text, cpu);
         }
     }
 }

@@ -8,7 +8,7 @@ use evenkeel_sys::clock;
 use serde::Serialize;
 
 pub use picture::{BusyCpu, BusySource, BusyThread, FULL, IDLE, Picture, Shape, between};
-pub use reading::{CpuTicks, Reading, Source, ThreadTicks, parse_counts, parse_stat, parse_thread};
+pub use reading::{Reading, Source, ThreadTicks, sources};
 
 use crate::{Lost, MeterError, Watch};
 
@@ -125,6 +125,8 @@ fn apart(picture: &Picture) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_hostfs::proc::CpuTicks;
+
     use super::*;
 
     #[test]

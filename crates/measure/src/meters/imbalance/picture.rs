@@ -172,10 +172,15 @@ fn sources(
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_hostfs::proc::{self, CpuTicks};
     use proptest::prelude::*;
 
-    use super::super::reading::{CpuTicks, parse_counts, parse_stat, parse_thread};
+    use super::super::reading::{sources, thread_of};
     use super::*;
+
+    fn cpus_of(stat: &str) -> BTreeMap<usize, CpuTicks> {
+        proc::parse_stat(stat).unwrap_or_default().cpus
+    }
 
     /// Two seconds: CPU 1 full with thread 71 and packets, CPU 0 nearly idle.
     fn planted() -> (Reading, Reading) {
@@ -183,14 +188,14 @@ mod tests {
             let text = format!(
                 "{tid} ({name}) R 1 1 1 0 -1 0 1 0 0 0 {ran} 0 0 0 20 0 1 0 {started} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 {cpu}"
             );
-            (tid, parse_thread(&text, 70).unwrap())
+            (tid, thread_of(70, proc::parse_process(&text).unwrap()).unwrap())
         };
         let irqs =
-            |count: u64| parse_counts(&format!(" CPU0 CPU1\n 38: 7 {count} PCI-MSIX 1-edge eth0-rx-0\n 39: 5 5 x y\n"));
-        let softirqs = |count: u64| parse_counts(&format!(" CPU0 CPU1\n NET_RX: 3 {count}\n TIMER: 100 100\n"));
+            |count: u64| sources(&format!(" CPU0 CPU1\n 38: 7 {count} PCI-MSIX 1-edge  eth0-rx-0\n 39: 5 5 x y\n"));
+        let softirqs = |count: u64| sources(&format!(" CPU0 CPU1\n NET_RX: 3 {count}\n TIMER: 100 100\n"));
         let before = Reading {
             at_ns: 1_000_000_000,
-            cpus: parse_stat("cpu0 100 0 0 1000 0 0 0 0\ncpu1 100 0 0 1000 0 0 0 0\ncpu2 9 9 9 9 9 9 9 9\n"),
+            cpus: cpus_of("cpu0 100 0 0 1000 0 0 0 0\ncpu1 100 0 0 1000 0 0 0 0\ncpu2 9 9 9 9 9 9 9 9\n"),
             threads: [stat(71, "server", 5, 1000, 1), stat(72, "old", 6, 900, 0)].into(),
             irqs: irqs(1000),
             softirqs: softirqs(2000),
@@ -198,7 +203,7 @@ mod tests {
         };
         let after = Reading {
             at_ns: 3_000_000_000,
-            cpus: parse_stat("cpu0 110 0 10 1180 0 0 0 0\ncpu1 250 0 20 1002 0 0 20 8\n"),
+            cpus: cpus_of("cpu0 110 0 10 1180 0 0 0 0\ncpu1 250 0 20 1002 0 0 20 8\n"),
             // The number 72 now belongs to another thread, which has run for 20 ticks.
             threads: [stat(71, "server", 5, 1150, 1), stat(72, "new", 99, 20, 0)].into(),
             irqs: irqs(9000),
@@ -244,8 +249,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_stay_within_bounds(one in "cpu0( [0-9]{1,20}){0,9}", two in "cpu0( [0-9]{1,20}){0,9}", at in any::<[u64; 2]>()) {
-            let reading = |at_ns, text: &str| Reading { at_ns, cpus: parse_stat(text), ..Reading::default() };
+        fn shares_stay_within_bounds(one in "cpu0( [0-9]{1,20}){8,9}", two in "cpu0( [0-9]{1,20}){8,9}", at in any::<[u64; 2]>()) {
+            let reading = |at_ns, text: &str| Reading { at_ns, cpus: cpus_of(text), ..Reading::default() };
             let picture = between(&reading(at[0], &one), &reading(at[1], &two));
             for cpu in picture.cpus {
                 prop_assert!((0.0..=1.0).contains(&cpu.busy_share), "{cpu:?}");

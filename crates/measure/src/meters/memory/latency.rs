@@ -2,6 +2,7 @@
 //! pages alternate.
 
 use evenkeel_hostfs::Root;
+use evenkeel_hostfs::proc::amount;
 use evenkeel_sys::clock;
 use evenkeel_sys::mapping::{Mapping, Pages};
 use evenkeel_sys::ring::{LINE_BYTES, Ring};
@@ -10,7 +11,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use super::room::{Room, parse_field_kib};
+use super::room::Room;
 use crate::{MeterError, Samples, Unit, Watch};
 
 /// The smallest working set, which fits every first-level cache.
@@ -161,7 +162,7 @@ pub fn parse_huge_bytes(smaps: &str, address: usize) -> Option<u64> {
         let ends = range.map(|(low, high)| (usize::from_str_radix(low, 16), usize::from_str_radix(high, 16)));
         match ends {
             Some((Ok(low), Ok(high))) => is_in = (low..high).contains(&address),
-            _ if is_in && line.starts_with("AnonHugePages:") => return parse_field_kib(line, "AnonHugePages:"),
+            _ if is_in && line.starts_with("AnonHugePages:") => return amount(line, "AnonHugePages"),
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ pub use bandwidth::{Bandwidth, Kind};
 pub use churn::{Allocation, CHUNK_BYTES, Churn};
 pub use latency::{SMALLEST_BYTES, WorkingSet, parse_huge_bytes, sizes};
 pub use nodes::{Nodes, Pair};
-pub use room::{Room, parse_field_kib};
+pub use room::Room;
 
 use crate::pinned;
 use crate::{Lost, MeterError, Watch};

@@ -2,12 +2,11 @@
 //! each of its ancestors have left.
 
 use evenkeel_hostfs::Root;
+use evenkeel_hostfs::cgroup::{Place, parse_membership};
+use evenkeel_hostfs::proc::{amount, count};
 use serde::Serialize;
 
 use crate::MeterError;
-
-/// How many levels of control groups to search.
-const LEVELS_MAX: usize = 32;
 
 /// Memory that may be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,7 +27,7 @@ impl Room {
     /// If the kernel does not report available memory.
     pub fn read(root: &Root) -> Result<Room, MeterError> {
         let meminfo = root.text("/proc/meminfo").unwrap_or_default();
-        let available = parse_field_kib(&meminfo, "MemAvailable:").or_else(|| parse_field_kib(&meminfo, "MemFree:"));
+        let available = amount(&meminfo, "MemAvailable").or_else(|| amount(&meminfo, "MemFree"));
         let Some(mut available_bytes) = available else {
             return Err(MeterError::not_possible(
                 "measure memory",
@@ -36,8 +35,9 @@ impl Room {
             ));
         };
         let mut limited_by = "machine".to_owned();
-        for folder in group_folders(&root.text("/proc/self/cgroup").unwrap_or_default()) {
-            if let Some(left_bytes) = left_bytes(root, &folder).filter(|left| *left < available_bytes) {
+        let (folders, is_v2) = levels(root).unwrap_or_default();
+        for folder in folders {
+            if let Some(left_bytes) = left_bytes(root, &folder, is_v2).filter(|left| *left < available_bytes) {
                 (available_bytes, limited_by) = (left_bytes, folder);
             }
         }
@@ -45,45 +45,26 @@ impl Room {
     }
 }
 
-/// `NAME: N kB`, in bytes.
-pub fn parse_field_kib(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.starts_with(name))?;
-    let number = line[name.len()..].split_ascii_whitespace().next()?;
-    number.parse::<u64>().ok()?.checked_mul(1024)
+/// The group that has the memory controller, with its ancestors.
+fn levels(root: &Root) -> Option<(Vec<String>, bool)> {
+    let membership = root.text("/proc/self/cgroup").ok()?;
+    let membership = parse_membership(&membership)?;
+    let by_mounts = |mounts: String| Place::from_mounts("memory", &mounts, &membership);
+    let place = root.text("/proc/self/mountinfo").ok().and_then(by_mounts);
+    let place = place.or_else(|| Place::from_membership("memory", &membership))?;
+    Some((place.levels()?, place.is_v2))
 }
 
-/// The folders that may contain memory limits, for this process's group and all its ancestors, in both versions of control groups.
-fn group_folders(groups: &str) -> Vec<String> {
-    let mut folders = Vec::new();
-    for line in groups.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
-        let base = match controllers {
-            "" => "/sys/fs/cgroup",
-            _ if controllers.split(',').any(|name| name == "memory") => "/sys/fs/cgroup/memory",
-            _ => continue,
-        };
-        let mut path = path.trim_end_matches('/');
-        for _ in 0..LEVELS_MAX {
-            folders.push(format!("{base}{path}"));
-            let Some((above, _)) = path.rsplit_once('/') else { break };
-            path = above;
-        }
-    }
-    folders
-}
-
-/// What a group has left. File pages without recent use count as available, because the kernel drops them first.
-fn left_bytes(root: &Root, folder: &str) -> Option<u64> {
+/// What a group has left; `None` without a limit. File pages without recent use count as available, because the kernel drops them first.
+fn left_bytes(root: &Root, folder: &str, is_v2: bool) -> Option<u64> {
+    let (limit, usage, unused) = match is_v2 {
+        true => ("memory.max", "memory.current", "inactive_file"),
+        false => ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    };
     let number = |name: &str| root.text(&format!("{folder}/{name}")).ok()?.trim().parse::<u64>().ok();
-    let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
-    let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
+    let (limit, used) = (number(limit)?, number(usage)?);
     let stat = root.text(&format!("{folder}/memory.stat")).unwrap_or_default();
-    let unused = ["total_inactive_file ", "inactive_file "].into_iter().find_map(|name| {
-        let line = stat.lines().find(|line| line.starts_with(name))?;
-        line[name.len()..].trim().parse::<u64>().ok()
-    });
-    Some(limit.saturating_sub(used.saturating_sub(unused.unwrap_or(0))))
+    Some(limit.saturating_sub(used.saturating_sub(count(&stat, unused).unwrap_or(0))))
 }
 
 #[cfg(test)]
@@ -120,7 +101,7 @@ mod tests {
         assert_eq!(room(&pod), "300000 /sys/fs/cgroup/pod");
         let first_version = [
             machine,
-            ("/proc/self/cgroup", "4:cpu,memory:/a\n1:cpuset:/b\n"),
+            ("/proc/self/cgroup", "4:memory:/a\n1:cpuset:/b\n"),
             ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712"),
             ("/sys/fs/cgroup/memory/memory.usage_in_bytes", "5"),
             ("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2000"),
@@ -134,7 +115,6 @@ mod tests {
         #[test]
         fn no_text_is_a_panic(text in "\\PC{0,200}", lines in "([0-9]{0,3}:[a-z,]{0,9}:[/a-z]{0,20}\n){0,4}") {
             for text in [text, lines] {
-                let _ = parse_field_kib(&text, "M");
                 let _ = Room::read(&root(&[("/proc/meminfo", &text), ("/proc/self/cgroup", &text)]));
             }
         }

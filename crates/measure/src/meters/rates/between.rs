@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_hostfs::proc::{CpuTicks, Pairs, Stat, TICK_NS};
+use evenkeel_sys::stall::Stalls;
+
 use super::counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, Resource, ThreadCounts};
 use super::measured::{Kind, Measured};
-use super::parse::{Pairs, Stalls, Stat, Ticks};
 use super::report::{
     CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Rates, Shares, System, ThreadRates,
 };
 use super::settings::Pages;
 use crate::Lost;
 
-/// The unit of the times in /proc: hundredths of a second, whatever the kernel's own tick is.
-const TICK_NS: u64 = 10_000_000;
-/// How far a CPU's counts may exceed the elapsed time. Eight kinds are rounded, and steal may be counted late.
+/// How far a CPU's counts may exceed the time that passed. Eight kinds are rounded, and earlier steal may be counted late.
 const SURPLUS_NS: u64 = 500_000_000;
 /// The most threads to report.
 const THREADS_SHOWN: usize = 16;
@@ -82,8 +82,8 @@ fn system(before: &Counts, after: &Counts, elapsed_ns: u64) -> System {
         cpu_time_unit_ms: (TICK_NS / 1_000_000) as u32,
         all,
         cpus,
-        context_switches_per_s: stat("ctxt of /proc/stat", |stat| Some(stat.context_switches)),
-        interrupts_per_s: stat("intr of /proc/stat", |stat| Some(stat.interrupts)),
+        context_switches_per_s: stat("ctxt of /proc/stat", |stat| stat.context_switches),
+        interrupts_per_s: stat("intr of /proc/stat", |stat| stat.interrupts),
         softirqs_per_s: stat("softirq of /proc/stat", |stat| stat.softirqs),
         forks_per_s: stat("processes of /proc/stat", |stat| stat.forks),
         minor_faults_per_s: per_second(vm_count("pgfault less pgmajfault of /proc/vmstat", &minor), elapsed_ns),
@@ -154,7 +154,7 @@ fn cpu_shares(before: &Measured<Stat>, after: &Measured<Stat>, elapsed_ns: u64) 
         }
     };
     let mut cpus = Vec::new();
-    let (mut sum, mut summed, mut iowait_is_known) = (Spent::default(), 0_u64, true);
+    let (mut sum, mut summed) = (Spent::default(), 0_u64);
     for (&cpu, first) in &before.cpus {
         let spent = match after.cpus.get(&cpu) {
             Some(last) => spent(cpu, first, last, elapsed_ns),
@@ -163,7 +163,6 @@ fn cpu_shares(before: &Measured<Stat>, after: &Measured<Stat>, elapsed_ns: u64) 
         if let Measured::Known(spent) = &spent {
             sum.add(spent);
             summed += 1;
-            iowait_is_known &= spent.iowait.is_some();
         }
         cpus.push(CpuShares { cpu, shares: spent.and_then(|spent| shares(cpu, spent, elapsed_ns)) });
     }
@@ -171,46 +170,29 @@ fn cpu_shares(before: &Measured<Stat>, after: &Measured<Stat>, elapsed_ns: u64) 
         cpus.push(CpuShares { cpu, shares: Measured::absent(format!("CPU {cpu} came online meanwhile")) });
     }
     cpus.sort_unstable_by_key(|shares| shares.cpu);
-    if !iowait_is_known {
-        sum.iowait = None;
-    }
     if summed == 0 {
         return (Measured::odd("no CPU was counted at both readings"), cpus);
     }
     (sum.shares(elapsed_ns.saturating_mul(summed), "the sum of iowait"), cpus)
 }
 
-/// Hundredths of a second that CPUs spent.
+/// The time that CPUs spent between the readings.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
-    user: u64,
-    system: u64,
-    irq: u64,
-    softirq: u64,
-    steal: u64,
-    idle: u64,
+    ticks: CpuTicks,
     /// The kernel sometimes decreases this count. It is unknown then.
-    iowait: Option<u64>,
+    iowait_went_back: bool,
 }
 
 impl Spent {
     fn add(&mut self, other: &Spent) {
-        self.user = self.user.saturating_add(other.user);
-        self.system = self.system.saturating_add(other.system);
-        self.irq = self.irq.saturating_add(other.irq);
-        self.softirq = self.softirq.saturating_add(other.softirq);
-        self.steal = self.steal.saturating_add(other.steal);
-        self.idle = self.idle.saturating_add(other.idle);
-        self.iowait = Some(self.iowait.unwrap_or(0).saturating_add(other.iowait.unwrap_or(0)));
-    }
-
-    fn total(&self) -> u64 {
-        let kinds = [self.user, self.system, self.irq, self.softirq, self.steal, self.idle];
-        kinds.into_iter().fold(0, u64::saturating_add)
+        self.ticks.add(&other.ticks);
+        self.iowait_went_back |= other.iowait_went_back;
     }
 
     fn shares(&self, elapsed_ns: u64, iowait_name: &str) -> Measured<Shares> {
-        let total = self.total();
+        let ticks = &self.ticks;
+        let total = ticks.total();
         if total == 0 || elapsed_ns == 0 {
             return Measured::odd(
                 "nothing was counted: less than the unit of 10 ms passed, or it was offline throughout",
@@ -218,53 +200,46 @@ impl Spent {
         }
         let of = |ticks: u64| ticks as f64 / total as f64;
         Measured::Known(Shares {
-            user: of(self.user),
-            system: of(self.system),
-            irq: of(self.irq),
-            softirq: of(self.softirq),
-            steal: of(self.steal),
-            idle: of(self.idle),
-            iowait: match self.iowait {
-                Some(ticks) => Measured::Known(of(ticks)),
-                None => Measured::odd(format!("{iowait_name} went back, as the kernel lets it")),
+            user: of(ticks.user),
+            system: of(ticks.system),
+            irq: of(ticks.irq),
+            softirq: of(ticks.softirq),
+            steal: of(ticks.steal),
+            idle: of(ticks.idle),
+            iowait: match self.iowait_went_back {
+                false => Measured::Known(of(ticks.iowait)),
+                true => Measured::odd(format!("{iowait_name} went back, as the kernel lets it")),
             },
             counted: total as f64 * TICK_NS as f64 / elapsed_ns as f64,
         })
     }
 }
 
-fn spent(cpu: usize, before: &Ticks, after: &Ticks, elapsed_ns: u64) -> Measured<Spent> {
-    let mut back = None;
-    let mut kind = |name: &str, before: u64, after: u64| match grown(&format!("{name} of CPU {cpu}"), before, after) {
-        Measured::Known(grown) => grown,
-        Measured::Unknown(unknown) => {
-            back = Some(unknown);
-            0
+fn spent(cpu: usize, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Measured<Spent> {
+    type Kind = (&'static str, fn(&CpuTicks) -> u64);
+    let kinds: [Kind; 6] = [
+        ("user", |ticks| ticks.user),
+        ("system", |ticks| ticks.system),
+        ("irq", |ticks| ticks.irq),
+        ("softirq", |ticks| ticks.softirq),
+        ("steal", |ticks| ticks.steal),
+        // Waiting for a disk is a kind of idling; the kernel moves time between the two.
+        ("idle and iowait", |ticks| ticks.idle),
+    ];
+    let mut counted_ns = 0;
+    for (name, of) in kinds {
+        match grown(&format!("{name} of CPU {cpu}"), of(before), of(after)) {
+            // The increase of a wrong counter may overflow.
+            Measured::Known(grown) => counted_ns += u128::from(grown) * u128::from(TICK_NS),
+            Measured::Unknown(unknown) => return Measured::Unknown(unknown),
         }
-    };
-    // Waiting for a disk is a kind of idling. The kernel moves time between the two, so add them.
-    let idle = |ticks: &Ticks| ticks.idle.saturating_add(ticks.iowait);
-    let spent = Spent {
-        user: kind("user", before.user, after.user).saturating_add(kind("nice", before.nice, after.nice)),
-        system: kind("system", before.system, after.system),
-        irq: kind("irq", before.irq, after.irq),
-        softirq: kind("softirq", before.softirq, after.softirq),
-        steal: kind("steal", before.steal, after.steal),
-        idle: kind("idle and iowait", idle(before), idle(after)),
-        iowait: after.iowait.checked_sub(before.iowait),
-    };
-    if let Some(unknown) = back {
-        return Measured::Unknown(unknown);
     }
-    let kinds = [spent.user, spent.system, spent.irq, spent.softirq, spent.steal, spent.idle];
-    // The increase of a wrong counter may overflow.
-    let counted_ns = kinds.into_iter().map(u128::from).sum::<u128>() * u128::from(TICK_NS);
     let passed_ns = u128::from(elapsed_ns);
     if counted_ns > passed_ns + passed_ns / 4 + u128::from(SURPLUS_NS) {
         let ms = |ns: u128| ns / 1_000_000;
         return Measured::odd(format!("CPU {cpu} counted {} ms while {} ms passed", ms(counted_ns), ms(passed_ns)));
     }
-    Measured::Known(spent)
+    Measured::Known(Spent { ticks: after.since(before), iowait_went_back: after.iowait < before.iowait })
 }
 
 fn shares(cpu: usize, spent: &Spent, elapsed_ns: u64) -> Measured<Shares> {
@@ -336,7 +311,7 @@ fn process(
     }
     Measured::Known(ProcessRates {
         pid: after.pid,
-        name: after.stat.name.clone(),
+        name: after.name.clone(),
         elapsed_ns,
         ended: None,
         cpu: ticks.and_then(|ticks| share(*ticks as f64 * TICK_NS as f64, elapsed_ns)),

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_hostfs::cgroup::Place;
+use evenkeel_hostfs::proc::{
+    Pairs, ProcessStat, Stat, field, parse_fields, parse_pairs, parse_process, parse_stat, parse_switches,
+};
 use evenkeel_hostfs::{Refusal, Root, Why};
+use evenkeel_sys::cpu_limit::parse_cpu_max;
+use evenkeel_sys::stall::{Stalls, parse_stalls};
 use evenkeel_sys::{Errno, schedstat};
 
-use super::group::{MemoryLimit, Place, Places, memory_limit};
+use super::group::{MemoryLimit, Places, memory_limit};
 use super::measured::Measured;
-use super::parse::{Pairs, Process, Stalls, Stat, parse_fields, parse_pairs, parse_process, parse_stalls, parse_stat};
 use super::report::Quota;
 use super::settings::Target;
 
@@ -91,8 +96,10 @@ pub struct ProcessCounts {
     pub pid: u32,
     /// When they were read, on the monotonic clock.
     pub at_ns: u64,
+    /// Its name, which may contain any character.
+    pub name: String,
     /// /proc/PID/stat.
-    pub stat: Process,
+    pub stat: ProcessStat,
     /// /proc/PID/status.
     pub status: Measured<Pairs>,
     /// Its threads.
@@ -188,7 +195,7 @@ fn levels(root: &Root, place: &Place) -> Measured<Vec<LevelCounts>> {
         let quota = if place.is_v2 { quota_v2(root, &directory) } else { quota_v1(root, &directory) };
         LevelCounts { directory, quota, stat }
     };
-    let levels: Vec<LevelCounts> = place.levels().into_iter().map(level).collect();
+    let levels: Vec<LevelCounts> = place.levels().unwrap_or_default().into_iter().map(level).collect();
     // A version 1 container does not show the inner groups of the host's path.
     match levels.iter().position(|level| level.stat.known().is_some()) {
         Some(first) => Measured::Known(levels.into_iter().skip(first).collect()),
@@ -203,15 +210,10 @@ fn levels(root: &Root, place: &Place) -> Measured<Vec<LevelCounts>> {
 fn quota_v2(root: &Root, directory: &str) -> Measured<Option<Quota>> {
     let path = format!("{directory}/cpu.max");
     match root.text(&path) {
-        Ok(text) => {
-            let mut words = text.split_ascii_whitespace();
-            let (quota, period) = (words.next(), words.next().and_then(|word| word.parse().ok()));
-            match (quota, quota.and_then(|word| word.parse().ok()), period) {
-                (Some("max"), _, _) => Measured::Known(None),
-                (_, Some(quota_us), Some(period_us)) => Measured::Known(Some(Quota { quota_us, period_us })),
-                _ => Measured::odd(format!("{path} is not a quota and period")),
-            }
-        }
+        Ok(text) => match parse_cpu_max(&text) {
+            Some((quota_us, period_us)) => Measured::Known(quota_us.map(|quota_us| Quota { quota_us, period_us })),
+            None => Measured::odd(format!("{path} is not a quota and period")),
+        },
         Err(Refusal { why: Why::Errno(errno), .. }) if errno.is_absence() => Measured::Known(None),
         Err(refusal) => Measured::refused(&refusal),
     }
@@ -233,13 +235,15 @@ impl ProcessCounts {
     /// The counts of one process. Unknown if it does not exist or has ended.
     fn read(root: &Root, pid: u32, now_ns: &dyn Fn() -> u64) -> Measured<ProcessCounts> {
         let at_ns = now_ns();
-        read(root, &format!("/proc/{pid}/stat"), "what is counted of a process", parse_process).and_then(|stat| {
-            if stat.is_zombie {
-                return Measured::absent(format!("process {pid} ({}) has ended", stat.name));
+        let named = |text: &str| parse_process(text).map(|(stat, name)| (stat, name.to_owned()));
+        read(root, &format!("/proc/{pid}/stat"), "what is counted of a process", named).and_then(|(stat, name)| {
+            if !stat.is_alive() {
+                return Measured::absent(format!("process {pid} ({name}) has ended"));
             }
+            let (stat, name) = (*stat, name.clone());
             let status = read(root, &format!("/proc/{pid}/status"), "names with numbers", parse_fields);
             let (threads, threads_beyond) = threads(root, pid);
-            Measured::Known(ProcessCounts { pid, at_ns, stat: stat.clone(), status, threads, threads_beyond })
+            Measured::Known(ProcessCounts { pid, at_ns, name, stat, status, threads, threads_beyond })
         })
     }
 }
@@ -271,14 +275,13 @@ fn thread(root: &Root, pid: u32, tid: u32) -> Measured<ThreadCounts> {
         read(root, &format!("{dir}/schedstat"), "three numbers", |text| schedstat::parse_schedstat(text.as_bytes()));
     delays.and_then(|(cpu_ns, run_delay_ns, _)| {
         read(root, &format!("{dir}/status"), "how often it was switched", |text| {
-            let fields = parse_fields(text)?;
-            let name = text.lines().next()?.strip_prefix("Name:")?.trim().to_owned();
+            let switches = parse_switches(text)?;
             Some(ThreadCounts {
-                name,
+                name: field(text, "Name", ':')?.to_owned(),
                 cpu_ns: *cpu_ns,
                 run_delay_ns: *run_delay_ns,
-                voluntary_switches: *fields.get("voluntary_ctxt_switches")?,
-                involuntary_switches: *fields.get("nonvoluntary_ctxt_switches")?,
+                voluntary_switches: switches.voluntary,
+                involuntary_switches: switches.involuntary,
             })
         })
     })

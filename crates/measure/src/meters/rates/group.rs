@@ -1,24 +1,11 @@
 //! The files of a control group: in version 1, version 2, or both side by side. Also its ancestors, whose limits apply to it too.
 
+use evenkeel_hostfs::cgroup::{Membership, Place, parse_membership};
 use evenkeel_hostfs::{Root, Why};
 
 use super::measured::Measured;
-use super::parse::{parse_limit, parse_membership};
 
-/// The deepest group to search. Groups of systemd and Kubernetes have fewer than ten levels.
-const DEPTH_MAX: usize = 32;
 const TOP: &str = "/sys/fs/cgroup";
-
-/// A group's place in the hierarchy of one controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The mount point of the hierarchy.
-    pub mount: String,
-    /// The group below it; begins with `/`.
-    pub path: String,
-    /// Whether the hierarchy is version 2.
-    pub is_v2: bool,
-}
 
 /// A group's places.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,75 +30,50 @@ impl Places {
     }
 
     fn from(root: &Root, path: &str, name: Option<&str>) -> Places {
-        let lines = match root.text(path) {
-            Ok(text) => match parse_membership(&text) {
-                Some(lines) => Measured::Known(lines),
-                None => Measured::odd(format!("{path} has no lines of NUMBER:CONTROLLERS:PATH")),
-            },
+        let text = match root.text(path) {
+            Ok(text) => Measured::Known(text),
             Err(refusal) => Measured::refused(&refusal),
         };
-        let of = |controller: &str| lines.and_then(|lines| place(lines, controller, name));
+        let of = |controller: &str| {
+            text.and_then(|text| match parse_membership(text) {
+                Some(lines) => place(&lines, controller, name),
+                None => Measured::odd(format!("{path} has no lines of NUMBER:CONTROLLERS:PATH")),
+            })
+        };
         Places { cpu: of("cpu"), memory: of("memory"), pressure: of("") }
     }
 }
 
-/// A controller belongs to version 1 if a line names it, otherwise to version 2. The empty name is the version 2 hierarchy itself.
-fn place(lines: &[(String, String)], controller: &str, name: Option<&str>) -> Measured<Place> {
-    let is_hybrid = lines.iter().any(|(controllers, _)| !controllers.is_empty());
-    let own = lines
-        .iter()
-        .find(|(controllers, _)| !controller.is_empty() && controllers.split(',').any(|found| found == controller));
-    let unified = lines.iter().find(|(controllers, _)| controllers.is_empty());
-    let (mount, path, is_v2) = match (own, unified) {
-        (Some((controllers, path)), _) => (format!("{TOP}/{controllers}"), path, false),
-        (None, Some((_, path))) if is_hybrid => (format!("{TOP}/unified"), path, true),
-        (None, Some((_, path))) => (TOP.to_owned(), path, true),
-        (None, None) => {
-            let tree = if controller.is_empty() { "version 2" } else { controller };
-            return Measured::absent(format!("no tree of control groups has {tree}"));
-        }
+/// The place of the group, or of the one with this name.
+fn place(lines: &[Membership<'_>], controller: &str, name: Option<&str>) -> Measured<Place> {
+    let Some(own) = Place::from_membership(controller, lines) else {
+        let tree = if controller.is_empty() { "version 2" } else { controller };
+        return Measured::absent(format!("no tree of control groups has {tree}"));
     };
-    let path = name.map_or_else(|| path.clone(), |name| below_mount(lines, name));
-    if path.split('/').any(|part| part == "..") {
-        return Measured::odd(format!("the control group {path} is outside of what this namespace shows"));
+    let path = name.map_or(own.path, |name| below_mount(lines, name));
+    let place = Place { path: path.trim_end_matches('/').to_owned(), ..own };
+    if place.levels().is_none() {
+        return Measured::odd(format!("the control group {path} is outside of what this namespace shows, or too deep"));
     }
-    Measured::Known(Place { mount, path: path.trim_end_matches('/').to_owned(), is_v2 })
+    Measured::Known(place)
 }
 
 /// A full path such as `/sys/fs/cgroup/cpu/game` without its mount.
-fn below_mount(lines: &[(String, String)], name: &str) -> String {
+fn below_mount(lines: &[Membership<'_>], name: &str) -> String {
     let Some(rest) = name.strip_prefix(TOP) else { return format!("/{}", name.trim_start_matches('/')) };
     let rest = rest.trim_start_matches('/');
     let (first, below) = rest.split_once('/').unwrap_or((rest, ""));
-    let is_tree = |(controllers, _): &(String, String)| {
-        !controllers.is_empty() && (controllers == first || controllers.split(',').any(|one| one == first))
-    };
-    let is_hybrid = lines.iter().any(|(controllers, _)| !controllers.is_empty());
+    let is_tree =
+        |line: &Membership<'_>| !line.controllers.is_empty() && (line.controllers == first || line.has(first));
+    let is_hybrid = lines.iter().any(|line| !line.controllers.is_empty());
     let is_mount = lines.iter().any(is_tree) || (is_hybrid && first == "unified");
     if is_mount { format!("/{below}") } else { format!("/{rest}") }
 }
 
-impl Place {
-    /// The group's own directory.
-    pub fn directory(&self) -> String {
-        format!("{}{}", self.mount, self.path)
-    }
-
-    /// The directories of the group and its ancestors, the innermost first.
-    ///
-    /// In a version 1 container the path is the host's, but the mount is our own group, so the inner directories do not exist.
-    pub fn levels(&self) -> Vec<String> {
-        let mut ends: Vec<usize> = self.path.match_indices('/').map(|(at, _)| at).collect();
-        ends.push(self.path.len());
-        ends.dedup();
-        ends.iter().rev().take(DEPTH_MAX).map(|end| format!("{}{}", self.mount, &self.path[..*end])).collect()
-    }
-
-    /// Whether the group exists.
-    pub fn is_there(&self, root: &Root) -> bool {
-        let file = format!("{}/cgroup.procs", self.directory());
-        !root.text(&file).is_err_and(|refusal| matches!(refusal.why, Why::Errno(errno) if errno.is_absence()))
-    }
+/// Whether the group exists.
+pub(super) fn is_there(place: &Place, root: &Root) -> bool {
+    let file = format!("{}/cgroup.procs", place.directory());
+    !root.text(&file).is_err_and(|refusal| matches!(refusal.why, Why::Errno(errno) if errno.is_absence()))
 }
 
 /// A memory limit, and the group that sets it.
@@ -128,7 +90,7 @@ pub struct MemoryLimit {
 pub(super) fn memory_limit(root: &Root, place: &Place) -> Measured<Option<MemoryLimit>> {
     let file = if place.is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
     let mut tightest: Option<MemoryLimit> = None;
-    for directory in place.levels() {
+    for directory in place.levels().unwrap_or_default() {
         let path = format!("{directory}/{file}");
         match root.text(&path) {
             Ok(text) => match parse_limit(&text) {
@@ -144,6 +106,15 @@ pub(super) fn memory_limit(root: &Root, place: &Place) -> Measured<Option<Memory
         }
     }
     Measured::Known(tightest)
+}
+
+/// A limit in bytes: `max`, or a number. Version 1 reports nearly 2^63 for a group without a limit.
+fn parse_limit(text: &str) -> Option<Option<u64>> {
+    const NONE: u64 = 1 << 62;
+    match text.trim() {
+        "max" => Some(None),
+        number => number.parse().ok().map(|bytes: u64| (bytes < NONE).then_some(bytes)),
+    }
 }
 
 #[cfg(test)]
@@ -190,9 +161,21 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_numbers_or_none() {
+        let table = [
+            ("max\n", Some(None)),
+            ("9223372036854771712\n", Some(None)),
+            ("1048576\n", Some(Some(1_048_576))),
+            ("x", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(parse_limit(text), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn the_tightest_limit_counts() {
         let place = Place { mount: "/m".into(), path: "/a/b".into(), is_v2: true };
-        assert_eq!(place.levels(), ["/m/a/b", "/m/a", "/m"]);
         let mut texts = BTreeMap::from([
             ("/m/a/b/memory.max".to_owned(), "max\n".to_owned()),
             ("/m/a/memory.max".to_owned(), "4096\n".to_owned()),

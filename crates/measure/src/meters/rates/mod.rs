@@ -8,7 +8,6 @@ mod between;
 mod counts;
 mod group;
 mod measured;
-mod parse;
 mod report;
 mod settings;
 mod spread;
@@ -18,12 +17,8 @@ mod timeline;
 
 pub use between::{PagesSeen, between};
 pub use counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, Resource, THREADS_MAX, ThreadCounts};
-pub use group::{MemoryLimit, Place, Places};
+pub use group::{MemoryLimit, Places};
 pub use measured::{Kind, Measured, Unknown};
-pub use parse::{
-    Pairs, Process, Stalls, Stat, Ticks, parse_fields, parse_limit, parse_membership, parse_pairs, parse_process,
-    parse_stalls, parse_stat,
-};
 pub use report::{
     Cost, CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Quota, Rates, Report, Shares, Spread,
     System, ThreadRates,
@@ -113,7 +108,7 @@ fn check(target: &Target) -> Result<(), MeterError> {
             let places = Places::named(&root, name);
             let is_there = [&places.cpu, &places.memory, &places.pressure]
                 .into_iter()
-                .any(|place| place.known().is_some_and(|place| place.is_there(&root)));
+                .any(|place| place.known().is_some_and(|place| group::is_there(place, &root)));
             let why = "it is in none of the trees under /sys/fs/cgroup; name it as /proc/PID/cgroup does";
             if is_there { Ok(()) } else { Err(MeterError::wrong_use(format!("look at control group {name}"), why)) }
         }

@@ -1,10 +1,9 @@
 //! The threads of a server, and the busiest among them.
 
 use std::collections::BTreeMap;
-use std::fs;
 
-use evenkeel_sys::schedstat::parse_schedstat;
-use evenkeel_sys::{clock, thread};
+use evenkeel_hostfs::proc;
+use evenkeel_sys::{clock, schedstat, thread};
 
 use crate::{MeterError, Watch};
 
@@ -29,9 +28,7 @@ pub enum Watched {
 
 /// A process's threads: its number and theirs. None if the process does not exist.
 pub fn tasks(pid: u32) -> Vec<(u32, u32)> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    tids.take(LOOKED_AT_MAX).map(|tid| (pid, tid)).collect()
+    proc::threads(pid).take(LOOKED_AT_MAX).map(|tid| (pid, tid)).collect()
 }
 
 /// The threads of `pids` to watch: all, or the busiest if there are too many. With `name`, only threads of that name.
@@ -66,9 +63,8 @@ fn busiest(mut threads: Vec<(u32, u32)>, watch: &Watch<'_>) -> Vec<(u32, u32)> {
     }
     watch.progress(0.0, "comparing the server's threads");
     let ran = |threads: &[(u32, u32)]| -> BTreeMap<u32, u64> {
-        let of = |tid: u32| Some(parse_schedstat(&fs::read(format!("/proc/{tid}/schedstat")).ok()?)?.0);
         // A kernel without these counts reports nothing. Then all threads are equal, and the first few are watched.
-        threads.iter().map(|(_, tid)| (*tid, of(*tid).unwrap_or_default())).collect()
+        threads.iter().map(|(_, tid)| (*tid, schedstat::of_thread(*tid).unwrap_or_default().0)).collect()
     };
     let before = ran(&threads);
     sleep(COMPARED_NS, watch);

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use evenkeel_hostfs::Root;
+use evenkeel_hostfs::proc::{TICK_NS, parse_per_cpu, parse_stat};
 use serde::Serialize;
 
 /// More idle states than any driver has.
 const STATES_MAX: usize = 16;
-/// The kernel's `USER_HZ`: what /proc/stat counts in.
-const TICK_NS: u64 = 10_000_000;
 
 /// Counts of one CPU during the waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -43,8 +42,9 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(super) fn read(root: &Root, cpu: usize) -> Counters {
-        let idle_ticks = root.text("/proc/stat").ok().and_then(|text| parse_idle_ticks(&text, cpu));
-        let calls = root.text("/proc/interrupts").ok().and_then(|text| parse_calls(&text, cpu));
+        let stat = root.text("/proc/stat").ok().and_then(|text| parse_stat(&text));
+        let idle_ticks = stat.and_then(|stat| Some(stat.cpus.get(&cpu)?.idle));
+        let calls = root.text("/proc/interrupts").ok().and_then(|text| calls(&text, cpu));
         let mut entered = BTreeMap::new();
         for state in 0..STATES_MAX {
             let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}");
@@ -80,30 +80,12 @@ impl Idle {
     }
 }
 
-/// The idle time of a CPU in /proc/stat: the fourth number (idle) plus the fifth (waiting for disks).
-fn parse_idle_ticks(text: &str, cpu: usize) -> Option<u64> {
-    let name = format!("cpu{cpu}");
-    let line = text.lines().find(|line| line.split_ascii_whitespace().next() == Some(&name))?;
-    let mut numbers = line.split_ascii_whitespace().skip(4).map(|number| number.parse::<u64>().ok());
-    let (idle, disks) = (numbers.next()??, numbers.next()??);
-    idle.checked_add(disks)
-}
-
 /// Interrupts that other CPUs sent to one: reschedules and function calls, which also carry wakes. On x86 `RES` and `CAL`, on ARM `IPI0`
 /// and `IPI1` (in either order).
-fn parse_calls(text: &str, cpu: usize) -> Option<u64> {
-    let mut lines = text.lines();
-    let name = format!("CPU{cpu}");
-    let column = lines.next()?.split_ascii_whitespace().position(|word| word == name)?;
-    let mut sum = None;
-    for line in lines {
-        let mut words = line.split_ascii_whitespace();
-        if matches!(words.next(), Some("RES:" | "CAL:" | "IPI0:" | "IPI1:")) {
-            let count = words.nth(column)?.parse::<u64>().ok()?;
-            sum = Some(sum.unwrap_or(0_u64).checked_add(count)?);
-        }
-    }
-    sum
+fn calls(interrupts: &str, cpu: usize) -> Option<u64> {
+    let table = parse_per_cpu(interrupts);
+    let counts = ["RES", "CAL", "IPI0", "IPI1"].into_iter().filter_map(|label| table.count(label, cpu));
+    counts.reduce(u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -112,20 +94,12 @@ mod tests {
 
     use super::*;
 
-    const STAT: &str = "cpu  10 20 30 40 50 0 0 0 0 0\ncpu0 1 2 3 4 5 0 0 0 0 0\ncpu1 5 4 3 2 1 0\nintr 5\n";
     const INTERRUPTS: &str = "           CPU0       CPU2\n 24:  1  0  IO-APIC ACPI:Ged\nNMI:  9  9  Non\nRES:  10  20  Rescheduling\nCAL:  1  2  Function\n";
 
     #[test]
     fn each_cpu_has_its_own_counts() {
-        assert_eq!(
-            (parse_idle_ticks(STAT, 0), parse_idle_ticks(STAT, 1), parse_idle_ticks(STAT, 2)),
-            (Some(9), Some(3), None)
-        );
-        assert_eq!(
-            (parse_calls(INTERRUPTS, 0), parse_calls(INTERRUPTS, 2), parse_calls(INTERRUPTS, 1)),
-            (Some(11), Some(22), None)
-        );
-        assert_eq!(parse_calls("  CPU0\nLOC: 5 timer\n", 0), None, "a missing row is not a count of 0");
+        assert_eq!((calls(INTERRUPTS, 0), calls(INTERRUPTS, 2), calls(INTERRUPTS, 1)), (Some(11), Some(22), None));
+        assert_eq!(calls("  CPU0\nLOC: 5 timer\n", 0), None, "a missing row is not a count of 0");
     }
 
     #[test]
@@ -147,12 +121,12 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_is_a_panic(text in any::<String>(), cpu in 0_usize..300) {
-            let _ = (parse_idle_ticks(&text, cpu), parse_calls(&text, cpu));
+            let _ = calls(&text, cpu);
         }
 
         #[test]
         fn no_table_is_a_panic(text in "( CPU0)?\n((RES|CAL|cpu0):?( [0-9]{1,22}){0,6}\n){0,4}") {
-            let _ = (parse_idle_ticks(&text, 0), parse_calls(&text, 0));
+            let _ = calls(&text, 0);
         }
     }
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use evenkeel_hostfs::proc::ProcessStat;
 use evenkeel_stats::median;
 use evenkeel_sys::{CpuSet, clock, thread};
 
 use crate::caveat::WorkloadCaveat;
 use crate::error::{WorkloadError, only_shown};
 use crate::kit::full::{Full, Fullness, Ran};
-use crate::processes::{self, Stat};
+use crate::processes;
 use crate::workloads::command::output::Listener;
 use crate::workloads::command::started::{Ending, Program, Started, name_of};
 
@@ -126,7 +127,7 @@ impl Looked {
 }
 
 impl Busy {
-    fn now(of: &[Stat]) -> Busy {
+    fn now(of: &[ProcessStat]) -> Busy {
         let (at_ns, ran_ns) = read_at(|| processes::ran_ns(of));
         let affinities = ran_ns.keys().filter_map(|tid| thread::affinity_of(*tid).ok());
         Busy { at_ns, on: affinities.fold(CpuSet::default(), |all, own| all.or(&own)), ran_ns }

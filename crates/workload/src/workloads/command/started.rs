@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use evenkeel_hostfs::proc::ProcessStat;
 use evenkeel_sys::foreign_process::{self, Signal};
 use evenkeel_sys::{CpuSet, clock, process};
 
 use crate::error::WorkloadError;
-use crate::processes::{self, Family, MARK, Stat};
+use crate::processes::{self, Family, MARK};
 use crate::workloads::command::output::{Listener, Output};
 
 /// The names of a program's streams.
@@ -109,14 +110,14 @@ impl Started {
     }
 
     /// Its living processes, itself first.
-    pub(super) fn alive(&mut self) -> Vec<Stat> {
+    pub(super) fn alive(&mut self) -> Vec<ProcessStat> {
         let all = processes::all();
         self.family.reap(&all);
         self.family.alive(&all)
     }
 
     /// Its living processes, for a read-only caller.
-    pub(super) fn stats(&self) -> Vec<Stat> {
+    pub(super) fn stats(&self) -> Vec<ProcessStat> {
         self.family.clone().alive(&processes::all())
     }
 
@@ -258,7 +259,7 @@ impl Started {
             let _ = foreign_process::signal_group(group, signal);
         }
         for stat in alive.iter().filter(|stat| stat.group != group) {
-            let is_it = || Stat::read(stat.pid).is_some_and(|now| now.started == stat.started);
+            let is_it = || ProcessStat::read(stat.pid).is_some_and(|now| now.start_ticks == stat.start_ticks);
             let _ = foreign_process::signal_if(stat.pid, signal, is_it);
         }
     }

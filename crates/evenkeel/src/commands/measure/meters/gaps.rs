@@ -6,6 +6,7 @@ use evenkeel_measure::meters::gaps::{self, Cause, Class, Cpu, Keep, Mode, Order,
 use evenkeel_stats::Share;
 use evenkeel_sys::CpuSet;
 
+use crate::args::cpus;
 use crate::commands::measure::card::{CardTurn, PPM, line, value};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
@@ -182,12 +183,6 @@ fn sampled(sampled: Option<Sampled>) -> Finding {
 
 fn taken_ns(report: &Report, causes: &[Cause]) -> u64 {
     causes.iter().filter_map(|cause| report.causes.get(cause.name())).map(|sum| sum.total_ns).sum()
-}
-
-fn cpus(text: &str) -> Result<CpuSet, String> {
-    CpuSet::parse_list(text)
-        .filter(|set| !set.is_empty())
-        .ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
 }
 
 fn least_us(text: &str) -> Result<f64, String> {

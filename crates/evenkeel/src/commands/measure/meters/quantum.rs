@@ -7,6 +7,7 @@ use evenkeel_measure::meters::quantum::{self, Class, Cpu, Labels, Method, Order,
 use evenkeel_stats::periodicity::{Count, Model};
 use evenkeel_sys::CpuSet;
 
+use crate::args::cpus;
 use crate::commands::measure::card::{CardTurn, PPM, line, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
@@ -179,11 +180,6 @@ enum Methods {
     #[default]
     Fold,
     Siege,
-}
-
-fn cpus(text: &str) -> Result<CpuSet, String> {
-    let set = CpuSet::parse_list(text).filter(|set| set.first().is_some());
-    set.ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -7,6 +7,7 @@ use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::wake::{self, Cell, Kind, Part, Parts, Place, Report, Variant};
 use evenkeel_sys::CpuSet;
 
+use crate::args::cpus;
 use crate::commands::measure::card::{CardTurn, percentiles, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
@@ -147,12 +148,6 @@ fn late(p99_ns: Option<f64>, gap_ns: u64) -> Finding {
     let (late, gap) = (real_quantity(ns, Unit::Ns), quantity(gap_ns, Unit::Ns));
     let says = format!("a timer wakes its thread {late} late (p99, after {gap} of sleep); {A_TICK}");
     Finding::new(Grade::of_low(ns, TICK_NS / 100.0, TICK_NS / 10.0), says)
-}
-
-fn cpus(text: &str) -> Result<CpuSet, String> {
-    CpuSet::parse_list(text)
-        .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| "expected a list of CPUs, such as 0,2-3".to_owned())
 }
 
 fn kind(text: &str) -> Result<Kind, String> {

@@ -21,6 +21,7 @@ use self::outlet::{Dumps, Pull, Whole};
 use self::page::{Answer, Meanwhile};
 use super::begins::At;
 use super::now;
+use crate::args::cpus;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
@@ -88,12 +89,6 @@ pub(crate) struct Args {
 enum Stacks {
     FramePointers,
     Dwarf,
-}
-
-fn cpus(text: &str) -> Result<CpuSet, String> {
-    CpuSet::parse_list(text)
-        .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| "expected a list of CPUs, for example 0-3,8".to_owned())
 }
 
 impl Args {

@@ -1,4 +1,7 @@
-//! Removes control groups that evenkeel created for one command, together with the processes that still run in them.
+//! Control groups: where those of a process are; and removes those that evenkeel created for one command, together with the processes
+//! that still run in them.
+
+mod place;
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -7,6 +10,8 @@ use std::time::Duration;
 
 use evenkeel_sys::{Errno, clock};
 use rustix::process::{Pid, PidfdFlags, Signal};
+
+pub use place::{Membership, Place, parse_membership};
 
 /// The name prefix of the groups that evenkeel creates. It removes only groups with this prefix.
 pub const PREFIX: &str = "evenkeel-";

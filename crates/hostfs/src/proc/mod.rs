@@ -1,0 +1,25 @@
+//! Parsers of the kernel's files in /proc and of their forms that /sys shares, one for each: every meter, fact and trial reads
+//! them through these.
+//!
+//! Every function takes any text and returns nothing for one of the wrong form. A text that the runtime library reads too has its
+//! parser in `evenkeel-sys`: schedstat, pressure, the limits of control groups.
+
+mod fields;
+mod interrupts;
+mod mounts;
+mod net;
+mod process;
+mod stat;
+
+pub use fields::{Pairs, Switches, amount, count, field, parse_amount, parse_fields, parse_pairs, parse_switches};
+pub use interrupts::{PerCpu, Row, parse_per_cpu};
+pub use mounts::{Mount, parse_mounts, unescape};
+pub use net::{hex_column, under_name};
+pub use process::{ProcessStat, parse_process, processes, threads};
+pub use stat::{CpuTicks, Stat, parse_stat};
+
+/// The unit of the times in /proc in nanoseconds: hundredths of a second, whatever the kernel's own tick is (`USER_HZ`).
+pub const TICK_NS: u64 = 10_000_000;
+
+/// The maximum number of lines of a text to read. /proc/vmstat has under 200, /proc/stat one for each CPU.
+const LINES_MAX: usize = 8192;
