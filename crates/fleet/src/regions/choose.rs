@@ -1,0 +1,242 @@
+//! The best set of regions: a search over the latency, each step of which asks whether a set reaches enough players within it.
+
+use super::cover::{Found, Wanted, bits, search};
+use super::latencies::{Latencies, UNMEASURED};
+
+/// Visits of cells that all searches of an answer may take; some seconds.
+const WORK: u64 = 1_000_000_000;
+/// A search that takes more than this part of the work gives up.
+const WORK_PART: u64 = 5;
+/// More rows than twice this get a first answer from a sample.
+const SAMPLE_ROWS: usize = 20_000;
+
+/// What may be chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    /// Regions that are in every set.
+    pub(super) keep: u64,
+    /// All regions.
+    pub(super) all: u64,
+    /// Of all players, in thousandths: 950 for p95.
+    pub(super) thousandths: u32,
+}
+
+/// A set of regions, and what is proven about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    /// One bit a region.
+    pub(super) set: u64,
+    /// The percentile of the players' latency.
+    pub(super) percentile_us: u32,
+    /// No set of as many regions has a lower one than this.
+    pub(super) bound_us: u32,
+    /// Whether no smaller set is within the limit; true if none was asked for.
+    pub(super) is_count_proven: bool,
+}
+
+/// The set of at most `count` regions with the lowest percentile; none if no set reaches enough players.
+pub(super) fn best(latencies: &Latencies, choice: &Choice, count: u32) -> Option<Chosen> {
+    let stride = latencies.weights.len() / SAMPLE_ROWS;
+    let first = match stride {
+        0 | 1 => None,
+        _ => best(&latencies.sample(stride), choice, count).map(|chosen| chosen.set),
+    };
+    let chosen = refine(latencies, choice, count, first, WORK)?;
+    Some(Chosen { set: filled(latencies, choice, count, chosen.set), ..chosen })
+}
+
+/// The smallest set whose percentile is within `limit_us`, and of those the one with the lowest; none if even all regions are not.
+pub(super) fn fewest(latencies: &Latencies, choice: &Choice, limit_us: u32) -> Option<Chosen> {
+    let need = latencies.share(choice.thousandths);
+    let cells = latencies.cells(limit_us);
+    let mut is_proven = true;
+    for count in choice.keep.count_ones().max(1)..=choice.all.count_ones() {
+        let work = WORK / WORK_PART;
+        let wanted = Wanted { keep: choice.keep, allowed: choice.all, count, need, is_any: true, work };
+        match search(&cells, &wanted).0 {
+            Found::Nothing => {}
+            Found::Exhausted => is_proven = false,
+            Found::Set(set) => {
+                let chosen = refine(latencies, choice, count, Some(set), WORK)?;
+                return Some(Chosen { is_count_proven: is_proven, ..chosen });
+            }
+        }
+    }
+    None
+}
+
+/// Searches between the percentile of all regions and that of a first set.
+fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>, work: u64) -> Option<Chosen> {
+    let need = latencies.share(choice.thousandths);
+    let least = latencies.within(choice.all, need);
+    if least == UNMEASURED {
+        return None;
+    }
+    let mut set = first.unwrap_or(0);
+    let mut high = if set == 0 { UNMEASURED } else { latencies.within(set, need) };
+    if high == UNMEASURED {
+        let longest = latencies.values.iter().copied().filter(|latency| *latency != UNMEASURED).max()?;
+        // One above: that the longest does is to be found out too.
+        (set, high) = (0, longest + 1);
+    }
+    let mut work_left = work;
+    // Proven to be too low, and taken for too low because the search for it took too long.
+    let (mut proven, mut low) = (i64::from(least) - 1, i64::from(least) - 1);
+    let mut is_near = set != 0;
+    while low < i64::from(high) - 1 {
+        // A first set is most often the best one already, which one step proves.
+        let middle = if is_near { i64::from(high) - 1 } else { low + (i64::from(high) - low) / 2 };
+        // Between two latencies of the table.
+        let limit = u32::try_from(middle).unwrap_or(0);
+        let work = (work / WORK_PART).min(work_left);
+        let (found, spent) = step(latencies, choice, count, need, limit, work);
+        work_left -= spent.min(work_left);
+        match found {
+            Found::Set(better) => (set, high) = (better, latencies.within(better, need)),
+            Found::Nothing => (proven, low) = (proven.max(middle), middle),
+            Found::Exhausted if is_near => {}
+            Found::Exhausted => low = middle,
+        }
+        is_near = false;
+    }
+    if set == 0 {
+        return None;
+    }
+    let bound_us = u32::try_from(proven + 1).unwrap_or(0);
+    let set = widest(latencies, choice, count, set, (need, high));
+    Some(Chosen { set, percentile_us: high, bound_us, is_count_proven: true })
+}
+
+fn step(latencies: &Latencies, choice: &Choice, count: u32, need: u64, limit_us: u32, work: u64) -> (Found, u64) {
+    let cells = latencies.cells(limit_us);
+    let wanted = Wanted { keep: choice.keep, allowed: choice.all, count, need, is_any: true, work };
+    search(&cells, &wanted)
+}
+
+/// Of the sets with this percentile, one that leaves the fewest players above it.
+fn widest(latencies: &Latencies, choice: &Choice, count: u32, set: u64, (need, limit_us): (u64, u32)) -> u64 {
+    let cells = latencies.cells(limit_us);
+    let reached: u64 = cells.iter().filter(|cell| cell.mask & set != 0).map(|cell| cell.weight).sum();
+    let wanted = Wanted {
+        keep: choice.keep,
+        allowed: choice.all,
+        count,
+        need: need.max(reached + 1),
+        is_any: false,
+        work: WORK / WORK_PART,
+    };
+    match search(&cells, &wanted).0 {
+        Found::Set(set) => set,
+        Found::Nothing | Found::Exhausted => set,
+    }
+}
+
+/// The set with further regions up to `count`, each the one that lowers the mean latency most. They do not change the percentile: it is
+/// the lowest already.
+fn filled(latencies: &Latencies, choice: &Choice, count: u32, mut set: u64) -> u64 {
+    while set.count_ones() < count {
+        let mut saved = [0_u128; 64];
+        for (row, weight) in latencies.rows().zip(&latencies.weights) {
+            let now = Latencies::nearest(row, set).1;
+            for at in bits(choice.all & !set) {
+                saved[at] += u128::from(now.saturating_sub(row[at])) * u128::from(*weight);
+            }
+        }
+        let most = bits(choice.all & !set).max_by_key(|at| (saved[*at], 64 - at));
+        match most.filter(|at| saved[*at] > 0) {
+            Some(region) => set |= 1 << region,
+            None => break,
+        }
+    }
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A generator of numbers whose sequence is the same everywhere.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % limit
+        }
+    }
+
+    fn instance(numbers: &mut Numbers) -> (Latencies, Choice, u32) {
+        let regions = 1 + numbers.below(9) as usize;
+        let mut latencies = Latencies::new(regions);
+        // Few values make many ties.
+        let values = [4, 30, 100_000][numbers.below(3) as usize];
+        for _ in 0..1 + numbers.below(40) {
+            let row: Vec<u32> = (0..regions)
+                .map(|_| if numbers.below(12) == 0 { UNMEASURED } else { numbers.below(values) as u32 })
+                .collect();
+            latencies.push(&row, 1 + numbers.below(5) * 300_000, 0);
+        }
+        let all = (1 << regions) - 1;
+        let keep = if numbers.below(4) == 0 { 1 << numbers.below(regions as u64) } else { 0 };
+        let thousandths = [500, 900, 950, 1000][numbers.below(4) as usize];
+        (latencies, Choice { keep, all, thousandths }, 1 + numbers.below(4) as u32)
+    }
+
+    /// The lowest percentile of all sets of at most `count` regions.
+    fn tried_all(latencies: &Latencies, choice: &Choice, count: u32) -> u32 {
+        let is_allowed = |set: &u64| set & choice.keep == choice.keep && set.count_ones() <= count;
+        let need = latencies.share(choice.thousandths);
+        (1..=choice.all).filter(is_allowed).map(|set| latencies.within(set, need)).min().unwrap_or(UNMEASURED)
+    }
+
+    #[test]
+    fn a_thousand_answers_are_those_of_trying_all_sets() {
+        let mut numbers = Numbers(1);
+        let (mut found, mut limited) = (0, 0);
+        for at in 0..1000 {
+            let (latencies, choice, count) = instance(&mut numbers);
+            let expected = tried_all(&latencies, &choice, count);
+            let need = latencies.share(choice.thousandths);
+            match best(&latencies, &choice, count) {
+                None => assert_eq!(expected, UNMEASURED, "{at}"),
+                Some(chosen) => {
+                    found += 1;
+                    assert_eq!((chosen.percentile_us, chosen.bound_us), (expected, expected), "{at}: {chosen:?}");
+                    assert_eq!(latencies.within(chosen.set, need), expected, "{at}: {chosen:?}");
+                    assert!(
+                        chosen.set & choice.keep == choice.keep && chosen.set.count_ones() <= count,
+                        "{at}: {chosen:?}"
+                    );
+                }
+            }
+            if expected == UNMEASURED {
+                continue;
+            }
+            let least = (1..=choice.all.count_ones()).find(|count| tried_all(&latencies, &choice, *count) <= expected);
+            let chosen = fewest(&latencies, &choice, expected).unwrap();
+            limited += 1;
+            assert_eq!(Some(chosen.set.count_ones()), least, "{at}: {chosen:?}");
+            assert_eq!(latencies.within(chosen.set, need), tried_all(&latencies, &choice, least.unwrap()), "{at}");
+            assert!(chosen.is_count_proven, "{at}");
+            if let Some(below) = tried_all(&latencies, &choice, 64).checked_sub(1) {
+                assert_eq!(fewest(&latencies, &choice, below), None, "{at}");
+            }
+        }
+        assert!(found > 800 && limited == found, "{found} {limited}");
+    }
+
+    /// Players beyond the size of a sample.
+    #[test]
+    fn the_answer_from_a_sample_is_corrected() {
+        let mut numbers = Numbers(7);
+        let mut latencies = Latencies::new(6);
+        for _ in 0..SAMPLE_ROWS * 2 + 500 {
+            let row: Vec<u32> = (0..6).map(|_| numbers.below(100) as u32).collect();
+            latencies.push(&row, 1, 0);
+        }
+        let choice = Choice { keep: 0, all: 63, thousandths: 950 };
+        let chosen = best(&latencies, &choice, 3).unwrap();
+        assert_eq!(chosen.percentile_us, tried_all(&latencies, &choice, 3));
+        assert_eq!(chosen.bound_us, chosen.percentile_us);
+    }
+}
