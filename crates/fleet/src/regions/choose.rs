@@ -3,10 +3,14 @@
 use super::cover::{Found, Wanted, bits, search};
 use super::latencies::{Latencies, UNMEASURED};
 
-/// Visits of cells that all searches of an answer may take; some seconds.
-const WORK: u64 = 1_000_000_000;
+/// Visits of a region of a cell that the searches of an answer may take: some seconds.
+const WORK: u64 = 300_000_000;
 /// A search that takes more than this part of the work gives up.
-const WORK_PART: u64 = 5;
+const WORK_PART: u64 = 6;
+/// A search that only bounds the answer takes no more than this part of that.
+const BOUND_PART: u64 = 4;
+/// Where a search was too long, the answer and its bound are found to this part of the latency.
+const HARD_PART: u32 = 200;
 /// More rows than twice this get a first answer from a sample.
 const SAMPLE_ROWS: usize = 20_000;
 
@@ -39,7 +43,7 @@ pub(super) fn best(latencies: &Latencies, choice: &Choice, count: u32) -> Option
     let stride = latencies.weights.len() / SAMPLE_ROWS;
     let first = match stride {
         0 | 1 => None,
-        _ => best(&latencies.sample(stride), choice, count).map(|chosen| chosen.set),
+        _ => refine(&latencies.sample(stride), choice, count, None, WORK / WORK_PART).map(|chosen| chosen.set),
     };
     let chosen = refine(latencies, choice, count, first, WORK)?;
     Some(Chosen { set: filled(latencies, choice, count, chosen.set), ..chosen })
@@ -72,45 +76,79 @@ fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>
     if least == UNMEASURED {
         return None;
     }
-    let mut set = first.unwrap_or(0);
-    let mut high = if set == 0 { UNMEASURED } else { latencies.within(set, need) };
+    let (mut set, mut high) = (0, UNMEASURED);
+    if let Some(first) = first {
+        (set, high) = (first, latencies.within(first, need));
+    }
     if high == UNMEASURED {
         let longest = latencies.values.iter().copied().filter(|latency| *latency != UNMEASURED).max()?;
-        // One above: that the longest does is to be found out too.
+        // One above: whether the longest is enough is a question too.
         (set, high) = (0, longest + 1);
     }
-    let mut work_left = work;
-    // Proven to be too low, and taken for too low because the search for it took too long.
-    let (mut proven, mut low) = (i64::from(least) - 1, i64::from(least) - 1);
-    let mut is_near = set != 0;
-    while low < i64::from(high) - 1 {
-        // A first set is most often the best one already, which one step proves.
-        let middle = if is_near { i64::from(high) - 1 } else { low + (i64::from(high) - low) / 2 };
-        // Between two latencies of the table.
-        let limit = u32::try_from(middle).unwrap_or(0);
-        let work = (work / WORK_PART).min(work_left);
-        let (found, spent) = step(latencies, choice, count, need, limit, work);
-        work_left -= spent.min(work_left);
-        match found {
+    let mut steps = Steps { latencies, choice, count, need, part: work / WORK_PART, left: work };
+    // No set is below `proven`; no set was found below `low`.
+    let (mut proven, mut low) = (least, least);
+    // A first set is most often the best one already, which one step proves.
+    let (mut is_near, mut is_hard) = (set != 0, false);
+    while low < high && !(is_hard && high - low <= high / HARD_PART) {
+        let limit = if is_near { high - 1 } else { low + (high - low) / 2 };
+        match steps.step(limit) {
             Found::Set(better) => (set, high) = (better, latencies.within(better, need)),
-            Found::Nothing => (proven, low) = (proven.max(middle), middle),
-            Found::Exhausted if is_near => {}
-            Found::Exhausted => low = middle,
+            Found::Nothing => (proven, low) = (limit + 1, limit + 1),
+            Found::Exhausted => (is_hard, low) = (true, if is_near { low } else { limit + 1 }),
         }
         is_near = false;
     }
     if set == 0 {
         return None;
     }
-    let bound_us = u32::try_from(proven + 1).unwrap_or(0);
+    let bound_us = if is_hard { steps.bound(proven, high) } else { proven };
     let set = widest(latencies, choice, count, set, (need, high));
     Some(Chosen { set, percentile_us: high, bound_us, is_count_proven: true })
 }
 
-fn step(latencies: &Latencies, choice: &Choice, count: u32, need: u64, limit_us: u32, work: u64) -> (Found, u64) {
-    let cells = latencies.cells(limit_us);
-    let wanted = Wanted { keep: choice.keep, allowed: choice.all, count, need, is_any: true, work };
-    search(&cells, &wanted)
+/// Searches for one number of regions, with the work that is left for them.
+struct Steps<'a> {
+    latencies: &'a Latencies,
+    choice: &'a Choice,
+    count: u32,
+    need: u64,
+    /// The most for one search.
+    part: u64,
+    left: u64,
+}
+
+impl Steps<'_> {
+    /// Whether a set reaches enough players within `limit_us`.
+    fn step(&mut self, limit_us: u32) -> Found {
+        self.search(limit_us, self.part.min(self.left))
+    }
+
+    fn search(&mut self, limit_us: u32, work: u64) -> Found {
+        if work == 0 {
+            return Found::Exhausted;
+        }
+        let cells = self.latencies.cells(limit_us);
+        let Choice { keep, all, .. } = *self.choice;
+        let wanted = Wanted { keep, allowed: all, count: self.count, need: self.need, is_any: true, work };
+        let (found, spent) = search(&cells, &wanted);
+        self.left = self.left.saturating_sub(spent);
+        found
+    }
+
+    /// The largest latency below `high` of which it can be proven that no set is below it. Short searches do: far below what a set reaches,
+    /// the first bound excludes all of them.
+    fn bound(&mut self, mut proven: u32, high: u32) -> u32 {
+        let mut above = high;
+        while above - proven > high / HARD_PART {
+            let limit = proven + (above - proven) / 2;
+            match self.search(limit, self.part / BOUND_PART) {
+                Found::Nothing => proven = limit + 1,
+                Found::Set(_) | Found::Exhausted => above = limit,
+            }
+        }
+        proven
+    }
 }
 
 /// Of the sets with this percentile, one that leaves the fewest players above it.

@@ -46,21 +46,24 @@ pub(super) struct Wanted {
     pub(super) need: u64,
     /// Whether the first such set ends the search.
     pub(super) is_any: bool,
-    /// Visits of cells after which the search gives up.
+    /// Visits of a region of a cell after which the search gives up.
     pub(super) work: u64,
 }
 
-/// Steps of θ at the root, and at other nodes.
+/// The most steps of θ at the root, and at other nodes.
 const STEPS: (u32, u32) = (150, 20);
+/// The steps of one node take at most this part of the work.
+const WORK_PART: u64 = 4;
 /// Without a better bound for this many steps, they get smaller.
 const PATIENCE: u32 = 4;
 
-/// Finds a set of regions, and returns how many cells it visited.
+/// Finds a set of regions, and returns how much work it took.
 pub(super) fn search(cells: &[Cell], wanted: &Wanted) -> (Found, u64) {
     let mut search = Search {
         need: wanted.need,
         is_any: wanted.is_any,
         best: None,
+        work: wanted.work,
         work_left: wanted.work,
         is_exhausted: false,
         is_root: true,
@@ -69,6 +72,7 @@ pub(super) fn search(cells: &[Cell], wanted: &Wanted) -> (Found, u64) {
     let covered = cells.iter().filter(|cell| cell.mask & wanted.keep != 0).map(|cell| cell.weight).sum();
     let allowed = wanted.allowed & !wanted.keep;
     let left = wanted.count.saturating_sub(wanted.keep.count_ones());
+    search.spend(cells.len() as u64);
     let cells = residual(cells, wanted.keep, allowed);
     search.node(cells, Node { chosen: wanted.keep, covered, allowed, left });
     let found = match search.best {
@@ -84,6 +88,7 @@ struct Search {
     is_any: bool,
     /// The weight and the set of the best so far.
     best: Option<(u64, u64)>,
+    work: u64,
     work_left: u64,
     is_exhausted: bool,
     is_root: bool,
@@ -106,6 +111,8 @@ struct Gains {
     /// The regions that reach all that this one reaches, and itself.
     covers: [u64; 64],
     total: u64,
+    /// How many pairs of a cell and a region there are.
+    visits: u64,
 }
 
 impl Search {
@@ -124,18 +131,18 @@ impl Search {
         }
     }
 
-    fn spend(&mut self, visits: usize) {
-        self.work_left = self.work_left.saturating_sub(visits as u64);
+    fn spend(&mut self, visits: u64) {
+        self.work_left = self.work_left.saturating_sub(visits);
         self.is_exhausted |= self.work_left == 0;
     }
 
     fn node(&mut self, mut cells: Vec<Cell>, mut node: Node) {
         loop {
-            self.spend(cells.len() + 1);
+            let gains = gains(&cells, node.allowed);
+            self.spend(gains.visits + 1);
             if self.is_done() {
                 return;
             }
-            let gains = gains(&cells, node.allowed);
             node.allowed = undominated(&gains, node.allowed);
             if self.ends(&gains, &node) {
                 return;
@@ -194,9 +201,11 @@ impl Search {
     fn bound(&mut self, cells: &mut [Cell], gains: &Gains, node: &Node, steps: u32) -> Option<Bound> {
         let mut best: Option<Bound> = None;
         let (mut scale, mut waited) = (1.0, 0);
+        let affordable = self.work / WORK_PART / gains.visits.max(1);
+        let steps = u64::from(steps).min(affordable.max(2));
         for step in 0..steps {
             let bound = Bound::new(cells, node);
-            self.spend(cells.len());
+            self.spend(gains.visits);
             let target = self.target() as f64;
             if bound.value + self.margin < target {
                 return None;
@@ -294,10 +303,11 @@ pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
 }
 
 fn gains(cells: &[Cell], allowed: u64) -> Gains {
-    let mut gains = Gains { by_region: [0; 64], covers: [u64::MAX; 64], total: 0 };
+    let mut gains = Gains { by_region: [0; 64], covers: [u64::MAX; 64], total: 0, visits: 0 };
     for cell in cells {
         let mask = cell.mask & allowed;
         gains.total += if mask == 0 { 0 } else { cell.weight };
+        gains.visits += 1 + u64::from(mask.count_ones());
         for region in bits(mask) {
             gains.by_region[region] += cell.weight;
             gains.covers[region] &= mask;

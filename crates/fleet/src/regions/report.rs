@@ -181,7 +181,7 @@ fn caveats(report: &Report, goal: &Goal) -> Vec<String> {
     }
     if report.players.unmeasured > 0 {
         let count = report.players.unmeasured;
-        caveats.push(format!("{count} latencies are empty: such a player counts as not reached by such a region"));
+        caveats.push(format!("empty latencies: {count}; such a player counts as not reached by such a region"));
     }
     if !report.proof.is_best {
         let bound = report.proof.bound_ms;
