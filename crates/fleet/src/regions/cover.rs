@@ -345,3 +345,39 @@ fn residual(cells: &[Cell], taken: u64, allowed: u64) -> Vec<Cell> {
     });
     open
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The most that a set of at most `count` regions reaches.
+    fn most(cells: &[Cell], count: u32, regions: u32) -> u64 {
+        let reached = |set: u64| cells.iter().filter(|cell| cell.mask & set != 0).map(|cell| cell.weight).sum();
+        (0_u64..1 << regions).filter(|set| set.count_ones() <= count).map(reached).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn the_set_that_reaches_the_most_is_found_and_more_is_excluded() {
+        let mut state = 5_u64;
+        let mut below = |limit: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % limit
+        };
+        for at in 0..200 {
+            let (regions, count) = (2 + below(10) as u32, 1 + below(5) as u32);
+            let cells: Vec<Cell> =
+                (0..1 + below(60)).map(|_| Cell::new(1 + below((1 << regions) - 1), 1 + below(1000))).collect();
+            let most = most(&cells, count, regions);
+            let wanted =
+                |need| Wanted { keep: 0, allowed: (1 << regions) - 1, count, need, is_any: false, work: u64::MAX };
+            for need in [0, most / 2, most] {
+                let Found::Set(set) = search(&cells, &wanted(need)).0 else { panic!("{at}: nothing reaches {need}") };
+                let reached: u64 = cells.iter().filter(|cell| cell.mask & set != 0).map(|cell| cell.weight).sum();
+                assert!(reached == most && set.count_ones() <= count, "{at}: {reached} of {most}");
+            }
+            assert_eq!(search(&cells, &wanted(most + 1)).0, Found::Nothing, "{at}");
+            let without_work = Wanted { work: 1, ..wanted(most) };
+            assert!(matches!(search(&cells, &without_work), (Found::Exhausted | Found::Set(_), 1)), "{at}");
+        }
+    }
+}
