@@ -11,6 +11,9 @@ const WORK_PART: u64 = 6;
 const BOUND_PART: u64 = 4;
 /// Where a search was too long, the answer and its bound are found to this part of the latency.
 const HARD_PART: u32 = 200;
+/// The most exchanges that lower the mean latency, and how many are tried for each.
+const EXCHANGES_MAX: u32 = 12;
+const EXCHANGES_TRIED: usize = 8;
 /// More rows than twice this get a first answer from a sample.
 const SAMPLE_ROWS: usize = 20_000;
 
@@ -46,7 +49,8 @@ pub(super) fn best(latencies: &Latencies, choice: &Choice, count: u32) -> Option
         _ => refine(&latencies.sample(stride), choice, count, None, WORK / WORK_PART).map(|chosen| chosen.set),
     };
     let chosen = refine(latencies, choice, count, first, WORK)?;
-    Some(Chosen { set: filled(latencies, choice, count, chosen.set), ..chosen })
+    let set = filled(latencies, choice, count, chosen.set);
+    Some(Chosen { set: nearer(latencies, choice, set, chosen.percentile_us), ..chosen })
 }
 
 /// The smallest set whose percentile is within `limit_us`, and of those the one with the lowest; none if even all regions are not.
@@ -62,7 +66,8 @@ pub(super) fn fewest(latencies: &Latencies, choice: &Choice, limit_us: u32) -> O
             Found::Exhausted => is_proven = false,
             Found::Set(set) => {
                 let chosen = refine(latencies, choice, count, Some(set), WORK)?;
-                return Some(Chosen { is_count_proven: is_proven, ..chosen });
+                let set = nearer(latencies, choice, chosen.set, chosen.percentile_us);
+                return Some(Chosen { set, is_count_proven: is_proven, ..chosen });
             }
         }
     }
@@ -189,6 +194,51 @@ fn filled(latencies: &Latencies, choice: &Choice, count: u32, mut set: u64) -> u
     set
 }
 
+/// The set with regions exchanged for others while that lowers the mean latency, and leaves no more players above the percentile: many sets
+/// may have the same percentile, and the rest of the players are not to pay for it.
+fn nearer(latencies: &Latencies, choice: &Choice, mut set: u64, percentile_us: u32) -> u64 {
+    let reached = |set: u64| -> u64 {
+        let is_within = |row: &[u32]| Latencies::nearest(row, set).1 <= percentile_us;
+        latencies.rows().zip(&latencies.weights).filter(|(row, _)| is_within(row)).map(|(_, weight)| weight).sum()
+    };
+    let mut least = reached(set);
+    for _ in 0..EXCHANGES_MAX {
+        let mut exchanges = exchanges(latencies, choice, set);
+        exchanges.sort_unstable();
+        let better = exchanges.into_iter().take(EXCHANGES_TRIED).find_map(|(_, out, into)| {
+            let other = set & !(1 << out) | 1 << into;
+            let reached = reached(other);
+            (reached >= least).then_some((other, reached))
+        });
+        match better {
+            Some((other, reached)) => (set, least) = (other, reached),
+            None => break,
+        }
+    }
+    set
+}
+
+/// The exchanges of one region that lower the sum of all latencies: by how much (negative), the region that leaves, and the one that comes.
+fn exchanges(latencies: &Latencies, choice: &Choice, set: u64) -> Vec<(i128, usize, usize)> {
+    let others = choice.all & !set;
+    // What is saved if a region comes and none leaves, and what an exchange costs beyond that.
+    let (mut saved, mut costs) = ([0_i128; 64], vec![[0_i128; 64]; 64]);
+    for (row, weight) in latencies.rows().zip(&latencies.weights) {
+        let weight = i128::from(*weight);
+        let (first, now) = Latencies::nearest(row, set);
+        let (_, second) = Latencies::nearest(row, set & !(1 << first));
+        for into in bits(others) {
+            let latency = row[into];
+            saved[into] += i128::from(now.saturating_sub(latency)) * weight;
+            // The players of the region that leaves go to the one that comes, or to their second.
+            costs[first][into] += i128::from(second.min(latency.max(now)) - now) * weight;
+        }
+    }
+    let leaving = bits(set & !choice.keep);
+    let all = leaving.flat_map(|out| bits(others).map(move |into| (out, into)));
+    all.map(|(out, into)| (costs[out][into] - saved[into], out, into)).filter(|(change, ..)| *change < 0).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,6 +311,22 @@ mod tests {
             }
         }
         assert!(found > 800 && limited == found, "{found} {limited}");
+    }
+
+    /// Three players decide the percentile; the fourth may have any region within it, and gets the nearest.
+    #[test]
+    fn of_sets_with_one_percentile_the_mean_decides() {
+        let mut latencies = Latencies::new(4);
+        for row in [[10, 500, 500, 500], [10, 500, 500, 500], [90, 500, 500, 500], [500, 80, 5, 85]] {
+            latencies.push(&row, 1_000_000, 0);
+        }
+        let choice = Choice { keep: 0, all: 15, thousandths: 1000 };
+        let chosen = best(&latencies, &choice, 2).unwrap();
+        assert_eq!((chosen.set, chosen.percentile_us), (0b101, 90));
+        let chosen = fewest(&latencies, &choice, 100).unwrap();
+        assert_eq!((chosen.set, chosen.percentile_us), (0b101, 90));
+        let kept = Choice { keep: 0b1000, ..choice };
+        assert_eq!(best(&latencies, &kept, 2).unwrap().set, 0b1001);
     }
 
     /// Players beyond the size of a sample.
