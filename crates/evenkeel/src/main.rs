@@ -12,6 +12,7 @@ mod experiment;
 mod failure;
 mod help_text;
 mod host;
+mod output_file;
 mod overdue;
 mod progress;
 mod readings;

@@ -4,6 +4,7 @@
 //! All commands that read a file of the user use this module.
 
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::SystemTime;
@@ -190,6 +191,11 @@ impl UserFile {
         Ok(self.read)
     }
 
+    /// A reader from the file's beginning, for a caller that holds only a piece of the file in memory.
+    pub fn into_reader(self) -> UserFileReader {
+        UserFileReader { at: 0, passed_bytes: self.read.len() as u64, opened: self }
+    }
+
     /// Finds out whether a pipe has a writer. A pipe that nobody has open for writing looks as if it were at its end.
     fn await_writer(&mut self) -> Result<(), UserFileError> {
         if self.try_byte()? != Some(0) {
@@ -225,6 +231,33 @@ impl UserFile {
         self.is_at_end = read? == 0;
         let is_too_long = self.read.len() as u64 > self.limit_bytes;
         if is_too_long { Err(UserFileError::TooLong { limit_bytes: self.limit_bytes }) } else { Ok(()) }
+    }
+}
+
+/// A file of the user that is read piece by piece. Beyond the limit a read fails.
+#[derive(Debug)]
+pub struct UserFileReader {
+    opened: UserFile,
+    /// How much of the head was returned.
+    at: usize,
+    /// How much was read of the file.
+    passed_bytes: u64,
+}
+
+impl Read for UserFileReader {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let UserFile { file, read, is_at_end, limit_bytes, .. } = &self.opened;
+        let head = read.get(self.at..).unwrap_or_default();
+        if !head.is_empty() || *is_at_end {
+            let length = head.len().min(into.len());
+            into[..length].copy_from_slice(&head[..length]);
+            self.at += length;
+            return Ok(length);
+        }
+        let length = read_waiting(file, into).map_err(UserFileError::from)?;
+        self.passed_bytes += length as u64;
+        let is_too_long = self.passed_bytes > *limit_bytes;
+        if is_too_long { Err(UserFileError::TooLong { limit_bytes: *limit_bytes }.into()) } else { Ok(length) }
     }
 }
 
@@ -437,6 +470,19 @@ mod tests {
         assert_eq!(read(&path, 200_000).unwrap(), long);
         assert_eq!(read(&path, 199_999), Err(UserFileError::TooLong { limit_bytes: 199_999 }));
         assert_eq!(read_text(&path, MIB), Err(UserFileError::NoText));
+        let (mut piecewise, mut opened) = (Vec::new(), UserFile::open(&path, 200_000).unwrap());
+        opened.head(1000).unwrap();
+        opened.into_reader().read_to_end(&mut piecewise).unwrap();
+        assert_eq!(piecewise, long);
+    }
+
+    #[test]
+    fn a_reader_stops_at_the_limit() {
+        let mut zeros = UserFile::open(Path::new("/dev/zero"), MIB).unwrap().into_reader();
+        let mut taken = Vec::new();
+        let refused = zeros.read_to_end(&mut taken).unwrap_err();
+        assert_eq!(refused.to_string(), format!("longer than {MIB} bytes"));
+        assert!(taken.len() as u64 <= MIB, "{}", taken.len());
     }
 
     #[test]

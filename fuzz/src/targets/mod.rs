@@ -4,6 +4,7 @@
 mod arena;
 mod counts;
 mod files;
+mod fleet;
 pub(crate) mod machines;
 mod packets;
 mod recordings;
@@ -194,6 +195,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("perf-data", Whole(recordings::perf_data)),
     target("perf-script", Whole(recordings::perf_script)),
     target("plan", Whole(files::plan)),
+    target("players", Whole(fleet::players)),
     target("preempt", Paths(FOUR_CPUS, &["/sys/kernel/debug/sched/preempt", "/proc/version"])),
     target("programs", Whole(recordings::programs)),
     target("rates", Whole(counts::rates)),

@@ -20,6 +20,7 @@ mod part;
 mod plan;
 pub(crate) mod profile;
 pub(crate) mod prove;
+mod regions;
 mod revert;
 mod schema;
 mod script;
@@ -70,6 +71,7 @@ commands! {
     Revert => revert,
     History => history,
     Image => image,
+    Regions => regions,
     Mcp => mcp,
     Schema => schema,
     Completions => completions,

@@ -16,6 +16,7 @@ pub(crate) mod markdown;
 pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod profile;
+pub(crate) mod regions;
 pub(crate) mod sarif;
 pub(crate) mod step;
 pub(crate) mod topology;

@@ -22,6 +22,9 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("arena/src/net/wire.rs", "parse", "arena"),
     ("change/src/plan_file.rs", "parse", "plan"),
     ("evenkeel/src/waivers.rs", "parse", "waivers"),
+    ("fleet/src/regions/model.rs", "parse_degrees", "players"),
+    ("fleet/src/regions/players.rs", "parse_latency_us", "players"),
+    ("fleet/src/regions/players.rs", "parse_weight", "players"),
     ("host/src/facts/clock.rs", "parse_tsc_flags", "cpuinfo"),
     ("host/src/facts/counters.rs", "parse_losses", "counters"),
     ("host/src/facts/counters.rs", "parse_numastat", "counters"),
@@ -278,8 +281,10 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
-    for dir in ["arena", "sys", "hostfs", "host", "change", "measure", "profile", "rt", "trial", "workload", "evenkeel"]
-    {
+    for dir in [
+        "arena", "sys", "hostfs", "host", "change", "measure", "profile", "rt", "trial", "workload", "fleet",
+        "evenkeel",
+    ] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);
     }
     let mut found = BTreeSet::new();

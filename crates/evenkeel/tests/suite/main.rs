@@ -33,6 +33,7 @@ mod pages;
 mod profile;
 mod profile_record;
 mod profile_scopes;
+mod regions;
 mod registry;
 mod releases;
 mod respelled;

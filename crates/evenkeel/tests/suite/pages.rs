@@ -239,6 +239,7 @@ fn help_fits_narrow_and_wide_terminals() {
         "inspect",
         "man",
         "plan",
+        "regions",
         "revert",
         "script",
         "verify",

@@ -1,0 +1,6 @@
+//! Many servers: where to put them, on which machines, and for how much. Reads and computes; neither prints nor changes a host.
+
+mod records;
+pub mod regions;
+
+pub use records::{TableError, TableFault};

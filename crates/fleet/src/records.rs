@@ -1,0 +1,304 @@
+//! Tables in CSV, one record at a time, in bounded memory.
+//!
+//! A file of the user may have a billion rows, or one row of two gigabytes. The buffer of a record is fixed, and an error names the line.
+
+use std::io::{self, Read};
+
+/// The longest record, in bytes.
+const RECORD_BYTES_MAX: usize = 64 << 10;
+/// The most fields of a record.
+const FIELDS_MAX: usize = 1024;
+/// How much one `read` asks for.
+const PIECE_BYTES: usize = 64 << 10;
+/// The most characters of a field that an error quotes.
+const QUOTED_CHARS_MAX: usize = 40;
+/// The order of the bytes, which some programs write before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Why a table can't be used. Reads well after "failed to read FILE".
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The kernel refused to read on.
+    #[error("{0}")]
+    Read(#[from] io::Error),
+    /// A line is wrong.
+    #[error("line {line}: {fault}")]
+    Line {
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong.
+        fault: TableFault,
+    },
+    /// All lines are good, and together they are not.
+    #[error("{0}")]
+    Whole(TableFault),
+}
+
+/// What is wrong in a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableFault {
+    /// The record takes more memory than a table's row needs.
+    #[error("longer than {RECORD_BYTES_MAX} bytes; is it a table with one row a line?")]
+    TooLong,
+    /// The record has more fields than any table needs.
+    #[error("more than {FIELDS_MAX} columns")]
+    TooWide,
+    /// Not UTF-8.
+    #[error("it is not text")]
+    NoText,
+    /// The number of columns differs from that of the first line.
+    #[error("{found} columns, and the first line has {expected}")]
+    Columns {
+        /// Of this line.
+        found: usize,
+        /// Of the first line.
+        expected: usize,
+    },
+    /// A field has no number in its range.
+    #[error("column {column:?}: {text:?} is not {expected}")]
+    Value {
+        /// The column's name.
+        column: String,
+        /// The field, shortened.
+        text: String,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// The first line has no names.
+    #[error("the first line has to name the columns; {0:?} is a number")]
+    NoHeader(String),
+    /// A column that is needed is not there.
+    #[error("no column {0}")]
+    NoColumn(&'static str),
+    /// Two columns or rows have the same name.
+    #[error("{0:?} stands twice")]
+    Twice(String),
+    /// There are more than can be dealt with.
+    #[error("more than {limit} {what}")]
+    TooMany {
+        /// The most.
+        limit: u64,
+        /// Of what.
+        what: &'static str,
+    },
+    /// There is nothing in it.
+    #[error("it has no {0}")]
+    Empty(&'static str),
+}
+
+impl TableFault {
+    /// A field that is not what its column needs.
+    pub(crate) fn value(column: &str, text: &str, expected: &'static str) -> TableFault {
+        let shortened = |text: &str| match text.char_indices().nth(QUOTED_CHARS_MAX) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.to_owned(),
+        };
+        TableFault::Value { column: shortened(column), text: shortened(text), expected }
+    }
+}
+
+/// The records of a table.
+pub(crate) struct Records<R> {
+    source: R,
+    parser: csv_core::Reader,
+    piece: Vec<u8>,
+    /// What of `piece` was read and is not parsed.
+    unparsed: std::ops::Range<usize>,
+    is_started: bool,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    /// The line at which the last record begins.
+    line: u64,
+    /// Ends of lines that the parser did not get.
+    skipped: u64,
+}
+
+impl<R: Read> Records<R> {
+    pub(crate) fn new(source: R) -> Records<R> {
+        Records {
+            source,
+            parser: csv_core::Reader::new(),
+            piece: vec![0; PIECE_BYTES],
+            unparsed: 0..0,
+            is_started: false,
+            text: vec![0; RECORD_BYTES_MAX],
+            ends: vec![0; FIELDS_MAX],
+            line: 1,
+            skipped: 0,
+        }
+    }
+
+    /// An error about the record that was read last.
+    pub(crate) fn fault(&self, fault: TableFault) -> TableError {
+        TableError::Line { line: self.line, fault }
+    }
+
+    /// Reads the next record into `fields`; false at the end.
+    ///
+    /// # Errors
+    /// If it can't be read, is too long or is not text.
+    pub(crate) fn next(&mut self, fields: &mut Fields) -> Result<bool, TableError> {
+        let (mut length, mut count) = (0, 0);
+        self.skip_empty_lines()?;
+        self.line = self.parser.line() + self.skipped;
+        loop {
+            let is_end = self.unparsed.is_empty() && !self.refill()?;
+            let input = &self.piece[self.unparsed.clone()];
+            let (result, read, written, ended) =
+                self.parser.read_record(input, &mut self.text[length..], &mut self.ends[count..]);
+            self.unparsed.start += read;
+            length += written;
+            count += ended;
+            match result {
+                csv_core::ReadRecordResult::InputEmpty if is_end => return Ok(false),
+                csv_core::ReadRecordResult::InputEmpty => {}
+                csv_core::ReadRecordResult::OutputFull => return Err(self.fault(TableFault::TooLong)),
+                csv_core::ReadRecordResult::OutputEndsFull => return Err(self.fault(TableFault::TooWide)),
+                csv_core::ReadRecordResult::End => return Ok(false),
+                csv_core::ReadRecordResult::Record => break,
+            }
+        }
+        fields.text.clear();
+        let text = std::str::from_utf8(&self.text[..length]).map_err(|_| self.fault(TableFault::NoText))?;
+        fields.text.push_str(text);
+        fields.ends.clear();
+        fields.ends.extend_from_slice(&self.ends[..count]);
+        // A field may begin inside a character if the file has a quote there.
+        if fields.ends.iter().any(|end| !fields.text.is_char_boundary(*end)) {
+            return Err(self.fault(TableFault::NoText));
+        }
+        Ok(true)
+    }
+
+    /// Goes on to the line with the next record, so that an error names that line.
+    fn skip_empty_lines(&mut self) -> Result<(), TableError> {
+        let mut is_comment = false;
+        loop {
+            if self.unparsed.is_empty() && !self.refill()? {
+                return Ok(());
+            }
+            match self.piece[self.unparsed.start] {
+                b'\n' => (self.skipped, is_comment) = (self.skipped + 1, false),
+                b'\r' => {}
+                b'#' => is_comment = true,
+                _ if is_comment => {}
+                _ => return Ok(()),
+            }
+            self.unparsed.start += 1;
+        }
+    }
+
+    /// Reads more; false at the end.
+    fn refill(&mut self) -> Result<bool, TableError> {
+        loop {
+            match self.source.read(&mut self.piece) {
+                Ok(length) => {
+                    self.unparsed = 0..length;
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if !std::mem::replace(&mut self.is_started, true)
+            && self.piece[self.unparsed.clone()].starts_with(BYTE_ORDER_MARK)
+        {
+            self.unparsed.start += BYTE_ORDER_MARK.len();
+        }
+        Ok(!self.unparsed.is_empty())
+    }
+}
+
+/// The fields of one record.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Fields {
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// A field without the white space around it; empty if there is none.
+    pub(crate) fn get(&self, at: usize) -> &str {
+        let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let end = self.ends.get(at).copied().unwrap_or(start);
+        self.text.get(start..end).unwrap_or_default().trim()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|at| self.get(at))
+    }
+}
+
+/// The names of the columns: the first record.
+///
+/// # Errors
+/// If there is none, a name is a number, or two columns have one name.
+pub(crate) fn header<R: Read>(records: &mut Records<R>) -> Result<Vec<String>, TableError> {
+    let mut fields = Fields::default();
+    if !records.next(&mut fields)? {
+        return Err(TableError::Whole(TableFault::Empty("lines")));
+    }
+    let names: Vec<String> = fields.iter().map(str::to_owned).collect();
+    if let Some(number) = names.iter().find(|name| name.parse::<f64>().is_ok()) {
+        return Err(records.fault(TableFault::NoHeader(number.clone())));
+    }
+    let mut sorted: Vec<&String> = names.iter().filter(|name| !name.is_empty()).collect();
+    sorted.sort();
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(records.fault(TableFault::Twice(twice[0].clone())));
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(bytes: &[u8]) -> Result<Vec<Vec<String>>, String> {
+        let mut records = Records::new(bytes);
+        let (mut fields, mut rows) = (Fields::default(), Vec::new());
+        while records.next(&mut fields).map_err(|error| error.to_string())? {
+            rows.push(fields.iter().map(str::to_owned).collect());
+        }
+        Ok(rows)
+    }
+
+    #[test]
+    fn records_are_read_as_spreadsheets_write_them() {
+        let rows = |text: &str| all(text.as_bytes()).unwrap().iter().map(|row| row.join("|")).collect::<Vec<_>>();
+        assert_eq!(rows("a,b\n1, 2 \n"), ["a|b", "1|2"]);
+        assert_eq!(rows("\u{feff}a,b\r\n\"x,\"\"y\",3"), ["a|b", "x,\"y|3"]);
+        assert_eq!(rows("# a comment\na\n\n\n2\n"), ["a", "2"]);
+        assert_eq!(rows(""), Vec::<String>::new());
+    }
+
+    /// A source of one endless line: it is refused before it takes memory.
+    #[test]
+    fn a_line_without_an_end_is_refused() {
+        let endless = Read::chain(&b"a,b\n"[..], io::repeat(b'1'));
+        let (mut records, mut fields) = (Records::new(endless), Fields::default());
+        assert!(records.next(&mut fields).unwrap());
+        let refused = records.next(&mut fields).unwrap_err().to_string();
+        assert_eq!(refused, "line 2: longer than 65536 bytes; is it a table with one row a line?");
+        let (mut wide, mut quoted) =
+            (Records::new(io::repeat(b',')), Records::new(Read::chain(&b"\""[..], io::repeat(b'\n'))));
+        assert_eq!(wide.next(&mut fields).unwrap_err().to_string(), "line 1: more than 1024 columns");
+        assert!(quoted.next(&mut fields).unwrap_err().to_string().starts_with("line 1: longer than 65536 bytes"));
+        assert_eq!(all(b"a\n\xff\n").unwrap_err(), "line 2: it is not text");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut records = Records::new(&bytes[..]);
+            let _ = header(&mut records);
+            let _ = all(&bytes);
+        }
+    }
+}

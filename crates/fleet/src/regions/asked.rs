@@ -1,0 +1,75 @@
+//! What is asked for, and why there may be no answer.
+
+use super::candidates::{CANDIDATES_MAX, Candidate};
+use crate::records::TableError;
+
+/// The regions that a table of players may be served from.
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    /// For a table of positions: the regions. None for a table of latencies, whose columns are the regions.
+    pub listed: Option<Vec<Candidate>>,
+    /// If not empty, only these.
+    pub among: Vec<String>,
+    /// Regions that are used already, and stay.
+    pub keep: Vec<String>,
+}
+
+/// What is searched for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goal {
+    /// The most regions; none for the fewest that keep the latency within the limit.
+    pub count: Option<u32>,
+    /// The limit of the latency, in milliseconds.
+    pub within_ms: Option<f64>,
+    /// Which share of the players the latency is of, in thousandths: 950 for p95.
+    pub thousandths: u32,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionsError {
+    /// The table can't be used.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A table of positions, and no regions.
+    #[error("the table has positions, and no regions are named")]
+    NoCandidates,
+    /// A table of latencies, and regions beside it.
+    #[error("the columns of the table are the regions, and other regions are named")]
+    ListedAndMeasured,
+    /// No region has that name.
+    #[error("there is no region {0:?} to choose from")]
+    UnknownRegion(String),
+    /// More than a set can have.
+    #[error("{0} regions to choose from, and the most is {CANDIDATES_MAX}")]
+    TooManyCandidates(usize),
+    /// More regions are to stay than may be chosen.
+    #[error("{keep} regions stay, and only {count} may be chosen")]
+    TooFew {
+        /// Of `keep`.
+        keep: usize,
+        /// The most.
+        count: u32,
+    },
+    /// Nothing is searched for.
+    #[error("neither a number of regions nor a limit of the latency")]
+    NoGoal,
+    /// Too few players have a latency to any region.
+    #[error("only {percent:.1} % of the players have a latency to any of the regions")]
+    Unmeasured {
+        /// Their share.
+        percent: f64,
+    },
+    /// Not even all regions are within the limit.
+    #[error("even with all {regions} regions, p{percentile} is {least_ms:.1} ms, and the limit is {within_ms} ms")]
+    OutOfReach {
+        /// How many there are.
+        regions: usize,
+        /// Of the players, in percent.
+        percentile: f64,
+        /// The lowest.
+        least_ms: f64,
+        /// What was asked for.
+        within_ms: f64,
+    },
+}

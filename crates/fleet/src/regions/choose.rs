@@ -1,0 +1,346 @@
+//! The best set of regions: a search over the latency, each step of which asks whether a set reaches enough players within it.
+
+use super::cover::{Found, Wanted, bits, search};
+use super::latencies::{Latencies, UNMEASURED};
+
+/// Visits of a region of a cell that the searches of an answer may take: some seconds.
+const WORK: u64 = 300_000_000;
+/// A search that takes more than this part of the work gives up.
+const WORK_PART: u64 = 6;
+/// A search that only bounds the answer takes no more than this part of that.
+const BOUND_PART: u64 = 4;
+/// Where a search was too long, the answer and its bound are found to this part of the latency.
+const HARD_PART: u32 = 200;
+/// The most exchanges that lower the mean latency, and how many are tried for each.
+const EXCHANGES_MAX: u32 = 12;
+const EXCHANGES_TRIED: usize = 8;
+/// More rows than twice this get a first answer from a sample.
+const SAMPLE_ROWS: usize = 20_000;
+
+/// What may be chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    /// Regions that are in every set.
+    pub(super) keep: u64,
+    /// All regions.
+    pub(super) all: u64,
+    /// Of all players, in thousandths: 950 for p95.
+    pub(super) thousandths: u32,
+}
+
+/// A set of regions, and what is proven about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chosen {
+    /// One bit a region.
+    pub(super) set: u64,
+    /// The percentile of the players' latency.
+    pub(super) percentile_us: u32,
+    /// No set of as many regions has a lower one than this.
+    pub(super) bound_us: u32,
+    /// Whether no smaller set is within the limit; true if none was asked for.
+    pub(super) is_count_proven: bool,
+}
+
+/// The set of at most `count` regions with the lowest percentile; none if no set reaches enough players.
+pub(super) fn best(latencies: &Latencies, choice: &Choice, count: u32) -> Option<Chosen> {
+    let stride = latencies.weights.len() / SAMPLE_ROWS;
+    let first = match stride {
+        0 | 1 => None,
+        _ => refine(&latencies.sample(stride), choice, count, None, WORK / WORK_PART).map(|chosen| chosen.set),
+    };
+    let chosen = refine(latencies, choice, count, first, WORK)?;
+    let set = filled(latencies, choice, count, chosen.set);
+    Some(Chosen { set: nearer(latencies, choice, set, chosen.percentile_us), ..chosen })
+}
+
+/// The smallest set whose percentile is within `limit_us`, and of those the one with the lowest; none if even all regions are not.
+pub(super) fn fewest(latencies: &Latencies, choice: &Choice, limit_us: u32) -> Option<Chosen> {
+    let need = latencies.share(choice.thousandths);
+    let cells = latencies.cells(limit_us);
+    let mut is_proven = true;
+    for count in choice.keep.count_ones().max(1)..=choice.all.count_ones() {
+        let work = WORK / WORK_PART;
+        let wanted = Wanted { keep: choice.keep, allowed: choice.all, count, need, is_any: true, work };
+        match search(&cells, &wanted).0 {
+            Found::Nothing => {}
+            Found::Exhausted => is_proven = false,
+            Found::Set(set) => {
+                let chosen = refine(latencies, choice, count, Some(set), WORK)?;
+                let set = nearer(latencies, choice, chosen.set, chosen.percentile_us);
+                return Some(Chosen { set, is_count_proven: is_proven, ..chosen });
+            }
+        }
+    }
+    None
+}
+
+/// Searches between the percentile of all regions and that of a first set.
+fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>, work: u64) -> Option<Chosen> {
+    let need = latencies.share(choice.thousandths);
+    let least = latencies.within(choice.all, need);
+    if least == UNMEASURED {
+        return None;
+    }
+    let (mut set, mut high) = (0, UNMEASURED);
+    if let Some(first) = first {
+        (set, high) = (first, latencies.within(first, need));
+    }
+    if high == UNMEASURED {
+        let longest = latencies.values.iter().copied().filter(|latency| *latency != UNMEASURED).max()?;
+        // One above: whether the longest is enough is a question too.
+        (set, high) = (0, longest + 1);
+    }
+    let mut steps = Steps { latencies, choice, count, need, part: work / WORK_PART, left: work };
+    // No set is below `proven`; no set was found below `low`.
+    let (mut proven, mut low) = (least, least);
+    // A first set is most often the best one already, which one step proves.
+    let (mut is_near, mut is_hard) = (set != 0, false);
+    while low < high && !(is_hard && high - low <= high / HARD_PART) {
+        let limit = if is_near { high - 1 } else { low + (high - low) / 2 };
+        match steps.step(limit) {
+            Found::Set(better) => (set, high) = (better, latencies.within(better, need)),
+            Found::Nothing => (proven, low) = (limit + 1, limit + 1),
+            Found::Exhausted => (is_hard, low) = (true, if is_near { low } else { limit + 1 }),
+        }
+        is_near = false;
+    }
+    if set == 0 {
+        return None;
+    }
+    let bound_us = if is_hard { steps.bound(proven, high) } else { proven };
+    let set = widest(latencies, choice, count, set, (need, high));
+    Some(Chosen { set, percentile_us: high, bound_us, is_count_proven: true })
+}
+
+/// Searches for one number of regions, with the work that is left for them.
+struct Steps<'a> {
+    latencies: &'a Latencies,
+    choice: &'a Choice,
+    count: u32,
+    need: u64,
+    /// The most for one search.
+    part: u64,
+    left: u64,
+}
+
+impl Steps<'_> {
+    /// Whether a set reaches enough players within `limit_us`.
+    fn step(&mut self, limit_us: u32) -> Found {
+        self.search(limit_us, self.part.min(self.left))
+    }
+
+    fn search(&mut self, limit_us: u32, work: u64) -> Found {
+        if work == 0 {
+            return Found::Exhausted;
+        }
+        let cells = self.latencies.cells(limit_us);
+        let Choice { keep, all, .. } = *self.choice;
+        let wanted = Wanted { keep, allowed: all, count: self.count, need: self.need, is_any: true, work };
+        let (found, spent) = search(&cells, &wanted);
+        self.left = self.left.saturating_sub(spent);
+        found
+    }
+
+    /// The largest latency below `high` of which it can be proven that no set is below it. Short searches do: far below what a set reaches,
+    /// the first bound excludes all of them.
+    fn bound(&mut self, mut proven: u32, high: u32) -> u32 {
+        let mut above = high;
+        while above - proven > high / HARD_PART {
+            let limit = proven + (above - proven) / 2;
+            match self.search(limit, self.part / BOUND_PART) {
+                Found::Nothing => proven = limit + 1,
+                Found::Set(_) | Found::Exhausted => above = limit,
+            }
+        }
+        proven
+    }
+}
+
+/// Of the sets with this percentile, one that leaves the fewest players above it.
+fn widest(latencies: &Latencies, choice: &Choice, count: u32, set: u64, (need, limit_us): (u64, u32)) -> u64 {
+    let cells = latencies.cells(limit_us);
+    let reached: u64 = cells.iter().filter(|cell| cell.mask & set != 0).map(|cell| cell.weight).sum();
+    let wanted = Wanted {
+        keep: choice.keep,
+        allowed: choice.all,
+        count,
+        need: need.max(reached + 1),
+        is_any: false,
+        work: WORK / WORK_PART,
+    };
+    match search(&cells, &wanted).0 {
+        Found::Set(set) => set,
+        Found::Nothing | Found::Exhausted => set,
+    }
+}
+
+/// The set with further regions up to `count`, each the one that lowers the mean latency most. They do not change the percentile: it is
+/// the lowest already.
+fn filled(latencies: &Latencies, choice: &Choice, count: u32, mut set: u64) -> u64 {
+    while set.count_ones() < count {
+        let mut saved = [0_u128; 64];
+        for (row, weight) in latencies.rows().zip(&latencies.weights) {
+            let now = Latencies::nearest(row, set).1;
+            for at in bits(choice.all & !set) {
+                saved[at] += u128::from(now.saturating_sub(row[at])) * u128::from(*weight);
+            }
+        }
+        let most = bits(choice.all & !set).max_by_key(|at| (saved[*at], 64 - at));
+        match most.filter(|at| saved[*at] > 0) {
+            Some(region) => set |= 1 << region,
+            None => break,
+        }
+    }
+    set
+}
+
+/// The set with regions exchanged for others while that lowers the mean latency, and leaves no more players above the percentile: many sets
+/// may have the same percentile, and the rest of the players are not to pay for it.
+fn nearer(latencies: &Latencies, choice: &Choice, mut set: u64, percentile_us: u32) -> u64 {
+    let reached = |set: u64| -> u64 {
+        let is_within = |row: &[u32]| Latencies::nearest(row, set).1 <= percentile_us;
+        latencies.rows().zip(&latencies.weights).filter(|(row, _)| is_within(row)).map(|(_, weight)| weight).sum()
+    };
+    let mut least = reached(set);
+    for _ in 0..EXCHANGES_MAX {
+        let mut exchanges = exchanges(latencies, choice, set);
+        exchanges.sort_unstable();
+        let better = exchanges.into_iter().take(EXCHANGES_TRIED).find_map(|(_, out, into)| {
+            let other = set & !(1 << out) | 1 << into;
+            let reached = reached(other);
+            (reached >= least).then_some((other, reached))
+        });
+        match better {
+            Some((other, reached)) => (set, least) = (other, reached),
+            None => break,
+        }
+    }
+    set
+}
+
+/// The exchanges of one region that lower the sum of all latencies: by how much (negative), the region that leaves, and the one that comes.
+fn exchanges(latencies: &Latencies, choice: &Choice, set: u64) -> Vec<(i128, usize, usize)> {
+    let others = choice.all & !set;
+    // What is saved if a region comes and none leaves, and what an exchange costs beyond that.
+    let (mut saved, mut costs) = ([0_i128; 64], vec![[0_i128; 64]; 64]);
+    for (row, weight) in latencies.rows().zip(&latencies.weights) {
+        let weight = i128::from(*weight);
+        let (first, now) = Latencies::nearest(row, set);
+        let (_, second) = Latencies::nearest(row, set & !(1 << first));
+        for into in bits(others) {
+            let latency = row[into];
+            saved[into] += i128::from(now.saturating_sub(latency)) * weight;
+            // The players of the region that leaves go to the one that comes, or to their second.
+            costs[first][into] += i128::from(second.min(latency.max(now)) - now) * weight;
+        }
+    }
+    let leaving = bits(set & !choice.keep);
+    let all = leaving.flat_map(|out| bits(others).map(move |into| (out, into)));
+    all.map(|(out, into)| (costs[out][into] - saved[into], out, into)).filter(|(change, ..)| *change < 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A generator of numbers whose sequence is the same everywhere.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % limit
+        }
+    }
+
+    fn instance(numbers: &mut Numbers) -> (Latencies, Choice, u32) {
+        let regions = 1 + numbers.below(9) as usize;
+        let mut latencies = Latencies::new(regions);
+        // Few values make many ties.
+        let values = [4, 30, 100_000][numbers.below(3) as usize];
+        for _ in 0..1 + numbers.below(40) {
+            let row: Vec<u32> = (0..regions)
+                .map(|_| if numbers.below(12) == 0 { UNMEASURED } else { numbers.below(values) as u32 })
+                .collect();
+            latencies.push(&row, 1 + numbers.below(5) * 300_000, 0);
+        }
+        let all = (1 << regions) - 1;
+        let keep = if numbers.below(4) == 0 { 1 << numbers.below(regions as u64) } else { 0 };
+        let thousandths = [500, 900, 950, 1000][numbers.below(4) as usize];
+        (latencies, Choice { keep, all, thousandths }, 1 + numbers.below(4) as u32)
+    }
+
+    /// The lowest percentile of all sets of at most `count` regions.
+    fn tried_all(latencies: &Latencies, choice: &Choice, count: u32) -> u32 {
+        let is_allowed = |set: &u64| set & choice.keep == choice.keep && set.count_ones() <= count;
+        let need = latencies.share(choice.thousandths);
+        (1..=choice.all).filter(is_allowed).map(|set| latencies.within(set, need)).min().unwrap_or(UNMEASURED)
+    }
+
+    #[test]
+    fn a_thousand_answers_are_those_of_trying_all_sets() {
+        let mut numbers = Numbers(1);
+        let (mut found, mut limited) = (0, 0);
+        for at in 0..1000 {
+            let (latencies, choice, count) = instance(&mut numbers);
+            let expected = tried_all(&latencies, &choice, count);
+            let need = latencies.share(choice.thousandths);
+            match best(&latencies, &choice, count) {
+                None => assert_eq!(expected, UNMEASURED, "{at}"),
+                Some(chosen) => {
+                    found += 1;
+                    assert_eq!((chosen.percentile_us, chosen.bound_us), (expected, expected), "{at}: {chosen:?}");
+                    assert_eq!(latencies.within(chosen.set, need), expected, "{at}: {chosen:?}");
+                    assert!(
+                        chosen.set & choice.keep == choice.keep && chosen.set.count_ones() <= count,
+                        "{at}: {chosen:?}"
+                    );
+                }
+            }
+            if expected == UNMEASURED {
+                continue;
+            }
+            let least = (1..=choice.all.count_ones()).find(|count| tried_all(&latencies, &choice, *count) <= expected);
+            let chosen = fewest(&latencies, &choice, expected).unwrap();
+            limited += 1;
+            assert_eq!(Some(chosen.set.count_ones()), least, "{at}: {chosen:?}");
+            assert_eq!(latencies.within(chosen.set, need), tried_all(&latencies, &choice, least.unwrap()), "{at}");
+            assert!(chosen.is_count_proven, "{at}");
+            if let Some(below) = tried_all(&latencies, &choice, 64).checked_sub(1) {
+                assert_eq!(fewest(&latencies, &choice, below), None, "{at}");
+            }
+        }
+        assert!(found > 800 && limited == found, "{found} {limited}");
+    }
+
+    /// Three players decide the percentile; the fourth may have any region within it, and gets the nearest.
+    #[test]
+    fn of_sets_with_one_percentile_the_mean_decides() {
+        let mut latencies = Latencies::new(4);
+        for row in [[10, 500, 500, 500], [10, 500, 500, 500], [90, 500, 500, 500], [500, 80, 5, 85]] {
+            latencies.push(&row, 1_000_000, 0);
+        }
+        let choice = Choice { keep: 0, all: 15, thousandths: 1000 };
+        let chosen = best(&latencies, &choice, 2).unwrap();
+        assert_eq!((chosen.set, chosen.percentile_us), (0b101, 90));
+        let chosen = fewest(&latencies, &choice, 100).unwrap();
+        assert_eq!((chosen.set, chosen.percentile_us), (0b101, 90));
+        let kept = Choice { keep: 0b1000, ..choice };
+        assert_eq!(best(&latencies, &kept, 2).unwrap().set, 0b1001);
+    }
+
+    /// Players beyond the size of a sample.
+    #[test]
+    fn the_answer_from_a_sample_is_corrected() {
+        let mut numbers = Numbers(7);
+        let mut latencies = Latencies::new(6);
+        for _ in 0..SAMPLE_ROWS * 2 + 500 {
+            let row: Vec<u32> = (0..6).map(|_| numbers.below(100) as u32).collect();
+            latencies.push(&row, 1, 0);
+        }
+        let choice = Choice { keep: 0, all: 63, thousandths: 950 };
+        let chosen = best(&latencies, &choice, 3).unwrap();
+        assert_eq!(chosen.percentile_us, tried_all(&latencies, &choice, 3));
+        assert_eq!(chosen.bound_us, chosen.percentile_us);
+    }
+}

@@ -1,0 +1,112 @@
+//! The players that a set of regions leaves behind, in groups, with the region that would serve each group.
+
+use serde::Serialize;
+
+use super::latencies::{Latencies, UNMEASURED, milliseconds, quantile};
+use super::players::{Players, UNITS};
+
+/// The most groups that a report has.
+const GROUPS_SHOWN_MAX: usize = 20;
+
+/// Players above a latency.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LeftBehind {
+    /// The latency, in milliseconds.
+    pub above_ms: f64,
+    /// How many are above it.
+    pub players: f64,
+    /// Their share of all players, from 0 to 1.
+    pub share: f64,
+    /// The largest groups, by the table's column `group` or `country`; without one, by the region that would serve them best.
+    pub groups: Vec<Group>,
+    /// How many groups more there are.
+    pub groups_left_out: usize,
+}
+
+/// Players above a latency that belong together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Group {
+    /// The name in the table; `null` if it has no such column.
+    pub name: Option<String>,
+    /// How many of the group are above the latency.
+    pub players: f64,
+    /// Half of them are below, in milliseconds; `null` if they are not reached.
+    pub p50_ms: Option<f64>,
+    /// The region that is nearest to most of them; `null` if no region reaches them.
+    pub nearest: Option<String>,
+    /// Half of them would be below with all regions, in milliseconds.
+    pub nearest_p50_ms: Option<f64>,
+}
+
+/// What is collected of a group.
+struct Members {
+    /// Of the chosen regions, and of all regions.
+    latencies: Vec<(u32, u64)>,
+    nearest: Vec<(u32, u64)>,
+    by_region: Vec<u64>,
+    total: u64,
+}
+
+/// Finds who is above `limit_us`.
+pub(super) fn find(players: &Players, set: u64, limit_us: u32) -> LeftBehind {
+    let latencies = &players.latencies;
+    let regions = players.candidates.len();
+    let all = (1 << regions) - 1;
+    let has_names = !players.groups.is_empty();
+    let mut groups: Vec<Option<Members>> = Vec::new();
+    // The last one is for players that no region reaches.
+    groups.resize_with(if has_names { players.groups.len() } else { regions + 1 }, || None);
+    let mut sum = 0;
+    for ((row, weight), number) in latencies.rows().zip(&latencies.weights).zip(&latencies.groups) {
+        let (_, latency) = Latencies::nearest(row, set);
+        if latency <= limit_us {
+            continue;
+        }
+        sum += weight;
+        let (region, nearest) = Latencies::nearest(row, all);
+        let group = match (has_names, nearest) {
+            (true, _) => *number as usize,
+            (false, UNMEASURED) => regions,
+            (false, _) => region,
+        };
+        let new = || Members { latencies: Vec::new(), nearest: Vec::new(), by_region: vec![0; regions], total: 0 };
+        let Some(members) = groups.get_mut(group).map(|group| group.get_or_insert_with(new)) else { continue };
+        members.total += weight;
+        members.latencies.push((latency, *weight));
+        members.nearest.push((nearest, *weight));
+        if nearest != UNMEASURED {
+            members.by_region[region] += weight;
+        }
+    }
+    let mut found: Vec<(usize, Members)> =
+        groups.into_iter().enumerate().filter_map(|(at, members)| Some((at, members?))).collect();
+    found.sort_by_key(|(at, members)| (std::cmp::Reverse(members.total), *at));
+    let groups_left_out = found.len().saturating_sub(GROUPS_SHOWN_MAX);
+    let shown = found.into_iter().take(GROUPS_SHOWN_MAX);
+    LeftBehind {
+        above_ms: f64::from(limit_us) / 1000.0,
+        players: sum as f64 / UNITS,
+        share: sum as f64 / latencies.total as f64,
+        groups: shown.map(|(at, members)| group(players, at, members)).collect(),
+        groups_left_out,
+    }
+}
+
+fn group(players: &Players, at: usize, mut members: Members) -> Group {
+    let half = members.total.div_ceil(2);
+    let p50_ms = |latencies: &mut Vec<(u32, u64)>| {
+        latencies.sort_unstable();
+        milliseconds(quantile(latencies, half))
+    };
+    let most = members.by_region.iter().enumerate().filter(|(_, weight)| **weight > 0);
+    let nearest = most.max_by_key(|(at, weight)| (**weight, std::cmp::Reverse(*at))).map(|(at, _)| at);
+    Group {
+        name: players.groups.get(at).cloned(),
+        players: members.total as f64 / UNITS,
+        p50_ms: p50_ms(&mut members.latencies),
+        nearest: nearest.map(|at| players.candidates[at].region.clone()),
+        nearest_p50_ms: p50_ms(&mut members.nearest),
+    }
+}

@@ -1,0 +1,369 @@
+//! Where players are: their latencies to regions, or their positions, as CSV.
+
+use std::io::Read;
+
+use rustc_hash::FxHashMap;
+
+use super::asked::{Candidates, RegionsError};
+use super::candidates::{CANDIDATES_MAX, Candidate, LATITUDE, LONGITUDE, catalogue};
+use super::latencies::{Latencies, UNMEASURED};
+use super::model::{Direction, Position, parse_degrees};
+use crate::records::{Fields, Records, TableError, TableFault, header};
+
+/// Weights are counted in millionths of a player, so that sums are exact.
+pub(super) const UNITS: f64 = 1e6;
+/// The most players that a row stands for.
+const WEIGHT_MAX: f64 = 1e9;
+/// The most players in all.
+const PLAYERS_MAX: u64 = 1_000_000_000_000;
+/// The most latencies in memory, four bytes each.
+const CELLS_MAX: usize = 120_000_000;
+/// The most names of groups.
+const GROUPS_MAX: usize = 10_000;
+/// The longest latency, in milliseconds.
+const LATENCY_MS_MAX: f64 = 60_000.0;
+/// Positions are rounded to this part of a degree, 11 m: players at one place are one row.
+const DEGREE_PARTS: f64 = 10_000.0;
+
+/// Names of columns; case does not matter.
+const WEIGHT: [&str; 3] = ["players", "weight", "count"];
+const GROUP: [&str; 2] = ["group", "country"];
+/// Columns that only tell rows apart.
+const IGNORED: [&str; 7] = ["player", "player_id", "user", "user_id", "id", "name", "session"];
+
+/// Players, and the regions that they could be served from.
+#[derive(Debug)]
+pub(super) struct Players {
+    pub(super) latencies: Latencies,
+    pub(super) candidates: Vec<Candidate>,
+    /// The names that [`Latencies::groups`] counts; empty if the table has no such column.
+    pub(super) groups: Vec<String>,
+    /// Of each row, if the table has positions.
+    pub(super) places: Option<Vec<Position>>,
+    /// Rows of the table.
+    pub(super) rows: u64,
+    /// Latencies that the table leaves empty.
+    pub(super) unmeasured: u64,
+}
+
+/// The columns that both kinds of tables have.
+struct Columns {
+    names: Vec<String>,
+    weight: Option<usize>,
+    group: Option<usize>,
+}
+
+impl Columns {
+    fn find(&self, wanted: &[&str]) -> Option<usize> {
+        self.names.iter().position(|name| wanted.contains(&name.to_lowercase().as_str()))
+    }
+}
+
+/// What all rows add up to.
+#[derive(Default)]
+struct Sums {
+    rows: u64,
+    total: u64,
+    groups: Vec<String>,
+    numbers: FxHashMap<String, u32>,
+}
+
+/// Reads a table of players.
+///
+/// # Errors
+/// If a line is wrong, there are no players, or the candidates do not fit the table.
+pub(super) fn read(source: impl Read, candidates: &Candidates) -> Result<Players, RegionsError> {
+    let mut records = Records::new(source);
+    let names = header(&mut records)?;
+    let mut columns = Columns { names, weight: None, group: None };
+    (columns.weight, columns.group) = (columns.find(&WEIGHT), columns.find(&GROUP));
+    let players = match (columns.find(&LATITUDE), columns.find(&LONGITUDE)) {
+        (Some(latitude), Some(longitude)) => positions(&mut records, &columns, (latitude, longitude), candidates)?,
+        (Some(_), None) => return Err(TableError::Whole(TableFault::NoColumn("longitude")).into()),
+        (None, Some(_)) => return Err(TableError::Whole(TableFault::NoColumn("latitude")).into()),
+        (None, None) => measured(&mut records, &columns, candidates)?,
+    };
+    if players.latencies.total == 0 {
+        return Err(TableError::Whole(TableFault::Empty("players")).into());
+    }
+    Ok(players)
+}
+
+/// The weight and the group of a row; checks the number of columns.
+fn common<R: Read>(
+    records: &Records<R>,
+    columns: &Columns,
+    fields: &Fields,
+    sums: &mut Sums,
+) -> Result<(u64, u32), TableError> {
+    let expected = columns.names.len();
+    if fields.len() != expected {
+        return Err(records.fault(TableFault::Columns { found: fields.len(), expected }));
+    }
+    let weight = match columns.weight {
+        None => UNITS as u64,
+        Some(at) => parse_weight(fields.get(at)).ok_or_else(|| {
+            records.fault(TableFault::value(&columns.names[at], fields.get(at), "a number of players from 0 to 10⁹"))
+        })?,
+    };
+    sums.rows += 1;
+    sums.total += weight;
+    if sums.total > PLAYERS_MAX * UNITS as u64 {
+        return Err(records.fault(TableFault::TooMany { limit: PLAYERS_MAX, what: "players" }));
+    }
+    let group = match columns.group.map(|at| fields.get(at)) {
+        None => 0,
+        Some(name) => match sums.numbers.get(name) {
+            Some(number) => *number,
+            None if sums.groups.len() == GROUPS_MAX => {
+                let limit = GROUPS_MAX as u64;
+                return Err(records.fault(TableFault::TooMany { limit, what: "different groups" }));
+            }
+            None => {
+                let number = sums.groups.len() as u32;
+                sums.groups.push(name.to_owned());
+                sums.numbers.insert(name.to_owned(), number);
+                number
+            }
+        },
+    };
+    Ok((weight, group))
+}
+
+/// A table of latencies: the columns are the regions.
+fn measured<R: Read>(
+    records: &mut Records<R>,
+    columns: &Columns,
+    wanted: &Candidates,
+) -> Result<Players, RegionsError> {
+    if wanted.listed.is_some() {
+        return Err(RegionsError::ListedAndMeasured);
+    }
+    let is_region = |(at, name): &(usize, &String)| {
+        let is_other = IGNORED.contains(&name.to_lowercase().as_str()) || name.is_empty();
+        !is_other && Some(*at) != columns.weight && Some(*at) != columns.group
+    };
+    let regions: Vec<(usize, &String)> = columns.names.iter().enumerate().filter(is_region).collect();
+    if regions.is_empty() {
+        return Err(
+            TableError::Whole(TableFault::NoColumn("of a region, and none of a latitude and a longitude")).into()
+        );
+    }
+    let known = catalogue();
+    let candidate = |(_, name): &(usize, &String)| {
+        known.iter().find(|one| one.region == **name).cloned().unwrap_or_else(|| Candidate::named(name))
+    };
+    let candidates = wanted.narrow(regions.iter().map(candidate).collect())?;
+    let kept: Vec<usize> = candidates
+        .iter()
+        .filter_map(|one| regions.iter().find(|(_, name)| **name == one.region))
+        .map(|(at, _)| *at)
+        .collect();
+    let (mut latencies, mut sums, mut fields) = (Latencies::new(candidates.len()), Sums::default(), Fields::default());
+    let (mut row, mut unmeasured) = (Vec::with_capacity(kept.len()), 0);
+    while records.next(&mut fields)? {
+        let (weight, group) = common(records, columns, &fields, &mut sums)?;
+        row.clear();
+        for at in &kept {
+            let text = fields.get(*at);
+            let latency = parse_latency_us(text).ok_or_else(|| {
+                records.fault(TableFault::value(&columns.names[*at], text, "milliseconds from 0 to 60000, or empty"))
+            })?;
+            unmeasured += u64::from(latency == UNMEASURED);
+            row.push(latency);
+        }
+        push(records, &mut latencies, &row, weight, group)?;
+    }
+    Ok(Players { latencies, candidates, groups: sums.groups, places: None, rows: sums.rows, unmeasured })
+}
+
+fn push<R: Read>(
+    records: &Records<R>,
+    latencies: &mut Latencies,
+    row: &[u32],
+    weight: u64,
+    group: u32,
+) -> Result<(), TableError> {
+    if latencies.values.len() + row.len() > CELLS_MAX {
+        let limit = (CELLS_MAX / row.len().max(1)) as u64;
+        return Err(records.fault(TableFault::TooMany { limit, what: "rows; add up rows that are alike" }));
+    }
+    if weight > 0 {
+        latencies.push(row, weight, group);
+    }
+    Ok(())
+}
+
+/// A table of positions: latencies are estimates of the model.
+fn positions<R: Read>(
+    records: &mut Records<R>,
+    columns: &Columns,
+    (latitude, longitude): (usize, usize),
+    wanted: &Candidates,
+) -> Result<Players, RegionsError> {
+    let listed = wanted.listed.clone().ok_or(RegionsError::NoCandidates)?;
+    let candidates = wanted.narrow(listed)?;
+    let directions: Vec<Direction> = candidates.iter().filter_map(|one| one.position).map(Direction::from).collect();
+    let (mut sums, mut fields) = (Sums::default(), Fields::default());
+    let mut places: FxHashMap<(i32, i32, u32), u64> = FxHashMap::default();
+    while records.next(&mut fields)? {
+        let (weight, group) = common(records, columns, &fields, &mut sums)?;
+        let degrees = |at: usize, most, expected| {
+            let wrong = || records.fault(TableFault::value(&columns.names[at], fields.get(at), expected));
+            parse_degrees(fields.get(at), most).ok_or_else(wrong)
+        };
+        let north = degrees(latitude, 90.0, "degrees from -90 to 90")?;
+        let east = degrees(longitude, 180.0, "degrees from -180 to 180")?;
+        if weight > 0 {
+            let rounded = |degrees: f64| (degrees * DEGREE_PARTS).round() as i32;
+            *places.entry((rounded(north), rounded(east), group)).or_default() += weight;
+        }
+        if places.len() * directions.len() > CELLS_MAX {
+            let limit = (CELLS_MAX / directions.len().max(1)) as u64;
+            return Err(records.fault(TableFault::TooMany { limit, what: "places; round the positions" }).into());
+        }
+    }
+    let mut places: Vec<((i32, i32, u32), u64)> = places.into_iter().collect();
+    places.sort_unstable();
+    let mut latencies = Latencies::new(candidates.len());
+    latencies.reserve(places.len());
+    let mut row = Vec::with_capacity(directions.len());
+    let position = |north: i32, east: i32| Position {
+        latitude: f64::from(north) / DEGREE_PARTS,
+        longitude: f64::from(east) / DEGREE_PARTS,
+    };
+    for ((north, east, group), weight) in &places {
+        let from = Direction::from(position(*north, *east));
+        row.clear();
+        row.extend(directions.iter().map(|region| from.round_trip_us(*region)));
+        latencies.push(&row, *weight, *group);
+    }
+    let places = places.iter().map(|((north, east, _), _)| position(*north, *east)).collect();
+    Ok(Players { latencies, candidates, groups: sums.groups, places: Some(places), rows: sums.rows, unmeasured: 0 })
+}
+
+impl Candidates {
+    /// The regions that may be chosen.
+    fn narrow(&self, all: Vec<Candidate>) -> Result<Vec<Candidate>, RegionsError> {
+        for name in self.among.iter().chain(&self.keep) {
+            if !all.iter().any(|candidate| candidate.region == *name) {
+                return Err(RegionsError::UnknownRegion(name.clone()));
+            }
+        }
+        let is_wanted = |candidate: &Candidate| {
+            self.among.is_empty() || self.among.contains(&candidate.region) || self.keep.contains(&candidate.region)
+        };
+        let kept: Vec<Candidate> = all.into_iter().filter(is_wanted).collect();
+        if kept.len() > CANDIDATES_MAX { Err(RegionsError::TooManyCandidates(kept.len())) } else { Ok(kept) }
+    }
+}
+
+/// A number of players, in [`UNITS`].
+fn parse_weight(text: &str) -> Option<u64> {
+    let weight = text.parse::<f64>().ok().filter(|weight| (0.0..=WEIGHT_MAX).contains(weight))?;
+    Some((weight * UNITS).round() as u64)
+}
+
+/// A latency in milliseconds, as microseconds. An empty field was not measured.
+fn parse_latency_us(text: &str) -> Option<u32> {
+    if text.is_empty() {
+        return Some(UNMEASURED);
+    }
+    let ms = text.parse::<f64>().ok().filter(|ms| (0.0..=LATENCY_MS_MAX).contains(ms))?;
+    Some((ms * 1000.0).round() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn listed() -> Candidates {
+        let aws = catalogue().into_iter().filter(|one| one.provider.as_deref() == Some("aws"));
+        Candidates { listed: Some(aws.collect()), among: Vec::new(), keep: Vec::new() }
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        let long = format!("a,b\n{}\n", "1".repeat(100_000));
+        for (text, expected) in [
+            ("", "it has no lines"),
+            ("a,b\n", "it has no players"),
+            ("a,b,players\n1,2,0\n", "it has no players"),
+            ("1,2\n3,4\n", "line 1: the first line has to name the columns; \"1\" is a number"),
+            ("a,b,a\n", "line 1: \"a\" stands twice"),
+            ("players\n3\n", "no column of a region, and none of a latitude and a longitude"),
+            ("a,b\n1,2\n3\n", "line 3: 1 columns, and the first line has 2"),
+            ("a,b\n1,2,3\n", "line 2: 3 columns, and the first line has 2"),
+            ("a,b\n1,NaN\n", "line 2: column \"b\": \"NaN\" is not milliseconds from 0 to 60000, or empty"),
+            ("a,b\n1,inf\n", "line 2: column \"b\": \"inf\" is not milliseconds from 0 to 60000, or empty"),
+            ("a,b\n\n\n1,-2\n", "line 4: column \"b\": \"-2\" is not milliseconds from 0 to 60000, or empty"),
+            ("a,players\n1,-1\n", "line 2: column \"players\": \"-1\" is not a number of players from 0 to 10⁹"),
+            ("a,players\n1,NaN\n", "line 2: column \"players\": \"NaN\" is not a number of players from 0 to 10⁹"),
+            (&long, "line 2: longer than 65536 bytes; is it a table with one row a line?"),
+        ] {
+            let wanted = Candidates::default();
+            assert_eq!(read(text.as_bytes(), &wanted).unwrap_err().to_string(), expected);
+        }
+        for (text, expected) in [
+            ("lat,lon\n91,0\n", "line 2: column \"lat\": \"91\" is not degrees from -90 to 90"),
+            ("lat,lon\n0,NaN\n", "line 2: column \"lon\": \"NaN\" is not degrees from -180 to 180"),
+            ("lat,lon\n0,181\n", "line 2: column \"lon\": \"181\" is not degrees from -180 to 180"),
+            ("lat,x\n0,181\n", "no column longitude"),
+            ("lon,x\n0,181\n", "no column latitude"),
+        ] {
+            assert_eq!(read(text.as_bytes(), &listed()).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn equal_places_are_one_row_and_the_date_line_is_no_border() {
+        let text = "Lat,Lng,players\n0,180,2\n0,-180,3\n0.00001,180,0.5\n90,7,1\n90,-120,1\n";
+        let players = read(text.as_bytes(), &listed()).unwrap();
+        let latencies = &players.latencies;
+        assert_eq!((players.rows, latencies.total), (5, 7_500_000));
+        assert_eq!(latencies.weights.len(), 4);
+        let rows: Vec<&[u32]> = latencies.rows().collect();
+        // Sorted by position: both sides of the date line are one place, and so are all longitudes of the pole.
+        assert_eq!(rows[0], rows[1]);
+        assert_eq!(rows[2], rows[3]);
+    }
+
+    #[test]
+    fn columns_of_a_matrix_are_regions_but_for_names_and_weights() {
+        let text = "player_id,country,us-east-1,mine,players\nx,DE,90,12.5,10\ny,FR,,13,2\n";
+        let players = read(text.as_bytes(), &Candidates::default()).unwrap();
+        let names: Vec<&str> = players.candidates.iter().map(|one| one.region.as_str()).collect();
+        assert_eq!(names, ["us-east-1", "mine"]);
+        assert_eq!(players.candidates.iter().map(|one| one.position.is_some()).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(players.latencies.values, [90_000, 12_500, UNMEASURED, 13_000]);
+        assert_eq!((players.groups, players.unmeasured), (vec!["DE".to_owned(), "FR".to_owned()], 1));
+    }
+
+    #[test]
+    fn candidates_are_those_that_are_named() {
+        let text = "lat,lon\n1,2\n";
+        let with = |among: &[&str], keep: &[&str]| Candidates {
+            among: among.iter().map(|name| (*name).to_owned()).collect(),
+            keep: keep.iter().map(|name| (*name).to_owned()).collect(),
+            ..listed()
+        };
+        assert_eq!(read(text.as_bytes(), &with(&["eu-west-1"], &["us-east-1"])).unwrap().candidates.len(), 2);
+        let refused = |wanted: &Candidates| read(text.as_bytes(), wanted).unwrap_err();
+        assert!(matches!(refused(&with(&["nowhere"], &[])), RegionsError::UnknownRegion(name) if name == "nowhere"));
+        assert!(matches!(refused(&Candidates::default()), RegionsError::NoCandidates));
+        let all = Candidates { listed: Some(catalogue()), ..Candidates::default() };
+        assert!(matches!(refused(&all), RegionsError::TooManyCandidates(count) if count > 100));
+        assert!(matches!(read("a\n1\n".as_bytes(), &listed()).unwrap_err(), RegionsError::ListedAndMeasured));
+    }
+
+    proptest! {
+        #[test]
+        fn no_table_makes_it_panic(head in "(lat,lon|a,b|a,players,group)", text in "[a0-9.,eE+\n\"-]{0,200}") {
+            let table = format!("{head}\n{text}");
+            let _ = read(table.as_bytes(), &Candidates::default());
+            let _ = read(table.as_bytes(), &listed());
+        }
+    }
+}
