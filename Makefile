@@ -17,6 +17,8 @@ MUTANTS := target/tools/bin/cargo-mutants
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # What tests could not run on this machine, one line each: the harness itself counts a test that returns early as passed.
 SKIPPED := $(TARGET)/skipped.txt
+# Some tests wait for a watchdog or for a lock, and the CPUs for them: with one thread per CPU the suite of the program takes a quarter longer.
+TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell echo $$((4 * $$(nproc)))))
 # Tests and live checks are one build: what is selected decides the features of all packages, and with others all is compiled again.
 # Tracy, which cannot be linked into the programs in C that rt-c tests, has a run of the unit tests of its own. The benches are left out: the peers that they compare with are 40 packages that nothing else uses.
 TESTED := --workspace --exclude evenkeel-bench --exclude evenkeel-bench-uring \
@@ -30,7 +32,7 @@ demo: build ## inspect, audit, put a real server under load, prove a knob, put e
 
 test: setup ## run every test; the same result on any machine at any load
 	@mkdir -p $(TARGET) && rm -f $(SKIPPED)
-	export EVENKEEL_SKIPPED=$(SKIPPED); code=0; \
+	export EVENKEEL_SKIPPED=$(SKIPPED) RUST_TEST_THREADS=$(TEST_THREADS); code=0; \
 	$(CARGO) test --locked --no-fail-fast $(TESTED) || code=1; \
 	$(CARGO) test --locked --no-fail-fast -p evenkeel-rt --all-features --lib || code=1; \
 	lab/skipped.sh $(SKIPPED); exit $$code
