@@ -1,4 +1,4 @@
-//! What is asked for, and why there may be no answer.
+//! The question to `evenkeel regions`, and the reasons why it may have no answer.
 
 use super::candidates::{CANDIDATES_MAX, Candidate};
 use crate::records::TableError;
@@ -46,9 +46,9 @@ pub enum RegionsError {
     /// More regions are to stay than may be chosen.
     #[error("{keep} regions stay, and only {count} may be chosen")]
     TooFew {
-        /// Of `keep`.
+        /// The number of regions to keep.
         keep: usize,
-        /// The most.
+        /// The most regions that may be chosen.
         count: u32,
     },
     /// Nothing is searched for.
@@ -57,19 +57,19 @@ pub enum RegionsError {
     /// Too few players have a latency to any region.
     #[error("only {percent:.1} % of the players have a latency to any of the regions")]
     Unmeasured {
-        /// Their share.
+        /// The share of players who have a latency to a region.
         percent: f64,
     },
     /// Not even all regions are within the limit.
     #[error("even with all {regions} regions, p{percentile} is {least_ms:.1} ms, and the limit is {within_ms} ms")]
     OutOfReach {
-        /// How many there are.
+        /// The number of candidates.
         regions: usize,
-        /// Of the players, in percent.
+        /// The percentile in question, such as 95.
         percentile: f64,
-        /// The lowest.
+        /// The percentile with all candidates, in milliseconds.
         least_ms: f64,
-        /// What was asked for.
+        /// The limit that was asked for, in milliseconds.
         within_ms: f64,
     },
 }

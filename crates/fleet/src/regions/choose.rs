@@ -17,7 +17,7 @@ const EXCHANGES_TRIED: usize = 8;
 /// More rows than twice this get a first answer from a sample.
 const SAMPLE_ROWS: usize = 20_000;
 
-/// What may be chosen.
+/// The regions that a set may have, and the percentile to minimise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     /// Regions that are in every set.
@@ -31,7 +31,7 @@ pub(super) struct Choice {
 /// A set of regions, and what is proven about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// One bit a region.
+    /// One bit for each region.
     pub(super) set: u64,
     /// The percentile of the players' latency.
     pub(super) percentile_us: u32,
@@ -118,8 +118,9 @@ struct Steps<'a> {
     choice: &'a Choice,
     count: u32,
     need: u64,
-    /// The most for one search.
+    /// The most work for one search.
     part: u64,
+    /// The work that is left for all further searches.
     left: u64,
 }
 
