@@ -2,5 +2,7 @@
 
 mod records;
 pub mod regions;
+mod sessions;
 
 pub use records::{TableError, TableFault};
+pub use sessions::{Session, read_sessions};

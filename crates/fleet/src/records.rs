@@ -70,6 +70,14 @@ pub enum TableFault {
     /// A column that is needed is not there.
     #[error("no column {0}")]
     NoColumn(&'static str),
+    /// A column with a name that means nothing here.
+    #[error("no column is called {name:?}; the columns are {known}")]
+    UnknownColumn {
+        /// As the file has it.
+        name: String,
+        /// All that there are.
+        known: String,
+    },
     /// Two columns or rows have the same name.
     #[error("{0:?} stands twice")]
     Twice(String),
@@ -89,11 +97,20 @@ pub enum TableFault {
 impl TableFault {
     /// A field that is not what its column needs.
     pub(crate) fn value(column: &str, text: &str, expected: &'static str) -> TableFault {
-        let shortened = |text: &str| match text.char_indices().nth(QUOTED_CHARS_MAX) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text.to_owned(),
-        };
         TableFault::Value { column: shortened(column), text: shortened(text), expected }
+    }
+
+    /// A column whose name means nothing.
+    pub(crate) fn unknown_column(name: &str, known: &[&str]) -> TableFault {
+        TableFault::UnknownColumn { name: shortened(name), known: known.join(", ") }
+    }
+}
+
+/// As an error quotes it.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(QUOTED_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
