@@ -1,6 +1,9 @@
 //! The documented figures of each instance type, with source and date. A machine cannot see its share of the network or its baseline of CPU
 //! time, so a document is the only source for those.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use serde::{Serialize, Serializer};
 
 use crate::fact::Fact;
@@ -9,11 +12,11 @@ mod page;
 
 pub use page::document;
 
-/// One text per cloud. They share one namespace for sources and types.
-const TEXTS: [(&str, &str); 3] = [
-    ("Amazon EC2", include_str!("catalogue/aws.txt")),
-    ("Azure", include_str!("catalogue/azure.txt")),
-    ("Google Cloud", include_str!("catalogue/gcp.txt")),
+/// One text per cloud, with the cloud's name for people and for options. They share one namespace for sources and types.
+const TEXTS: [(&str, &str, &str); 3] = [
+    ("Amazon EC2", "aws", include_str!("catalogue/aws.txt")),
+    ("Azure", "azure", include_str!("catalogue/azure.txt")),
+    ("Google Cloud", "google", include_str!("catalogue/gcp.txt")),
 ];
 
 /// An instance type with its documented figures.
@@ -112,6 +115,8 @@ kinds! {
     BaselinePercentPerVcpu = "baseline_percent_per_vcpu", Number, "baseline", "% of each CPU";
     CreditsPerHour = "credits_per_hour", Number, "credits per hour", "";
     CreditsMax = "credits_max", Number, "maximum credits", "";
+    CreditsInitial = "credits_initial", Number, "credits at the start", "";
+    SurplusUsdPerVcpuHour = "surplus_usd_per_vcpu_hour", Number, "price of surplus credits", "USD a CPU and hour";
 }
 
 /// What every instance type has, documented or not.
@@ -135,21 +140,65 @@ struct Row {
 impl Instance {
     /// The catalogue's entry for the instance type of a machine.
     pub(crate) fn from_type(instance_type: &Fact<String>) -> Fact<Instance> {
-        crate::probe::and_then(instance_type.clone(), |name| {
-            let figures: Vec<Figure> =
-                lines().filter(|line| types(line).any(|one| one == name)).filter_map(figures).flatten().collect();
-            if figures.is_empty() {
-                return Fact::absent(format!("the catalogue of instance types does not have {name}"));
-            }
-            let given = |kind: &Kind| figures.iter().any(|figure| figure.figure == *kind);
-            let not_given = OF_EVERY_TYPE.iter().copied().filter(|kind| !given(kind)).collect();
-            Fact::Known(Instance { name, figures, not_given })
+        crate::probe::and_then(instance_type.clone(), |name| match instance(&name) {
+            Some(instance) => Fact::Known(instance),
+            None => Fact::absent(format!("the catalogue of instance types does not have {name}")),
         })
+    }
+
+    fn new(name: &str, figures: Vec<Figure>) -> Instance {
+        let given = |kind: &Kind| figures.iter().any(|figure| figure.figure == *kind);
+        let not_given = OF_EVERY_TYPE.iter().copied().filter(|kind| !given(kind)).collect();
+        Instance { name: name.to_owned(), figures, not_given }
+    }
+
+    /// One figure.
+    pub fn figure(&self, kind: Kind) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.figure == kind)
+    }
+
+    /// One figure that is a number.
+    pub fn number(&self, kind: Kind) -> Option<f64> {
+        self.figure(kind)?.value.parse().ok()
     }
 }
 
+/// An instance type by the name that its cloud gives it.
+pub fn instance(name: &str) -> Option<Instance> {
+    let figures: Vec<Figure> =
+        lines().filter(|line| types(line).any(|one| one == name)).filter_map(figures).flatten().collect();
+    (!figures.is_empty()).then(|| Instance::new(name, figures))
+}
+
+/// All instance types of a cloud, in the order of the documents.
+///
+/// The clouds are `aws`, `azure` and `google`; there is none in others.
+pub fn instances(cloud: &str) -> Vec<Instance> {
+    let text = TEXTS.iter().find(|(_, name, _)| *name == cloud).map_or("", |(_, _, text)| *text);
+    let mut order: Vec<&str> = Vec::new();
+    let mut all: BTreeMap<&str, Vec<Figure>> = BTreeMap::new();
+    for line in text.lines() {
+        for figure in figures(line).into_iter().flatten() {
+            for name in types(line) {
+                let of_type = all.entry(name).or_default();
+                if of_type.is_empty() {
+                    order.push(name);
+                }
+                of_type.push(figure.clone());
+            }
+        }
+    }
+    order.into_iter().filter_map(|name| Some(Instance::new(name, all.remove(name)?))).collect()
+}
+
+/// The cloud of an instance type; none if the catalogue does not have it.
+pub fn cloud(name: &str) -> Option<&'static str> {
+    let has = |text: &'static str| text.lines().filter_map(row).any(|row| row.types.split(", ").any(|one| one == name));
+    TEXTS.iter().find(|(_, _, text)| has(text)).map(|(_, cloud, _)| *cloud)
+}
+
 fn lines() -> impl Iterator<Item = &'static str> {
-    TEXTS.iter().flat_map(|(_, text)| text.lines())
+    TEXTS.iter().flat_map(|(_, _, text)| text.lines())
 }
 
 /// The instance types of a line; for other lines, none that a cloud has.
@@ -180,7 +229,8 @@ fn row(line: &'static str) -> Option<Row> {
 
 /// The source with this key.
 fn origin(key: &str) -> Option<Origin> {
-    lines().filter_map(source).find_map(|(name, origin)| (name == key).then_some(origin))
+    static SOURCES: LazyLock<BTreeMap<&str, Origin>> = LazyLock::new(|| lines().filter_map(source).collect());
+    SOURCES.get(key).copied()
 }
 
 /// A source and its key: `source KEY | TITLE | DATE`.
@@ -203,7 +253,7 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     use expect_test::expect;
     use proptest::prelude::*;
@@ -215,8 +265,21 @@ mod tests {
         lines().filter(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with("source "))
     }
 
-    fn instance(name: &str) -> Fact<Instance> {
+    fn of_machine(name: &str) -> Fact<Instance> {
         Instance::from_type(&Fact::Known(name.into()))
+    }
+
+    #[test]
+    fn the_types_of_a_cloud_are_those_that_are_found_by_name() {
+        for (_, name, _) in TEXTS {
+            let all = instances(name);
+            assert!(all.len() > 50, "{name}: {}", all.len());
+            for one in all.iter().step_by(17) {
+                assert_eq!(instance(&one.name).as_ref(), Some(one));
+                assert_eq!(cloud(&one.name), Some(name));
+            }
+        }
+        assert!(instances("moon").is_empty() && cloud("source paper").is_none());
     }
 
     /// Each type with its figures as numbers and words, so that the lookup is fast.
@@ -294,19 +357,21 @@ mod tests {
         }
     }
 
-    /// A credit is one minute of one CPU, and up to a day's worth accumulates. Amazon's burstable types have names with T. Google's
-    /// shared-core types have a baseline without credits.
+    /// A credit is one minute of one CPU, and up to a day's worth accumulates. Amazon's burstable types have names with T, Microsoft's with
+    /// B; Microsoft rounds what it writes of the first series. Google's shared-core types have a baseline without credits.
     #[test]
     fn burstable_types_and_no_others_have_a_baseline_and_credits() {
         for (name, figures) in all() {
             let number = |kind| number(&figures, kind);
             let burst = [Kind::BaselinePercentPerVcpu, Kind::CreditsPerHour, Kind::CreditsMax].map(number);
-            let credits = name.contains('.') && name.starts_with('t');
+            let is_azure = name.starts_with("Standard_B");
+            let credits = name.contains('.') && name.starts_with('t') || is_azure;
+            let (percent_off, credits_off) = if is_azure { (0.25, 60.0) } else { (1e-9, 1e-9) };
             let shared = ["e2-micro", "e2-small", "e2-medium"].contains(&name);
             assert_eq!(burst.map(|figure| figure.is_some()), [credits || shared, credits, credits], "{name}");
             if let ([Some(percent), Some(credits), Some(most)], Some(vcpus)) = (burst, number(Kind::Vcpus)) {
-                assert!((credits / 60.0 / vcpus * 100.0 - percent).abs() < 1e-9, "{name}: {percent}");
-                assert!((credits * 24.0 - most).abs() < 1e-9, "{name}: {most}");
+                assert!((credits / 60.0 / vcpus * 100.0 - percent).abs() < percent_off, "{name}: {percent}");
+                assert!((credits * 24.0 - most).abs() < credits_off, "{name}: {most}");
             }
         }
     }
@@ -338,6 +403,15 @@ mod tests {
             Standard_A: 7 of 1.75, 7.00
             Standard_A_v: 4 of 2.00
             Standard_Am_v: 3 of 8.00
+            Standard_Bals_v: 5 of 2.00
+            Standard_Bas_v: 5 of 4.00
+            Standard_Bats_v: 1 of 0.50
+            Standard_Bls: 1 of 0.50
+            Standard_Bls_v: 5 of 2.00
+            Standard_Bms: 7 of 2.00, 4.00
+            Standard_Bs: 2 of 1.00, 2.00
+            Standard_Bs_v: 5 of 4.00
+            Standard_Bts_v: 1 of 0.50
             Standard_D: 8 of 3.50, 7.00
             Standard_DS: 8 of 3.50, 7.00
             Standard_DS_v: 5 of 3.50
@@ -428,7 +502,7 @@ mod tests {
     #[test]
     fn types_are_found_by_the_name_that_the_cloud_gives_them() {
         let shown = |name: &&str| {
-            let instance = instance(name);
+            let instance = of_machine(name);
             let instance = instance.known().unwrap();
             let as_text = instance.figures.iter().map(|figure| format!("{}={}", figure.figure.name(), figure.value));
             let not_given: Vec<&str> = instance.not_given.iter().map(|kind| kind.name()).collect();
@@ -440,7 +514,7 @@ mod tests {
             c4.8xlarge: vcpus=36, cores=18, threads_per_core=2, memory_gib=60, network=10 Gbit/s, ebs_mbps=4000, clock_ghz_sustained=2.9, c_states=open, p_states=open, queues=2, numa_nodes=2, clock_ghz_base=2.9, clock_ghz_all_cores=3.2, clock_ghz_max=3.5; not given: 
             c7g.2xlarge: vcpus=8, cores=8, threads_per_core=1, memory_gib=16, network=Up to 15 Gbit/s, network_mbps_baseline=3750, ebs_mbps=2500, ebs_mbps_max=10000, clock_ghz_sustained=2.6, c_states=closed, p_states=closed; not given: numa_nodes
             c7i.metal-24xl: vcpus=96, cores=48, threads_per_core=2, memory_gib=192, network=37.5 Gbit/s, network_mbps_baseline=37500, ebs_mbps=30000, clock_ghz_sustained=3.2, c_states=open, p_states=open; not given: numa_nodes
-            t3.micro: vcpus=2, cores=1, threads_per_core=2, memory_gib=1, network=Up to 5 Gbit/s, network_mbps_baseline=64, ebs_mbps=87, ebs_mbps_max=2085, clock_ghz_sustained=2.5, c_states=closed, p_states=closed, baseline_percent_per_vcpu=10, credits_per_hour=12, credits_max=288; not given: numa_nodes
+            t3.micro: vcpus=2, cores=1, threads_per_core=2, memory_gib=1, network=Up to 5 Gbit/s, network_mbps_baseline=64, ebs_mbps=87, ebs_mbps_max=2085, clock_ghz_sustained=2.5, c_states=closed, p_states=closed, baseline_percent_per_vcpu=10, credits_per_hour=12, credits_max=288, surplus_usd_per_vcpu_hour=0.05; not given: numa_nodes
             Standard_D4s_v5: vcpus=4, memory_gib=16, network=at most 12500 Mbit/s, threads_per_core=2, clock_ghz_all_cores=3.5; not given: numa_nodes, c_states, p_states
             n2-standard-8: vcpus=8, memory_gib=32, network=up to 16 Gbit/s out, threads_per_core=2; not given: numa_nodes, c_states, p_states
         "#]].assert_eq(&(seen.join("\n") + "\n"));
@@ -449,10 +523,10 @@ mod tests {
     #[test]
     fn types_outside_the_catalogue_are_unknown() {
         for name in ["source paper", "z9.huge", "", "# Figures of Azure sizes", "source"] {
-            assert!(instance(name).is_absent(), "{name}");
+            assert!(of_machine(name).is_absent(), "{name}");
         }
         assert_eq!(
-            serde_json::to_string(&instance("z9.huge")).unwrap(),
+            serde_json::to_string(&of_machine("z9.huge")).unwrap(),
             r#"{"unknown":"absent","why":"the catalogue of instance types does not have z9.huge"}"#
         );
         assert!(Instance::from_type(&Fact::absent("no cloud")).is_absent());

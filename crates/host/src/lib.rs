@@ -7,6 +7,7 @@
 mod advice;
 pub mod catalogue;
 mod cores;
+pub mod credits;
 mod document;
 mod extras;
 mod fact;

@@ -1,5 +1,8 @@
 //! The targets for tables of the user about many servers.
 
+use evenkeel_fleet::credits::{CreditsAsked, StartCredits, forecast, read_trace};
+use evenkeel_fleet::instances::{PriceBook, PricesWanted};
+use evenkeel_fleet::read_sessions;
 use evenkeel_fleet::regions::{Candidates, Goal, catalogue, choose, read_candidates};
 
 /// A table of players or of regions. Any answer is consistent in itself.
@@ -19,4 +22,42 @@ pub(super) fn players(text: &str) {
             let _ = answer.map();
         }
     }
+}
+
+/// A table of CPU use. Shares are shares, and no credit is made.
+pub(super) fn cpu_trace(text: &str) {
+    let Ok(trace) = read_trace(text.as_bytes(), Some(2)) else { return };
+    for name in ["t2.micro", "t3.medium", "Standard_B2s"] {
+        let asked = CreditsAsked {
+            instance_type: name.to_owned(),
+            mode: None,
+            start: StartCredits::Launch,
+            days: 2.0,
+            memory_gib: None,
+            surplus_usd_per_vcpu_hour: None,
+        };
+        let Ok(report) = forecast(&trace, &asked) else { panic!("{name} has credits") };
+        for found in report.enough.iter().chain([&report.standard]).chain(&report.unlimited) {
+            assert!(
+                (0.0..=1.000_001).contains(&found.limited_share) && (-1e-9..=1.000_001).contains(&found.unserved_share)
+            );
+            assert!(found.surplus_vcpu_hours >= 0.0 && found.lowest_credits <= found.start_credits);
+        }
+    }
+}
+
+/// A file of prices, in any format.
+pub(super) fn prices(text: &str) {
+    for is_spot in [false, true] {
+        let mut book = PriceBook::new(PricesWanted { is_spot, region: None });
+        if book.add("prices", text.as_bytes()).is_ok() {
+            assert!(book.files()[0].prices > 0 && book.currency().is_some());
+        }
+    }
+}
+
+/// A table of sessions.
+pub(super) fn sessions(text: &str) {
+    let Ok(sessions) = read_sessions(text.as_bytes()) else { return };
+    assert!(!sessions.is_empty() && sessions.iter().all(|one| one.cpus > 0.0 && one.count > 0));
 }

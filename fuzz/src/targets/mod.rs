@@ -70,6 +70,7 @@ pub(crate) const TARGETS: &[Target] = &[
             ],
         ),
     ),
+    target("cpu-trace", Whole(fleet::cpu_trace)),
     target("cpuid", Paths(FOUR_CPUS, &["@cpuid/1", "@cpuid/40000000"])),
     target("cpuinfo", Paths(FOUR_CPUS, &["/proc/cpuinfo"])),
     target(
@@ -197,6 +198,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("plan", Whole(files::plan)),
     target("players", Whole(fleet::players)),
     target("preempt", Paths(FOUR_CPUS, &["/sys/kernel/debug/sched/preempt", "/proc/version"])),
+    target("prices", Whole(fleet::prices)),
     target("programs", Whole(recordings::programs)),
     target("rates", Whole(counts::rates)),
     target("report", Whole(trials::report)),
@@ -204,6 +206,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("scopes", Whole(scopes::scopes)),
     target("search-log", Whole(trials::search_log)),
     target("server", Whole(files::server)),
+    target("sessions", Whole(fleet::sessions)),
     target("setting", Whole(files::setting)),
     target("swaps", Paths(SWAP, &["/proc/swaps"])),
     target("symbols", Whole(recordings::symbols)),

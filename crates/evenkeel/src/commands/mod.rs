@@ -5,6 +5,7 @@ mod audit;
 mod capture;
 mod completions;
 mod confirm;
+mod credits;
 mod demo;
 mod diff;
 mod disturb;
@@ -13,6 +14,7 @@ pub(crate) mod guard;
 mod history;
 mod image;
 mod inspect;
+mod instances;
 mod man;
 mod mcp;
 pub(crate) mod measure;
@@ -72,6 +74,8 @@ commands! {
     History => history,
     Image => image,
     Regions => regions,
+    Instances => instances,
+    Credits => credits,
     Mcp => mcp,
     Schema => schema,
     Completions => completions,

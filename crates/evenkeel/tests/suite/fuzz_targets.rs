@@ -22,6 +22,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("arena/src/net/wire.rs", "parse", "arena"),
     ("change/src/plan_file.rs", "parse", "plan"),
     ("evenkeel/src/waivers.rs", "parse", "waivers"),
+    ("fleet/src/credits/trace.rs", "parse_time", "cpu-trace"),
     ("fleet/src/regions/model.rs", "parse_degrees", "players"),
     ("fleet/src/regions/players.rs", "parse_latency_us", "players"),
     ("fleet/src/regions/players.rs", "parse_weight", "players"),

@@ -12,6 +12,7 @@ mod caveats;
 mod change;
 mod changes;
 mod clock_wake;
+mod credits;
 mod disturb;
 mod documents;
 #[path = "../common/faults.rs"]
@@ -20,6 +21,7 @@ mod formats;
 mod fuzz_targets;
 mod gaps;
 mod images;
+mod instances;
 mod journals;
 mod limits;
 mod live_host;

@@ -23,7 +23,7 @@ This page is generated from the texts in `crates/host/src/catalogue`. To regener
 /// The page, in Markdown.
 pub fn document() -> String {
     let mut page = HEAD.to_owned();
-    for (cloud, text) in TEXTS {
+    for (cloud, _, text) in TEXTS {
         // Writing to a String can't fail.
         let _ = write_cloud(&mut page, cloud, text);
     }

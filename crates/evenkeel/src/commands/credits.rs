@@ -1,0 +1,236 @@
+//! `evenkeel credits`: when the CPU credits of a burstable instance run out.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use evenkeel_fleet::TableError;
+use evenkeel_fleet::credits::{self, CreditsAsked, CreditsError, CreditsReport, StartCredits, Trace};
+use evenkeel_host::Facts;
+use evenkeel_host::catalogue::{self, Kind};
+use evenkeel_host::credits::CreditMode;
+use evenkeel_hostfs::Root;
+use evenkeel_hostfs::proc::{self, CpuTicks};
+use evenkeel_hostfs::user_file::UserFile;
+use serde::Serialize;
+
+use crate::args::{HostArgs, MetadataArgs};
+use crate::exit;
+use crate::experiment::stop_flag;
+use crate::failure::{Failure, Outcome};
+use crate::show::{self, Out};
+use crate::times;
+
+/// The largest trace.
+const TRACE_BYTES_MAX: u64 = 1 << 30;
+/// How often this machine's CPU use is read.
+const EVERY: Duration = Duration::from_secs(1);
+/// How often a signal is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Forecast when the CPU credits of a burstable instance run out
+///
+/// Shows when the credits run out, for how long the instance is then held at its baseline, what the unlimited mode costs instead, and which
+/// types of the same cloud serve all of it from their credits. The CSV has the columns `time` and `cpus` or `cpu_percent`; CloudWatch's
+/// `Timestamp` and `CPUUtilization` do too. Knows Amazon's T2, T3, T3a and T4g, and Azure's B series.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel credits
+  evenkeel credits cpu.csv --type t3.medium
+  evenkeel credits cpu.csv --type t3.medium --mode standard --credits launch --days 90
+  evenkeel credits --type Standard_B2s --for 10m")]
+pub(crate) struct Args {
+    /// The CPU use, as CSV [default: this machine's, observed for --for]
+    #[arg(value_name = "CPU.csv")]
+    trace: Option<PathBuf>,
+    /// The instance type [default: this machine's]
+    #[arg(long = "type", value_name = "TYPE")]
+    instance_type: Option<String>,
+    /// What happens without credits: standard or unlimited [default: what the cloud chooses]
+    #[arg(long, value_enum, value_name = "MODE", hide_possible_values = true)]
+    mode: Option<Mode>,
+    /// The credits at the start: full, launch (of a new instance), or a number [default: full]
+    #[arg(long, value_name = "CREDITS", default_value = "full", hide_default_value = true, value_parser = start_credits)]
+    credits: StartCredits,
+    /// Repeat the CPU use for so many days, at most 366 [default: 30]
+    #[arg(long, value_name = "DAYS", default_value = "30", hide_default_value = true, value_parser = days)]
+    days: f64,
+    /// Observe this machine for TIME [default: 1m]
+    #[arg(long = "for", value_name = "TIME", default_value = "1m", hide_default_value = true, value_parser = times::time, conflicts_with = "trace")]
+    observe: Duration,
+    /// The number of CPUs that percentages in the file are of [default: that of the type]
+    #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    vcpus: Option<u32>,
+    /// The least memory of other types, in GiB
+    #[arg(long, value_name = "GIB", value_parser = positive)]
+    memory: Option<f64>,
+    /// The price of a CPU and hour beyond the credits in US dollars [default: the documented one]
+    #[arg(long, value_name = "USD", value_parser = positive)]
+    surplus_usd: Option<f64>,
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    metadata: MetadataArgs,
+}
+
+/// What happens without credits.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    /// The instance is held at its baseline.
+    Standard,
+    /// It goes on, for money.
+    Unlimited,
+}
+
+/// The forecast.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Answer {
+    /// The table of CPU use; `null` if this machine was observed.
+    file: Option<String>,
+    #[serde(flatten)]
+    report: CreditsReport,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let name = args.type_of_machine()?;
+    let instance = catalogue::instance(&name).ok_or_else(|| args.failure(CreditsError::UnknownType(name.clone())))?;
+    // Before a minute of waiting.
+    credits::rates(&instance).map_err(|error| args.failure(error))?;
+    let trace = match &args.trace {
+        Some(path) => {
+            let vcpus = args.vcpus.or_else(|| instance.number(Kind::Vcpus).map(|vcpus| vcpus as u32));
+            let opened = UserFile::open(path, TRACE_BYTES_MAX);
+            let opened = opened.map_err(|error| Failure::user_file(format_args!("read {}", path.display()), &error))?;
+            credits::read_trace(opened.into_reader(), vcpus).map_err(|error| args.failure(error))?
+        }
+        None => args.observed(out)?,
+    };
+    let asked = CreditsAsked {
+        instance_type: name,
+        mode: args.mode.map(|mode| match mode {
+            Mode::Standard => CreditMode::Standard,
+            Mode::Unlimited => CreditMode::Unlimited,
+        }),
+        start: args.credits,
+        days: args.days,
+        memory_gib: args.memory,
+        surplus_usd_per_vcpu_hour: args.surplus_usd,
+    };
+    let report = credits::forecast(&trace, &asked).map_err(|error| args.failure(error))?;
+    let answer = Answer { file: args.trace.as_ref().map(|path| path.display().to_string()), report };
+    out.answer(&answer, || show::credits::page(&answer.report))?;
+    Ok(exit::WELL)
+}
+
+impl Args {
+    /// The type that is named, or that of the machine.
+    fn type_of_machine(&self) -> Result<String, Failure> {
+        if let Some(name) = &self.instance_type {
+            return Ok(name.clone());
+        }
+        let root = self.metadata.open(&self.host)?;
+        let found = Facts::probe(&root).machine.instance_type;
+        found.known().cloned().ok_or_else(|| {
+            Failure::text(
+                exit::NOT_POSSIBLE,
+                "forecast the credits of this machine",
+                format_args!("its instance type is {found}"),
+            )
+            .hint("name it with --type, such as --type t3.medium, or ask the cloud with --metadata")
+        })
+    }
+
+    /// The CPU use of this machine.
+    fn observed(&self, out: &Out) -> Result<Trace, Failure> {
+        if !self.host.is_this_machine() {
+            let sentence = "a captured machine does not show its CPU use over time".to_owned();
+            return Err(Failure::wrong_use(sentence).hint("name a CSV file: evenkeel credits CPU.csv --host FILE"));
+        }
+        let stop = stop_flag()?;
+        let seconds = self.observe.as_secs_f64();
+        if !out.is_json() {
+            out.warn(&format!(
+                "observing the CPU use of this machine for {}; Ctrl-C ends it sooner\n",
+                times::words(self.observe)
+            ));
+        }
+        let (begun, mut before) = (Instant::now(), (Instant::now(), all_cpus()?));
+        let first = before;
+        let mut stretches = Vec::new();
+        while begun.elapsed().as_secs_f64() < seconds && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK_EVERY.min(self.observe));
+            let now = (Instant::now(), all_cpus()?);
+            if now.0 - before.0 >= EVERY || begun.elapsed().as_secs_f64() >= seconds {
+                stretches.push(stretch(before, now));
+                before = now;
+            }
+        }
+        let whole = before.1.since(&first.1);
+        let share = whole.steal as f64 / whole.total().max(1) as f64;
+        let trace = Trace::new(stretches).map(|trace| trace.with_steal(share));
+        trace
+            .ok_or_else(|| Failure::text(exit::NOT_POSSIBLE, "observe the CPU use", "it ended before the first second"))
+    }
+
+    fn failure(&self, error: CreditsError) -> Failure {
+        let tried = match &self.trace {
+            Some(path) => format!("forecast the credits for {}", path.display()),
+            None => "forecast the credits".to_owned(),
+        };
+        let columns =
+            "a table of CPU use has a column time, and a column cpus or cpu_percent. docs/credits.md has examples";
+        let hint = match &error {
+            CreditsError::Table(TableError::Read(error)) => {
+                let path = self.trace.as_deref().unwrap_or(Path::new("the trace"));
+                return Failure::io(exit::WRONG_USE, format_args!("read {}", path.display()), error);
+            }
+            CreditsError::Table(_) | CreditsError::TooShort => columns,
+            CreditsError::PercentOfWhat => "name the number with --vcpus",
+            CreditsError::UnknownType(_) => {
+                "docs/instances.md lists the types; name one with --type, such as --type t3.medium"
+            }
+            CreditsError::NoCredits(_) => "nothing runs out; name a burstable type with --type to compare",
+            CreditsError::Undocumented { .. } => "evenkeel measure gaps shows whether the CPU time is limited now",
+            CreditsError::NotUnlimited(_) => "leave out --mode",
+        };
+        let code = match error {
+            CreditsError::NoCredits(_) | CreditsError::Undocumented { .. } => exit::NOT_POSSIBLE,
+            _ => exit::WRONG_USE,
+        };
+        Failure::text(code, tried, error).hint(hint)
+    }
+}
+
+fn all_cpus() -> Result<CpuTicks, Failure> {
+    let stat = Root::live().text("/proc/stat").ok().and_then(|text| proc::parse_stat(&text)?.all);
+    stat.ok_or_else(|| Failure::text(exit::NOT_POSSIBLE, "read the CPU use", "/proc/stat can't be read"))
+}
+
+/// How long it was, and how many CPUs were busy.
+fn stretch(before: (Instant, CpuTicks), now: (Instant, CpuTicks)) -> (f64, f64) {
+    let seconds = (now.0 - before.0).as_secs_f64();
+    let busy_ns = now.1.since(&before.1).busy() * proc::TICK_NS;
+    (seconds, busy_ns as f64 / 1e9 / seconds)
+}
+
+fn start_credits(text: &str) -> Result<StartCredits, String> {
+    match text {
+        "full" => Ok(StartCredits::Full),
+        "launch" => Ok(StartCredits::Launch),
+        number => {
+            let number = number.parse::<f64>().ok().filter(|number| (0.0..=1e6).contains(number));
+            number.map(StartCredits::Number).ok_or_else(|| "full, launch, or a number of credits".to_owned())
+        }
+    }
+}
+
+fn days(text: &str) -> Result<f64, String> {
+    let days = text.parse::<f64>().ok().filter(|days| *days > 0.0 && *days <= 366.0);
+    days.ok_or_else(|| "a number of days above 0, at most 366".to_owned())
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1e6);
+    number.ok_or_else(|| "a number above 0, at most 1000000".to_owned())
+}

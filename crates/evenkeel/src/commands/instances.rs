@@ -1,0 +1,201 @@
+//! `evenkeel instances`: which instance type for what sessions need.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use evenkeel_fleet::instances::{
+    self, Architecture, InstancesAsked, InstancesReport, PriceBook, PriceError, PricesWanted,
+};
+use evenkeel_fleet::{Session, TableError, read_sessions};
+use evenkeel_host::catalogue;
+use evenkeel_hostfs::user_file::{UserFile, UserFileReader};
+use serde::Serialize;
+
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::{self, Out};
+
+/// The largest file of prices: Amazon's list of all regions has several gigabytes.
+const PRICES_BYTES_MAX: u64 = 64 << 30;
+/// The largest table of sessions.
+const SESSIONS_BYTES_MAX: u64 = 16 << 20;
+
+/// Choose the instance type with the lowest cost of a session
+///
+/// Computes from documented figures how many sessions each instance type of Amazon, Azure and Google holds: by cores, memory, lasting network
+/// rate and CPU credits. Prices are files that you downloaded: Amazon's price list or spot price history, Azure's retail prices, Google's SKUs,
+/// or CSV with the columns instance_type, usd_per_hour and region. docs/instances-for-sessions.md describes them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel instances --session cpus=0.12,memory_mib=300 --prices aws.json
+  evenkeel instances sessions.csv --prices azure.json --prices mine.csv --no-burst --sessions 20
+  evenkeel instances --session cpus=0.4 --cloud google --arch arm64")]
+pub(crate) struct Args {
+    /// The sessions, as CSV
+    #[arg(value_name = "SESSIONS.csv", required_unless_present = "session")]
+    sessions: Option<PathBuf>,
+    /// What a session needs; repeatable for several kinds, with count=N
+    #[arg(long, value_name = "cpus=N,…", value_parser = session, conflicts_with = "sessions")]
+    session: Vec<Session>,
+    /// Read prices from FILE; repeatable
+    #[arg(long, value_name = "FILE")]
+    prices: Vec<PathBuf>,
+    /// Take the prices of spot capacity
+    #[arg(long, requires = "prices")]
+    spot: bool,
+    /// Only types with a price in this region, as the cloud names it
+    #[arg(long, value_name = "REGION", requires = "prices")]
+    region: Option<String>,
+    /// Only types of this cloud: aws, azure or google; repeatable
+    #[arg(long, value_name = "CLOUD", hide_possible_values = true, value_parser = PossibleValuesParser::new(["aws", "azure", "google"]))]
+    cloud: Vec<String>,
+    /// Only types with this architecture: x86_64 or arm64
+    #[arg(long, value_enum, value_name = "ARCH", hide_possible_values = true)]
+    arch: Option<Arch>,
+    /// No burstable types
+    #[arg(long)]
+    no_burst: bool,
+    /// Only types that hold at least N sessions [default: 1]
+    #[arg(long = "sessions", value_name = "N", default_value = "1", hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    sessions_min: u32,
+    /// The highest load of a core in percent [default: 70]
+    #[arg(long, value_name = "PERCENT", default_value = "70", hide_default_value = true, value_parser = percent)]
+    load_max: f64,
+    /// What the second thread of a core is worth, in percent of the first [default: 0]
+    #[arg(long, value_name = "PERCENT", default_value = "0", hide_default_value = true, value_parser = percent)]
+    second_thread: f64,
+    /// Memory for the system, in MiB [default: 512]
+    #[arg(long, value_name = "MIB", default_value = "512", hide_default_value = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    system_memory: u32,
+    /// The type on which the needs were measured: CPU time is scaled by the clock
+    #[arg(long, value_name = "TYPE")]
+    measured_on: Option<String>,
+    /// Show N types; JSON has all [default: 12]
+    #[arg(long, value_name = "N", default_value = "12", hide_default_value = true, value_parser = clap::value_parser!(u16).range(1..=2000))]
+    rows: u16,
+}
+
+/// The architecture of a processor.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Arch {
+    /// AMD and Intel.
+    #[value(name = "x86_64")]
+    X86,
+    /// Graviton, Ampere and others.
+    #[value(name = "arm64")]
+    Arm,
+}
+
+/// The candidates.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Answer {
+    /// The table of sessions; `null` if options named the needs.
+    file: Option<String>,
+    #[serde(flatten)]
+    report: InstancesReport,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let sessions = args.needs()?;
+    let asked = args.asked()?;
+    let mut book = PriceBook::new(PricesWanted { is_spot: args.spot, region: args.region.clone() });
+    for path in &args.prices {
+        let file = open(path, PRICES_BYTES_MAX)?;
+        book.add(&path.display().to_string(), file).map_err(|error| args.of_prices(path, &error))?;
+    }
+    let report = instances::choose(&sessions, &asked, &book);
+    let answer = Answer { file: args.sessions.as_ref().map(|path| path.display().to_string()), report };
+    out.answer(&answer, || show::instances::page(&answer.report, usize::from(args.rows)))?;
+    Ok(if answer.report.candidates.is_empty() { exit::NO } else { exit::WELL })
+}
+
+impl Args {
+    fn needs(&self) -> Result<Vec<Session>, Failure> {
+        let Some(path) = &self.sessions else { return Ok(self.session.clone()) };
+        read_sessions(open(path, SESSIONS_BYTES_MAX)?).map_err(|error| {
+            let failure = of_table(path, &error);
+            failure.hint("a table of sessions has a column cpus, and optionally others. docs/instances-for-sessions.md has an example")
+        })
+    }
+
+    fn asked(&self) -> Result<InstancesAsked, Failure> {
+        let measured_on = self.measured_on.as_ref().map(|name| {
+            catalogue::instance(name).ok_or_else(|| {
+                let why = format!("the catalogue of instance types does not have {name:?}");
+                Failure::text(exit::WRONG_USE, "scale by the clock", why)
+                    .hint("docs/instances.md lists the types; without --measured-on, nothing is scaled")
+            })
+        });
+        Ok(InstancesAsked {
+            clouds: self.cloud.clone(),
+            region: self.region.clone(),
+            architecture: self.arch.map(|arch| match arch {
+                Arch::X86 => Architecture::X86,
+                Arch::Arm => Architecture::Arm,
+            }),
+            is_burst_excluded: self.no_burst,
+            is_spot: self.spot,
+            sessions_min: self.sessions_min,
+            load_max: if self.load_max > 0.0 { self.load_max } else { return Err(no_load()) },
+            second_thread_share: self.second_thread,
+            system_memory_mib: f64::from(self.system_memory),
+            measured_on: measured_on.transpose()?,
+        })
+    }
+
+    fn of_prices(&self, path: &Path, error: &PriceError) -> Failure {
+        let formats = "prices are Amazon's price list (JSON or CSV) or spot price history, Azure's retail prices (JSON), Google's SKUs (JSON), or \
+                       CSV with the columns instance_type, usd_per_hour and region. docs/instances-for-sessions.md says where to get them";
+        let hint = match error {
+            PriceError::Read(error) => {
+                return Failure::io(exit::WRONG_USE, format_args!("read {}", path.display()), error).hint(formats);
+            }
+            PriceError::Table(error) => return of_table(path, error).hint(formats),
+            PriceError::Currencies { .. } => {
+                "convert them, and give the prices as CSV with the column usd_per_hour".to_owned()
+            }
+            PriceError::NoPrices(_) => match (&self.region, self.spot) {
+                (Some(region), _) => format!("is {region} the region's name in this file?"),
+                (None, true) => "leave out --spot for the prices on demand".to_owned(),
+                (None, false) => "--spot takes the prices of spot capacity".to_owned(),
+            },
+            _ => formats.to_owned(),
+        };
+        Failure::text(exit::WRONG_USE, format_args!("read {}", path.display()), error).hint(hint)
+    }
+}
+
+fn no_load() -> Failure {
+    Failure::wrong_use("a load of 0 % holds no session".to_owned()).hint("leave out --load-max for 70")
+}
+
+fn open(path: &Path, limit_bytes: u64) -> Result<UserFileReader, Failure> {
+    let opened = UserFile::open(path, limit_bytes);
+    Ok(opened.map_err(|error| Failure::user_file(format_args!("read {}", path.display()), &error))?.into_reader())
+}
+
+fn of_table(path: &Path, error: &TableError) -> Failure {
+    match error {
+        TableError::Read(error) => Failure::io(exit::WRONG_USE, format_args!("read {}", path.display()), error),
+        error => Failure::text(exit::WRONG_USE, format_args!("read {}", path.display()), error),
+    }
+}
+
+/// `cpus=0.12,memory_mib=300`: a row of the table of sessions.
+fn session(text: &str) -> Result<Session, String> {
+    let pairs: Option<Vec<(&str, &str)>> = text.split(',').map(|pair| pair.split_once('=')).collect();
+    let pairs = pairs.ok_or_else(|| "write KEY=N, such as cpus=0.12,memory_mib=300".to_owned())?;
+    let (names, values): (Vec<&str>, Vec<&str>) = pairs.into_iter().unzip();
+    let table = format!("{}\n{}\n", names.join(","), values.join(","));
+    let mut sessions = read_sessions(table.as_bytes()).map_err(|error| match error {
+        TableError::Line { fault, .. } | TableError::Whole(fault) => fault.to_string(),
+        TableError::Read(error) => error.to_string(),
+    })?;
+    sessions.pop().ok_or_else(|| "write KEY=N, such as cpus=0.12".to_owned())
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    percent.map(|percent| percent / 100.0).ok_or_else(|| "a percentage from 0 to 100".to_owned())
+}

@@ -1,0 +1,68 @@
+//! `instances`: the page, the answer, files of prices, and what is wrong.
+
+use expect_test::expect_file;
+
+use crate::support::Scene;
+
+const PRICES: &str = "instance_type,usd_per_hour,region\nc5.xlarge,0.17,us-east-1\nc5.4xlarge,0.68,us-east-1\nc6g.xlarge,0.136,us-east-1\nt3.xlarge,0.1664,us-east-1\nStandard_D4s_v5,0.192,eastus\n";
+
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.write("prices.csv", PRICES);
+    scene.write("sessions.csv", "session,count,cpus,memory_mib,network_mbps\nmatch,8,0.12,300,2\nlobby,1,0.5,,\n");
+    scene
+}
+
+#[test]
+fn the_pages_with_prices_and_without() {
+    let page = |line: &str| scene().run(line).to_string();
+    let priced = "instances --session cpus=0.2,memory_mib=600,network_mbps=2 --prices prices.csv --rows 5";
+    expect_file!["snapshots/instances-priced.txt"].assert_eq(&page(priced));
+    expect_file!["snapshots/instances-mix.txt"]
+        .assert_eq(&page("instances sessions.csv --cloud google --no-burst --rows 4"));
+}
+
+#[test]
+fn the_answer_has_what_ends_each_type() {
+    let line = "instances --session cpus=0.2,memory_mib=600,packets_per_s=500 --prices prices.csv --region us-east-1";
+    let (code, answer) = scene().json(line);
+    let names: Vec<&str> =
+        answer["candidates"].as_array().unwrap().iter().map(|one| one["instance_type"].as_str().unwrap()).collect();
+    assert_eq!((code, names), (0, vec!["c6g.xlarge", "c5.4xlarge", "t3.xlarge", "c5.xlarge"]));
+    let best = &answer["candidates"][0];
+    assert_eq!((&best["fit"]["sessions"], &best["fit"]["limit"]), (&9.into(), &"cpu".into()));
+    assert_eq!(best["architecture"], "arm64");
+    let unknown: Vec<&str> =
+        best["fit"]["unknown"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    assert_eq!(unknown, ["session-network", "packets"]);
+    let (code, answer) = scene().json("instances --session cpus=5000");
+    assert_eq!((code, answer["candidates"].as_array().unwrap().len()), (1, 0));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let scene = scene();
+    scene.write("list.json", "{\"Items\": [1]}");
+    scene.write("other.json", "{\"a\": {}}");
+    scene.write("ram.csv", "cpus,ram\n1,2\n");
+    let cases = [
+        ("instances", 2, "SESSIONS.csv"),
+        ("instances ram.csv", 2, "line 1: no column is called \"ram\""),
+        ("instances --session 0.2", 2, "write KEY=N"),
+        ("instances --session cpus=0", 2, "is not a number of CPUs above 0"),
+        ("instances --session cpus=1 --prices list.json", 2, "at line 1 column"),
+        ("instances --session cpus=1 --prices other.json", 2, "it has no list of prices that is known"),
+        (
+            "instances --session cpus=1 --prices prices.csv --region mars-1",
+            2,
+            "is mars-1 the region's name in this file?",
+        ),
+        ("instances --session cpus=1 --measured-on t9.tiny", 2, "does not have \"t9.tiny\""),
+        ("instances --session cpus=1 --load-max 0", 2, "a load of 0 % holds no session"),
+        ("instances --session cpus=1 --spot", 2, "--prices"),
+    ];
+    for (line, code, expected) in cases {
+        let seen = scene.run(line);
+        assert!(seen.code == code && seen.stderr.contains(expected), "{line}: {seen}");
+    }
+}

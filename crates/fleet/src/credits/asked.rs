@@ -1,0 +1,64 @@
+//! The question to `evenkeel credits`, and why it may have no answer.
+
+use evenkeel_host::credits::CreditMode;
+
+use crate::records::TableError;
+
+/// What is asked of the credits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreditsAsked {
+    /// The instance type that the server runs on, or is to run on.
+    pub instance_type: String,
+    /// What the account has chosen; none for what the cloud chooses.
+    pub mode: Option<CreditMode>,
+    /// The credits at the start of the trace.
+    pub start: StartCredits,
+    /// For how many days the trace is repeated, if it is shorter.
+    pub days: f64,
+    /// The least memory of other types, in GiB.
+    pub memory_gib: Option<f64>,
+    /// The price of a CPU and hour beyond the credits in US dollars, in place of the documented one.
+    pub surplus_usd_per_vcpu_hour: Option<f64>,
+}
+
+/// How many credits there are at the start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StartCredits {
+    /// As many as the type keeps.
+    Full,
+    /// As many as a new instance gets.
+    Launch,
+    /// So many.
+    Number(f64),
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CreditsError {
+    /// The table can't be used.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// Percentages, and no number of CPUs.
+    #[error("the table has percentages, and the number of CPUs is not known")]
+    PercentOfWhat,
+    /// A row alone has no length.
+    #[error("a trace needs two rows or more, since a row lasts until the next one")]
+    TooShort,
+    /// The catalogue does not have it.
+    #[error("the catalogue of instance types does not have {0:?}")]
+    UnknownType(String),
+    /// It has no credits.
+    #[error("{0} has no CPU credits: it may use all of its CPUs for ever")]
+    NoCredits(String),
+    /// It has a baseline, and its cloud tells nobody how long it may exceed it.
+    #[error("{name} has a baseline of {baseline_cpus} CPUs, and no document says for how long it may use more")]
+    Undocumented {
+        /// The instance type.
+        name: String,
+        /// What it may use for ever.
+        baseline_cpus: f64,
+    },
+    /// Microsoft's types have no such mode.
+    #[error("{0} has no unlimited mode: without credits it is held at its baseline")]
+    NotUnlimited(String),
+}

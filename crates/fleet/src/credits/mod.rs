@@ -1,0 +1,242 @@
+//! When the CPU credits of a burstable instance run out under a server's load, what it costs to go on, and which types would not run out.
+
+mod asked;
+mod forecast;
+mod trace;
+
+use evenkeel_host::catalogue::{self, Instance, Kind};
+use evenkeel_host::credits::{CreditMode, CreditRates};
+use serde::Serialize;
+
+pub use asked::{CreditsAsked, CreditsError, StartCredits};
+pub use forecast::Forecast;
+pub use trace::{Trace, read_trace};
+
+/// Less than this comes of other guests as well.
+const STEAL_SHARE_MIN: f64 = 0.02;
+/// A trace shorter than this has no evening and no night.
+const DAY_S: f64 = 86_400.0;
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CreditsReport {
+    /// The CPU use.
+    pub load: Load,
+    /// In which mode the instance is, or would be if nobody chose one.
+    pub mode: CreditMode,
+    /// The credits of the instance, held at its baseline without them.
+    pub standard: Forecast,
+    /// The credits of the instance if it goes on without them, for money; `null` if its cloud does not have that.
+    pub unlimited: Option<Forecast>,
+    /// Types of the same cloud that serve it all from their credits, those with the lowest baseline first.
+    pub enough: Vec<Forecast>,
+    /// What to consider before you use the answer.
+    pub caveats: Vec<String>,
+}
+
+/// A trace in short.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Load {
+    /// How long it was observed, in seconds.
+    pub seconds: f64,
+    /// The CPUs in use, on average.
+    pub cpus_mean: f64,
+    /// The most CPUs in use.
+    pub cpus_max: f64,
+    /// The share of CPU time that the hypervisor gave to others; `null` if that was not observed.
+    pub steal_share: Option<f64>,
+}
+
+/// What limits the answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum Caveat {
+    #[error(
+        "the hypervisor gave {:.1} % of the CPU time to others while the load was observed: the credits may have run out already, and the \
+         server may want more than it got",
+        .0 * 100.0
+    )]
+    Steal(f64),
+    #[error("the load was observed for less than a day, and is repeated: an evening may differ")]
+    ShortTrace,
+    #[error("the balance at the start was taken as full; --credits takes what the cloud's monitoring shows")]
+    StartAssumed,
+    #[error("{instance_type} has {vcpus} CPUs, and the load has up to {cpus_max:.2}")]
+    TooFewCpus { instance_type: String, vcpus: u32, cpus_max: f64 },
+    #[error("CPUs of other types are not as fast as those of {0}: what was measured on one differs on another")]
+    OtherCpus(String),
+    #[error("no document says what {0} costs beyond its credits; --surplus-usd takes the price")]
+    NoPrice(String),
+    #[error("prices are those of Linux in one region of the source; yours may differ")]
+    PriceOfOneRegion,
+}
+
+/// Forecasts the credits of the instance, and of the other types of its cloud.
+///
+/// # Errors
+/// If the type is unknown, or has no credits or no such mode.
+pub fn forecast(trace: &Trace, asked: &CreditsAsked) -> Result<CreditsReport, CreditsError> {
+    let name = &asked.instance_type;
+    let instance = catalogue::instance(name).ok_or_else(|| CreditsError::UnknownType(name.clone()))?;
+    let rates = rates(&instance)?;
+    let mode = match (asked.mode, rates.can_be_unlimited) {
+        (Some(CreditMode::Unlimited), false) => return Err(CreditsError::NotUnlimited(name.clone())),
+        (Some(mode), _) => mode,
+        (None, _) => usual_mode(&instance, &rates),
+    };
+    let in_mode = |instance: &Instance, mode| {
+        let mut found = forecast::forecast(instance, mode, asked.start, trace, asked.days)?;
+        if let Some(usd) = asked.surplus_usd_per_vcpu_hour {
+            found.surplus_usd = Some(usd * found.surplus_vcpu_hours);
+        }
+        Some(found)
+    };
+    let no_credits = || CreditsError::NoCredits(name.clone());
+    let standard = in_mode(&instance, CreditMode::Standard).ok_or_else(no_credits)?;
+    let unlimited = rates.can_be_unlimited.then(|| in_mode(&instance, CreditMode::Unlimited)).flatten();
+    let enough = enough(&instance, trace, asked, |other| in_mode(other, CreditMode::Standard));
+    let load = Load {
+        seconds: trace.seconds(),
+        cpus_mean: trace.cpus_mean(),
+        cpus_max: trace.cpus_max(),
+        steal_share: trace.steal_share,
+    };
+    let mut report = CreditsReport { load, mode, standard, unlimited, enough, caveats: Vec::new() };
+    report.caveats = caveats(&report, asked).iter().map(ToString::to_string).collect();
+    Ok(report)
+}
+
+/// The rates of a type.
+///
+/// # Errors
+/// If it has none, or none that are documented.
+pub fn rates(instance: &Instance) -> Result<CreditRates, CreditsError> {
+    let name = instance.name.clone();
+    CreditRates::from_instance(instance).ok_or_else(|| {
+        let baseline = instance.number(Kind::BaselinePercentPerVcpu).zip(instance.number(Kind::Vcpus));
+        match baseline.map(|(percent, vcpus)| percent * vcpus / 100.0) {
+            Some(baseline_cpus) => CreditsError::Undocumented { name, baseline_cpus },
+            None => CreditsError::NoCredits(name),
+        }
+    })
+}
+
+/// What the cloud chooses: T2 and Azure are held, T3 and later go on.
+fn usual_mode(instance: &Instance, rates: &CreditRates) -> CreditMode {
+    match rates.can_be_unlimited && !instance.name.starts_with("t2.") {
+        true => CreditMode::Unlimited,
+        false => CreditMode::Standard,
+    }
+}
+
+/// The types of the same cloud that serve it all from their credits.
+fn enough(
+    instance: &Instance,
+    trace: &Trace,
+    asked: &CreditsAsked,
+    forecast: impl Fn(&Instance) -> Option<Forecast>,
+) -> Vec<Forecast> {
+    let has_memory = |other: &Instance| {
+        let memory = other.number(Kind::MemoryGib);
+        asked.memory_gib.is_none_or(|least| memory.is_some_and(|memory| memory >= least))
+    };
+    let has_cpus = |other: &Instance| other.number(Kind::Vcpus).is_some_and(|vcpus| vcpus >= trace.cpus_max());
+    let others = catalogue::instances(catalogue::cloud(&instance.name).unwrap_or_default());
+    let mut enough: Vec<Forecast> = others
+        .iter()
+        .filter(|other| has_memory(other) && has_cpus(other))
+        .filter_map(forecast)
+        .filter(Forecast::is_enough)
+        .collect();
+    let order = |one: &Forecast| (one.baseline_cpus, one.memory_gib.unwrap_or(0.0));
+    enough.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(std::cmp::Ordering::Equal));
+    enough
+}
+
+fn caveats(report: &CreditsReport, asked: &CreditsAsked) -> Vec<Caveat> {
+    let (name, load) = (&report.standard.instance_type, &report.load);
+    let mut caveats = Vec::new();
+    caveats.extend(load.steal_share.filter(|share| *share >= STEAL_SHARE_MIN).map(Caveat::Steal));
+    if load.seconds < DAY_S {
+        caveats.push(Caveat::ShortTrace);
+    }
+    if asked.start == StartCredits::Full {
+        caveats.push(Caveat::StartAssumed);
+    }
+    let vcpus = report.standard.rates.vcpus;
+    if load.cpus_max > f64::from(vcpus) {
+        caveats.push(Caveat::TooFewCpus { instance_type: name.clone(), vcpus, cpus_max: load.cpus_max });
+    }
+    if report.enough.iter().any(|other| other.instance_type != *name) {
+        caveats.push(Caveat::OtherCpus(name.clone()));
+    }
+    match &report.unlimited {
+        Some(unlimited) if unlimited.surplus_usd.is_none() => caveats.push(Caveat::NoPrice(name.clone())),
+        Some(unlimited) if unlimited.surplus_vcpu_hours > 0.0 && asked.surplus_usd_per_vcpu_hour.is_none() => {
+            caveats.push(Caveat::PriceOfOneRegion);
+        }
+        _ => {}
+    }
+    caveats
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(name: &str) -> CreditsAsked {
+        CreditsAsked {
+            instance_type: name.to_owned(),
+            mode: None,
+            start: StartCredits::Full,
+            days: 30.0,
+            memory_gib: None,
+            surplus_usd_per_vcpu_hour: None,
+        }
+    }
+
+    fn steady(seconds: f64, cpus: f64) -> Trace {
+        Trace::new([(seconds, cpus)]).unwrap()
+    }
+
+    fn names(report: &CreditsReport) -> Vec<&str> {
+        report.enough.iter().map(|one| one.instance_type.as_str()).collect()
+    }
+
+    #[test]
+    fn the_smallest_type_that_does_not_run_out_is_named() {
+        let report = forecast(&steady(86_400.0, 0.7), &asked("t3.medium")).unwrap();
+        assert_eq!(report.mode, CreditMode::Unlimited);
+        assert!((report.standard.empty_after_s.unwrap() - 576.0 / 0.3 * 60.0).abs() < 1e-6);
+        assert_eq!(names(&report)[..2], ["t2.xlarge", "t2.2xlarge"]);
+        assert!(names(&report).contains(&"t3.xlarge") && !names(&report).contains(&"t3.large"));
+        let with_memory = CreditsAsked { memory_gib: Some(32.0), ..asked("t3.medium") };
+        let report = forecast(&steady(86_400.0, 0.7), &with_memory).unwrap();
+        assert!(report.enough.iter().all(|one| one.memory_gib >= Some(32.0)) && !report.enough.is_empty());
+    }
+
+    #[test]
+    fn types_without_credits_are_errors_that_say_why() {
+        let error = |name: &str| forecast(&steady(60.0, 0.1), &asked(name)).unwrap_err().to_string();
+        assert_eq!(error("c5.large"), "c5.large has no CPU credits: it may use all of its CPUs for ever");
+        assert_eq!(
+            error("e2-small"),
+            "e2-small has a baseline of 0.5 CPUs, and no document says for how long it may use more"
+        );
+        assert_eq!(error("z9.huge"), "the catalogue of instance types does not have \"z9.huge\"");
+        let unlimited = CreditsAsked { mode: Some(CreditMode::Unlimited), ..asked("Standard_B2s") };
+        let refused = forecast(&steady(60.0, 0.1), &unlimited).unwrap_err().to_string();
+        assert_eq!(refused, "Standard_B2s has no unlimited mode: without credits it is held at its baseline");
+    }
+
+    #[test]
+    fn a_price_that_no_document_has_is_a_caveat() {
+        let report = forecast(&steady(86_400.0, 1.5), &asked("t4g.medium")).unwrap();
+        assert!(report.unlimited.as_ref().unwrap().surplus_usd.is_none());
+        assert!(report.caveats.iter().any(|caveat| caveat.contains("--surplus-usd")), "{:?}", report.caveats);
+        let priced = CreditsAsked { surplus_usd_per_vcpu_hour: Some(0.04), ..asked("t4g.medium") };
+        let report = forecast(&steady(86_400.0, 1.5), &priced).unwrap();
+        assert!(report.unlimited.unwrap().surplus_usd.unwrap() > 0.0);
+    }
+}

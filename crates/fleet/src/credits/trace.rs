@@ -1,0 +1,198 @@
+//! CPU use over time, as CSV: from a monitoring system, or from `/proc/stat`.
+
+use std::io::Read;
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+use super::asked::CreditsError;
+use crate::records::{Fields, Records, TableError, TableFault, header};
+
+/// The most rows: a second each, for a month.
+const ROWS_MAX: u64 = 3_000_000;
+/// The most CPUs that a machine uses.
+const CPUS_MAX: f64 = 10_000.0;
+
+/// The shortest stretch. Credits are minutes, and a month of shorter ones would take long.
+const STRETCH_S_MIN: f64 = 1.0;
+/// The latest time: 30 million years.
+const TIME_S_MAX: f64 = 1e15;
+
+/// Names of columns; case does not matter.
+const TIME: [&str; 4] = ["time", "timestamp", "seconds", "time_s"];
+const CPUS: [&str; 2] = ["cpus", "cpus_used"];
+const PERCENT: [&str; 4] = ["cpu_percent", "cpuutilization", "cpu", "percent"];
+
+const A_TIME: &str = "a time: seconds, 2026-11-26T10:00:00Z, or 2026-11-26 10:00:00 (taken as UTC)";
+
+/// The CPU use of a machine, in stretches that follow each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// For how long so many CPUs were used: seconds, and CPUs.
+    pub(super) stretches: Vec<(f64, f64)>,
+    /// The share of CPU time that the hypervisor gave to others, if that was observed.
+    pub(super) steal_share: Option<f64>,
+}
+
+impl Trace {
+    /// A trace of stretches: for how many seconds so many CPUs were used. Stretches of less than a second are joined.
+    ///
+    /// None if it has no length, or a number is not from 0 to what a machine has.
+    pub fn new(stretches: impl IntoIterator<Item = (f64, f64)>) -> Option<Trace> {
+        let mut joined: Vec<(f64, f64)> = Vec::new();
+        for (seconds, cpus) in stretches {
+            if !(seconds > 0.0 && seconds < TIME_S_MAX && (0.0..=CPUS_MAX).contains(&cpus)) {
+                return None;
+            }
+            match joined.last_mut() {
+                Some((length, mean)) if *length < STRETCH_S_MIN => {
+                    *mean = (*mean * *length + cpus * seconds) / (*length + seconds);
+                    *length += seconds;
+                }
+                _ => joined.push((seconds, cpus)),
+            }
+        }
+        (!joined.is_empty()).then_some(Trace { stretches: joined, steal_share: None })
+    }
+
+    /// With the share of CPU time that the hypervisor gave to others.
+    pub fn with_steal(self, share: f64) -> Trace {
+        Trace { steal_share: Some(share), ..self }
+    }
+
+    /// How long it is, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.stretches.iter().map(|(seconds, _)| seconds).sum()
+    }
+
+    /// The CPUs in use, on average.
+    pub fn cpus_mean(&self) -> f64 {
+        let used: f64 = self.stretches.iter().map(|(seconds, cpus)| seconds * cpus).sum();
+        used / self.seconds()
+    }
+
+    /// The most CPUs in use.
+    pub fn cpus_max(&self) -> f64 {
+        self.stretches.iter().map(|(_, cpus)| *cpus).fold(0.0, f64::max)
+    }
+}
+
+/// Reads a trace: a column with the time, and one with the CPUs in use or with their share in percent. A row lasts until the next one, and
+/// the last as long as the one before it.
+///
+/// `vcpus` is the number of CPUs that percentages are of.
+///
+/// # Errors
+/// If a line is wrong, times go back, there are fewer than two rows, or percentages have no number of CPUs.
+pub fn read_trace(source: impl Read, vcpus: Option<u32>) -> Result<Trace, CreditsError> {
+    let mut records = Records::new(source);
+    let names = header(&mut records)?;
+    let find = |wanted: &[&str]| names.iter().position(|name| wanted.contains(&name.to_lowercase().as_str()));
+    let time = find(&TIME).ok_or(TableError::Whole(TableFault::NoColumn("time")))?;
+    let (used, factor) = match (find(&CPUS), find(&PERCENT), vcpus) {
+        (Some(at), _, _) => (at, 1.0),
+        (None, Some(at), Some(vcpus)) => (at, f64::from(vcpus) / 100.0),
+        (None, Some(_), None) => return Err(CreditsError::PercentOfWhat),
+        (None, None, _) => return Err(TableError::Whole(TableFault::NoColumn("cpus or cpu_percent")).into()),
+    };
+    let (mut fields, mut rows): (Fields, Vec<(f64, f64)>) = (Fields::default(), Vec::new());
+    while records.next(&mut fields)? {
+        if fields.len() != names.len() {
+            return Err(records.fault(TableFault::Columns { found: fields.len(), expected: names.len() }).into());
+        }
+        if rows.len() as u64 == ROWS_MAX {
+            return Err(records.fault(TableFault::TooMany { limit: ROWS_MAX, what: "rows" }).into());
+        }
+        let value = |at: usize, expected| TableFault::value(&names[at], fields.get(at), expected);
+        let second = parse_time(fields.get(time)).ok_or_else(|| records.fault(value(time, A_TIME)))?;
+        if rows.last().is_some_and(|(before, _)| second <= *before) {
+            return Err(records.fault(value(time, "after the line before")).into());
+        }
+        let cpus = fields.get(used).parse::<f64>().ok().map(|number| number * factor);
+        let cpus = cpus.filter(|cpus| (0.0..=CPUS_MAX).contains(cpus));
+        let expected = if factor == 1.0 { "a number of CPUs from 0" } else { "a percentage from 0" };
+        rows.push((second, cpus.ok_or_else(|| records.fault(value(used, expected)))?));
+    }
+    stretches(&rows)
+}
+
+fn stretches(rows: &[(f64, f64)]) -> Result<Trace, CreditsError> {
+    let between = rows.windows(2).map(|pair| (pair[1].0 - pair[0].0, pair[0].1));
+    let last = rows.last().and_then(|(_, cpus)| Some((between.clone().next_back()?.0, *cpus)));
+    Trace::new(between.chain(last)).filter(|_| last.is_some()).ok_or(CreditsError::TooShort)
+}
+
+/// Seconds since some start.
+fn parse_time(text: &str) -> Option<f64> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Some(seconds).filter(|seconds| seconds.abs() < TIME_S_MAX / 2.0);
+    }
+    let in_utc = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
+    let at = text.parse::<jiff::Timestamp>().ok().or_else(in_utc)?;
+    // Milliseconds of all years of the calendar are exact in a float.
+    Some(at.as_millisecond() as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Trace, String> {
+        read_trace(text.as_bytes(), Some(2)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_row_lasts_until_the_next_one() {
+        let expected = vec![(60.0, 0.5), (120.0, 1.0), (120.0, 0.2)];
+        for text in [
+            "seconds,cpus\n0,0.5\n60,1\n180,0.2\n",
+            "Timestamp,CPUUtilization\n2026-11-26T10:00:00Z,25\n2026-11-26T10:01:00Z,50\n2026-11-26T10:03:00Z,10\n",
+            "id,time,cpu_percent\na,2026-11-26 10:00:00,25\nb,2026-11-26 10:01:00,50\nc,2026-11-26 10:03:00,10\n",
+        ] {
+            assert_eq!(read(text).unwrap().stretches, expected, "{text}");
+        }
+        let trace = read("seconds,cpus\n0,0.5\n60,1\n180,0.2\n").unwrap();
+        assert_eq!((trace.seconds(), trace.cpus_max()), (300.0, 1.0));
+        assert!((trace.cpus_mean() - 0.58).abs() < 1e-12);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let cases = [
+            ("time,cpus\n0,1\n0,1\n", "line 3: column \"time\": \"0\" is not after the line before"),
+            ("time,cpus\n0,-1\n", "line 2: column \"cpus\": \"-1\" is not a number of CPUs from 0"),
+            ("time,cpu_percent\n0,nan\n", "line 2: column \"cpu_percent\": \"nan\" is not a percentage from 0"),
+            ("time,cpus\n0,1\n", "a trace needs two rows or more, since a row lasts until the next one"),
+            ("cpus\n1\n", "no column time"),
+            ("time,load\n1,1\n", "no column cpus or cpu_percent"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(text).unwrap_err(), expected, "{text}");
+        }
+        let noon = read("time,cpus\nnoon,1\n").unwrap_err();
+        assert!(noon.starts_with("line 2: column \"time\": \"noon\" is not a time"), "{noon}");
+        let percent = read_trace("time,cpu\n0,5\n1,5\n".as_bytes(), None).unwrap_err();
+        assert!(matches!(percent, CreditsError::PercentOfWhat));
+    }
+
+    #[test]
+    fn stretches_of_less_than_a_second_are_joined() {
+        let joined = Trace::new([(0.5, 1.0), (0.25, 0.5), (0.5, 0.0), (60.0, 2.0)]).unwrap();
+        assert_eq!(joined.stretches, [(1.25, 0.5), (60.0, 2.0)]);
+        assert_eq!(joined.cpus_max(), 2.0);
+        for wrong in [(0.0, 1.0), (1.0, -1.0), (f64::NAN, 1.0), (1.0, f64::INFINITY)] {
+            assert!(Trace::new([wrong]).is_none(), "{wrong:?}");
+        }
+        assert!(Trace::new([]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "(time|seconds),(cpus|cpu)\n([0-9a-zA-Z:., \n-]{0,80})") {
+            let _ = read(&text);
+            let _ = parse_time(&text);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The question to `evenkeel instances`.
+
+use evenkeel_host::catalogue::Instance;
+
+/// What is asked of instance types.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstancesAsked {
+    /// Only of these clouds; all, if empty.
+    pub clouds: Vec<String>,
+    /// Only in this region.
+    pub region: Option<String>,
+    /// Only with this architecture.
+    pub architecture: Option<Architecture>,
+    /// Without burstable types.
+    pub is_burst_excluded: bool,
+    /// Prices of capacity that the cloud may take back.
+    pub is_spot: bool,
+    /// How many sessions an instance has to hold at the least.
+    pub sessions_min: u32,
+    /// The highest load of a CPU, as a share of it.
+    pub load_max: f64,
+    /// What the second thread of a core is worth, as a share of the first.
+    pub second_thread_share: f64,
+    /// Memory for the system, in MiB.
+    pub system_memory_mib: f64,
+    /// The type on which the sessions were measured.
+    pub measured_on: Option<Instance>,
+}
+
+impl Default for InstancesAsked {
+    fn default() -> InstancesAsked {
+        InstancesAsked {
+            clouds: Vec::new(),
+            region: None,
+            architecture: None,
+            is_burst_excluded: false,
+            is_spot: false,
+            sessions_min: 1,
+            load_max: 0.7,
+            second_thread_share: 0.0,
+            system_memory_mib: 512.0,
+            measured_on: None,
+        }
+    }
+}
+
+/// The architecture of a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Architecture {
+    /// AMD and Intel.
+    #[serde(rename = "x86_64")]
+    X86,
+    /// Graviton, Ampere and others.
+    #[serde(rename = "arm64")]
+    Arm,
+}
+
+impl Architecture {
+    /// By the name of the type: the rules that each cloud documents for its names.
+    ///
+    /// Amazon's Graviton families are `a1`, and those with a `g` after the generation's number; Azure's have a `p` after the number of CPUs;
+    /// Google's are `t2a` and those with an `a` after the generation's number.
+    pub fn from_type(name: &str) -> Architecture {
+        let after_number = |text: &str| -> String {
+            text.chars().skip_while(|letter| !letter.is_ascii_digit()).skip_while(char::is_ascii_digit).collect()
+        };
+        let is_arm = if let Some(size) = name.strip_prefix("Standard_") {
+            after_number(size).split('_').next().unwrap_or_default().contains('p')
+        } else if let Some((family, _)) = name.split_once('.') {
+            family == "a1" || after_number(family).starts_with('g')
+        } else {
+            let family = name.split('-').next().unwrap_or_default();
+            after_number(family) == "a"
+        };
+        if is_arm { Architecture::Arm } else { Architecture::X86 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_architecture_follows_from_the_name() {
+        let arm = [
+            "a1.large",
+            "t4g.nano",
+            "c7gn.xlarge",
+            "m8g.large",
+            "Standard_B2pts_v2",
+            "Standard_D4pds_v5",
+            "t2a-standard-1",
+            "c4a-highmem-8",
+        ];
+        let x86 = [
+            "g4dn.xlarge",
+            "c5.large",
+            "m5zn.large",
+            "c7i.metal-24xl",
+            "Standard_D4as_v5",
+            "n2d-standard-8",
+            "c3-highcpu-4",
+            "e2-micro",
+        ];
+        assert!(arm.iter().all(|name| Architecture::from_type(name) == Architecture::Arm));
+        assert!(x86.iter().all(|name| Architecture::from_type(name) == Architecture::X86));
+    }
+}

@@ -1,0 +1,222 @@
+//! Which instance type for a measured need: how many sessions each holds by its documented figures, and what a session costs there.
+
+mod asked;
+mod fit;
+mod prices;
+
+use evenkeel_host::catalogue::{self, Instance, Kind};
+use serde::Serialize;
+
+pub use asked::{Architecture, InstancesAsked};
+pub use fit::{Fit, Resource, Share, Unknown};
+pub use prices::{Price, PriceBook, PriceError, PriceFile, PricesWanted};
+
+use crate::sessions::Session;
+
+/// Hours of a month: a year has 8,760.
+const MONTH_HOURS: f64 = 730.0;
+const CLOUDS: [&str; 3] = ["aws", "azure", "google"];
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct InstancesReport {
+    /// The need.
+    pub need: Vec<Session>,
+    /// Files of prices.
+    pub prices: Vec<PriceFile>,
+    /// The currency of all prices; `null` without prices.
+    pub currency: Option<String>,
+    /// Types that hold the sessions: those with the lowest cost of a session first, then those without a price, the smallest first.
+    pub candidates: Vec<Candidate>,
+    /// How many types hold fewer sessions than were asked for.
+    pub too_small: usize,
+    /// What to consider before you use the answer.
+    pub caveats: Vec<String>,
+}
+
+/// An instance type for the need.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Candidate {
+    /// The cloud's name of the type.
+    pub instance_type: String,
+    /// `aws`, `azure` or `google`.
+    pub cloud: &'static str,
+    /// By its name.
+    pub architecture: Architecture,
+    /// Its CPUs.
+    pub vcpus: u32,
+    /// Its memory in GiB.
+    pub memory_gib: Option<f64>,
+    /// How many sessions fit, and what ends it.
+    pub fit: Fit,
+    /// Its lowest price; `null` if no file has one.
+    pub price: Option<Price>,
+    /// The cost of a session for a month of 730 hours, with the instance full.
+    pub session_per_month: Option<f64>,
+    /// The documents that the figures are from, with their dates.
+    pub sources: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum Caveat {
+    #[error(
+        "no type was measured: documents know neither how fast a CPU is nor how it is disturbed; measure the first candidates"
+    )]
+    Documents,
+    #[error("no packets a second are documented, and the table has some: a network limit may come earlier")]
+    Packets,
+    #[error("the second thread of a core counts for nothing; --second-thread takes what you measured")]
+    SecondThread,
+    #[error("sessions differ: the number that fit is for the mix, and a packing of whole sessions may hold fewer")]
+    Mix,
+    #[error("no price was given; --prices FILE takes price lists of the clouds, or your own CSV")]
+    NoPrices,
+    #[error("spot capacity may be taken back at any time, with its sessions")]
+    Spot,
+}
+
+/// Looks through the catalogue.
+pub fn choose(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook) -> InstancesReport {
+    let clouds = CLOUDS.iter().filter(|cloud| asked.clouds.is_empty() || asked.clouds.iter().any(|one| one == *cloud));
+    let all = clouds.flat_map(|cloud| catalogue::instances(cloud).into_iter().map(move |instance| (*cloud, instance)));
+    let is_allowed = |instance: &Instance| {
+        let is_burst = instance.figure(Kind::BaselinePercentPerVcpu).is_some();
+        !(asked.is_burst_excluded && is_burst)
+            && asked.architecture.is_none_or(|wanted| Architecture::from_type(&instance.name) == wanted)
+    };
+    let (mut candidates, mut too_small) = (Vec::new(), 0);
+    for (cloud, instance) in all.filter(|(_, instance)| is_allowed(instance)) {
+        match candidate(cloud, &instance, sessions, asked, book) {
+            Some(found) if found.fit.sessions >= asked.sessions_min.max(1) => candidates.push(found),
+            _ => too_small += 1,
+        }
+    }
+    // In a region, a type without a price there may not exist there.
+    if asked.region.is_some() && !book.is_empty() {
+        candidates.retain(|one| one.price.is_some());
+    }
+    candidates.sort_by(|a, b| {
+        let cost = |one: &Candidate| one.session_per_month.unwrap_or(f64::INFINITY);
+        cost(a).total_cmp(&cost(b)).then(a.vcpus.cmp(&b.vcpus)).then_with(|| a.instance_type.cmp(&b.instance_type))
+    });
+    let caveats = caveats(sessions, asked, book, &candidates);
+    InstancesReport {
+        need: sessions.to_vec(),
+        prices: book.files().to_vec(),
+        currency: book.currency().map(str::to_owned),
+        candidates,
+        too_small,
+        caveats: caveats.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn candidate(
+    cloud: &'static str,
+    instance: &Instance,
+    sessions: &[Session],
+    asked: &InstancesAsked,
+    book: &PriceBook,
+) -> Option<Candidate> {
+    let fit = fit::fit(instance, sessions, asked)?;
+    let price = book.price(instance);
+    let used = [
+        Kind::Vcpus,
+        Kind::ThreadsPerCore,
+        Kind::MemoryGib,
+        Kind::NetworkMbpsBaseline,
+        Kind::ClockGhzSustained,
+        Kind::CreditsPerHour,
+    ];
+    let of_used = instance.figures.iter().filter(|figure| used.contains(&figure.figure));
+    let mut sources: Vec<String> =
+        of_used.map(|figure| format!("{} ({})", figure.source.title, figure.source.date)).collect();
+    sources.sort();
+    sources.dedup();
+    let session_per_month =
+        price.as_ref().filter(|_| fit.sessions > 0).map(|price| price.per_hour * MONTH_HOURS / f64::from(fit.sessions));
+    Some(Candidate {
+        instance_type: instance.name.clone(),
+        cloud,
+        architecture: Architecture::from_type(&instance.name),
+        vcpus: instance.number(Kind::Vcpus)? as u32,
+        memory_gib: instance.number(Kind::MemoryGib),
+        fit,
+        price,
+        session_per_month,
+        sources,
+    })
+}
+
+fn caveats(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook, candidates: &[Candidate]) -> Vec<Caveat> {
+    let conditions = [
+        (Caveat::Documents, !candidates.is_empty()),
+        (Caveat::Packets, sessions.iter().any(|one| one.packets_per_s.is_some())),
+        (Caveat::SecondThread, asked.second_thread_share == 0.0),
+        (Caveat::Mix, sessions.len() > 1),
+        (Caveat::NoPrices, book.is_empty()),
+        (Caveat::Spot, asked.is_spot),
+    ];
+    conditions.into_iter().filter_map(|(caveat, applies)| applies.then_some(caveat)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sessions(table: &str) -> Vec<Session> {
+        crate::sessions::read_sessions(table.as_bytes()).unwrap()
+    }
+
+    fn book(table: &str) -> PriceBook {
+        let mut book = PriceBook::new(PricesWanted::default());
+        book.add("prices.csv", table.as_bytes()).unwrap();
+        book
+    }
+
+    #[test]
+    fn the_lowest_cost_of_a_session_comes_first() {
+        let need = sessions("cpus,memory_mib\n0.2,600\n");
+        let book = book(
+            "instance_type,usd_per_hour,region\nc5.xlarge,0.17,us-east-1\nc5.4xlarge,0.68,us-east-1\nc6g.xlarge,0.136,us-east-1\nc6g.xlarge,0.15,eu-west-1\nnew.type,0.01,us-east-1\n",
+        );
+        let report = choose(&need, &InstancesAsked::default(), &book);
+        let first: Vec<(&str, u32)> =
+            report.candidates.iter().take(3).map(|one| (one.instance_type.as_str(), one.fit.sessions)).collect();
+        assert_eq!(first, [("c6g.xlarge", 9), ("c5.4xlarge", 22), ("c5.xlarge", 4)]);
+        let best = &report.candidates[0];
+        assert_eq!(best.price.as_ref().unwrap().region.as_deref(), Some("us-east-1"));
+        assert!((best.session_per_month.unwrap() - 0.136 * 730.0 / 9.0).abs() < 1e-9);
+        assert!(report.candidates[3].price.is_none() && best.fit.limit == Resource::Cpu);
+        assert_eq!((report.currency.as_deref(), report.prices[0].prices), (Some("USD"), 4));
+    }
+
+    #[test]
+    fn constraints_leave_types_out() {
+        let need = sessions("cpus\n0.2\n");
+        let names = |asked: &InstancesAsked| -> Vec<String> {
+            let report = choose(&need, asked, &PriceBook::default());
+            report.candidates.into_iter().map(|one| one.instance_type).collect()
+        };
+        let arm = InstancesAsked {
+            architecture: Some(Architecture::Arm),
+            is_burst_excluded: true,
+            ..InstancesAsked::default()
+        };
+        let found = names(&arm);
+        assert!(
+            found.contains(&"c7g.large".to_owned()) && !found.iter().any(|name| name.starts_with('t')),
+            "{found:?}"
+        );
+        let azure = InstancesAsked { clouds: vec!["azure".to_owned()], sessions_min: 60, ..InstancesAsked::default() };
+        let found = names(&azure);
+        assert!(!found.is_empty() && found.iter().all(|name| name.starts_with("Standard_")), "{found:?}");
+    }
+
+    #[test]
+    fn what_fits_nowhere_has_no_candidates() {
+        let report = choose(&sessions("cpus\n5000\n"), &InstancesAsked::default(), &PriceBook::default());
+        assert!(report.candidates.is_empty() && report.too_small > 500);
+    }
+}

@@ -1,0 +1,238 @@
+//! Amazon's price list (`AmazonEC2` of the price list service) and the history of its spot prices (`describe-spot-price-history`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use super::json::stop;
+use super::{Keep, NAME_BYTES_MAX, PriceBook, PriceError};
+
+/// The most products that are kept: each type has one in each region.
+const PRODUCTS_MAX: usize = 200_000;
+/// The most zones of all types.
+const ZONES_MAX: usize = 500_000;
+
+/// A product, as far as it matters.
+#[derive(Debug, Deserialize)]
+struct Product {
+    #[serde(default)]
+    attributes: Attributes,
+}
+
+/// What a product is, in the words of the price list; the CSV has the same under other names.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Attributes {
+    pub(super) instance_type: String,
+    pub(super) region_code: String,
+    pub(super) location: String,
+    pub(super) operating_system: String,
+    pub(super) tenancy: String,
+    pub(super) pre_installed_sw: String,
+    /// `Used` is what is paid for while it runs, without a reservation.
+    pub(super) capacitystatus: String,
+}
+
+impl Attributes {
+    /// Linux, on shared machines, without anything on top.
+    pub(super) fn is_plain(&self) -> bool {
+        self.operating_system == "Linux"
+            && self.tenancy == "Shared"
+            && matches!(self.pre_installed_sw.as_str(), "NA" | "")
+            && matches!(self.capacitystatus.as_str(), "Used" | "")
+    }
+
+    pub(super) fn region(&self) -> &str {
+        if self.region_code.is_empty() { &self.location } else { &self.region_code }
+    }
+}
+
+/// The products that are wanted: type and region by SKU.
+pub(super) struct Products {
+    skus: HashMap<String, (String, String)>,
+}
+
+/// Reads the products.
+pub(super) struct ReadProducts<'a> {
+    book: &'a PriceBook,
+}
+
+impl Products {
+    pub(super) fn seed(book: &PriceBook) -> ReadProducts<'_> {
+        ReadProducts { book }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ReadProducts<'_> {
+    type Value = Products;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Products, D::Error> {
+        parser.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ReadProducts<'_> {
+    type Value = Products;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("products by SKU")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Products, A::Error> {
+        let mut skus = HashMap::new();
+        while let Some((sku, product)) = map.next_entry::<String, Product>()? {
+            let attributes = product.attributes;
+            let is_wanted =
+                attributes.is_plain() && self.book.is_wanted(&attributes.instance_type, attributes.region());
+            if is_wanted && skus.len() < PRODUCTS_MAX && sku.len() <= NAME_BYTES_MAX {
+                let region = attributes.region().to_owned();
+                skus.insert(sku, (attributes.instance_type, region));
+            }
+        }
+        Ok(Products { skus })
+    }
+}
+
+/// Reads the terms of the products that are wanted.
+pub(super) struct Terms<'a> {
+    pub(super) products: &'a Products,
+    pub(super) book: &'a mut PriceBook,
+    pub(super) refused: &'a mut Option<PriceError>,
+}
+
+impl<'de> DeserializeSeed<'de> for Terms<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<(), D::Error> {
+        parser.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Terms<'_> {
+    type Value = ();
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("terms: OnDemand and others")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Terms { products, book, refused } = self;
+        while let Some(name) = map.next_key::<String>()? {
+            if name == "OnDemand" && !book.wanted.is_spot {
+                map.next_value_seed(OnDemand(Terms { products, book: &mut *book, refused: &mut *refused }))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Terms by SKU.
+struct OnDemand<'a>(Terms<'a>);
+
+/// A term of a SKU.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Term {
+    #[serde(default)]
+    price_dimensions: BTreeMap<String, Dimension>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Dimension {
+    #[serde(default)]
+    unit: String,
+    #[serde(default)]
+    price_per_unit: BTreeMap<String, String>,
+}
+
+impl<'de> DeserializeSeed<'de> for OnDemand<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<(), D::Error> {
+        parser.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for OnDemand<'_> {
+    type Value = ();
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("terms by SKU")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Terms { products, book, refused } = self.0;
+        while let Some(sku) = map.next_key::<String>()? {
+            let Some((instance_type, region)) = products.skus.get(&sku) else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let terms = map.next_value::<BTreeMap<String, Term>>()?;
+            for dimension in terms.values().flat_map(|term| term.price_dimensions.values()) {
+                let Some((currency, amount)) = dimension.price_per_unit.iter().next() else { continue };
+                let Some(per_hour) = amount.parse().ok().filter(|_| dimension.unit == "Hrs") else { continue };
+                if let Err(error) = book.take((instance_type, region), per_hour, currency, Keep::Lowest) {
+                    *refused = Some(error);
+                    return Err(stop());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A price of the spot price history.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct SpotPrice {
+    instance_type: String,
+    spot_price: String,
+    availability_zone: String,
+    #[serde(default)]
+    product_description: String,
+    #[serde(default)]
+    timestamp: String,
+}
+
+/// The newest price of each type in each zone.
+#[derive(Debug, Default)]
+pub(super) struct Zones {
+    newest: HashMap<(String, String), (String, f64)>,
+}
+
+impl Zones {
+    pub(super) fn add(&mut self, one: SpotPrice) -> Result<(), PriceError> {
+        if !one.product_description.starts_with("Linux") && !one.product_description.is_empty() {
+            return Ok(());
+        }
+        let Ok(price) = one.spot_price.parse() else { return Ok(()) };
+        if self.newest.len() >= ZONES_MAX {
+            return Err(PriceError::TooManyPlaces);
+        }
+        let at = (one.instance_type, one.availability_zone);
+        let entry = self.newest.entry(at).or_insert((String::new(), price));
+        // Times in one format are in the order of their texts.
+        if one.timestamp >= entry.0 {
+            *entry = (one.timestamp, price);
+        }
+        Ok(())
+    }
+
+    /// Gives the prices to the book: of a region the highest of its zones, so that no zone costs more.
+    pub(super) fn finish(self, book: &mut PriceBook) -> Result<(), PriceError> {
+        if !book.wanted.is_spot {
+            return Ok(());
+        }
+        for ((instance_type, zone), (time, price)) in self.newest {
+            let region = zone.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+            book.date(&time);
+            book.take((&instance_type, region), price, "USD", Keep::Highest)?;
+        }
+        Ok(())
+    }
+}

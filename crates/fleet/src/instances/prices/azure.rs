@@ -1,0 +1,40 @@
+//! Azure's retail prices (`api/retail/prices`).
+
+use serde::Deserialize;
+
+use super::{Keep, PriceBook, PriceError};
+
+/// A price, as far as it matters.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Item {
+    currency_code: String,
+    retail_price: f64,
+    arm_region_name: String,
+    effective_start_date: String,
+    meter_name: String,
+    product_name: String,
+    sku_name: String,
+    service_name: String,
+    unit_of_measure: String,
+    #[serde(rename = "type")]
+    kind: String,
+    arm_sku_name: String,
+}
+
+/// Takes the price of a Linux machine by the hour.
+pub(super) fn take(item: Item, book: &mut PriceBook) -> Result<(), PriceError> {
+    let is_spot = item.sku_name.ends_with("Spot") || item.meter_name.ends_with("Spot");
+    let is_plain = item.service_name == "Virtual Machines"
+        && item.kind == "Consumption"
+        && item.unit_of_measure == "1 Hour"
+        && !item.product_name.contains("Windows")
+        && !item.product_name.contains("Cloud Services")
+        && !item.sku_name.ends_with("Low Priority")
+        && !item.meter_name.ends_with("Low Priority");
+    if !is_plain || is_spot != book.wanted.is_spot || !book.is_wanted(&item.arm_sku_name, &item.arm_region_name) {
+        return Ok(());
+    }
+    book.date(&item.effective_start_date);
+    book.take((&item.arm_sku_name, &item.arm_region_name), item.retail_price, &item.currency_code, Keep::Lowest)
+}

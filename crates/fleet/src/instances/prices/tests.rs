@@ -1,0 +1,130 @@
+//! Each format, by files made after the clouds' documents, and files that are not what they seem.
+
+use std::io;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const AMAZON: &str = r#"{"formatVersion":"v1.0","disclaimer":"…","offerCode":"AmazonEC2","publicationDate":"2026-11-20T10:00:00Z",
+"products":{
+ "AAA":{"sku":"AAA","productFamily":"Compute Instance","attributes":{"instanceType":"c5.xlarge","regionCode":"us-east-1","operatingSystem":"Linux","tenancy":"Shared","preInstalledSw":"NA","capacitystatus":"Used","vcpu":"4"}},
+ "BBB":{"sku":"BBB","attributes":{"instanceType":"c5.xlarge","regionCode":"us-east-1","operatingSystem":"Windows","tenancy":"Shared","preInstalledSw":"NA","capacitystatus":"Used"}},
+ "CCC":{"sku":"CCC","attributes":{"instanceType":"c5.xlarge","regionCode":"us-east-1","operatingSystem":"Linux","tenancy":"Dedicated","preInstalledSw":"NA","capacitystatus":"Used"}},
+ "DDD":{"sku":"DDD","attributes":{"volumeType":"gp3"}}},
+"terms":{"OnDemand":{
+  "AAA":{"AAA.JRTCKXETXF":{"offerTermCode":"JRTCKXETXF","sku":"AAA","priceDimensions":{"AAA.JRTCKXETXF.6YS6EN2CT7":{"unit":"Hrs","pricePerUnit":{"USD":"0.1700000000"}}},"termAttributes":{}}},
+  "BBB":{"x":{"priceDimensions":{"y":{"unit":"Hrs","pricePerUnit":{"USD":"0.05"}}}}}},
+ "Reserved":{"AAA":{"z":{"priceDimensions":{"y":{"unit":"Hrs","pricePerUnit":{"USD":"0.01"}}}}}}},
+"attributesList":{}}"#;
+
+const AMAZON_CSV: &str = "\"FormatVersion\",\"v1.0\"\n\"Disclaimer\",\"…\"\n\"Publication Date\",\"2026-11-20T10:00:00Z\"\n\"Version\",\"1\"\n\"OfferCode\",\"AmazonEC2\"\n\"SKU\",\"OfferTermCode\",\"TermType\",\"Unit\",\"PricePerUnit\",\"Currency\",\"Instance Type\",\"Tenancy\",\"Operating System\",\"Region Code\",\"CapacityStatus\",\"Pre Installed S/W\"\n\"AAA\",\"J\",\"OnDemand\",\"Hrs\",\"0.1700000000\",\"USD\",\"c5.xlarge\",\"Shared\",\"Linux\",\"us-east-1\",\"Used\",\"NA\"\n\"AAA\",\"J\",\"Reserved\",\"Hrs\",\"0.01\",\"USD\",\"c5.xlarge\",\"Shared\",\"Linux\",\"us-east-1\",\"Used\",\"NA\"\n";
+
+const AZURE: &str = r#"{"BillingCurrency":"USD","CustomerEntityId":"Default","Items":[
+ {"currencyCode":"USD","tierMinimumUnits":0.0,"retailPrice":0.192,"unitPrice":0.192,"armRegionName":"westeurope","effectiveStartDate":"2026-10-01T00:00:00Z","meterName":"D4s v5","productName":"Virtual Machines Dsv5 Series","skuName":"D4s v5","serviceName":"Virtual Machines","unitOfMeasure":"1 Hour","type":"Consumption","armSkuName":"Standard_D4s_v5"},
+ {"currencyCode":"USD","retailPrice":0.03,"armRegionName":"westeurope","meterName":"D4s v5 Spot","productName":"Virtual Machines Dsv5 Series","skuName":"D4s v5 Spot","serviceName":"Virtual Machines","unitOfMeasure":"1 Hour","type":"Consumption","armSkuName":"Standard_D4s_v5"},
+ {"currencyCode":"USD","retailPrice":0.376,"armRegionName":"westeurope","meterName":"D4s v5","productName":"Virtual Machines Dsv5 Series Windows","skuName":"D4s v5","serviceName":"Virtual Machines","unitOfMeasure":"1 Hour","type":"Consumption","armSkuName":"Standard_D4s_v5"}],
+"NextPageLink":null,"Count":3}"#;
+
+const GOOGLE: &str = r#"{"skus":[
+ {"name":"services/6F81/skus/1","description":"N2 Instance Core running in Americas","category":{"resourceFamily":"Compute","resourceGroup":"CPU","usageType":"OnDemand"},"serviceRegions":["us-central1"],"pricingInfo":[{"effectiveTime":"2026-11-01T00:00:00Z","pricingExpression":{"usageUnit":"h","tieredRates":[{"startUsageAmount":0,"unitPrice":{"currencyCode":"USD","units":"0","nanos":31611000}}]}}]},
+ {"description":"N2 Instance Ram running in Americas","category":{"resourceFamily":"Compute","usageType":"OnDemand"},"serviceRegions":["us-central1"],"pricingInfo":[{"pricingExpression":{"usageUnit":"GiBy.h","tieredRates":[{"unitPrice":{"currencyCode":"USD","units":"0","nanos":4237000}}]}}]}]}"#;
+
+const SPOT: &str = r#"{"SpotPriceHistory":[
+ {"AvailabilityZone":"us-east-1a","InstanceType":"c5.xlarge","ProductDescription":"Linux/UNIX","SpotPrice":"0.0700","Timestamp":"2026-11-25T10:00:00+00:00"},
+ {"AvailabilityZone":"us-east-1a","InstanceType":"c5.xlarge","ProductDescription":"Linux/UNIX","SpotPrice":"0.9","Timestamp":"2026-11-24T10:00:00+00:00"},
+ {"AvailabilityZone":"us-east-1b","InstanceType":"c5.xlarge","ProductDescription":"Linux/UNIX","SpotPrice":"0.0800","Timestamp":"2026-11-25T09:00:00+00:00"},
+ {"AvailabilityZone":"us-east-1b","InstanceType":"c5.xlarge","ProductDescription":"Windows","SpotPrice":"0.2","Timestamp":"2026-11-25T09:00:00+00:00"}]}"#;
+
+fn book(is_spot: bool, text: &str) -> Result<PriceBook, String> {
+    let mut book = PriceBook::new(PricesWanted { is_spot, region: None });
+    book.add("file", text.as_bytes()).map(|()| book).map_err(|error| error.to_string())
+}
+
+fn price(is_spot: bool, text: &str, name: &str) -> (f64, Option<String>) {
+    let found = book(is_spot, text).unwrap().price(&catalogue::instance(name).unwrap()).unwrap();
+    (found.per_hour, found.region)
+}
+
+#[test]
+fn each_cloud_has_its_own_format() {
+    let at = |region: &str| Some(region.to_owned());
+    assert_eq!(price(false, AMAZON, "c5.xlarge"), (0.17, at("us-east-1")));
+    assert_eq!(price(false, AMAZON_CSV, "c5.xlarge"), (0.17, at("us-east-1")));
+    assert_eq!(price(false, AZURE, "Standard_D4s_v5"), (0.192, at("westeurope")));
+    assert_eq!(price(true, AZURE, "Standard_D4s_v5"), (0.03, at("westeurope")));
+    let (n2, region) = price(false, GOOGLE, "n2-standard-8");
+    assert!((n2 - (8.0 * 0.031611 + 32.0 * 0.004237)).abs() < 1e-12 && region == at("us-central1"));
+    // The newest of each zone, and the highest of the zones.
+    assert_eq!(price(true, SPOT, "c5.xlarge"), (0.08, at("us-east-1")));
+    let files: Vec<String> = [AMAZON, AMAZON_CSV, AZURE, GOOGLE]
+        .iter()
+        .map(|text| format!("{:?}", book(false, text).unwrap().files()[0].date))
+        .collect();
+    assert_eq!(files.join(" ").matches("2026-").count(), 4, "{files:?}");
+}
+
+#[test]
+fn what_is_no_file_of_prices_is_refused_with_the_reason() {
+    let cases = [
+        (r#"{"a":1}"#, "it has no list of prices that is known"),
+        ("[1,2]", "invalid type: sequence, expected an object with prices at line 1 column"),
+        (r#"{"terms":{"OnDemand":{}},"products":{}}"#, "its terms come before its products"),
+        ("{\"Items\":[\n{\"retailPrice\":\"x\"}]}", "at line 2 column"),
+        (r#"{"Items":[]}"#, "it has no price of a type in the catalogue for on demand"),
+        (SPOT, "it has no price of a type in the catalogue for on demand"),
+        ("instance_type,eur_per_hour\n", "line 1: no column is called \"eur_per_hour\""),
+        ("instance_type,usd_per_hour\nc5.large,-1\n", "line 2: column \"usd_per_hour\": \"-1\" is not a price"),
+        ("instance_type,usd_per_hour\nc5.large,nan\n", "line 2: column \"usd_per_hour\": \"nan\" is not a price"),
+        ("", "it has no lines"),
+    ];
+    for (text, expected) in cases {
+        let found = book(false, text).unwrap_err();
+        assert!(found.contains(expected), "{text}: {found}");
+    }
+    let deep = format!("{{\"x\":{}", "[".repeat(100_000));
+    assert!(book(false, &deep).unwrap_err().contains("nested more than 100 deep"));
+}
+
+#[test]
+fn a_string_without_an_end_takes_no_memory() {
+    let mut book = PriceBook::new(PricesWanted::default());
+    let endless = Read::chain(&b"{\"x\": \""[..], io::repeat(b'a'));
+    let refused = book.add("endless", endless).unwrap_err().to_string();
+    assert!(refused.contains("a string is longer than 1 MiB"), "{refused}");
+}
+
+#[test]
+fn two_currencies_are_not_compared() {
+    let mut both = book(false, AZURE).unwrap();
+    let euros = AZURE.replace("USD", "EUR");
+    let refused = both.add("euros", euros.as_bytes()).unwrap_err().to_string();
+    assert_eq!(refused, "its prices are in EUR, and those before it in USD");
+}
+
+#[test]
+fn only_the_region_that_is_wanted_is_kept() {
+    let wanted = PricesWanted { is_spot: false, region: Some("eu-west-1".to_owned()) };
+    let mut book = PriceBook::new(wanted);
+    assert!(matches!(book.add("amazon", AMAZON.as_bytes()), Err(PriceError::NoPrices(_))));
+    book.add("own", "instance_type,usd_per_hour\nc5.xlarge,0.2\n".as_bytes()).unwrap();
+    let found = book.price(&catalogue::instance("c5.xlarge").unwrap()).unwrap();
+    assert_eq!((found.per_hour, found.file.as_str()), (0.2, "own"));
+}
+
+proptest! {
+    /// Any change of a byte gives an answer or an error.
+    #[test]
+    fn a_changed_file_is_no_panic(which in 0..5_usize, at in 0..4000_usize, byte: u8, cut: bool) {
+        let mut text = [AMAZON, AMAZON_CSV, AZURE, GOOGLE, SPOT][which].as_bytes().to_vec();
+        let at = at % text.len();
+        text[at] = byte;
+        if cut {
+            text.truncate(at);
+        }
+        for is_spot in [false, true] {
+            let mut book = PriceBook::new(PricesWanted { is_spot, region: None });
+            let _ = book.add("changed", &text[..]);
+        }
+    }
+}
