@@ -2,6 +2,7 @@
 
 mod apply;
 mod audit;
+mod capacity;
 mod capture;
 mod completions;
 mod confirm;
@@ -73,6 +74,7 @@ commands! {
     Revert => revert,
     History => history,
     Image => image,
+    Capacity => capacity,
     Regions => regions,
     Instances => instances,
     Credits => credits,

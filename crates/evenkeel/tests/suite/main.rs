@@ -7,6 +7,7 @@ mod audit;
 mod bad_input;
 mod boots;
 mod budgets;
+mod capacity;
 mod cards;
 mod caveats;
 mod change;

@@ -74,7 +74,7 @@ macro_rules! formats {
             use crate::commands::disturb::Answer as Disturbed;
             use crate::commands::measure::Observed;
             use crate::commands::{
-                apply, capture, completions, confirm, credits, explain, history, image, inspect, instances, man, measure, profile, prove, regions, script, verify,
+                apply, capacity, capture, completions, confirm, credits, explain, history, image, inspect, instances, man, measure, profile, prove, regions, script, verify,
             };
             use crate::{report, show, workload_args};
 
@@ -142,6 +142,7 @@ formats! {
     "report" 2 "evenkeel demo, and report.json of demo and prove" => report::FullReport;
     "tune" 1 "evenkeel tune" => show::tune::SearchResult;
     "regions" 1 "evenkeel regions" => regions::Answer;
+    "capacity" 1 "evenkeel capacity" => capacity::Answer;
     "instances" 1 "evenkeel instances" => instances::Answer;
     "credits" 1 "evenkeel credits" => credits::Answer;
     "completions" 1 "evenkeel completions" => completions::Answer<'static>;

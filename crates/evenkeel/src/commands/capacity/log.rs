@@ -1,0 +1,99 @@
+//! The windows of a search in a file, a line of JSON each, so that a search that was cut off goes on.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use evenkeel_fleet::capacity::{Limit, Window};
+use evenkeel_hostfs::user_file::UserFile;
+use serde::{Deserialize, Serialize};
+
+use crate::exit;
+use crate::failure::Failure;
+use crate::output_file;
+
+/// The largest file: a window has some hundred bytes.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a search is of: another one does not go on with its windows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub(super) format: u32,
+    pub(super) workload: String,
+    pub(super) limits: Vec<Limit>,
+    pub(super) window_ms: u64,
+    pub(super) seed: u64,
+}
+
+/// A file that windows are added to.
+pub(super) struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+impl Log {
+    /// A new file.
+    pub(super) fn create(path: &Path, head: &Head) -> Result<Log, Failure> {
+        output_file::is_free(path, false)?;
+        let opened = OpenOptions::new().create_new(true).write(true).open(path);
+        let file = opened.map_err(|error| failed("create", path, &error))?;
+        let mut log = Log { path: path.to_owned(), file };
+        log.line(head)?;
+        Ok(log)
+    }
+
+    /// Reads the windows of a file, cuts off a line that was not written to its end, and goes on with it.
+    pub(super) fn resume(path: &Path, head: &Head) -> Result<(Log, Vec<Window>), Failure> {
+        let wrong = |why: String| Failure::text(exit::WRONG_USE, format_args!("resume {}", path.display()), why);
+        let opened = UserFile::open(path, FILE_BYTES_MAX);
+        let opened = opened.map_err(|error| Failure::user_file(format_args!("read {}", path.display()), &error))?;
+        let mut reader = BufReader::new(opened.into_reader());
+        let (mut windows, mut whole_bytes, mut is_head) = (Vec::new(), 0, true);
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let length = reader.read_line(&mut line).map_err(|error| failed("read", path, &error))?;
+            if length == 0 || !line.ends_with('\n') {
+                break;
+            }
+            if std::mem::replace(&mut is_head, false) {
+                let found: Head = serde_json::from_str(&line).map_err(|error| wrong(format!("line 1: {error}")))?;
+                let found = Head { seed: head.seed, ..found };
+                if found != *head {
+                    return Err(wrong(
+                        "it is a search of another workload, of other limits or of other windows".to_owned(),
+                    )
+                    .hint("give the same arguments as at first, or another --log"));
+                }
+            } else {
+                let at = windows.len() + 2;
+                windows.push(serde_json::from_str(&line).map_err(|error| wrong(format!("line {at}: {error}")))?);
+            }
+            whole_bytes += length as u64;
+        }
+        if is_head {
+            return Err(wrong("it is empty".to_owned()));
+        }
+        let opened = OpenOptions::new().write(true).open(path);
+        let mut file = opened.map_err(|error| failed("continue", path, &error))?;
+        let cut = file.set_len(whole_bytes).and_then(|()| file.seek(SeekFrom::End(0)));
+        cut.map_err(|error| failed("continue", path, &error))?;
+        Ok((Log { path: path.to_owned(), file }, windows))
+    }
+
+    /// Adds a window.
+    pub(super) fn add(&mut self, window: &Window) -> Result<(), Failure> {
+        self.line(window)
+    }
+
+    fn line<T: Serialize>(&mut self, record: &T) -> Result<(), Failure> {
+        let text = serde_json::to_string(record).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        // One write, so that a kill leaves a part of the last line at most.
+        let written = self.file.write_all(format!("{text}\n").as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|error| failed("write", &self.path, &error))
+    }
+}
+
+fn failed(doing: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::io(exit::NOT_POSSIBLE, format_args!("{doing} {}", path.display()), error)
+}

@@ -1,0 +1,101 @@
+//! The page of `capacity`: the number, its interval, what ended it, and the curve.
+
+use evenkeel_fleet::capacity::{CapacityReport, Ended, EndedBy, Found, Limit, Search, Step, Window};
+
+use crate::report::words::trim;
+use crate::show::page::{DIM, GOOD, Indent, PLAIN, Page, WARN};
+use crate::show::units::percent;
+
+pub(crate) fn page(report: &CapacityReport, need_file: Option<&str>) -> String {
+    let mut page = Page::default();
+    let found = &report.found;
+    page.heading(&match found.sessions {
+        1 => "1 session fits on this machine".to_owned(),
+        many => format!("{many} sessions fit on this machine"),
+    });
+    page.row("interval", GOOD, &interval(found));
+    let limits: Vec<String> = report.limits.iter().map(limit).collect();
+    page.row("limits", PLAIN, &format!("{}, of every session in most windows", limits.join(" and ")));
+    page.row("ended by", PLAIN, report.ended_by.map_or("nothing: the limits were not broken", ended_by));
+    page.row("server", PLAIN, &report.workload);
+    let machine = format!("{} CPUs, {:.0} MiB of memory", report.machine.cpus, report.machine.memory_mib);
+    page.row("machine", PLAIN, &machine);
+    if let Some(need) = &report.need {
+        let memory = need.memory_mib.map_or_else(String::new, |mib| format!(", {mib:.1} MiB of memory"));
+        page.row("a session takes", PLAIN, &format!("{:.3} CPUs{memory}", need.cpus));
+    }
+    if let Some(file) = need_file {
+        page.row("saved", PLAIN, &format!("{file}, for `evenkeel instances {file}`"));
+    }
+    if let Ended::NoStart { session, why } = &report.ended {
+        page.row("stopped", WARN, &format!("session {session} did not start: {why}"));
+    }
+    curve(&mut page, report);
+    for caveat in &report.caveats {
+        page.paragraph(Indent { first: 0, rest: 2 }, WARN, &format!("caveat: {caveat}"));
+    }
+    page.finish()
+}
+
+/// A line about a window, while the search goes on.
+pub(crate) fn progress(window: &Window, limits: &[Limit], search: &Search) -> String {
+    let values: Vec<String> = limits.iter().zip(&window.worst).map(|(limit, worst)| value(limit, *worst)).collect();
+    let held = if window.is_held(limits) { "held" } else { "broken" };
+    let Found { at_least, at_most, .. } = search.found();
+    let most = at_most.map_or_else(|| "?".to_owned(), |most| most.to_string());
+    let s = if window.sessions == 1 { "" } else { "s" };
+    let worst = values.join(", ");
+    format!("{} session{s}: {held}, worst {worst}; proven so far: {at_least} to {most}\n", window.sessions)
+}
+
+fn interval(found: &Found) -> String {
+    match found.at_most {
+        Some(most) if most == found.at_least => format!("{most}: proven in both directions"),
+        Some(most) => format!("{} to {most}", found.at_least),
+        None => format!("at least {}; the most is not known", found.at_least),
+    }
+}
+
+fn limit(limit: &Limit) -> String {
+    let sign = if limit.is_higher_better { "≥" } else { "≤" };
+    format!("{} {sign} {}", limit.metric, value(limit, Some(limit.value)))
+}
+
+fn value(limit: &Limit, value: Option<f64>) -> String {
+    match (value, limit.unit.as_str()) {
+        (None, _) => "no value".to_owned(),
+        (Some(share), "share") => percent(share),
+        (Some(value), unit) => format!("{} {unit}", trim(value)).trim_end().to_owned(),
+    }
+}
+
+fn ended_by(what: EndedBy) -> &'static str {
+    match what {
+        EndedBy::Cpu => "CPU: all CPUs were busy",
+        EndedBy::Steal => "steal: the hypervisor gave CPU time to others",
+        EndedBy::Memory => "memory: it was used up",
+        EndedBy::Packets => "packets: they found full buffers",
+        EndedBy::Waiting => "waiting: sessions waited for each other while CPUs were idle",
+        EndedBy::Alone => "itself: a session alone does not hold the limits",
+    }
+}
+
+fn curve(page: &mut Page, report: &CapacityReport) {
+    if report.curve.is_empty() {
+        return;
+    }
+    page.heading("What was tried");
+    let mut columns = vec!["sessions".to_owned(), "windows held".to_owned()];
+    columns.extend(report.limits.iter().map(|limit| format!("worst {}", limit.metric)));
+    columns.push("CPUs busy".to_owned());
+    let row = |step: &Step| {
+        let mut row = vec![step.sessions.to_string(), format!("{} of {}", step.held, step.held + step.broken)];
+        row.extend(report.limits.iter().zip(&step.worst).map(|(limit, worst)| value(limit, *worst)));
+        row.push(format!("{:.2}", step.machine.cpus_busy));
+        row
+    };
+    let rows: Vec<Vec<String>> = report.curve.iter().map(row).collect();
+    page.table(&columns.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
+    page.line(DIM, "  The worst session of each window; the median over the windows.");
+    page.line(PLAIN, "");
+}

@@ -1,0 +1,69 @@
+//! `capacity`, on a server whose time does not pass: the answer, its log, and what is wrong.
+
+use crate::support::Scene;
+
+/// A state of its own for each scene, since one trial at a time runs with a state.
+const LINE: &str = "capacity --workload simulated --max 8 --seed 1 --state state";
+
+#[test]
+fn a_limit_that_is_never_broken_is_no_upper_bound() {
+    let scene = Scene::new();
+    let (code, answer) = scene.json(&format!("{LINE} --limit latency_us_p99=400 --save-need need.csv"));
+    assert_eq!((code, &answer["found"]["sessions"], &answer["found"]["at_least"]), (0, &8.into(), &8.into()));
+    assert!(answer["found"]["at_most"].is_null() && answer["ended_by"].is_null() && answer["ended"] == "proven");
+    let windows: Vec<u64> =
+        answer["curve"].as_array().unwrap().iter().map(|step| step["held"].as_u64().unwrap()).collect();
+    assert_eq!(windows, [3, 3, 3, 8]);
+    assert_eq!(scene.read("need.csv"), "session,cpus,tick_hz,memory_mib\nsession,0.1000,,\n");
+    assert_eq!(scene.run("instances need.csv --rows 1").code, 0);
+}
+
+#[test]
+fn a_limit_that_nothing_holds_is_known_after_eight_windows() {
+    let seen = Scene::new().run(&format!("{LINE} --limit latency_us_p99=1"));
+    assert!(seen.stdout.contains("0: proven in both directions"), "{seen}");
+    assert!(
+        seen.stdout.contains("a session alone does not hold the limits") && seen.stdout.contains("0 of 8"),
+        "{seen}"
+    );
+}
+
+#[test]
+fn a_search_goes_on_with_its_log() {
+    let scene = Scene::new();
+    let line = format!("{LINE} --limit latency_us_p99=400 --log windows.jsonl");
+    let (_, whole) = scene.json(&line);
+    let log = scene.read("windows.jsonl");
+    assert_eq!(log.lines().count(), 18);
+    assert_eq!(scene.run(&line).code, 2, "an existing log is not replaced");
+    // Killed in the middle of a line.
+    let cut: String = log.lines().take(7).map(|line| format!("{line}\n")).collect();
+    scene.write("windows.jsonl", &(cut + "{\"sessions\":"));
+    let (code, answer) = scene.json(&format!("{line} --resume"));
+    assert_eq!((code, &answer["found"]), (0, &whole["found"]));
+    assert_eq!(scene.read("windows.jsonl").lines().count(), 18);
+    let other = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log windows.jsonl --resume"));
+    assert!(other.code == 2 && other.stderr.contains("another workload, of other limits"), "{other}");
+    scene.write("empty.jsonl", "");
+    scene.write("wrong.jsonl", "{\"format\":1}\n");
+    for file in ["empty.jsonl", "wrong.jsonl", "none.jsonl"] {
+        let seen = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log {file} --resume"));
+        assert_eq!(seen.code, 2, "{file}: {seen}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let scene = Scene::new();
+    let cases = [
+        (LINE.to_owned(), 2, "this workload has no lateness of a tick"),
+        (format!("{LINE} --limit round_trips=3"), 2, "its metrics: latency_us_p50"),
+        (format!("{LINE} --limit latency_us_p99"), 2, "write METRIC=N"),
+        ("capacity --workload nothing --state state".to_owned(), 2, "unknown workload"),
+        ("capacity --state state --ready-after 0s --limit x=1 -- /bin/false {port}".to_owned(), 4, "false"),
+    ];
+    for (line, code, expected) in cases {
+        let seen = scene.run(&line);
+        assert!(seen.code == code && seen.stderr.contains(expected), "{line}: {seen}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Evidence for "so many sessions hold the limit" or against it, window by window, that may be looked at after each.
+
+use serde::{Deserialize, Serialize};
+
+/// The stake of the bold half of the bet. With it, eight windows that all agree are enough.
+const STAKE: f64 = 0.9;
+
+/// Windows with one number of sessions.
+///
+/// The limit is held if most windows hold it: "in half of the windows" is what both sides bet against. A bet multiplies its capital by
+/// `1 + s` with each window on its side and by `1 - s` with each other. Against a fair coin no such bet wins in the long run, whenever one
+/// stops: a capital of 100 comes up in less than 1 of 100 cases (Ville). Half of the capital bets boldly, for clear cases; half is spread over
+/// all stakes, for close ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Evidence {
+    /// Windows in which all sessions held the limit.
+    pub held: u32,
+    /// Windows in which one did not.
+    pub broken: u32,
+}
+
+impl Evidence {
+    /// Adds a window.
+    pub fn add(&mut self, is_held: bool) {
+        *(if is_held { &mut self.held } else { &mut self.broken }) += 1;
+    }
+
+    /// The number of windows.
+    pub fn windows(&self) -> u32 {
+        self.held + self.broken
+    }
+
+    /// The capital of a bet that the limit is held in most windows.
+    pub fn for_held(&self) -> f64 {
+        capital(f64::from(self.held), f64::from(self.broken))
+    }
+
+    /// The capital of a bet that it is not.
+    pub fn for_broken(&self) -> f64 {
+        capital(f64::from(self.broken), f64::from(self.held))
+    }
+
+    /// Whether more windows held than did not. Equal numbers are no.
+    pub fn leans_to_held(&self) -> bool {
+        self.held > self.broken
+    }
+}
+
+fn capital(own: f64, other: f64) -> f64 {
+    let bold = own * (1.0 + STAKE).ln() + other * (1.0 - STAKE).ln();
+    0.5 * bold.exp() + 0.5 * spread(own, other)
+}
+
+/// The mean over all stakes from 0 to 1 of `(1 + s)^own (1 - s)^other`, by Simpson's rule.
+fn spread(own: f64, other: f64) -> f64 {
+    const PARTS: u32 = 64;
+    let at = |part: u32| {
+        let stake = f64::from(part) / f64::from(PARTS);
+        let lost = if other == 0.0 { 0.0 } else { other * (1.0 - stake).ln() };
+        (own * (1.0 + stake).ln() + lost).exp()
+    };
+    let weight = |part: u32| match part {
+        0 | PARTS => 1.0,
+        part if part % 2 == 1 => 4.0,
+        _ => 2.0,
+    };
+    (0..=PARTS).map(|part| weight(part) * at(part)).sum::<f64>() / (3.0 * f64::from(PARTS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clear_cases_take_eight_windows() {
+        let all = |held| Evidence { held, broken: 0 }.for_held();
+        assert!(all(7) < 100.0 && all(8) > 100.0, "{} {}", all(7), all(8));
+        let mixed = Evidence { held: 5, broken: 5 };
+        assert!(mixed.for_held() < 1.0 && mixed.for_broken() < 1.0);
+        assert_eq!(mixed.for_held(), mixed.for_broken());
+        let large = Evidence { held: 100_000, broken: 100_000 };
+        assert!(large.for_held() < 1.0);
+    }
+
+    /// The mean of a fair game is its stake: no bet gains on average.
+    #[test]
+    fn no_bet_gains_against_a_coin() {
+        let mut mean = 0.0;
+        for outcome in 0..1_u32 << 12 {
+            let held = outcome.count_ones();
+            mean += Evidence { held, broken: 12 - held }.for_held() / f64::from(1 << 12);
+        }
+        assert!((mean - 1.0).abs() < 1e-4, "{mean}");
+    }
+}

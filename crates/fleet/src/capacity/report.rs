@@ -1,0 +1,361 @@
+//! The answer: how many sessions fit, the curve that shows it, what ended it, and what a session takes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::search::{Found, Search};
+use crate::sessions::Session;
+
+/// A limit that every session has to hold in a window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Limit {
+    /// The metric of the workload: `tick_lateness_us_p99`.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// The most that is held, or the least if higher is better.
+    pub value: f64,
+    /// Whether larger numbers are better.
+    pub is_higher_better: bool,
+}
+
+impl Limit {
+    /// Whether a value holds it.
+    pub fn is_held(&self, value: f64) -> bool {
+        if self.is_higher_better { value >= self.value } else { value <= self.value }
+    }
+
+    /// The worse of two values.
+    pub fn worse(&self, a: f64, b: f64) -> f64 {
+        if self.is_higher_better { a.min(b) } else { a.max(b) }
+    }
+}
+
+/// What the machine did in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MachineUse {
+    /// CPUs in use.
+    pub cpus_busy: f64,
+    /// The share of CPU time that the hypervisor gave to others.
+    pub steal_share: f64,
+    /// Memory that can still be had, in MiB.
+    pub memory_available_mib: f64,
+    /// UDP packets that found a full buffer, in a second.
+    pub udp_drops_per_s: f64,
+}
+
+/// A window with so many sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Running sessions.
+    pub sessions: u32,
+    /// The worst session's value of each limit; none if a session had no value.
+    pub worst: Vec<Option<f64>>,
+    /// CPU time of a session on average, in CPUs, if the workload counts it.
+    pub session_cpus: Option<f64>,
+    /// The machine.
+    pub machine: MachineUse,
+}
+
+impl Window {
+    /// Whether all sessions held all limits.
+    pub fn is_held(&self, limits: &[Limit]) -> bool {
+        limits.iter().zip(&self.worst).all(|(limit, worst)| worst.is_some_and(|value| limit.is_held(value)))
+    }
+}
+
+/// The machine that sessions share.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Machine {
+    /// Its CPUs.
+    pub cpus: f64,
+    /// Its memory in MiB.
+    pub memory_mib: f64,
+}
+
+/// Why no more windows were taken.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Ended {
+    /// Both claims are made.
+    Proven,
+    /// The time was used up.
+    Budget,
+    /// The user stopped it.
+    Stopped,
+    /// A session did not start.
+    NoStart {
+        /// Which, from 1.
+        session: u32,
+        /// Its error.
+        why: String,
+    },
+}
+
+/// What ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum EndedBy {
+    /// All CPUs were busy.
+    Cpu,
+    /// The hypervisor gave CPU time to others.
+    Steal,
+    /// Memory was used up.
+    Memory,
+    /// Packets found full buffers.
+    Packets,
+    /// None of these: sessions waited for each other while CPUs were idle.
+    Waiting,
+    /// A session alone does not hold the limits.
+    Alone,
+}
+
+/// Windows with one number of sessions.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Step {
+    /// Running sessions.
+    pub sessions: u32,
+    /// Windows in which all held the limits.
+    pub held: u32,
+    /// Windows in which one did not.
+    pub broken: u32,
+    /// The worst session's value of each limit, the median over windows; `null` without a value.
+    pub worst: Vec<Option<f64>>,
+    /// The machine, on average.
+    pub machine: MachineUse,
+}
+
+/// How many sessions fit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CapacityReport {
+    /// The server and its load.
+    pub workload: String,
+    /// What every session has to hold.
+    pub limits: Vec<Limit>,
+    /// The length of a window, in milliseconds.
+    pub window_ms: u64,
+    /// The machine.
+    pub machine: Machine,
+    /// The answer.
+    pub found: Found,
+    /// Why no more windows were taken.
+    pub ended: Ended,
+    /// What ended it; `null` if the limits were never broken.
+    pub ended_by: Option<EndedBy>,
+    /// Each number of sessions that was tried.
+    pub curve: Vec<Step>,
+    /// What a session takes, for `evenkeel instances` and `evenkeel pack`; `null` if one number of sessions was tried only.
+    pub need: Option<Session>,
+    /// What to consider before you use the answer.
+    pub caveats: Vec<String>,
+}
+
+/// Windows say less than this of a claim of their own.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+enum Caveat {
+    #[error("the load runs on this machine too, and takes from it what players elsewhere would not")]
+    LoadHere,
+    #[error("not proven: {0} windows were taken, and the edge needs more")]
+    NotProven(usize),
+    #[error("the limits were never broken: more sessions may fit; --max raises the most")]
+    NeverBroken,
+    #[error("the hypervisor gave {:.1} % of the CPU time to others: at another hour the number may differ", .0 * 100.0)]
+    Steal(f64),
+    #[error("not even one session holds the limits here")]
+    NotOne,
+}
+
+/// The share of CPU time from which the hypervisor, or use, is what ended it.
+const STEAL_SHARE_MIN: f64 = 0.02;
+const BUSY_SHARE_MIN: f64 = 0.85;
+const MEMORY_SHARE_MIN: f64 = 0.05;
+
+/// What a search is of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subject {
+    /// The server and its load.
+    pub workload: String,
+    /// What every session has to hold.
+    pub limits: Vec<Limit>,
+    /// The length of a window, in milliseconds.
+    pub window_ms: u64,
+    /// The machine.
+    pub machine: Machine,
+    /// The tick rate of a session, if known.
+    pub tick_hz: Option<f64>,
+}
+
+/// Makes the report of all windows.
+pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ended) -> CapacityReport {
+    let curve = curve(&subject.limits, windows);
+    let found = search.found();
+    let first_broken = curve.iter().find(|step| step.sessions > found.sessions && step.broken >= step.held);
+    let ended_by = first_broken.map(|step| ended_by(step, &subject.machine));
+    let mut caveats = vec![Caveat::LoadHere];
+    let steal = windows.iter().map(|window| window.machine.steal_share).sum::<f64>() / windows.len().max(1) as f64;
+    caveats.extend((steal >= STEAL_SHARE_MIN).then_some(Caveat::Steal(steal)));
+    caveats.extend((ended != Ended::Proven).then_some(Caveat::NotProven(windows.len())));
+    caveats.extend((ended_by.is_none() && !windows.is_empty()).then_some(Caveat::NeverBroken));
+    caveats.extend((found.at_most == Some(0)).then_some(Caveat::NotOne));
+    CapacityReport {
+        workload: subject.workload,
+        limits: subject.limits,
+        window_ms: subject.window_ms,
+        machine: subject.machine,
+        found,
+        ended,
+        ended_by,
+        need: need(&curve, windows, subject.tick_hz),
+        curve,
+        caveats: caveats.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn curve(limits: &[Limit], windows: &[Window]) -> Vec<Step> {
+    let mut by_number: BTreeMap<u32, Vec<&Window>> = BTreeMap::new();
+    for window in windows {
+        by_number.entry(window.sessions).or_default().push(window);
+    }
+    let step = |(sessions, windows): (u32, Vec<&Window>)| {
+        let held = windows.iter().filter(|window| window.is_held(limits)).count() as u32;
+        let worst = |nth: usize| {
+            let values: Vec<f64> = windows.iter().filter_map(|window| *window.worst.get(nth)?).collect();
+            evenkeel_stats::quantile(&values, 0.5)
+        };
+        let mean = |of: fn(&MachineUse) -> f64| {
+            windows.iter().map(|window| of(&window.machine)).sum::<f64>() / windows.len() as f64
+        };
+        Step {
+            sessions,
+            held,
+            broken: windows.len() as u32 - held,
+            worst: (0..limits.len()).map(worst).collect(),
+            machine: MachineUse {
+                cpus_busy: mean(|machine| machine.cpus_busy),
+                steal_share: mean(|machine| machine.steal_share),
+                memory_available_mib: mean(|machine| machine.memory_available_mib),
+                udp_drops_per_s: mean(|machine| machine.udp_drops_per_s),
+            },
+        }
+    };
+    by_number.into_iter().map(step).collect()
+}
+
+fn ended_by(step: &Step, machine: &Machine) -> EndedBy {
+    let used = &step.machine;
+    if step.sessions == 1 {
+        EndedBy::Alone
+    } else if used.memory_available_mib < machine.memory_mib * MEMORY_SHARE_MIN {
+        EndedBy::Memory
+    } else if used.steal_share >= STEAL_SHARE_MIN {
+        EndedBy::Steal
+    } else if used.udp_drops_per_s > 1.0 {
+        EndedBy::Packets
+    } else if used.cpus_busy >= machine.cpus * BUSY_SHARE_MIN {
+        EndedBy::Cpu
+    } else {
+        EndedBy::Waiting
+    }
+}
+
+/// What a session takes: the slope over the numbers of sessions, so that what runs anyway does not count.
+fn need(curve: &[Step], windows: &[Window], tick_hz: Option<f64>) -> Option<Session> {
+    let points = |of: fn(&MachineUse) -> f64| -> Vec<(f64, f64)> {
+        curve.iter().map(|step| (f64::from(step.sessions), of(&step.machine))).collect()
+    };
+    let own: Vec<f64> = windows.iter().filter_map(|window| window.session_cpus).collect();
+    let cpus = evenkeel_stats::quantile(&own, 0.5).or_else(|| slope(&points(|machine| machine.cpus_busy)));
+    let memory_mib = slope(&points(|machine| -machine.memory_available_mib)).filter(|mib| *mib >= 0.1);
+    Some(Session {
+        name: "session".to_owned(),
+        count: 1,
+        cpus: cpus.filter(|cpus| *cpus > 0.0)?,
+        tick_hz,
+        work_us_p99: None,
+        memory_mib,
+        cache_kib: None,
+        packets_per_s: None,
+        network_mbps: None,
+    })
+}
+
+/// By least squares; none for fewer than two numbers.
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    let along: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    (spread > 0.0).then(|| along / spread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject() -> Subject {
+        Subject {
+            workload: "a server".to_owned(),
+            limits: vec![Limit {
+                metric: "tick_lateness_us_p99".to_owned(),
+                unit: "us".to_owned(),
+                value: 2000.0,
+                is_higher_better: false,
+            }],
+            window_ms: 3000,
+            machine: Machine { cpus: 2.0, memory_mib: 4000.0 },
+            tick_hz: Some(50.0),
+        }
+    }
+
+    fn window(sessions: u32, worst: f64, cpus_busy: f64) -> Window {
+        let memory_available_mib = 3500.0 - 20.0 * f64::from(sessions);
+        let machine = MachineUse { cpus_busy, memory_available_mib, ..MachineUse::default() };
+        Window { sessions, worst: vec![Some(worst)], session_cpus: None, machine }
+    }
+
+    fn of(windows: &[Window]) -> CapacityReport {
+        let mut search = Search::new(64);
+        for window in windows {
+            search.add(window.sessions, window.is_held(&subject().limits));
+        }
+        report(subject(), &search, windows, Ended::Budget)
+    }
+
+    #[test]
+    fn the_curve_shows_what_ended_it_and_what_a_session_takes() {
+        let mut windows: Vec<Window> =
+            (1..=10).map(|nth| window(nth, 100.0 * f64::from(nth), 0.15 * f64::from(nth) + 0.1)).collect();
+        windows.extend((0..9).map(|_| window(12, 5000.0, 1.9)));
+        let report = of(&windows);
+        assert_eq!((report.found.sessions, report.found.at_most, report.ended_by), (10, Some(11), Some(EndedBy::Cpu)));
+        let need = report.need.unwrap();
+        assert!((need.cpus - 0.15).abs() < 0.01 && (need.memory_mib.unwrap() - 20.0).abs() < 0.1, "{need:?}");
+        assert_eq!((report.curve.len(), report.curve[10].broken, report.curve[10].worst[0]), (11, 9, Some(5000.0)));
+        assert!(report.caveats.iter().any(|caveat| caveat.starts_with("not proven")));
+    }
+
+    #[test]
+    fn a_session_without_a_value_holds_nothing() {
+        let lost = Window { worst: vec![None], ..window(1, 1.0, 0.1) };
+        assert!(!lost.is_held(&subject().limits) && window(1, 2000.0, 0.1).is_held(&subject().limits));
+        let report = of(&vec![lost; 9]);
+        assert_eq!((report.found.sessions, report.found.at_most), (0, Some(0)));
+        assert_eq!((report.ended_by, report.need), (Some(EndedBy::Alone), None));
+    }
+
+    #[test]
+    fn limits_that_are_never_broken_are_a_caveat() {
+        let report = of(&[window(1, 10.0, 0.2), window(1, 10.0, 0.2)]);
+        assert_eq!((report.ended_by, report.found.at_most, report.found.sessions), (None, None, 1));
+        assert!(report.caveats.iter().any(|caveat| caveat.contains("never broken")), "{:?}", report.caveats);
+    }
+}
