@@ -11,6 +11,7 @@ mod demo;
 mod diff;
 mod disturb;
 mod explain;
+mod fleet;
 pub(crate) mod guard;
 mod history;
 mod image;
@@ -78,6 +79,7 @@ commands! {
     Regions => regions,
     Instances => instances,
     Credits => credits,
+    Fleet => fleet,
     Mcp => mcp,
     Schema => schema,
     Completions => completions,

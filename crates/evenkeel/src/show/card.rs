@@ -121,7 +121,7 @@ fn references(card: &Card) -> Vec<Block> {
 }
 
 /// A number in its unit. An unknown unit of a newer card is shown unchanged.
-fn quantity(value: f64, unit: &str) -> String {
+pub(crate) fn quantity(value: f64, unit: &str) -> String {
     match serde_json::from_value::<Unit>(unit.into()) {
         Ok(unit) => real_quantity(value, unit),
         Err(_) => format!("{value:.3} {unit}"),

@@ -11,6 +11,7 @@ pub(crate) mod credits;
 pub(crate) mod escape;
 pub(crate) mod facts;
 pub(crate) mod finding;
+pub(crate) mod fleet;
 pub(crate) mod instances;
 pub(crate) mod json;
 pub(crate) mod knob;

@@ -18,6 +18,7 @@ mod disturb;
 mod documents;
 #[path = "../common/faults.rs"]
 mod faults;
+mod fleet;
 mod formats;
 mod fuzz_targets;
 mod gaps;

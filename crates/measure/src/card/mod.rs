@@ -2,6 +2,7 @@
 //! with another machine's card. Cards also come from strangers: reading one never trusts it.
 
 mod compare;
+pub mod table;
 
 use std::collections::BTreeSet;
 

@@ -74,7 +74,7 @@ macro_rules! formats {
             use crate::commands::disturb::Answer as Disturbed;
             use crate::commands::measure::Observed;
             use crate::commands::{
-                apply, capacity, capture, completions, confirm, credits, explain, history, image, inspect, instances, man, measure, profile, prove, regions, script, verify,
+                apply, capacity, capture, completions, confirm, credits, explain, fleet, history, image, inspect, instances, man, measure, profile, prove, regions, script, verify,
             };
             use crate::{report, show, workload_args};
 
@@ -145,6 +145,7 @@ formats! {
     "capacity" 1 "evenkeel capacity" => capacity::Answer;
     "instances" 1 "evenkeel instances" => instances::Answer;
     "credits" 1 "evenkeel credits" => credits::Answer;
+    "fleet-table" 1 "evenkeel fleet table" => fleet::Answer;
     "completions" 1 "evenkeel completions" => completions::Answer<'static>;
     "man" 1 "evenkeel man" => man::Answer<'static>;
     "schema" 1 "evenkeel schema: the list" => SchemaList;

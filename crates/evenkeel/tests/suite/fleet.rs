@@ -1,0 +1,42 @@
+//! `fleet table`: cards by generation, and files that are no cards.
+
+use expect_test::expect_file;
+
+use crate::support::Scene;
+
+const CARD: &str = include_str!("../fixtures/releases/0.1/card.json");
+
+#[test]
+fn cards_of_two_generations_are_two_sections() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.path("cards")).unwrap();
+    scene.write("cards/a.json", CARD);
+    // The same machine on a better day, and one of another generation.
+    scene.write("cards/b.json", CARD.replace("19906559", "15908863"));
+    scene.write("cards/c.json", CARD.replace("AMD EPYC", "Xeon").replace("\"full\"", "\"quick\""));
+    scene.write("cards/broken.json", "{\"kind\": 1}");
+    scene.write("cards/notes.txt", "no card");
+    expect_file!["snapshots/fleet-table.txt"]
+        .assert_eq(&scene.run("fleet table cards --limit wake_udp_100us_ns_p99=18000000").to_string());
+    let (code, answer) = scene.json("fleet table cards --by CPU --limit disk_sync_write_ns_p50=1");
+    assert_eq!((code, answer["generations"].as_array().unwrap().len()), (0, 2));
+    let first = &answer["generations"][0];
+    assert_eq!((&first["traits"][0]["value"], &first["holds"]["broken"]), (&"AMD EPYC".into(), &2.into()));
+    assert_eq!(answer["unread"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn without_a_card_the_reason_is_named() {
+    let scene = Scene::new();
+    scene.write("other.json", "{\"kind\": \"report\"}");
+    for (line, expected) in [
+        ("fleet table other.json", "other.json: failed to find a card in it"),
+        ("fleet table nowhere.json", "nowhere.json"),
+        ("fleet table .", "other.json: failed to find a card in it"),
+        ("fleet table other.json --limit x", "write NUMBER=N"),
+        ("fleet table", "CARD.json"),
+    ] {
+        let seen = scene.run(line);
+        assert!(seen.code == 2 && seen.stderr.contains(expected), "{line}: {seen}");
+    }
+}

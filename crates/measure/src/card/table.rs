@@ -1,0 +1,285 @@
+//! Many machines' cards as one table by generation: medians and spreads, and which generations hold a limit.
+
+use std::collections::BTreeMap;
+
+use evenkeel_stats::quantile;
+use serde::Serialize;
+
+use super::{Better, Card, Line, Trait};
+
+/// The trait that follows from the numbers of the meter `quantum`.
+pub const TIME_SLICES: &str = "time slices";
+
+/// How the table is made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableAsked {
+    /// The traits that make a generation.
+    pub by: Vec<String>,
+    /// Numbers and the most that a machine may have of them; the least, if more is better.
+    pub limits: Vec<(String, f64)>,
+}
+
+/// The table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GenerationTable {
+    /// The traits that make a generation.
+    pub by: Vec<String>,
+    /// The generations, those with most machines first.
+    pub generations: Vec<Generation>,
+    /// What to consider before you use the answer.
+    pub caveats: Vec<String>,
+}
+
+/// Machines with the same traits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Generation {
+    /// The traits that they share, in the order of [`GenerationTable::by`].
+    pub traits: Vec<Trait>,
+    /// The files of their cards.
+    pub cards: Vec<String>,
+    /// How many hold all limits, how many do not, and how many have no such number.
+    pub holds: Holds,
+    /// Every number that one of them has.
+    pub lines: Vec<Spread>,
+}
+
+impl Generation {
+    /// Its traits in words.
+    pub fn name(&self) -> String {
+        let words = self.traits.iter().map(|one| match one.value.as_str() {
+            // Alone they say nothing.
+            "unknown" | "none" => format!("{} {}", one.name, one.value),
+            value => value.to_owned(),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Machines by whether they hold the limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Holds {
+    /// All limits.
+    pub held: usize,
+    /// Not all.
+    pub broken: usize,
+    /// A number is missing.
+    pub unknown: usize,
+}
+
+/// A number over the machines of a generation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Spread {
+    /// As on the card.
+    pub id: String,
+    /// As on the card.
+    pub title: String,
+    /// As on the card.
+    pub unit: String,
+    /// Which way is better.
+    pub better: Better,
+    /// How many machines have it.
+    pub machines: usize,
+    /// The median over the machines, of each machine's median.
+    pub median: f64,
+    /// The lowest machine.
+    pub low: f64,
+    /// The highest machine.
+    pub high: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+enum Caveat {
+    #[error("{0} has one card only: nothing is known of how machines of this generation differ")]
+    OneCard(String),
+    #[error("cards were taken at different paces: a longer run shows more rare events")]
+    Paces,
+    #[error("{0} was stopped early")]
+    Interrupted(String),
+    #[error("no card has the number {0}, which is a limit")]
+    NoSuchNumber(String),
+}
+
+/// Makes the table of cards, each with the name of its file.
+pub fn table(cards: &[(String, Card)], asked: &TableAsked) -> GenerationTable {
+    let mut groups: BTreeMap<Vec<String>, Vec<&(String, Card)>> = BTreeMap::new();
+    for card in cards {
+        groups.entry(asked.by.iter().map(|name| trait_of(&card.1, name)).collect()).or_default().push(card);
+    }
+    let mut generations: Vec<Generation> =
+        groups.into_iter().map(|(values, cards)| generation(values, &cards, asked)).collect();
+    generations.sort_by_key(|one| std::cmp::Reverse(one.cards.len()));
+    let caveats = caveats(cards, asked, &generations).iter().map(ToString::to_string).collect();
+    GenerationTable { by: asked.by.clone(), generations, caveats }
+}
+
+fn generation(values: Vec<String>, cards: &[&(String, Card)], asked: &TableAsked) -> Generation {
+    let traits = asked.by.iter().zip(values).map(|(name, value)| Trait { name: name.clone(), value }).collect();
+    let mut holds = Holds::default();
+    for (_, card) in cards {
+        *(match is_held(card, &asked.limits) {
+            Some(true) => &mut holds.held,
+            Some(false) => &mut holds.broken,
+            None => &mut holds.unknown,
+        }) += 1;
+    }
+    let mut order: Vec<&str> = Vec::new();
+    let mut lines: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+    for (_, line) in cards.iter().flat_map(|(_, card)| card.lines()) {
+        let same = lines.entry(&line.id).or_default();
+        if same.is_empty() {
+            order.push(&line.id);
+        }
+        // A stranger's card may have another unit under this name.
+        if same.first().is_none_or(|first| first.unit == line.unit) {
+            same.push(line);
+        }
+    }
+    let lines = order.iter().filter_map(|id| spread(lines.get(id)?)).collect();
+    Generation { traits, cards: cards.iter().map(|(file, _)| file.clone()).collect(), holds, lines }
+}
+
+fn spread(lines: &[&Line]) -> Option<Spread> {
+    let first = lines.first()?;
+    let values: Vec<f64> = lines.iter().map(|line| line.value).collect();
+    Some(Spread {
+        id: first.id.clone(),
+        title: first.title.clone(),
+        unit: first.unit.clone(),
+        better: first.better,
+        machines: values.len(),
+        median: quantile(&values, 0.5)?,
+        low: quantile(&values, 0.0)?,
+        high: quantile(&values, 1.0)?,
+    })
+}
+
+/// The value of a trait; `unknown` for a card without it.
+fn trait_of(card: &Card, name: &str) -> String {
+    if name == TIME_SLICES {
+        return time_slices(card).to_owned();
+    }
+    let found = card.host.iter().find(|one| one.name.eq_ignore_ascii_case(name));
+    found.map_or_else(|| "unknown".to_owned(), |one| one.value.clone())
+}
+
+/// How the hypervisor gives CPU time, by the numbers of `quantum`.
+fn time_slices(card: &Card) -> &'static str {
+    match (number(card, "quantum_slots_ppm"), number(card, "quantum_irregular_ppm")) {
+        (None, _) | (_, None) => "unknown",
+        (Some(slots), _) if slots > 0.0 => "fixed slots",
+        (_, Some(irregular)) if irregular > 0.0 => "irregular",
+        _ => "none",
+    }
+}
+
+fn number(card: &Card, id: &str) -> Option<f64> {
+    line(card, id).map(|line| line.value)
+}
+
+fn line<'a>(card: &'a Card, id: &str) -> Option<&'a Line> {
+    card.lines().map(|(_, line)| line).find(|line| line.id == id)
+}
+
+/// Whether a machine holds all limits; none if a number is missing.
+fn is_held(card: &Card, limits: &[(String, f64)]) -> Option<bool> {
+    let held: Option<Vec<bool>> = limits
+        .iter()
+        .map(|(id, limit)| {
+            let line = line(card, id)?;
+            Some(if line.better == Better::Higher { line.value >= *limit } else { line.value <= *limit })
+        })
+        .collect();
+    Some(held?.into_iter().all(|held| held))
+}
+
+fn caveats(cards: &[(String, Card)], asked: &TableAsked, generations: &[Generation]) -> Vec<Caveat> {
+    let mut caveats = Vec::new();
+    let paces = cards.iter().any(|(_, card)| card.taken.pace != cards[0].1.taken.pace);
+    caveats.extend(paces.then_some(Caveat::Paces));
+    let stopped = cards.iter().filter(|(_, card)| card.taken.interrupted);
+    caveats.extend(stopped.map(|(file, _)| Caveat::Interrupted(file.clone())));
+    let missing = asked.limits.iter().filter(|(id, _)| cards.iter().all(|(_, card)| number(card, id).is_none()));
+    caveats.extend(missing.map(|(id, _)| Caveat::NoSuchNumber(id.clone())));
+    let alone = generations.iter().filter(|one| one.cards.len() == 1);
+    caveats.extend(alone.map(|one| Caveat::OneCard(one.name())));
+    caveats
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::card::{FORMAT, KIND};
+
+    fn card(cpu: &str, numbers: &[(&str, f64, &str)]) -> Card {
+        let lines: Vec<serde_json::Value> = numbers
+            .iter()
+            .map(|(id, value, better)| {
+                serde_json::json!({"id": id, "title": id, "unit": "ns", "better": better, "value": value, "low": value, "high": value, "rounds": 5})
+            })
+            .collect();
+        let text = serde_json::json!({
+            "format": FORMAT, "kind": KIND,
+            "taken": {"at": "2026-11-26", "by": "evenkeel", "pace": "full", "rounds": 5, "seconds": 1.0, "interrupted": false},
+            "host": [{"name": "CPU", "value": cpu}],
+            "meters": [{"meter": "wake", "lines": lines}],
+        });
+        Card::parse(&text.to_string()).unwrap()
+    }
+
+    fn of(cards: Vec<Card>, limits: &[(&str, f64)]) -> GenerationTable {
+        let cards: Vec<(String, Card)> =
+            cards.into_iter().enumerate().map(|(at, card)| (format!("{at}.json"), card)).collect();
+        let limits = limits.iter().map(|(id, value)| ((*id).to_owned(), *value)).collect();
+        table(&cards, &TableAsked { by: vec!["CPU".to_owned(), TIME_SLICES.to_owned()], limits })
+    }
+
+    #[test]
+    fn machines_are_grouped_and_their_medians_spread() {
+        let late = |ns: f64| {
+            [("late_ns_p99", ns, "lower"), ("quantum_slots_ppm", 0.0, "lower"), ("quantum_irregular_ppm", 0.0, "lower")]
+        };
+        let sliced = [
+            ("late_ns_p99", 9e6, "lower"),
+            ("quantum_slots_ppm", 1e6, "lower"),
+            ("quantum_irregular_ppm", 0.0, "lower"),
+        ];
+        let cards = vec![
+            card("A", &late(1e6)),
+            card("A", &late(3e6)),
+            card("A", &late(2e6)),
+            card("A", &sliced),
+            card("B", &[]),
+        ];
+        let found = of(cards, &[("late_ns_p99", 2.5e6)]);
+        let seen: Vec<(Vec<&str>, usize, Holds)> = found
+            .generations
+            .iter()
+            .map(|one| (one.traits.iter().map(|one| one.value.as_str()).collect(), one.cards.len(), one.holds))
+            .collect();
+        let holds = |held, broken, unknown| Holds { held, broken, unknown };
+        assert_eq!(
+            seen,
+            [
+                (vec!["A", "none"], 3, holds(2, 1, 0)),
+                (vec!["A", "fixed slots"], 1, holds(0, 1, 0)),
+                (vec!["B", "unknown"], 1, holds(0, 0, 1)),
+            ]
+        );
+        let line = &found.generations[0].lines[0];
+        assert_eq!((line.machines, line.median, line.low, line.high), (3, 2e6, 1e6, 3e6));
+        assert_eq!(found.caveats.len(), 2, "{:?}", found.caveats);
+    }
+
+    #[test]
+    fn a_limit_of_which_more_is_better_is_the_least() {
+        let found = of(vec![card("A", &[("share", 0.4, "higher")])], &[("share", 0.5)]);
+        assert_eq!(found.generations[0].holds, Holds { held: 0, broken: 1, unknown: 0 });
+        let found = of(vec![card("A", &[])], &[("share", 0.5)]);
+        assert!(found.caveats.iter().any(|caveat| caveat.contains("no card has the number share")));
+        assert!(of(Vec::new(), &[]).generations.is_empty());
+    }
+}
