@@ -12,6 +12,7 @@ mod locks;
 mod locks_table;
 mod looks;
 mod pairs;
+mod phases;
 mod row;
 mod scope;
 mod screening;
@@ -44,6 +45,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("jobs-two-cpus", jobs::measure_two_cpus),
     ("jobs-two-cpus-1us", jobs::measure_two_cpus_work),
     ("jobs-two-cpus-frame-cpu", jobs::measure_two_cpus_cpu),
+    ("phases", phases::measure),
     ("locks", locks::measure),
     ("scope", scope::measure),
     ("telemetry", looks::measure_telemetry),

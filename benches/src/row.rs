@@ -51,7 +51,7 @@ pub(crate) struct Measured {
     pub(crate) rounds: Vec<f64>,
 }
 
-/// All results of a row in which lower is better. The first is evenkeel's.
+/// All results of a row. The first is evenkeel's.
 pub(crate) struct Measurements {
     pub(crate) row: &'static str,
     pub(crate) unit: &'static str,
@@ -61,23 +61,45 @@ pub(crate) struct Measurements {
 }
 
 impl Row {
+    /// A row in which lower is better.
+    ///
     /// # Errors
     /// If there are no results, or a result cannot be compared.
     pub(crate) fn new(measurements: Measurements) -> anyhow::Result<Row> {
+        Row::in_direction(measurements, Direction::Lower)
+    }
+
+    /// A row in which higher is better.
+    ///
+    /// # Errors
+    /// As [`Row::new`].
+    pub(crate) fn of_more(measurements: Measurements) -> anyhow::Result<Row> {
+        Row::in_direction(measurements, Direction::Higher)
+    }
+
+    fn in_direction(measurements: Measurements, better: Direction) -> anyhow::Result<Row> {
         let Measurements { row, unit, all, skipped, seed } = measurements;
         let (ours, peers) = all.split_first().context("nothing was measured")?;
         let mut best: Option<(&Measured, f64)> = None;
         let mut figures = BTreeMap::new();
         for peer in peers {
             let figure = Figure::new(peer)?;
-            if best.is_none_or(|(_, least)| figure.median < least) {
+            let is_better = |than: f64| match better {
+                Direction::Lower => figure.median < than,
+                Direction::Higher => figure.median > than,
+            };
+            if best.is_none_or(|(_, median)| is_better(median)) {
                 best = Some((peer, figure.median));
             }
             figures.insert(peer.name.clone(), figure);
         }
-        let ratio_to_best_peer = best.map(|(peer, _)| Ratio::new(ours, peer)).transpose()?;
+        let ratio_to_best_peer = best.map(|(peer, _)| Ratio::new(ours, peer, better)).transpose()?;
         let ours = Figure::new(ours)?;
-        Ok(Row { format: 1, row, unit, better: "lower", ours, peers: figures, skipped, ratio_to_best_peer, seed })
+        let better = match better {
+            Direction::Lower => "lower",
+            Direction::Higher => "higher",
+        };
+        Ok(Row { format: 1, row, unit, better, ours, peers: figures, skipped, ratio_to_best_peer, seed })
     }
 }
 
@@ -95,10 +117,10 @@ impl Figure {
 }
 
 impl Ratio {
-    fn new(ours: &Measured, peer: &Measured) -> anyhow::Result<Ratio> {
+    fn new(ours: &Measured, peer: &Measured, better: Direction) -> anyhow::Result<Ratio> {
         let rounds = peer.rounds.iter().zip(&ours.rounds);
         let pairs: Vec<Pair> = rounds.map(|(peer, ours)| Pair { a: *peer, b: *ours }).collect();
-        let comparison = compare(&pairs, Options::new(Direction::Lower))?;
+        let comparison = compare(&pairs, Options::new(better))?;
         Ok(Ratio { peer: peer.name.clone(), ratio: comparison.ratio, low: comparison.low, high: comparison.high })
     }
 }
@@ -146,6 +168,15 @@ mod tests {
         assert_eq!(ratio.peer, "fast");
         assert!((ratio.ratio - 2.0).abs() < 1e-9 && ratio.low <= ratio.ratio && ratio.ratio <= ratio.high, "{ratio:?}");
         assert_eq!((row.peers.len(), row.ours.runs), (2, 20));
+    }
+
+    #[test]
+    fn of_more_the_best_peer_has_the_highest_median() {
+        let all = vec![measured("ours", &[14.0; 12]), measured("few", &[7.0; 12]), measured("many", &[10.0; 12])];
+        let row = Row::of_more(Measurements { row: "r", unit: "sessions", all, skipped: BTreeMap::new(), seed: 7 });
+        let row = row.unwrap();
+        assert_eq!((row.better, row.ratio_to_best_peer.as_ref().unwrap().peer.as_str()), ("higher", "many"));
+        assert!((row.ratio_to_best_peer.unwrap().ratio - 1.4).abs() < 1e-9);
     }
 
     #[test]
