@@ -1,5 +1,6 @@
 //! Many servers: where to put them, on which machines, and for how much. Reads and computes; neither prints nor changes a host.
 
+pub mod pack;
 mod records;
 pub mod regions;
 mod sessions;
