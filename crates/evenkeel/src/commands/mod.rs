@@ -16,6 +16,7 @@ mod inspect;
 mod man;
 mod mcp;
 pub(crate) mod measure;
+mod pack;
 mod part;
 mod plan;
 pub(crate) mod profile;
@@ -71,6 +72,7 @@ commands! {
     Revert => revert,
     History => history,
     Image => image,
+    Pack => pack,
     Regions => regions,
     Mcp => mcp,
     Schema => schema,

@@ -238,6 +238,7 @@ fn help_fits_narrow_and_wide_terminals() {
         "image",
         "inspect",
         "man",
+        "pack",
         "plan",
         "regions",
         "revert",

@@ -42,6 +42,8 @@ pub(super) fn placeable(state: &State<'_>, waiting: &Waiting) -> u32 {
         let room = room(state, capacity, k);
         most = most.min(count_within(problem, waiting, room, |kind| session_weight(problem, kind, capacity, k)));
     }
+    let threads = threads_within(state, waiting, capacity);
+    most = most.min(count_within(problem, waiting, threads, |kind| u64::from(problem.kinds[kind].need.width)));
     let memory = state.memory.iter().sum();
     most = most.min(count_within(problem, waiting, memory, |kind| problem.kinds[kind].need.memory_kib));
     let quota = problem.quota.saturating_sub(state.total_load);
@@ -100,26 +102,44 @@ fn least(problem: &Problem, waiting: &Waiting, mut count: u32, weight: impl Fn(u
 pub(super) fn heavy_pairs(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
     let kinds = &state.problem.kinds;
     let threads = |kind: usize| if kinds[kind].need.is_heavy { u64::from(kinds[kind].need.width) } else { 0 };
-    let mut left = least(state.problem, waiting, count, threads);
-    if left == 0 || state.heavy.is_empty() {
-        return state.heavy_pairs;
-    }
-    let mut cores: Vec<u64> = state.heavy.iter().map(|heavy| u64::from(*heavy)).collect();
-    cores.sort_unstable();
-    let mut pairs = state.heavy_pairs;
-    let mut lowest = 1;
-    // Fill the lowest cores to the level of the next one, level by level: a thread on a core with n others makes n pairs.
-    while left > 0 {
-        let level = cores[0];
-        while lowest < cores.len() && cores[lowest] == level {
+    let left = least(state.problem, waiting, count, threads);
+    state.heavy_pairs + pairs_added(state.heavy.iter().map(|heavy| u64::from(*heavy)), left)
+}
+
+/// The fewest pairs of threads on one CPU, core, cache and node: each level by itself as even as it goes.
+fn sharing(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
+    let left = least(state.problem, waiting, count, |kind| u64::from(state.problem.kinds[kind].need.width));
+    let of = |threads: &[u32]| pairs_added(threads.iter().map(|threads| u64::from(*threads)), left);
+    let on_cpus = pairs_added(state.cpus.iter().map(|on| on.kinds.len() as u64), left);
+    state.sharing() + on_cpus + of(&state.core_threads) + of(&state.cache_threads) + of(&state.node_threads)
+}
+
+/// How many pairs `left` more threads make at least in places that have so many: a thread in a place with n others makes n.
+fn pairs_added(places: impl Iterator<Item = u64>, mut left: u64) -> u64 {
+    let mut places: Vec<u64> = places.collect();
+    places.sort_unstable();
+    let (mut pairs, mut lowest) = (0, 1);
+    // Fills the lowest places to the level of the next one, level by level.
+    while left > 0 && !places.is_empty() {
+        let level = places[0];
+        while lowest < places.len() && places[lowest] == level {
             lowest += 1;
         }
         let added = left.min(lowest as u64);
         pairs += added * level;
         left -= added;
-        cores[..lowest].iter_mut().for_each(|core| *core += 1);
+        places[..lowest].iter_mut().for_each(|place| *place += 1);
     }
     pairs
+}
+
+/// How many threads of the lightest kind CPUs have room for, if none may be above `capacity`: no other bound knows how much each CPU must leave empty.
+fn threads_within(state: &State<'_>, waiting: &Waiting, capacity: u64) -> u64 {
+    let kinds = 0..state.problem.kinds.len();
+    let loads = kinds.filter(|kind| waiting.counts[*kind] > 0).map(|kind| u64::from(state.problem.packed_loads[kind]));
+    let Some(lightest) = loads.min() else { return 0 };
+    let room = |on: &OnCpu| capacity.min(u64::from(on.limit)).saturating_sub(u64::from(on.load));
+    state.cpus.iter().map(|on| room(on) / lightest.min(capacity).max(1)).sum()
 }
 
 /// Whether a completion with `count` of the waiting sessions has every CPU at or below `load`, as far as the bounds can say.
@@ -135,6 +155,10 @@ pub(super) fn may_stay_at(state: &State<'_>, waiting: &Waiting, count: u32, load
     }
     let light = (0..problem.kinds.len()).filter(|kind| problem.kinds[*kind].need.load <= load);
     if light.map(|kind| waiting.counts[kind]).sum::<u32>() < count {
+        return false;
+    }
+    let threads = least(problem, waiting, count, |kind| u64::from(problem.kinds[kind].need.width));
+    if threads > threads_within(state, waiting, capacity) {
         return false;
     }
     (0..=FUNCTIONS).all(|k| {
@@ -172,5 +196,7 @@ pub(super) fn is_hopeless(state: &State<'_>, waiting: &Waiting, given_up: u32, b
     if best.load > 0 && may_stay_at(state, waiting, count, best.load - 1) {
         return false;
     }
-    !has_ties || (state.spread, state.cache_excess(), state.domains()) >= (best.spread, best.cache_excess, best.domains)
+    !has_ties
+        || (state.spread, state.cache_excess(), sharing(state, waiting, count))
+            >= (best.spread, best.cache_excess, best.sharing)
 }

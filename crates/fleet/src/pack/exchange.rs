@@ -3,9 +3,16 @@
 use super::greedy::{Choice, Placed, best_place};
 use super::state::State;
 
+/// Up to so many sessions, every one is tried in a better place, and not only those on the busiest CPUs.
+const ALL_MAX: usize = 256;
+
 /// Improves until no step helps, or `work` steps were tried.
 pub(super) fn improve(state: &mut State<'_>, placed: &mut Vec<Placed>, mut work: u32) {
-    while work > 0 && (insert(state, placed, &mut work) || relieve(state, placed, &mut work)) {}
+    while work > 0
+        && (insert(state, placed, &mut work)
+            || relieve(state, placed, &mut work, false)
+            || (placed.len() <= ALL_MAX && relieve(state, placed, &mut work, true)))
+    {}
 }
 
 /// Places a session that is left out, after moving another one out of its way. True if it did.
@@ -50,8 +57,9 @@ fn insert(state: &mut State<'_>, placed: &mut Vec<Placed>, work: &mut u32) -> bo
     false
 }
 
-/// Moves a session away from the CPU with the highest load, from a core with heavy pairs, or from a cache that is too full. True if it did.
-fn relieve(state: &mut State<'_>, placed: &mut [Placed], work: &mut u32) -> bool {
+/// Moves a session away from the CPU with the highest load, from a core with heavy pairs, or from a cache that is too full; or any session, if `is_any`.
+/// True if that made the placement better.
+fn relieve(state: &mut State<'_>, placed: &mut [Placed], work: &mut u32, is_any: bool) -> bool {
     let problem = state.problem;
     let load = state.load();
     let is_critical = |state: &State<'_>, slot: usize| {
@@ -61,7 +69,7 @@ fn relieve(state: &mut State<'_>, placed: &mut [Placed], work: &mut u32) -> bool
             || state.cache_used[room.cache] > problem.caches[room.cache]
     };
     for at in 0..placed.len() {
-        if !placed[at].slots.iter().any(|slot| is_critical(state, *slot)) {
+        if !is_any && !placed[at].slots.iter().any(|slot| is_critical(state, *slot)) {
             continue;
         }
         if step(state, placed, at, work) {
@@ -76,6 +84,7 @@ fn relieve(state: &mut State<'_>, placed: &mut [Placed], work: &mut u32) -> bool
 
 /// One better place for this session. A move to another CPU is tried first, then an exchange with a session of another kind.
 fn step(state: &mut State<'_>, placed: &mut [Placed], at: usize, work: &mut u32) -> bool {
+    *work = work.saturating_sub(1);
     let (score, one) = (state.score(), placed[at].clone());
     state.take(&one.slots, one.kind);
     if let Some(slots) = best_place(state, one.kind, Choice::Emptiest) {

@@ -93,16 +93,16 @@ fn threads(state: &mut State<'_>, kind: usize, group: &[usize], choice: Choice) 
 }
 
 /// The order in which CPUs are preferred for a thread.
-pub(super) fn key(state: &State<'_>, slot: usize, kind: usize, choice: Choice) -> (u32, u64, u64, u32, usize) {
+pub(super) fn key(state: &State<'_>, slot: usize, kind: usize, choice: Choice) -> [u64; 7] {
     let (room, need) = (&state.problem.slots[slot], &state.problem.kinds[kind].need);
-    let pairs = if need.is_heavy { state.heavy[room.core] } else { 0 };
-    let load = state.cpus[slot].load;
+    let pairs = if need.is_heavy { u64::from(state.heavy[room.core]) } else { 0 };
+    let load = u64::from(state.cpus[slot].load);
     let used = state.cache_used[room.cache];
     let excess = (used + need.cache_kib).saturating_sub(state.problem.caches[room.cache]).min(need.cache_kib);
-    // A light thread goes to a core without heavy ones, where there is a choice.
-    let beside = state.heavy[room.core];
+    let beside = u64::from(state.core_threads[room.core]);
+    let near = u64::from(state.cache_threads[room.cache] + state.node_threads[room.node]);
     match choice {
-        Choice::Emptiest => (pairs, u64::from(load), excess, beside, slot),
-        Choice::Fullest => (0, u64::from(u32::MAX - load), excess, pairs, slot),
+        Choice::Emptiest => [pairs, load, excess, beside, near, u64::from(state.heavy[room.core]), slot as u64],
+        Choice::Fullest => [u64::MAX - load, excess, pairs, beside, near, 0, slot as u64],
     }
 }

@@ -6,6 +6,11 @@ use crate::sessions::Session;
 /// One CPU, in the unit of loads: millionths.
 pub(super) const CPU: u32 = 1_000_000;
 
+/// A load as a share of a CPU.
+pub(super) fn share(load: u32) -> f64 {
+    f64::from(load) / f64::from(CPU)
+}
+
 /// Equal sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kind {

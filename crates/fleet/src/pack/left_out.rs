@@ -4,9 +4,8 @@ use serde::Serialize;
 
 use super::asked::Options;
 use super::greedy::Placed;
-use super::kinds::Kind;
+use super::kinds::{Kind, share};
 use super::problem::Problem;
-use super::report::share;
 use super::state::State;
 use crate::sessions::Session;
 

@@ -6,7 +6,7 @@ use evenkeel_host::CpuSet;
 use serde::Serialize;
 
 use super::asked::{HEAVY_CPUS, Options};
-use super::kinds::CPU;
+use super::kinds::share;
 use super::left_out::{LeftOut, Resource};
 use super::machine::Machine;
 use super::problem::{Problem, Rooms};
@@ -150,11 +150,6 @@ pub struct NodeUse {
     pub memory_mib: Option<f64>,
     /// The memory that sessions have, in MiB.
     pub memory_used_mib: f64,
-}
-
-/// A load as a share of a CPU.
-pub(super) fn share(load: u32) -> f64 {
-    f64::from(load) / f64::from(CPU)
 }
 
 /// All that a report is made of.

@@ -16,8 +16,8 @@ pub(super) struct Score {
     pub(super) spread: u32,
     /// What sessions need of caches beyond what these hold, in KiB.
     pub(super) cache_excess: u64,
-    /// Nodes and caches with sessions.
-    pub(super) domains: u32,
+    /// Pairs of threads that share a CPU, and those that share a core, a cache and a node.
+    pub(super) sharing: u64,
 }
 
 impl Score {
@@ -49,9 +49,10 @@ pub(super) struct State<'a> {
     pub(super) heavy: Vec<u32>,
     pub(super) memory: Vec<u64>,
     pub(super) cache_used: Vec<u64>,
-    cache_threads: Vec<u32>,
+    pub(super) core_threads: Vec<u32>,
+    pub(super) cache_threads: Vec<u32>,
+    pub(super) node_threads: Vec<u32>,
     cache_nodes: Vec<usize>,
-    node_threads: Vec<u32>,
     /// Of the sessions, not of interrupts.
     pub(super) total_load: u64,
     pub(super) heavy_pairs: u64,
@@ -76,6 +77,7 @@ impl<'a> State<'a> {
             heavy: vec![0; problem.cores],
             memory: problem.memory.clone(),
             cache_used: vec![0; problem.caches.len()],
+            core_threads: vec![0; problem.cores],
             cache_threads: vec![0; problem.caches.len()],
             cache_nodes: vec![0; problem.caches.len()],
             node_threads: vec![0; problem.memory.len()],
@@ -134,6 +136,7 @@ impl<'a> State<'a> {
             self.heavy[room.core] += 1;
         }
         self.total_load += u64::from(need.load);
+        self.core_threads[room.core] += 1;
         self.cache_threads[room.cache] += 1;
         self.node_threads[room.node] += 1;
         self.change_cache(room.cache, |used| used + need.cache_kib);
@@ -161,6 +164,7 @@ impl<'a> State<'a> {
         });
         self.change_cache(room.cache, |used| used - need.cache_kib);
         self.node_threads[room.node] -= 1;
+        self.core_threads[room.core] -= 1;
         self.cache_threads[room.cache] -= 1;
         self.total_load -= u64::from(need.load);
         if need.is_heavy {
@@ -214,7 +218,7 @@ impl<'a> State<'a> {
             load: self.load(),
             spread: self.spread,
             cache_excess: self.cache_excess(),
-            domains: self.domains(),
+            sharing: self.sharing(),
         }
     }
 
@@ -227,9 +231,11 @@ impl<'a> State<'a> {
         self.cache_used.iter().zip(&self.problem.caches).map(|(used, size)| used.saturating_sub(*size)).sum()
     }
 
-    pub(super) fn domains(&self) -> u32 {
-        let used = |threads: &[u32]| threads.iter().filter(|threads| **threads > 0).count() as u32;
-        used(&self.cache_threads) + used(&self.node_threads)
+    pub(super) fn sharing(&self) -> u64 {
+        let pairs = |threads: u64| threads * threads.saturating_sub(1) / 2;
+        let all = |threads: &[u32]| threads.iter().map(|threads| pairs(u64::from(*threads))).sum::<u64>();
+        let on_cpus: u64 = self.cpus.iter().map(|on| pairs(on.kinds.len() as u64)).sum();
+        on_cpus + all(&self.core_threads) + all(&self.cache_threads) + all(&self.node_threads)
     }
 
     /// What decides all that can follow, without which of equal CPUs it is.
@@ -280,8 +286,8 @@ impl<'a> State<'a> {
         let on = &mut self.cpus[slot];
         change(on);
         let heavy = on.kinds.iter().filter(|kind| self.problem.kinds[**kind].need.is_heavy).count() as u32;
-        let small = u128::from(heavy) << 8
-            | u128::from(on.kinds.is_empty()) << 2
+        let small = u128::from(heavy) << 3
+            | (on.kinds.len() as u128) << 16
             | u128::from(on.is_marked) << 1
             | u128::from(room.is_isolated);
         let numbers = u128::from(on.load) << 96 | u128::from(on.limit) << 64 | u128::from(room.limit_alone) << 32;

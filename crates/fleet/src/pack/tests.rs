@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::pack::kinds::Kind;
-use crate::pack::problem::Problem;
+use crate::pack::problem::{Problem, Slot};
 use crate::pack::search::solve;
 use crate::pack::state::Score;
 
@@ -162,7 +162,7 @@ fn judge(problem: &Problem, sessions: &[&Kind], places: &[u32]) -> Option<Score>
         load: most,
         spread: 0,
         cache_excess: 0,
-        domains: 0,
+        sharing: 0,
     };
     for core in 0..problem.cores {
         let on = |place: u32| slots().filter(|(at, slot)| has(place, *at) && slot.core == core).count() as u64;
@@ -174,12 +174,15 @@ fn judge(problem: &Problem, sessions: &[&Kind], places: &[u32]) -> Option<Score>
         let used: u64 = placed().map(|(kind, place)| kind.need.cache_kib * on(*place)).sum();
         score.cache_excess += used.saturating_sub(*size);
         score.spread += placed().filter(|(_, place)| on(**place) > 0).count() as u32;
-        score.domains += u32::from(placed().any(|(_, place)| on(*place) > 0));
     }
     score.spread -= placed().count() as u32;
-    for node in 0..problem.memory.len() {
-        let is_here = |place: u32| slots().any(|(at, slot)| has(place, at) && slot.node == node);
-        score.domains += u32::from(placed().any(|(_, place)| is_here(*place)));
+    let threads: Vec<&Slot> =
+        placed().flat_map(|(_, place)| slots().filter(|(at, _)| has(*place, *at)).map(|(_, slot)| slot)).collect();
+    for (nth, one) in threads.iter().enumerate() {
+        for other in &threads[..nth] {
+            let shares = [one.at == other.at, one.core == other.core, one.cache == other.cache, one.node == other.node];
+            score.sharing += shares.into_iter().filter(|is_so| *is_so).count() as u64;
+        }
     }
     Some(score)
 }

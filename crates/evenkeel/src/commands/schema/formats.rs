@@ -74,7 +74,7 @@ macro_rules! formats {
             use crate::commands::disturb::Answer as Disturbed;
             use crate::commands::measure::Observed;
             use crate::commands::{
-                apply, capture, completions, confirm, explain, history, image, inspect, man, measure, profile, prove, regions, script, verify,
+                apply, capture, completions, confirm, explain, history, image, inspect, man, measure, pack, profile, prove, regions, script, verify,
             };
             use crate::{report, show, workload_args};
 
@@ -141,6 +141,7 @@ formats! {
     "prove-workloads" 1 "evenkeel prove workloads" => workload_args::List;
     "report" 2 "evenkeel demo, and report.json of demo and prove" => report::FullReport;
     "tune" 1 "evenkeel tune" => show::tune::SearchResult;
+    "pack-plan" 1 "evenkeel pack plan" => pack::PlanAnswer;
     "regions" 1 "evenkeel regions" => regions::Answer;
     "completions" 1 "evenkeel completions" => completions::Answer<'static>;
     "man" 1 "evenkeel man" => man::Answer<'static>;
