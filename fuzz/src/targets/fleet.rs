@@ -1,5 +1,7 @@
 //! The targets for tables of the user about many servers.
 
+use evenkeel_fleet::pack::{Machine, MachineCache, MachineCpu, MachineNode, Options, plan};
+use evenkeel_fleet::read_sessions;
 use evenkeel_fleet::regions::{Candidates, Goal, catalogue, choose, read_candidates};
 
 /// A table of players or of regions. Any answer is consistent in itself.
@@ -19,4 +21,29 @@ pub(super) fn players(text: &str) {
             let _ = answer.map();
         }
     }
+}
+
+/// A table of sessions, placed on a machine of two nodes with two cores of two threads each.
+pub(super) fn sessions(text: &str) {
+    let Ok(sessions) = read_sessions(text.as_bytes()) else { return };
+    let cpu = |cpu: usize| MachineCpu {
+        cpu,
+        node: cpu / 4,
+        cache: cpu / 4,
+        core: cpu / 2,
+        is_allowed: true,
+        is_isolated: cpu == 7,
+        serves_interrupts: cpu == 1,
+    };
+    let machine = Machine {
+        cpus: (0..8).map(cpu).collect(),
+        nodes: (0..2).map(|node| MachineNode { node: Some(node), memory_bytes: Some(1 << 30) }).collect(),
+        caches: vec![MachineCache { size_bytes: Some(16 << 20) }; 2],
+        ..Machine::default()
+    };
+    let Ok(report) = plan(&machine, &sessions, &Options { work: 500, ..Options::default() }) else { return };
+    let left_out: u32 = report.left_out.iter().map(|one| one.count).sum();
+    assert_eq!(report.placed + left_out, report.sessions);
+    assert!(report.cpus.iter().all(|cpu| cpu.load <= 1.0 + 1e-5));
+    assert!(report.placed <= report.proof.placed_max);
 }

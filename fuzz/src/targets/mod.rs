@@ -204,6 +204,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("scopes", Whole(scopes::scopes)),
     target("search-log", Whole(trials::search_log)),
     target("server", Whole(files::server)),
+    target("sessions", Whole(fleet::sessions)),
     target("setting", Whole(files::setting)),
     target("swaps", Paths(SWAP, &["/proc/swaps"])),
     target("symbols", Whole(recordings::symbols)),

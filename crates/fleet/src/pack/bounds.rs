@@ -1,7 +1,7 @@
 //! What no completion of a placement can beat: sessions placed, heavy pairs, highest load.
 //!
-//! Loads on CPUs are a bin packing. Its bounds are dual feasible functions: weights of loads such that what fits one CPU never weighs more than the CPU. The load
-//! itself is one. Another counts loads above a half of the CPU as one, because a CPU has no room for two of them.
+//! Loads on CPUs are a bin packing. Its bounds are dual feasible functions: weights of loads such that what fits one CPU never weighs more than
+//! the CPU. The load itself is one. Another counts loads above a half of the CPU as one, because a CPU has no room for two of them.
 
 use super::problem::Problem;
 use super::state::{OnCpu, Score, State};
@@ -21,7 +21,7 @@ impl Waiting {
     }
 }
 
-/// A load against a capacity, in units such that the whole capacity weighs `capacity * max(k, 1)`. Rounded so that two loads together never weigh less than their sum.
+/// A load against a capacity, in units such that the whole capacity weighs `capacity * max(k, 1)`. Loads that fit together never weigh more.
 fn weight(load: u64, capacity: u64, k: u64) -> u64 {
     match k {
         0 => load,

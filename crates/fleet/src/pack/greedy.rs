@@ -22,16 +22,20 @@ pub(super) enum Choice {
 /// Which sessions come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    LargestFirst,
-    SmallestFirst,
+    Largest,
+    Smallest,
+    LeastMemory,
 }
 
 /// Places as many sessions as it can.
 pub(super) fn place<'a>(problem: &'a Problem, order: Order, choice: Choice) -> (State<'a>, Vec<Placed>) {
     let (mut state, mut placed) = (State::new(problem), Vec::new());
     let mut kinds: Vec<usize> = (0..problem.kinds.len()).collect();
-    if order == Order::SmallestFirst {
-        kinds.sort_by_key(|kind| (problem.kinds[*kind].need.total_load(), problem.kinds[*kind].need.memory_kib));
+    let size = |kind: &usize| (problem.kinds[*kind].need.total_load(), problem.kinds[*kind].need.memory_kib);
+    match order {
+        Order::Largest => {}
+        Order::Smallest => kinds.sort_by_key(size),
+        Order::LeastMemory => kinds.sort_by_key(|kind| (size(kind).1, size(kind).0)),
     }
     for kind in kinds {
         for _ in 0..problem.kinds[kind].count {

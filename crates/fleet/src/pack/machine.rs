@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_host::facts::{Cache, Cpu, CpuLimit};
+use evenkeel_host::facts::{Cache, Container, Cpu, CpuLimit};
 use evenkeel_host::{CpuSet, Fact, Facts};
 
 /// Many unknown facts have one reason; this many CPUs are named with it.
@@ -97,6 +97,11 @@ impl Machine {
             Some(CpuLimit::Unlimited) => {}
             None => machine.unknown("the CPU quota of the control group", &facts.limits.cpu),
         }
+        if facts.machine.container.known().is_some_and(|container| *container != Container::None) {
+            let why =
+                "the memory limit of the container is not in the facts; the memory of the whole machine was counted";
+            machine.caveats.push(why.to_owned());
+        }
         machine
     }
 
@@ -180,7 +185,8 @@ struct Places {
 }
 
 impl Places {
-    /// A cache that two nodes share counts as one cache in each, and a core in two caches as two cores: so the machine is a tree. No machine is known that has them.
+    /// A cache that two nodes share counts as one cache in each, and a core in two caches as two cores. So the machine is a tree, as the search
+    /// needs it.
     fn place(&mut self, cpu: &Cpu, node: usize, caches: &mut Vec<MachineCache>) -> (usize, usize) {
         let last = last_cache(cpu);
         let shared_by = last.and_then(|cache| cache.shared_by.known());

@@ -8,6 +8,9 @@ use crate::sessions::Session;
 /// The most that one CPU has of everything that counts in millionths of it.
 const WHOLE: f64 = CPU as f64;
 
+/// What a node of unknown size holds: more than any, and so little that the sum of 8,192 nodes is a number.
+const MEMORY_UNKNOWN_KIB: u64 = u64::MAX >> 13;
+
 /// A CPU that sessions may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
@@ -119,7 +122,8 @@ impl Rooms {
         rooms
     }
 
-    /// Leaves CPUs to the system: first those that sessions do not use anyway, then those with interrupts, then the lowest numbers. Isolated CPUs are of no use to it.
+    /// Leaves CPUs to the system: first those that sessions do not use anyway, then those with interrupts, then the lowest numbers. Isolated CPUs
+    /// are of no use to it.
     fn leave_system(&mut self, machine: &Machine) {
         let mut order: Vec<usize> = (0..machine.cpus.len()).filter(|at| !machine.cpus[*at].is_isolated).collect();
         order.sort_by_key(|at| (self.rooms[*at].has_sessions, !machine.cpus[*at].serves_interrupts, *at));
@@ -163,7 +167,7 @@ impl Rooms {
         let free = |bytes: u64| (bytes as f64 * (1.0 - SYSTEM_MEMORY) / 1024.0) as u64;
         Problem {
             cores: cores.len(),
-            memory: machine.nodes.iter().map(|node| node.memory_bytes.map_or(u64::MAX / 4, free)).collect(),
+            memory: machine.nodes.iter().map(|node| node.memory_bytes.map_or(MEMORY_UNKNOWN_KIB, free)).collect(),
             caches: machine
                 .caches
                 .iter()
@@ -182,8 +186,8 @@ fn packed_load(slots: &[Slot], need: &Need) -> u32 {
     if need.is_exclusive { limits.min().map_or(need.load, |limit| limit.min(need.load)) } else { need.load }
 }
 
-/// The packets a second of the sessions that the CPUs can have at most; none if the table has no packets. If not all sessions fit, those with most packets for
-/// their load count, so that no placement has more.
+/// The packets a second of the sessions that the CPUs can have at most; none if the table has no packets. If not all sessions fit, those with
+/// most packets for their load count, so that no placement has more.
 fn packets(machine: &Machine, sessions: &[Session], load_max: f64) -> Option<f64> {
     let mut rates: Vec<(f64, f64)> = sessions
         .iter()

@@ -71,9 +71,10 @@ pub(super) fn solve(problem: &Problem, work: u32) -> Found {
 fn first(problem: &Problem) -> (Vec<Placed>, Score) {
     let mut best: Option<(Vec<Placed>, Score)> = None;
     for (order, choice) in [
-        (Order::LargestFirst, Choice::Emptiest),
-        (Order::LargestFirst, Choice::Fullest),
-        (Order::SmallestFirst, Choice::Fullest),
+        (Order::Largest, Choice::Emptiest),
+        (Order::Largest, Choice::Fullest),
+        (Order::Smallest, Choice::Fullest),
+        (Order::LeastMemory, Choice::Fullest),
     ] {
         let (mut state, mut placed) = greedy::place(problem, order, choice);
         exchange::improve(&mut state, &mut placed, EXCHANGES);
@@ -104,7 +105,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Places what waits, from `kind` on; false if the work ended first. `has_given_up`: one of the kind was left out, so all others of it are, for they are equal.
+    /// Places what waits, from `kind` on; false if the work ended first. If one of the kind was left out (`has_given_up`), all others of it are too:
+    /// they are equal.
     fn session(&mut self, kind: usize, has_given_up: bool) -> bool {
         let Some(count) = self.waiting.counts.get(kind).copied() else {
             self.keep();

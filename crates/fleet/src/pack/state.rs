@@ -1,5 +1,5 @@
-//! Sessions on CPUs, one thread at a time: what fits, what it is worth, and a number for the state that is equal for states that differ only in which of equal
-//! CPUs, cores, caches and nodes has what.
+//! Sessions on CPUs, one thread at a time: what fits, and what it is worth. A hash of the state is equal for states that differ only in which of
+//! equal CPUs, cores, caches and nodes has what.
 
 use super::problem::Problem;
 
