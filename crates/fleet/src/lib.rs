@@ -3,6 +3,7 @@
 pub mod capacity;
 pub mod credits;
 pub mod instances;
+pub mod pack;
 mod records;
 pub mod regions;
 mod sessions;

@@ -31,6 +31,7 @@ mod value;
 
 pub use advice::{Advice, advise};
 pub use document::knobs_page;
+pub use evenkeel_sys::CpuSet;
 pub use extras::{
     Counter, CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles, Program, ServerUnit, TunedProfile, UnitLimit,
     Wait,

@@ -2,6 +2,7 @@
 
 use evenkeel_fleet::credits::{CreditsAsked, StartCredits, forecast, read_trace};
 use evenkeel_fleet::instances::{PriceBook, PricesWanted};
+use evenkeel_fleet::pack::{Machine, MachineCache, MachineCpu, MachineNode, Options, plan};
 use evenkeel_fleet::read_sessions;
 use evenkeel_fleet::regions::{Candidates, Goal, catalogue, choose, read_candidates};
 
@@ -56,8 +57,27 @@ pub(super) fn prices(text: &str) {
     }
 }
 
-/// A table of sessions.
+/// A table of sessions, placed on a machine of two nodes with two cores of two threads each.
 pub(super) fn sessions(text: &str) {
     let Ok(sessions) = read_sessions(text.as_bytes()) else { return };
-    assert!(!sessions.is_empty() && sessions.iter().all(|one| one.cpus > 0.0 && one.count > 0));
+    let cpu = |cpu: usize| MachineCpu {
+        cpu,
+        node: cpu / 4,
+        cache: cpu / 4,
+        core: cpu / 2,
+        is_allowed: true,
+        is_isolated: cpu == 7,
+        serves_interrupts: cpu == 1,
+    };
+    let machine = Machine {
+        cpus: (0..8).map(cpu).collect(),
+        nodes: (0..2).map(|node| MachineNode { node: Some(node), memory_bytes: Some(1 << 30) }).collect(),
+        caches: vec![MachineCache { size_bytes: Some(16 << 20) }; 2],
+        ..Machine::default()
+    };
+    let Ok(report) = plan(&machine, &sessions, &Options { work: 500, ..Options::default() }) else { return };
+    let left_out: u32 = report.left_out.iter().map(|one| one.count).sum();
+    assert_eq!(report.placed + left_out, report.sessions);
+    assert!(report.cpus.iter().all(|cpu| cpu.load <= 1.0 + 1e-5));
+    assert!(report.placed <= report.proof.placed_max);
 }

@@ -20,6 +20,7 @@ mod instances;
 mod man;
 mod mcp;
 pub(crate) mod measure;
+mod pack;
 mod part;
 mod plan;
 pub(crate) mod profile;
@@ -76,6 +77,7 @@ commands! {
     History => history,
     Image => image,
     Capacity => capacity,
+    Pack => pack,
     Regions => regions,
     Instances => instances,
     Credits => credits,

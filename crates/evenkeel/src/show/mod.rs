@@ -17,6 +17,7 @@ pub(crate) mod json;
 pub(crate) mod knob;
 pub(crate) mod live;
 pub(crate) mod markdown;
+pub(crate) mod pack;
 pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod profile;

@@ -39,15 +39,15 @@ fn a_search_goes_on_with_its_log() {
     // Killed in the middle of a line.
     let cut: String = log.lines().take(7).map(|line| format!("{line}\n")).collect();
     scene.write("windows.jsonl", &(cut + "{\"sessions\":"));
-    let (code, answer) = scene.json(&format!("{line} --resume"));
+    let (code, answer) = scene.json(&format!("{line} --continue"));
     assert_eq!((code, &answer["found"]), (0, &whole["found"]));
     assert_eq!(scene.read("windows.jsonl").lines().count(), 18);
-    let other = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log windows.jsonl --resume"));
+    let other = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log windows.jsonl --continue"));
     assert!(other.code == 2 && other.stderr.contains("another workload, of other limits"), "{other}");
     scene.write("empty.jsonl", "");
     scene.write("wrong.jsonl", "{\"format\":1}\n");
     for file in ["empty.jsonl", "wrong.jsonl", "none.jsonl"] {
-        let seen = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log {file} --resume"));
+        let seen = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log {file} --continue"));
         assert_eq!(seen.code, 2, "{file}: {seen}");
     }
 }

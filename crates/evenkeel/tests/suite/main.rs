@@ -33,6 +33,7 @@ mod mistakes;
 mod mutations;
 mod old_sessions;
 mod output;
+mod packs;
 mod pages;
 mod profile;
 mod profile_record;

@@ -240,6 +240,7 @@ fn help_fits_narrow_and_wide_terminals() {
         "inspect",
         "instances",
         "man",
+        "pack",
         "plan",
         "regions",
         "revert",

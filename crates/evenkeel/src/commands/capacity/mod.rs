@@ -66,12 +66,12 @@ pub(crate) struct Args {
     /// The port of the first session, for {port}
     #[arg(long, value_name = "PORT", default_value = "27100")]
     first_port: u16,
-    /// Keep the windows in FILE, so that --resume can go on with them
+    /// Keep the windows in FILE, so that --continue can go on with them
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Go on with the search in the file of --log
     #[arg(long, requires = "log")]
-    resume: bool,
+    r#continue: bool,
     /// Write what a session takes to FILE, as CSV for `evenkeel instances`
     #[arg(long, value_name = "FILE")]
     save_need: Option<PathBuf>,
@@ -177,7 +177,7 @@ impl Args {
     fn open_log(&self, head: &Head) -> Result<(Option<Log>, Vec<Window>), Failure> {
         match &self.log {
             None => Ok((None, Vec::new())),
-            Some(path) if self.resume => Log::resume(path, head).map(|(log, windows)| (Some(log), windows)),
+            Some(path) if self.r#continue => Log::resume(path, head).map(|(log, windows)| (Some(log), windows)),
             Some(path) => Log::create(path, head).map(|log| (Some(log), Vec::new())),
         }
     }

@@ -74,7 +74,7 @@ macro_rules! formats {
             use crate::commands::disturb::Answer as Disturbed;
             use crate::commands::measure::Observed;
             use crate::commands::{
-                apply, capacity, capture, completions, confirm, credits, explain, fleet, history, image, inspect, instances, man, measure, profile, prove, regions, script, verify,
+                apply, capacity, capture, completions, confirm, credits, explain, fleet, history, image, inspect, instances, man, measure, pack, profile, prove, regions, script, verify,
             };
             use crate::{report, show, workload_args};
 
@@ -141,6 +141,7 @@ formats! {
     "prove-workloads" 1 "evenkeel prove workloads" => workload_args::List;
     "report" 2 "evenkeel demo, and report.json of demo and prove" => report::FullReport;
     "tune" 1 "evenkeel tune" => show::tune::SearchResult;
+    "pack-plan" 1 "evenkeel pack plan" => pack::PlanAnswer;
     "regions" 1 "evenkeel regions" => regions::Answer;
     "capacity" 1 "evenkeel capacity" => capacity::Answer;
     "instances" 1 "evenkeel instances" => instances::Answer;

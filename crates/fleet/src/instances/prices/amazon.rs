@@ -6,13 +6,17 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::json::stop;
-use super::{Keep, NAME_BYTES_MAX, PriceBook, PriceError};
+use super::book::{Keep, NAME_BYTES_MAX, PriceBook, PriceError};
 
 /// The most products that are kept: each type has one in each region.
 const PRODUCTS_MAX: usize = 200_000;
 /// The most zones of all types.
 const ZONES_MAX: usize = 500_000;
+
+/// Ends the parser; why is in `refused`.
+pub(super) fn stop<E: serde::de::Error>() -> E {
+    E::custom("refused")
+}
 
 /// A product, as far as it matters.
 #[derive(Debug, Deserialize)]

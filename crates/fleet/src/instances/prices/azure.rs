@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Keep, PriceBook, PriceError};
+use super::book::{Keep, PriceBook, PriceError};
 
 /// A price, as far as it matters.
 #[derive(Debug, Default, Deserialize)]

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::amazon::Attributes;
-use super::{Keep, PriceBook, PriceError};
+use super::book::{Keep, PriceBook, PriceError, is_price};
 use crate::records::{Fields, Records, TableError, TableFault};
 
 /// How the first line of Amazon's price list begins, and the line with its columns.
@@ -72,7 +72,7 @@ fn table<R: Read>(records: &mut Records<R>, names: &Fields, book: &mut PriceBook
     let mut fields = Fields::default();
     while records.next(&mut fields)? {
         let written = fields.get(amount);
-        let per_hour = written.parse::<f64>().ok().filter(|usd| super::is_price(*usd)).ok_or_else(|| {
+        let per_hour = written.parse::<f64>().ok().filter(|usd| is_price(*usd)).ok_or_else(|| {
             records.fault(TableFault::value("usd_per_hour", written, "a price of an hour in US dollars, above 0"))
         })?;
         let region = at("region").map_or("", |at| fields.get(at));

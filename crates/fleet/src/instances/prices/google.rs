@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{PriceBook, PriceError};
+use super::book::{PriceBook, PriceError};
 
 /// A SKU, as far as it matters.
 #[derive(Debug, Default, Deserialize)]

@@ -7,8 +7,9 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::amazon::{Products, Terms};
-use super::{PriceBook, PriceError, amazon, azure, google};
+use super::amazon::{Products, Terms, stop};
+use super::book::{PriceBook, PriceError};
+use super::{amazon, azure, google};
 
 /// The longest string: descriptions have a thousand bytes.
 const STRING_BYTES_MAX: usize = 1 << 20;
@@ -92,11 +93,6 @@ impl<'de> Visitor<'de> for &mut File<'_> {
         }
         Ok(())
     }
-}
-
-/// Ends the parser; why is in `refused`.
-pub(super) fn stop<E: serde::de::Error>() -> E {
-    E::custom("refused")
 }
 
 /// A list whose members are taken one by one.

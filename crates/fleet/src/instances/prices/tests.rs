@@ -1,7 +1,8 @@
 //! Each format, by files made after the clouds' documents, and files that are not what they seem.
 
-use std::io;
+use std::io::{self, Read};
 
+use evenkeel_host::catalogue;
 use proptest::prelude::*;
 
 use super::*;

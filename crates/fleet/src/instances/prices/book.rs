@@ -1,0 +1,251 @@
+//! The book of prices: by type and region, from files that are read one after another.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+
+use evenkeel_host::catalogue::{self, Instance, Kind};
+use serde::Serialize;
+
+use crate::records::TableError;
+
+/// The most regions, zones and price areas of all files.
+const PLACES_MAX: usize = 5_000;
+/// The longest text of a file that is kept or compared.
+pub(super) const NAME_BYTES_MAX: usize = 200;
+
+/// Why a file of prices can't be used. Reads well after "failed to read FILE".
+#[derive(Debug, thiserror::Error)]
+pub enum PriceError {
+    /// The kernel refused to read on.
+    #[error("{0}")]
+    Read(#[from] io::Error),
+    /// A table can't be read.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// It is not JSON, or not that of a price file. Names the line.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// JSON of something else.
+    #[error("it has no list of prices that is known: neither products and terms, nor Items, skus or SpotPriceHistory")]
+    NoList,
+    /// Terms need the products that they are of.
+    #[error("its terms come before its products, so that nobody knows what they are the price of")]
+    TermsFirst,
+    /// Amounts that can't be compared.
+    #[error("its prices are in {found}, and those before it in {before}")]
+    Currencies {
+        /// Of this file.
+        found: String,
+        /// Of the files before.
+        before: String,
+    },
+    /// More than all clouds have.
+    #[error("more than {PLACES_MAX} regions")]
+    TooManyPlaces,
+    /// Nothing in it is of use.
+    #[error("it has no price of a type in the catalogue for {0}")]
+    NoPrices(&'static str),
+}
+
+/// Which prices are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct PricesWanted {
+    /// Of capacity that the cloud may take back.
+    pub is_spot: bool,
+    /// Only of this region.
+    pub region: Option<String>,
+}
+
+/// A file that prices came from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PriceFile {
+    /// Its name, as the user gave it.
+    pub file: String,
+    /// What it is.
+    pub format: &'static str,
+    /// The date that it has of itself, or the latest that its prices have.
+    pub date: Option<String>,
+    /// How many prices were taken from it.
+    pub prices: usize,
+}
+
+/// The price of an instance in a region.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Price {
+    /// As the cloud names it; `null` if the file does not say.
+    pub region: Option<String>,
+    /// For an hour, in the currency of the answer.
+    pub per_hour: f64,
+    /// The file that it is from.
+    pub file: String,
+}
+
+/// Prices by type and region.
+#[derive(Debug, Default)]
+pub struct PriceBook {
+    pub(super) wanted: PricesWanted,
+    pub(super) files: Vec<PriceFile>,
+    currency: Option<String>,
+    known: HashSet<String>,
+    by_type: BTreeMap<(String, String), (f64, usize)>,
+    /// Of Google: the price of a CPU and of a GiB, by family and region.
+    parts: HashMap<(String, String), Parts>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Parts {
+    vcpu: Option<f64>,
+    gib: Option<f64>,
+    file: usize,
+}
+
+impl PriceBook {
+    /// An empty one.
+    pub fn new(wanted: PricesWanted) -> PriceBook {
+        let clouds = ["aws", "azure", "google"];
+        let known = clouds.iter().flat_map(|cloud| catalogue::instances(cloud)).map(|instance| instance.name).collect();
+        PriceBook { wanted, known, ..PriceBook::default() }
+    }
+
+    /// Whether it has no file.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Its files.
+    pub fn files(&self) -> &[PriceFile] {
+        &self.files
+    }
+
+    /// The currency of all prices.
+    pub fn currency(&self) -> Option<&str> {
+        self.currency.as_deref()
+    }
+
+    pub(super) fn file(&mut self) -> &mut PriceFile {
+        if self.files.is_empty() {
+            self.files.push(PriceFile { file: String::new(), format: "", date: None, prices: 0 });
+        }
+        let last = self.files.len() - 1;
+        &mut self.files[last]
+    }
+
+    /// Whether a price of this type and region is of use.
+    pub(super) fn is_wanted(&self, instance_type: &str, region: &str) -> bool {
+        self.known.contains(instance_type) && self.is_region(region)
+    }
+
+    pub(super) fn is_region(&self, region: &str) -> bool {
+        region.len() <= NAME_BYTES_MAX && self.wanted.region.as_ref().is_none_or(|wanted| wanted == region)
+    }
+
+    /// Keeps the date if it is later.
+    pub(super) fn date(&mut self, date: &str) {
+        if date.len() <= NAME_BYTES_MAX && self.file().date.as_deref() < Some(date) {
+            self.file().date = Some(date.to_owned());
+        }
+    }
+
+    pub(super) fn format(&mut self, format: &'static str) {
+        self.file().format = format;
+    }
+
+    /// Takes a price, if it is one; `keep` chooses between two of one type and region.
+    pub(super) fn take(
+        &mut self,
+        at: (&str, &str),
+        per_hour: f64,
+        currency: &str,
+        keep: Keep,
+    ) -> Result<(), PriceError> {
+        if !is_price(per_hour) || !self.is_wanted(at.0, at.1) {
+            return Ok(());
+        }
+        self.in_currency(currency)?;
+        if self.by_type.len() >= PLACES_MAX * 20 {
+            return Err(PriceError::TooManyPlaces);
+        }
+        let file = self.files.len() - 1;
+        let entry = self.by_type.entry((at.0.to_owned(), at.1.to_owned())).or_insert((per_hour, file));
+        entry.0 = match keep {
+            // A later file replaces an earlier one.
+            _ if entry.1 != file => per_hour,
+            Keep::Lowest => entry.0.min(per_hour),
+            Keep::Highest => entry.0.max(per_hour),
+        };
+        entry.1 = file;
+        self.file().prices += 1;
+        Ok(())
+    }
+
+    fn in_currency(&mut self, currency: &str) -> Result<(), PriceError> {
+        match &self.currency {
+            None => self.currency = Some(currency.chars().take(NAME_BYTES_MAX).collect()),
+            Some(before) if before == currency => {}
+            Some(before) => {
+                let (found, before) = (currency.chars().take(NAME_BYTES_MAX).collect(), before.clone());
+                return Err(PriceError::Currencies { found, before });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what a CPU or a GiB of a family costs.
+    pub(super) fn take_part(
+        &mut self,
+        at: (&str, &str),
+        is_vcpu: bool,
+        per_hour: f64,
+        currency: &str,
+    ) -> Result<(), PriceError> {
+        if !is_price(per_hour) || !self.is_region(at.1) || at.0.len() > NAME_BYTES_MAX {
+            return Ok(());
+        }
+        self.in_currency(currency)?;
+        if self.parts.len() >= PLACES_MAX * 20 {
+            return Err(PriceError::TooManyPlaces);
+        }
+        let file = self.files.len() - 1;
+        let parts = self.parts.entry((at.0.to_owned(), at.1.to_owned())).or_default();
+        parts.file = file;
+        *(if is_vcpu { &mut parts.vcpu } else { &mut parts.gib }) = Some(per_hour);
+        self.file().prices += 1;
+        Ok(())
+    }
+
+    /// The lowest price of a type, in the region that was asked for, or in any.
+    pub fn price(&self, instance: &Instance) -> Option<Price> {
+        let start = (instance.name.clone(), String::new());
+        let own = self.by_type.range(start..).take_while(|((name, _), _)| *name == instance.name);
+        let own = own.map(|((_, region), (per_hour, file))| (region.clone(), *per_hour, *file));
+        let lowest = own.chain(self.by_parts(instance)).min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let region = (!lowest.0.is_empty()).then_some(lowest.0);
+        Some(Price { region, per_hour: lowest.1, file: self.files.get(lowest.2)?.file.clone() })
+    }
+
+    /// The prices of a Google type: those of its CPUs and of its memory.
+    fn by_parts(&self, instance: &Instance) -> Vec<(String, f64, usize)> {
+        // The types that share a core have prices of their own.
+        let is_shared = instance.figure(Kind::BaselinePercentPerVcpu).is_some();
+        let sizes = instance.number(Kind::Vcpus).zip(instance.number(Kind::MemoryGib)).filter(|_| !is_shared);
+        let (Some((vcpus, gib)), Some((family, _))) = (sizes, instance.name.split_once('-')) else { return Vec::new() };
+        let of_family = self.parts.iter().filter(|((name, _), _)| name == family);
+        let priced = of_family.filter_map(|((_, region), parts)| {
+            Some((region.clone(), parts.vcpu? * vcpus + parts.gib? * gib, parts.file))
+        });
+        priced.collect()
+    }
+}
+
+/// Which of two prices of one type and region stays.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Keep {
+    Lowest,
+    Highest,
+}
+
+pub(super) fn is_price(per_hour: f64) -> bool {
+    per_hour > 0.0 && per_hour < 1e6
+}

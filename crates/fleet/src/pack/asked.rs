@@ -1,0 +1,80 @@
+//! The question to `evenkeel pack plan`, and the reasons why it may have no answer.
+
+use serde::Serialize;
+
+/// The most sessions of a table, all counts added.
+pub const SESSIONS_MAX: u64 = 10_000;
+
+/// Ticks that come at random times wait, on average, for load / (1 - load) × half a piece of work, by the formula of Pollaczek and Khinchine for work of one
+/// length. At 0.7 that is 1.2 pieces; at 0.8 it is 2, and at 0.9 4.5. So a bit more load than 0.7 makes ticks late.
+pub const LOAD_MAX: f64 = 0.7;
+
+/// A session that uses this share of a CPU is heavy. Two busy siblings each do about 0.6 of the work that a CPU does alone, so a session beside one of 0.25
+/// takes on average 1.17 times as long at the most. That is what a lighter one costs its sibling, and where evenkeel stops calling it cheap.
+pub const HEAVY_CPUS: f64 = 0.25;
+
+/// The CPU time of a packet in the kernel's part that runs where the interrupt is served, in microseconds. Drivers need 0.5 to 2 µs for a
+/// small UDP packet; this is the dear end.
+pub(super) const PACKET_US: f64 = 2.0;
+
+/// A CPU that serves interrupts may have sessions too while packets take no more of it than this: a tenth of the load bound delays a tick by less than a
+/// tenth of its work.
+pub(super) const INTERRUPT_LOAD_MAX: f64 = 0.07;
+
+/// The share of each node's memory that is left for the system: page cache, kernel, and what else runs.
+pub(super) const SYSTEM_MEMORY: f64 = 0.1;
+
+/// The most states that a search visits unless the question says otherwise: about a second on 128 CPUs.
+const WORK: u32 = 150_000;
+
+/// What to do with CPUs that serve the network's interrupts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum InterruptCpus {
+    /// Sessions run there too.
+    Share,
+    /// No session runs there.
+    Avoid,
+    /// Shared if packets take little of them, or if they are more than half of all CPUs.
+    #[default]
+    Auto,
+}
+
+/// What a placement has to keep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// The load of a CPU may not be above this, from 0 to 1.
+    pub load_max: f64,
+    /// CPUs that are left for the system; none for the usual: half a CPU of one, one CPU of up to four, and no CPU of more.
+    pub system_cpus: Option<f64>,
+    /// What to do with CPUs that serve interrupts.
+    pub interrupt_cpus: InterruptCpus,
+    /// The share of each CPU that the hypervisor gives, where it was measured, by the CPU's number.
+    pub shares: Vec<(usize, f64)>,
+    /// The most states that the search visits.
+    pub work: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            load_max: LOAD_MAX,
+            system_cpus: None,
+            interrupt_cpus: InterruptCpus::Auto,
+            shares: Vec::new(),
+            work: WORK,
+        }
+    }
+}
+
+/// Why there is no placement.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PackError {
+    /// There are more than a placement is computed for.
+    #[error("{0} sessions, and the most is {SESSIONS_MAX}")]
+    TooManySessions(u64),
+    /// The facts do not say which CPUs run.
+    #[error("{0}")]
+    NoCpus(String),
+}

@@ -1,0 +1,202 @@
+//! What no completion of a placement can beat: sessions placed, heavy pairs, highest load.
+//!
+//! Loads on CPUs are a bin packing. Its bounds are dual feasible functions: weights of loads such that what fits one CPU never weighs more than
+//! the CPU. The load itself is one. Another counts loads above a half of the CPU as one, because a CPU has no room for two of them.
+
+use super::problem::Problem;
+use super::state::{OnCpu, Score, State};
+
+/// Functions that are tried: the load itself, and those that round down to parts of a CPU, of which the one for halves is the first.
+const FUNCTIONS: u64 = 4;
+
+/// Sessions of each kind that wait to be placed.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) counts: Vec<u32>,
+}
+
+impl Waiting {
+    pub(super) fn total(&self) -> u32 {
+        self.counts.iter().sum()
+    }
+}
+
+/// A load against a capacity, in units such that the whole capacity weighs `capacity * max(k, 1)`. Loads that fit together never weigh more.
+fn weight(load: u64, capacity: u64, k: u64) -> u64 {
+    match k {
+        0 => load,
+        _ if ((k + 1) * load).is_multiple_of(capacity) => load * k,
+        _ => (k + 1) * load / capacity * capacity,
+    }
+}
+
+/// The most of the waiting sessions that can be placed yet.
+pub(super) fn placeable(state: &State<'_>, waiting: &Waiting) -> u32 {
+    let problem = state.problem;
+    let capacity = problem.slots.iter().map(|slot| u64::from(slot.limit)).max().unwrap_or(0);
+    let mut most = waiting.total();
+    if capacity == 0 {
+        return 0;
+    }
+    for k in 0..=FUNCTIONS {
+        let room = room(state, capacity, k);
+        most = most.min(count_within(problem, waiting, room, |kind| session_weight(problem, kind, capacity, k)));
+    }
+    let threads = threads_within(state, waiting, capacity);
+    most = most.min(count_within(problem, waiting, threads, |kind| u64::from(problem.kinds[kind].need.width)));
+    let memory = state.memory.iter().sum();
+    most = most.min(count_within(problem, waiting, memory, |kind| problem.kinds[kind].need.memory_kib));
+    let quota = problem.quota.saturating_sub(state.total_load);
+    most.min(count_within(problem, waiting, quota, |kind| problem.kinds[kind].need.total_load()))
+}
+
+/// What all CPUs have left of this weight, if no CPU may be above `capacity`.
+fn room(state: &State<'_>, capacity: u64, k: u64) -> u64 {
+    let of = |on: &OnCpu| {
+        // What the CPU has less than the others counts as a load on it.
+        let load = u64::from(on.load) + capacity.saturating_sub(u64::from(on.limit));
+        (capacity * k.max(1)).saturating_sub(weight(load.min(capacity), capacity, k))
+    };
+    state.cpus.iter().map(of).sum()
+}
+
+fn session_weight(problem: &Problem, kind: usize, capacity: u64, k: u64) -> u64 {
+    let load = u64::from(problem.packed_loads[kind]).min(capacity);
+    u64::from(problem.kinds[kind].need.width) * weight(load, capacity, k)
+}
+
+/// How many sessions have the weight, those that weigh least first.
+fn count_within(problem: &Problem, waiting: &Waiting, mut room: u64, weight: impl Fn(usize) -> u64) -> u32 {
+    let mut order: Vec<(u64, u32)> = (0..problem.kinds.len())
+        .map(|kind| (weight(kind), waiting.counts[kind]))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    order.sort_unstable();
+    let mut most = 0;
+    for (weight, count) in order {
+        let fit = room.checked_div(weight).map_or(count, |fit| u32::try_from(fit).unwrap_or(u32::MAX).min(count));
+        most += fit;
+        room -= weight * u64::from(fit);
+        if fit < count {
+            break;
+        }
+    }
+    most
+}
+
+/// What the `count` sessions that weigh least weigh together.
+fn least(problem: &Problem, waiting: &Waiting, mut count: u32, weight: impl Fn(usize) -> u64) -> u64 {
+    let mut order: Vec<(u64, u32)> =
+        (0..problem.kinds.len()).map(|kind| (weight(kind), waiting.counts[kind])).collect();
+    order.sort_unstable();
+    let mut sum = 0;
+    for (weight, of) in order {
+        let taken = of.min(count);
+        sum += weight * u64::from(taken);
+        count -= taken;
+    }
+    sum
+}
+
+/// The fewest heavy pairs when `count` of the waiting sessions are placed: threads spread over cores as evenly as it goes.
+pub(super) fn heavy_pairs(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
+    let kinds = &state.problem.kinds;
+    let threads = |kind: usize| if kinds[kind].need.is_heavy { u64::from(kinds[kind].need.width) } else { 0 };
+    let left = least(state.problem, waiting, count, threads);
+    state.heavy_pairs + pairs_added(state.heavy.iter().map(|heavy| u64::from(*heavy)), left)
+}
+
+/// The fewest pairs of threads on one CPU, core, cache and node: each level by itself as even as it goes.
+fn sharing(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
+    let left = least(state.problem, waiting, count, |kind| u64::from(state.problem.kinds[kind].need.width));
+    let of = |threads: &[u32]| pairs_added(threads.iter().map(|threads| u64::from(*threads)), left);
+    let on_cpus = pairs_added(state.cpus.iter().map(|on| on.kinds.len() as u64), left);
+    state.sharing() + on_cpus + of(&state.core_threads) + of(&state.cache_threads) + of(&state.node_threads)
+}
+
+/// How many pairs `left` more threads make at least in places that have so many: a thread in a place with n others makes n.
+fn pairs_added(places: impl Iterator<Item = u64>, mut left: u64) -> u64 {
+    let mut places: Vec<u64> = places.collect();
+    places.sort_unstable();
+    let (mut pairs, mut lowest) = (0, 1);
+    // Fills the lowest places to the level of the next one, level by level.
+    while left > 0 && !places.is_empty() {
+        let level = places[0];
+        while lowest < places.len() && places[lowest] == level {
+            lowest += 1;
+        }
+        let added = left.min(lowest as u64);
+        pairs += added * level;
+        left -= added;
+        places[..lowest].iter_mut().for_each(|place| *place += 1);
+    }
+    pairs
+}
+
+/// How many threads of the lightest kind CPUs have room for, if none may be above `capacity`: no other bound knows how much each CPU must leave empty.
+fn threads_within(state: &State<'_>, waiting: &Waiting, capacity: u64) -> u64 {
+    let kinds = 0..state.problem.kinds.len();
+    let loads = kinds.filter(|kind| waiting.counts[*kind] > 0).map(|kind| u64::from(state.problem.packed_loads[kind]));
+    let Some(lightest) = loads.min() else { return 0 };
+    let room = |on: &OnCpu| capacity.min(u64::from(on.limit)).saturating_sub(u64::from(on.load));
+    state.cpus.iter().map(|on| room(on) / lightest.min(capacity).max(1)).sum()
+}
+
+/// Whether a completion with `count` of the waiting sessions has every CPU at or below `load`, as far as the bounds can say.
+pub(super) fn may_stay_at(state: &State<'_>, waiting: &Waiting, count: u32, load: u32) -> bool {
+    let problem = state.problem;
+    let most = problem.slots.iter().map(|slot| slot.limit).max().unwrap_or(0);
+    let capacity = u64::from(load.min(most));
+    if capacity == 0 {
+        return count == 0 && state.load() == 0;
+    }
+    if state.load() > load {
+        return false;
+    }
+    let light = (0..problem.kinds.len()).filter(|kind| problem.kinds[*kind].need.load <= load);
+    if light.map(|kind| waiting.counts[kind]).sum::<u32>() < count {
+        return false;
+    }
+    let threads = least(problem, waiting, count, |kind| u64::from(problem.kinds[kind].need.width));
+    if threads > threads_within(state, waiting, capacity) {
+        return false;
+    }
+    (0..=FUNCTIONS).all(|k| {
+        least(problem, waiting, count, |kind| session_weight(problem, kind, capacity, k)) <= room(state, capacity, k)
+    })
+}
+
+/// The least that a placement of all waiting sessions but `left_out` can reach on the first three levels, from what is placed now.
+pub(super) fn root(state: &State<'_>, waiting: &Waiting) -> (u32, u64, u32) {
+    let placed = placeable(state, waiting);
+    let (mut low, mut high) = (0, u32::MAX / 2);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if may_stay_at(state, waiting, placed, middle) { high = middle } else { low = middle + 1 }
+    }
+    (waiting.total() - placed, heavy_pairs(state, waiting, placed), low)
+}
+
+/// Whether no completion is better than `best`, on the first three levels or on all.
+pub(super) fn is_hopeless(state: &State<'_>, waiting: &Waiting, given_up: u32, best: &Score, has_ties: bool) -> bool {
+    let total = waiting.total();
+    let left_out = given_up + total - placeable(state, waiting);
+    if left_out != best.left_out {
+        return left_out > best.left_out;
+    }
+    // As many as the best: only such a completion matters now.
+    let count = total - (best.left_out - given_up);
+    let pairs = heavy_pairs(state, waiting, count);
+    if pairs != best.heavy_pairs {
+        return pairs > best.heavy_pairs;
+    }
+    if state.load() > best.load || !may_stay_at(state, waiting, count, best.load) {
+        return true;
+    }
+    if best.load > 0 && may_stay_at(state, waiting, count, best.load - 1) {
+        return false;
+    }
+    !has_ties
+        || (state.spread, state.cache_excess(), sharing(state, waiting, count))
+            >= (best.spread, best.cache_excess, best.sharing)
+}

@@ -1,0 +1,124 @@
+//! Why sessions have no place: the resource that ended it.
+
+use serde::Serialize;
+
+use super::asked::Options;
+use super::greedy::Placed;
+use super::kinds::{Kind, share};
+use super::problem::Problem;
+use super::state::State;
+use crate::sessions::Session;
+
+/// Equal sessions without a place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LeftOut {
+    /// The name in the table.
+    pub session: String,
+    /// How many sessions these are.
+    pub count: u32,
+    /// What there is too little of.
+    pub resource: Resource,
+    /// The same in a sentence.
+    pub why: String,
+}
+
+/// What there is too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Resource {
+    /// CPUs with a load below the bound.
+    Cpu,
+    /// CPUs of one node, for a session of several CPUs.
+    Node,
+    /// Memory of a node.
+    Memory,
+    /// The CPU quota of the control group.
+    Quota,
+    /// The time between ticks.
+    Tick,
+}
+
+/// Takes the kinds out that would not fit even if they were alone, with the reasons.
+pub(super) fn never(problem: &Problem, kinds: &[Kind], options: &Options) -> Vec<Option<(Resource, String)>> {
+    let empty = State::new(problem);
+    let cpus = |node: usize, kind: &usize| {
+        (0..problem.slots.len()).filter(|slot| problem.slots[*slot].node == node && empty.fits(*slot, *kind)).count()
+            as u32
+    };
+    let reason = |(kind, of): (usize, &Kind)| {
+        let need = &of.need;
+        if need.is_tick_too_long {
+            return Some((Resource::Tick, "the p99 of a tick's work is longer than the time between ticks".to_owned()));
+        }
+        let nodes: Vec<usize> = (0..problem.memory.len()).filter(|node| cpus(*node, &kind) >= need.width).collect();
+        if nodes.is_empty() && need.width > 1 {
+            let why = format!(
+                "it needs {} CPUs at a load of {}, and no node has as many for sessions",
+                need.width,
+                share(need.load)
+            );
+            return Some((Resource::Node, why));
+        }
+        if nodes.is_empty() {
+            let why = match need.is_exclusive {
+                true => {
+                    format!("it loads a CPU above {} by itself, and no CPU is for sessions alone", options.load_max)
+                }
+                false => "no CPU has room for its load".to_owned(),
+            };
+            return Some((Resource::Cpu, why));
+        }
+        if nodes.iter().all(|node| problem.memory[*node] < need.memory_kib) {
+            return Some((Resource::Memory, "no node has the memory for it".to_owned()));
+        }
+        (!empty.has_quota(kind))
+            .then(|| (Resource::Quota, "the CPU quota of the control group is less than it needs".to_owned()))
+    };
+    kinds.iter().enumerate().map(reason).collect()
+}
+
+/// The reason why one more session of the kind has no place beside those that are placed.
+pub(super) fn reason(problem: &Problem, placed: &[Placed], kind: usize) -> (Resource, String) {
+    let mut state = State::new(problem);
+    placed.iter().for_each(|one| state.put(&one.slots, one.kind));
+    let need = &problem.kinds[kind].need;
+    let fitting = |node: usize| {
+        (0..problem.slots.len()).filter(|slot| problem.slots[*slot].node == node && state.fits(*slot, kind)).count()
+            as u32
+    };
+    let with_cpus: Vec<usize> = (0..problem.memory.len()).filter(|node| fitting(*node) >= need.width).collect();
+    if !state.has_quota(kind) {
+        return (Resource::Quota, "the CPU quota of the control group is used up".to_owned());
+    }
+    if with_cpus.is_empty() {
+        let why =
+            if need.width > 1 { "no node has enough CPUs with room left" } else { "no CPU has room left for its load" };
+        return (Resource::Cpu, why.to_owned());
+    }
+    (Resource::Memory, "no node with room on a CPU has the memory left".to_owned())
+}
+
+/// The rows of a kind that have no place, when the first `placed` sessions of it have one.
+pub(super) fn rows(
+    sessions: &[Session],
+    kind: &Kind,
+    mut placed: u32,
+    (resource, why): &(Resource, String),
+) -> Vec<LeftOut> {
+    let mut left_out = Vec::new();
+    for (row, count) in &kind.rows {
+        let has_place = placed.min(*count);
+        placed -= has_place;
+        if has_place < *count {
+            left_out.push(LeftOut {
+                session: sessions[*row].name.clone(),
+                count: count - has_place,
+                resource: *resource,
+                why: why.clone(),
+            });
+        }
+    }
+    left_out
+}

@@ -1,0 +1,64 @@
+//! Which CPUs each session gets on a machine: the most sessions, the fewest heavy ones on one core, the lowest load.
+//!
+//! `machine` makes a tree of the facts, `kinds` and `problem` make whole numbers of needs and rules, `greedy` and `exchange` find a placement, `search`
+//! improves it until `bounds` prove that none is better, and the report says who is where.
+
+mod asked;
+mod bounds;
+mod exchange;
+mod greedy;
+mod kinds;
+mod left_out;
+mod machine;
+mod problem;
+mod report;
+mod search;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use self::asked::{HEAVY_CPUS, InterruptCpus, LOAD_MAX, Options, PackError, SESSIONS_MAX};
+use self::kinds::CPU;
+pub use self::left_out::{LeftOut, Resource};
+pub use self::machine::{Machine, MachineCache, MachineCpu, MachineNode};
+use self::problem::Rooms;
+use self::report::Parts;
+pub use self::report::{CpuUse, NodeUse, Placement, Proof, Report, Role, Rules};
+use crate::sessions::Session;
+
+/// Places sessions on the CPUs of a machine.
+///
+/// # Errors
+/// If there are too many sessions, or it is not known which CPUs run.
+pub fn plan(machine: &Machine, sessions: &[Session], options: &Options) -> Result<Report, PackError> {
+    let count: u64 = sessions.iter().map(|session| u64::from(session.count)).sum();
+    if count > SESSIONS_MAX {
+        return Err(PackError::TooManySessions(count));
+    }
+    if machine.cpus.is_empty() {
+        let why = machine.caveats.first().cloned();
+        return Err(PackError::NoCpus(why.unwrap_or_else(|| "the machine has no CPUs".to_owned())));
+    }
+    let load_max = (options.load_max.clamp(0.0, 1.0) * f64::from(CPU)) as u32;
+    let rooms = Rooms::new(machine, sessions, options);
+    let all = kinds::kinds(sessions, load_max.max(1));
+    let whole = rooms.problem(machine, all, load_max);
+    let reasons = left_out::never(&whole, &whole.kinds, options);
+    let mut left_out = Vec::new();
+    let mut kinds = Vec::new();
+    for (kind, reason) in whole.kinds.iter().zip(&reasons) {
+        match reason {
+            Some(reason) => left_out.extend(left_out::rows(sessions, kind, 0, reason)),
+            None => kinds.push(kind.clone()),
+        }
+    }
+    let problem = rooms.problem(machine, kinds, load_max);
+    let found = search::solve(&problem, options.work);
+    for (at, kind) in problem.kinds.iter().enumerate() {
+        let placed = found.placed.iter().filter(|one| one.kind == at).count() as u32;
+        if placed < kind.count {
+            left_out.extend(left_out::rows(sessions, kind, placed, &left_out::reason(&problem, &found.placed, at)));
+        }
+    }
+    Ok(Parts { machine, sessions, options, rooms: &rooms, problem: &problem, found: &found, left_out }.report())
+}

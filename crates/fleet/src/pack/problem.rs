@@ -1,0 +1,213 @@
+//! The problem in whole numbers: what is left of each CPU after the system and the interrupts, and what all sessions need.
+
+use super::asked::{INTERRUPT_LOAD_MAX, InterruptCpus, Options, PACKET_US, SYSTEM_MEMORY};
+use super::kinds::{CPU, Kind, Need};
+use super::machine::Machine;
+use crate::sessions::Session;
+
+/// The most that one CPU has of everything that counts in millionths of it.
+const WHOLE: f64 = CPU as f64;
+
+/// What a node of unknown size holds: more than any, and so little that the sum of 8,192 nodes is a number.
+const MEMORY_UNKNOWN_KIB: u64 = u64::MAX >> 13;
+
+/// A CPU that sessions may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// Its place in [`Machine::cpus`].
+    pub(super) at: usize,
+    pub(super) node: usize,
+    pub(super) cache: usize,
+    /// Cores are numbered anew, so that there are as many as have a slot.
+    pub(super) core: usize,
+    /// The load of interrupts.
+    pub(super) base: u32,
+    /// The load of sessions and interrupts may not be above this.
+    pub(super) limit: u32,
+    /// The load of a session that is alone may not be above this; zero if the CPU has interrupts or system work.
+    pub(super) limit_alone: u32,
+    pub(super) is_isolated: bool,
+}
+
+/// What is to be placed where.
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    pub(super) slots: Vec<Slot>,
+    pub(super) cores: usize,
+    /// In KiB; by node.
+    pub(super) memory: Vec<u64>,
+    /// In KiB; by cache. What is not known holds all.
+    pub(super) caches: Vec<u64>,
+    /// For all sessions, in millionths of a CPU.
+    pub(super) quota: u64,
+    pub(super) kinds: Vec<Kind>,
+    /// What a thread of each kind takes at least of a CPU's limit. For a session that has a CPU of its own that is the limit, though its load is above.
+    pub(super) packed_loads: Vec<u32>,
+}
+
+/// What each CPU is for, beside the problem.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Rooms {
+    pub(super) rooms: Vec<Room>,
+    /// Whether sessions run on CPUs that serve interrupts.
+    pub(super) shares_interrupts: bool,
+    pub(super) system_cpus: f64,
+    pub(super) packets_per_s: Option<f64>,
+    /// What packets take of each CPU that serves interrupts.
+    pub(super) interrupt_load: Option<f64>,
+    pub(super) caveats: Vec<String>,
+}
+
+/// What is taken of one CPU before sessions get it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Room {
+    /// The share that the system gets.
+    pub(super) system: f64,
+    /// The load of interrupts.
+    pub(super) interrupts: f64,
+    /// The share that the hypervisor gives, where it was measured.
+    pub(super) share: f64,
+    pub(super) has_sessions: bool,
+}
+
+impl Rooms {
+    /// Decides which CPUs sessions may use, and how much of them.
+    pub(super) fn new(machine: &Machine, sessions: &[Session], options: &Options) -> Rooms {
+        let mut caveats = Vec::new();
+        let interrupts = machine.cpus.iter().filter(|cpu| cpu.serves_interrupts).count();
+        let packets_per_s = packets(machine, sessions, options.load_max);
+        let interrupt_load =
+            packets_per_s.filter(|_| interrupts > 0).map(|packets| packets * PACKET_US / 1e6 / interrupts as f64);
+        let shares_interrupts = match options.interrupt_cpus {
+            InterruptCpus::Share => true,
+            InterruptCpus::Avoid => false,
+            // Kept apart they would cost more than half of the machine.
+            InterruptCpus::Auto if 2 * interrupts > machine.cpus.len() || machine.cpus.len() == 1 => true,
+            InterruptCpus::Auto => interrupt_load.is_some_and(|load| load <= INTERRUPT_LOAD_MAX),
+        };
+        if interrupts > 0 && shares_interrupts && interrupt_load.is_none() {
+            caveats.push(
+                "sessions run on CPUs that serve interrupts, and what those take is not known: give packets_per_s in the table".to_owned(),
+            );
+        }
+        if let Some(load) = interrupt_load.filter(|load| *load > 1.0) {
+            caveats.push(format!("the packets take {load:.1} times what the CPUs that serve interrupts have: spread them over more queues"));
+        }
+        let mut rooms = Rooms {
+            rooms: machine
+                .cpus
+                .iter()
+                .map(|cpu| Room {
+                    system: 0.0,
+                    interrupts: if cpu.serves_interrupts { interrupt_load.unwrap_or(0.0).min(1.0) } else { 0.0 },
+                    share: options
+                        .shares
+                        .iter()
+                        .find(|(number, _)| *number == cpu.cpu)
+                        .map_or(1.0, |(_, share)| *share),
+                    has_sessions: cpu.is_allowed && (shares_interrupts || !cpu.serves_interrupts),
+                })
+                .collect(),
+            shares_interrupts: shares_interrupts && interrupts > 0,
+            system_cpus: options.system_cpus.unwrap_or(match machine.cpus.len() {
+                1 => 0.5,
+                2..=4 => 1.0,
+                _ => 0.0,
+            }),
+            packets_per_s,
+            interrupt_load,
+            caveats,
+        };
+        rooms.leave_system(machine);
+        rooms
+    }
+
+    /// Leaves CPUs to the system: first those that sessions do not use anyway, then those with interrupts, then the lowest numbers. Isolated CPUs
+    /// are of no use to it.
+    fn leave_system(&mut self, machine: &Machine) {
+        let mut order: Vec<usize> = (0..machine.cpus.len()).filter(|at| !machine.cpus[*at].is_isolated).collect();
+        order.sort_by_key(|at| (self.rooms[*at].has_sessions, !machine.cpus[*at].serves_interrupts, *at));
+        let mut left = self.system_cpus;
+        for at in order {
+            let room = &mut self.rooms[at];
+            room.system = if room.has_sessions { left.clamp(0.0, 1.0) } else { left.clamp(0.0, 1.0 - room.interrupts) };
+            left -= room.system;
+        }
+        if left > 1e-9 {
+            self.caveats.push(format!("the machine has {left:.2} CPUs fewer than are to be left for the system"));
+        }
+    }
+
+    /// The problem that remains for the sessions.
+    pub(super) fn problem(&self, machine: &Machine, kinds: Vec<Kind>, load_max: u32) -> Problem {
+        let mut cores: Vec<usize> = Vec::new();
+        let mut slots = Vec::new();
+        for (at, (cpu, room)) in machine.cpus.iter().zip(&self.rooms).enumerate() {
+            let limit = (f64::from(load_max) * (1.0 - room.system) * room.share) as u32;
+            let base = (room.interrupts * WHOLE).ceil() as u32;
+            if !room.has_sessions || limit <= base {
+                continue;
+            }
+            let core = cores.iter().position(|core| *core == cpu.core).unwrap_or_else(|| {
+                cores.push(cpu.core);
+                cores.len() - 1
+            });
+            let limit_alone = if base == 0 && room.system == 0.0 { (room.share * WHOLE) as u32 } else { 0 };
+            slots.push(Slot {
+                at,
+                node: cpu.node,
+                cache: cpu.cache,
+                core,
+                base,
+                limit,
+                limit_alone,
+                is_isolated: cpu.is_isolated,
+            });
+        }
+        let free = |bytes: u64| (bytes as f64 * (1.0 - SYSTEM_MEMORY) / 1024.0) as u64;
+        Problem {
+            cores: cores.len(),
+            memory: machine.nodes.iter().map(|node| node.memory_bytes.map_or(MEMORY_UNKNOWN_KIB, free)).collect(),
+            caches: machine
+                .caches
+                .iter()
+                .map(|cache| cache.size_bytes.map_or(u64::MAX, |bytes| bytes / 1024))
+                .collect(),
+            quota: machine.quota_cpus.map_or(u64::MAX, |quota| (quota * f64::from(load_max)) as u64),
+            packed_loads: kinds.iter().map(|kind| packed_load(&slots, &kind.need)).collect(),
+            kinds,
+            slots,
+        }
+    }
+}
+
+fn packed_load(slots: &[Slot], need: &Need) -> u32 {
+    let limits = slots.iter().filter(|slot| slot.limit_alone >= need.load).map(|slot| slot.limit);
+    if need.is_exclusive { limits.min().map_or(need.load, |limit| limit.min(need.load)) } else { need.load }
+}
+
+/// The packets a second of the sessions that the CPUs can have at most; none if the table has no packets. If not all sessions fit, those with
+/// most packets for their load count, so that no placement has more.
+fn packets(machine: &Machine, sessions: &[Session], load_max: f64) -> Option<f64> {
+    let mut rates: Vec<(f64, f64)> = sessions
+        .iter()
+        .filter_map(|session| {
+            Some((session.packets_per_s?, session.cpus * f64::from(session.count), f64::from(session.count)))
+        })
+        .map(|(packets, load, count)| (packets * count, load))
+        .collect();
+    if rates.is_empty() {
+        return None;
+    }
+    rates.sort_by(|a, b| (b.0 / b.1).total_cmp(&(a.0 / a.1)));
+    // A session that is alone on its CPU may load it whole.
+    let whole = if sessions.iter().any(|session| session.cpus > load_max) { 1.0 } else { load_max };
+    let mut room = whole * machine.cpus.iter().filter(|cpu| cpu.is_allowed).count() as f64;
+    let mut packets = 0.0;
+    for (rate, load) in rates {
+        let part = (room / load).clamp(0.0, 1.0);
+        packets += rate * part;
+        room -= load * part;
+    }
+    Some(packets)
+}

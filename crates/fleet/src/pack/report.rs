@@ -1,0 +1,339 @@
+//! The report: which session is where, what each CPU does, what did not fit, and what is proven.
+
+use std::collections::BTreeMap;
+
+use evenkeel_host::CpuSet;
+use serde::Serialize;
+
+use super::asked::{HEAVY_CPUS, Options};
+use super::kinds::share;
+use super::left_out::{LeftOut, Resource};
+use super::machine::Machine;
+use super::problem::{Problem, Rooms};
+use super::search::{EXACT_SESSIONS_MAX, Found};
+use crate::sessions::Session;
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Report {
+    /// How many sessions the table has.
+    pub sessions: u32,
+    /// How many of them have a place.
+    pub placed: u32,
+    /// The highest load of a CPU with sessions, as a share of the CPU; `null` if there is none.
+    pub load: Option<f64>,
+    /// Pairs of heavy threads that share a core: on one CPU, or on siblings.
+    pub heavy_pairs: u64,
+    /// What no other placement can beat.
+    pub proof: Proof,
+    /// What the placement kept to.
+    pub rules: Rules,
+    /// The sessions that have a place. Equal ones on the same CPUs are one entry.
+    pub placements: Vec<Placement>,
+    /// The sessions that have none, with the reason.
+    pub left_out: Vec<LeftOut>,
+    /// Each CPU that runs.
+    pub cpus: Vec<CpuUse>,
+    /// Each node that has CPUs.
+    pub nodes: Vec<NodeUse>,
+    /// What to consider before you use the answer.
+    pub caveats: Vec<String>,
+}
+
+/// What no other placement can beat. Earlier fields count first: fewer heavy pairs never cost a session.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Proof {
+    /// Whether no placement has more sessions, or as many with fewer heavy pairs, or the same with a lower highest load.
+    pub is_best: bool,
+    /// Whether it is also proven that no such placement uses fewer nodes and caches.
+    pub are_ties_proven: bool,
+    /// No placement has more sessions than this.
+    pub placed_max: u32,
+    /// No placement with as many sessions as `placed_max` has fewer heavy pairs.
+    pub heavy_pairs_min: u64,
+    /// No placement with as many sessions as `placed_max` has a lower highest load, as a share of a CPU.
+    pub load_min: f64,
+    /// How many states the search visited; 0 if a bound was enough.
+    pub visited: u32,
+}
+
+/// What a placement kept to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Rules {
+    /// The load of a CPU with several sessions may not be above this, as a share of it.
+    pub load_max: f64,
+    /// Sessions with this load on a CPU are heavy.
+    pub heavy_cpus: f64,
+    /// CPUs that are left for the system.
+    pub system_cpus: f64,
+    /// Whether sessions run on CPUs that serve interrupts.
+    pub shares_interrupt_cpus: bool,
+    /// Packets a second of all sessions that may have a place; `null` if the table has none.
+    pub packets_per_s: Option<f64>,
+    /// The quota of the control group, in CPUs; `null` if there is none.
+    pub quota_cpus: Option<f64>,
+}
+
+/// Equal sessions on the same CPUs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Placement {
+    /// The name in the table.
+    pub session: String,
+    /// How many sessions these are.
+    pub count: u32,
+    /// The CPUs of each of them.
+    pub cpus: CpuSet,
+    /// The node of the CPUs; `null` if the machine's nodes are not known.
+    pub node: Option<u32>,
+    /// What each session adds to the load of each of its CPUs.
+    pub load: f64,
+    /// The start of a command line.
+    pub taskset: String,
+    /// Lines for the session's systemd unit.
+    pub unit: Vec<String>,
+}
+
+/// What a CPU does.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CpuUse {
+    /// Its number.
+    pub cpu: usize,
+    /// Its node; `null` if the machine's nodes are not known.
+    pub node: Option<u32>,
+    /// CPUs of one core have one number.
+    pub core: usize,
+    /// CPUs that share a last cache have one number.
+    pub cache: usize,
+    /// What it is for; empty if nothing is.
+    pub roles: Vec<Role>,
+    /// The load of sessions and interrupts, as a share of the CPU.
+    pub load: f64,
+    /// The load of interrupts in it.
+    pub interrupt_load: f64,
+    /// The load may not be above this. A session that is alone may load a CPU without other roles whole.
+    pub load_max: f64,
+    /// The share that is left for the system.
+    pub system: f64,
+    /// How many sessions it has.
+    pub sessions: u32,
+}
+
+/// What a CPU is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Sessions run there.
+    Sessions,
+    /// It serves interrupts of a network interface.
+    Interrupts,
+    /// It is left for the system, in part or whole.
+    System,
+    /// It is not for sessions, by the control group.
+    NotAllowed,
+}
+
+/// What a node has of its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeUse {
+    /// Its number; `null` if the machine's nodes are not known.
+    pub node: Option<u32>,
+    /// How many sessions it has.
+    pub sessions: u32,
+    /// The memory that sessions may have, in MiB; `null` if it is not known.
+    pub memory_mib: Option<f64>,
+    /// The memory that sessions have, in MiB.
+    pub memory_used_mib: f64,
+}
+
+/// All that a report is made of.
+pub(super) struct Parts<'a> {
+    pub(super) machine: &'a Machine,
+    pub(super) sessions: &'a [Session],
+    pub(super) options: &'a Options,
+    pub(super) rooms: &'a Rooms,
+    pub(super) problem: &'a Problem,
+    pub(super) found: &'a Found,
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+impl Parts<'_> {
+    pub(super) fn report(self) -> Report {
+        let (found, problem, rooms) = (self.found, self.problem, self.rooms);
+        let asked: u32 = self.sessions.iter().map(|session| session.count).sum();
+        let searched: u32 = problem.kinds.iter().map(|kind| kind.count).sum();
+        let (left_out, pairs, load) = found.bound;
+        let proof = Proof {
+            is_best: found.bound == found.score.first_levels(),
+            are_ties_proven: found.are_ties_proven,
+            placed_max: searched - left_out,
+            heavy_pairs_min: pairs,
+            load_min: share(load),
+            visited: found.visited,
+        };
+        let mut report = Report {
+            sessions: asked,
+            placed: found.placed.len() as u32,
+            load: (!found.placed.is_empty()).then(|| share(found.score.load)),
+            heavy_pairs: found.score.heavy_pairs,
+            proof,
+            rules: Rules {
+                load_max: self.options.load_max,
+                heavy_cpus: HEAVY_CPUS,
+                system_cpus: rooms.system_cpus,
+                shares_interrupt_cpus: rooms.shares_interrupts,
+                packets_per_s: rooms.packets_per_s,
+                quota_cpus: self.machine.quota_cpus,
+            },
+            placements: self.placements(),
+            cpus: self.cpus(),
+            nodes: self.nodes(),
+            left_out: self.left_out.clone(),
+            caveats: Vec::new(),
+        };
+        report.caveats = self.caveats(&report, searched);
+        report
+    }
+
+    fn placements(&self) -> Vec<Placement> {
+        let mut joined: BTreeMap<(usize, Vec<usize>), u32> = BTreeMap::new();
+        for (kind, of) in self.problem.kinds.iter().enumerate() {
+            let mut places: Vec<Vec<usize>> =
+                self.found.placed.iter().filter(|one| one.kind == kind).map(|one| one.slots.clone()).collect();
+            places.iter_mut().for_each(|slots| slots.sort_unstable());
+            places.sort();
+            // Equal sessions may have several names: the first rows get the first places.
+            let rows = of.rows.iter().flat_map(|(row, count)| std::iter::repeat_n(*row, *count as usize));
+            for (row, slots) in rows.zip(places) {
+                *joined.entry((row, slots)).or_default() += 1;
+            }
+        }
+        joined.into_iter().map(|((row, slots), count)| self.placement(row, &slots, count)).collect()
+    }
+
+    fn placement(&self, row: usize, slots: &[usize], count: u32) -> Placement {
+        let at = |slot: &usize| &self.machine.cpus[self.problem.slots[*slot].at];
+        let cpus: CpuSet = slots.iter().map(|slot| at(slot).cpu).collect();
+        let node = slots.first().and_then(|slot| self.machine.nodes[at(slot).node].node);
+        let mut unit = vec![format!("AllowedCPUs={cpus}")];
+        // On a machine with one node the line says nothing.
+        unit.extend(node.filter(|_| self.machine.nodes.len() > 1).map(|node| format!("AllowedMemoryNodes={node}")));
+        Placement {
+            session: self.sessions[row].name.clone(),
+            count,
+            node,
+            load: self.sessions[row].cpus / cpus.len().max(1) as f64,
+            taskset: format!("taskset --cpu-list {cpus}"),
+            unit,
+            cpus,
+        }
+    }
+
+    fn cpus(&self) -> Vec<CpuUse> {
+        let mut load = vec![0; self.machine.cpus.len()];
+        let mut sessions = vec![0; self.machine.cpus.len()];
+        for one in &self.found.placed {
+            for slot in &one.slots {
+                load[self.problem.slots[*slot].at] += self.problem.kinds[one.kind].need.load;
+                sessions[self.problem.slots[*slot].at] += 1;
+            }
+        }
+        let all = self.machine.cpus.iter().zip(&self.rooms.rooms).enumerate();
+        all.map(|(at, (cpu, room))| {
+            let roles = [
+                (sessions[at] > 0, Role::Sessions),
+                (cpu.serves_interrupts, Role::Interrupts),
+                (room.system > 0.0, Role::System),
+                (!cpu.is_allowed, Role::NotAllowed),
+            ];
+            let slot = self.problem.slots.iter().find(|slot| slot.at == at);
+            CpuUse {
+                cpu: cpu.cpu,
+                node: self.machine.nodes[cpu.node].node,
+                core: cpu.core,
+                cache: cpu.cache,
+                roles: roles.into_iter().filter(|(has, _)| *has).map(|(_, role)| role).collect(),
+                load: share(load[at]) + room.interrupts,
+                interrupt_load: room.interrupts,
+                load_max: slot.map_or(0.0, |slot| share(slot.limit)),
+                system: room.system,
+                sessions: sessions[at],
+            }
+        })
+        .collect()
+    }
+
+    fn nodes(&self) -> Vec<NodeUse> {
+        let nodes = self.machine.nodes.iter().enumerate();
+        nodes
+            .map(|(at, node)| {
+                let here = self.found.placed.iter().filter(|one| self.problem.slots[one.slots[0]].node == at);
+                let used: u64 = here.clone().map(|one| self.problem.kinds[one.kind].need.memory_kib).sum();
+                NodeUse {
+                    node: node.node,
+                    sessions: here.count() as u32,
+                    memory_mib: node.memory_bytes.map(|_| self.problem.memory[at] as f64 / 1024.0),
+                    memory_used_mib: used as f64 / 1024.0,
+                }
+            })
+            .collect()
+    }
+
+    fn caveats(&self, report: &Report, searched: u32) -> Vec<String> {
+        let mut caveats = self.machine.caveats.clone();
+        caveats.extend(self.rooms.caveats.iter().cloned());
+        if self.options.shares.is_empty() {
+            caveats.push(
+                "time slices of a hypervisor are not in the facts: if `evenkeel measure quantum` finds some, give its answer with --slices"
+                    .to_owned(),
+            );
+        }
+        if !report.proof.is_best {
+            let why = if searched > EXACT_SESSIONS_MAX {
+                "there are too many sessions for a search"
+            } else {
+                "the search ended by its bound on work"
+            };
+            caveats.push(format!(
+                "the placement is not proven, because {why}: another one may be better, within the bounds of the proof"
+            ));
+        }
+        if self.sessions.iter().any(|session| session.memory_mib.is_none()) && !self.is_left_out_by(Resource::Memory) {
+            caveats.push("the memory of some sessions is not in the table, and was not counted".to_owned());
+        }
+        if self.machine.quota_cpus.is_some() {
+            caveats.push(
+                "the CPU quota of the control group stops all sessions at once when it is used up; raise or remove it"
+                    .to_owned(),
+            );
+        }
+        let needs_alone = |one: &&super::greedy::Placed| self.problem.kinds[one.kind].need.is_exclusive;
+        let alone = self.found.placed.iter().filter(needs_alone).count();
+        if alone > 0 {
+            caveats.push(format!(
+                "{alone} of the sessions load a CPU above {} by themselves, and have one each: a longer tick makes the next one late",
+                self.options.load_max
+            ));
+        }
+        let isolated = self.machine.cpus.iter().filter(|cpu| cpu.is_isolated).map(|cpu| cpu.cpu).collect::<CpuSet>();
+        if !isolated.is_empty() {
+            caveats.push(format!(
+                "CPU {isolated}: isolated, so the scheduler moves no thread there or away; sessions with several CPUs are not placed there"
+            ));
+        }
+        if self.sessions.iter().any(|session| session.network_mbps.is_some()) {
+            caveats.push("the network's bandwidth was not compared with what the machine has".to_owned());
+        }
+        caveats
+    }
+
+    fn is_left_out_by(&self, resource: Resource) -> bool {
+        self.left_out.iter().any(|one| one.resource == resource)
+    }
+}
