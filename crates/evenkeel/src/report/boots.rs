@@ -1,78 +1,85 @@
-//! A trial over boots as a page: the verdict with its basis and its caveats, the boots as a drawing, the guards, and how to repeat it. It
-//! needs no network and no script, and text from the machine never becomes markup.
+//! A trial over boots as blocks: the verdict with its basis and its caveats, the boots, the guards, and how to repeat it. The verdict
+//! always has the number of boots.
 
-use std::collections::BTreeSet;
 use std::slice::from_ref;
 use std::time::Duration;
 
-use evenkeel_stats::BootsComparison;
-use evenkeel_trial::boots::{BootWords, BootsReport, BootsState, GuardOfBoots};
+use evenkeel_stats::{BootsComparison, quantile};
+use evenkeel_trial::boots::{ArmOfBoots, BootOutcome, BootsEnded, BootsReport, BootsState, GuardOfBoots, SeenBoot};
 use evenkeel_trial::{ArmName, Outcome};
-use maud::{Markup, html};
 
 use super::chart::{self, Estimate, Source};
 use super::counted;
-use super::markup::{badge, download, framed, prose, sentence};
-use super::trial::{caveats, ways};
+use super::trial::ways;
 use super::words::{as_change, range, share, trim};
 use crate::shell::quoted;
-use crate::show::boots::{COLUMNS, engaged_words, harm_of, numbers, progress, rows, sentences};
 use crate::times;
+use crate::view::{Block, Text, Verdict, html, markdown, sentence};
+
+const TITLE: &str = "evenkeel report over boots";
 
 /// The page; `json` is what programs read of the same.
 pub(crate) fn page(state: &BootsState, report: &BootsReport, json: &str) -> String {
-    let begun = i64::try_from(state.begun_s).ok().and_then(|second| jiff::Timestamp::from_second(second).ok());
-    let begun =
-        begun.map_or_else(|| "at an unknown time".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M UTC").to_string());
-    let settings = report.design.settings.join(" ");
-    let source = source(state, report, &begun);
-    let sub = html! { "begun " (begun) " · evenkeel " (report.evenkeel) " · " code { (settings) } };
-    let inside = html! {
-        section {
-            h2 { "In short" }
-            (verdict(report, &settings))
-            p { (sentence(&progress(report))) }
-            (caveats(&report.caveats))
-        }
-        (effect(report, &source))
-        section {
-            h2 { "The boots" }
-            (chart::boots(report, &source))
-            (table(report))
-            (was(report))
-        }
-        (guards(report))
-        (engagement(report))
-        (repeat(state, report, json))
-    };
-    framed("evenkeel report over boots", &sub, &inside).into_string()
+    let sub = Text::from(format!("begun {} · evenkeel {} · ", begun(state), report.evenkeel))
+        .and(Text::code(report.design.settings.join(" ")));
+    let mut blocks = blocks(state, report);
+    let (name, kind, what) = ("boots.json", "application/json", "all numbers of this page, for programs");
+    blocks.push(Block::Download { name, kind, content: json.to_owned(), what });
+    html::page(TITLE, &sub, &blocks)
 }
 
-fn source(state: &BootsState, report: &BootsReport, begun: &str) -> Source {
+/// The same report for tickets and wikis.
+pub(crate) fn document(state: &BootsState, report: &BootsReport) -> String {
+    markdown::document(TITLE, &blocks(state, report))
+}
+
+pub(crate) fn blocks(state: &BootsState, report: &BootsReport) -> Vec<Block> {
+    let source = source(state, report);
+    let opening = vec![
+        Block::Verdict(verdict(report)),
+        Block::paragraph(sentence(&progress(report))),
+        Block::caveats(&report.caveats),
+    ];
+    let mut blocks = vec![Block::Opening(opening)];
+    blocks.extend(effect(report, &source));
+    if !report.boots.is_empty() {
+        let shown =
+            vec![Block::Drawing(chart::boots(report, &source), Text::default()), table(report), machines(report)];
+        blocks.push(Block::section("The boots", shown));
+    }
+    blocks.extend(guards(report));
+    blocks.extend(engagement(report));
+    blocks.push(repeat(state, report));
+    blocks
+}
+
+fn begun(state: &BootsState) -> String {
+    let at = i64::try_from(state.begun_s).ok().and_then(|second| jiff::Timestamp::from_second(second).ok());
+    at.map_or_else(|| "at an unknown time".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M UTC").to_string())
+}
+
+fn source(state: &BootsState, report: &BootsReport) -> Source {
     let machine = report.boots.first().map(|boot| &boot.machine);
     let kernel = machine.and_then(|machine| machine.kernel.as_ref()).map(|kernel| format!("Linux {kernel}"));
     let cpus = machine.and_then(|machine| machine.cpus.as_ref()).map(|cpus| format!("CPUs {cpus}"));
     let host: Vec<String> = [cpus, kernel].into_iter().flatten().collect();
     let host = if host.is_empty() { "unknown host".to_owned() } else { host.join(", ") };
-    Source { host, date: begun.to_owned(), command: again(state) }
+    Source { host, date: begun(state), command: again(state) }
 }
 
 /// The verdict in one sentence. Its badge always has the number of boots.
-fn verdict(report: &BootsReport, settings: &str) -> Markup {
-    let line = format!(
-        "{settings} over boots: {}{}",
-        report.verdict,
-        report.comparison.map_or_else(String::new, |found| change(report, &found))
-    );
-    let word =
-        |verdict: Outcome| report.vetoed_by.as_ref().map_or_else(|| verdict.to_string(), |_| "vetoed".to_owned());
-    html! {
-        p.verdict {
-            @if let Some((found, verdict)) = report.comparison.as_ref().zip(report.outcome) {
-                (badge(verdict, &format!("{} over {} boots", word(verdict), found.boots)))
-            } @else { span.badge { "not yet" } }
-            " " strong { (sentence(&line)) }
-        }
+fn verdict(report: &BootsReport) -> Verdict {
+    let change = report.comparison.map_or_else(String::new, |found| change(report, &found));
+    let word = |verdict: Outcome| if report.vetoed_by.is_some() { "vetoed".to_owned() } else { verdict.to_string() };
+    let decided = report.comparison.as_ref().zip(report.outcome);
+    Verdict {
+        outcome: report.outcome,
+        badge: decided.map_or_else(
+            || "not yet".to_owned(),
+            |(found, verdict)| format!("{} over {} boots", word(verdict), found.boots),
+        ),
+        is_repeated: true,
+        says: format!("{} over boots: {}{change}", report.design.settings.join(" "), report.verdict),
     }
 }
 
@@ -82,8 +89,35 @@ fn change(report: &BootsReport, found: &BootsComparison) -> String {
     format!("; {title} is {}, with {often:.0} % confidence {}", as_change(found.ratio), range(found.low, found.high))
 }
 
-fn effect(report: &BootsReport, source: &Source) -> Markup {
-    let Some(found) = &report.comparison else { return html! {} };
+/// How far it is.
+fn progress(report: &BootsReport) -> String {
+    let design = &report.design;
+    let counted: usize = report.arms.iter().map(|arm| arm.boots.len()).sum();
+    let how = match &report.ended {
+        None => format!(
+            "{counted} of {} boots count after {} boots; the trial continues after the next boot",
+            design.boots,
+            report.boots.len()
+        ),
+        Some(BootsEnded::Whole) => {
+            format!("all {} boots are measured, with {} boots in total", design.boots, report.boots.len())
+        }
+        Some(BootsEnded::Cancelled) => format!("cancelled with {counted} of {} boots", design.boots),
+        Some(BootsEnded::GivenUp { why }) => format!("given up with {counted} of {} boots: {why}", design.boots),
+    };
+    how + match report.is_put_back {
+        None => "",
+        Some(true) => "; all settings are restored",
+        Some(false) => "; the settings are still being restored",
+    }
+}
+
+fn effect(report: &BootsReport, source: &Source) -> Option<Block> {
+    let arms = report.arms.iter().filter(|arm| !arm.boots.is_empty()).map(|arm| arm_words(arm, report).into());
+    let arms: Vec<Text> = arms.collect();
+    let Some(found) = &report.comparison else {
+        return (!arms.is_empty()).then(|| Block::section("The effect", vec![Block::List(arms)]));
+    };
     let metric = &report.design.metric;
     let mut shown = vec![Estimate {
         label: "B against A".to_owned(),
@@ -101,134 +135,155 @@ fn effect(report: &BootsReport, source: &Source) -> Markup {
         ..Estimate::default()
     }));
     let matters = report.design.smallest_effect_ratio;
-    html! {
-        section {
-            h2 { "The effect" }
-            figure {
-                (chart::estimates(&shown, matters, ways(metric.better), source))
-                figcaption {
-                    "Square: the estimated change of " code { (metric.name) } ". Bar: its " (format!("{:.0}", found.confidence * 100.0))
-                    " % confidence interval. Grey band (±" (share(matters)) "): changes too small to matter, fixed before the first boot."
-                    @if shown.len() > 1 { " For a guard, the square is the ratio of the medians. So few boots give no interval, and the band does not apply." }
-                }
-            }
-            ul { @for words in sentences(found) { li { (sentence(&words)) } } }
+    let of_guards = match shown.len() {
+        1 => "",
+        _ => {
+            " For a guard, the square is the ratio of the medians. So few boots give no interval, and the band does not apply."
         }
-    }
+    };
+    let caption = format!(
+        "Square: the estimated change of `{}`. Bar: its {:.0} % confidence interval. Grey band (±{}): changes too small to matter, fixed \
+         before the first boot.{of_guards}",
+        metric.name,
+        found.confidence * 100.0,
+        share(matters)
+    );
+    let drawing = chart::estimates(&shown, matters, ways(metric.better), source);
+    let words = [Text::from(apart(found))].into_iter().chain(arms).collect();
+    Some(Block::section("The effect", vec![Block::Drawing(drawing, Text::prose(&caption)), Block::List(words)]))
 }
 
-fn table(report: &BootsReport) -> Markup {
+/// How the boots differ, and how often chance would give it.
+fn apart(found: &BootsComparison) -> String {
+    let (half, way) = (found.boots / 2, if found.ratio < 1.0 { "below" } else { "above" });
+    let all = if half == 2 { "both boots".to_owned() } else { format!("all {half} boots") };
+    let apart = match found.is_apart {
+        true => sentence(&format!("{all} of B were {way} {all} of A")),
+        false => "Boots of A and B overlap.".to_owned(),
+    };
+    let often = trim(found.p_value * 100.0);
+    let chance = match (found.is_apart, found.boots) {
+        (true, 4) => format!(
+            "boots separate like this in 1 of 3 trials, and differ this much in {often} % if their noise is normal"
+        ),
+        (false, 4) => format!("boots differ this much in {often} % of trials if their noise is normal"),
+        _ => format!("boots differ this much in {often} % of trials"),
+    };
+    format!("{apart} Without an effect, {chance}.")
+}
+
+fn arm_words(arm: &ArmOfBoots, report: &BootsReport) -> String {
+    let between =
+        arm.between_boots_share.map_or_else(String::new, |found| format!("; its boots differ by {}", share(found)));
+    let within =
+        arm.within_boot_share.map_or_else(String::new, |found| format!("; windows of one boot by {}", share(found)));
+    format!("{:?}: {} {}{between}{within}.", arm.arm, numbers(&arm.boots), report.design.metric.unit)
+}
+
+/// Each boot's number.
+fn numbers(values: &[f64]) -> String {
+    let words: Vec<String> = values.iter().map(|value| trim(*value)).collect();
+    if words.is_empty() { "no boot yet".to_owned() } else { words.join(", ") }
+}
+
+fn table(report: &BootsReport) -> Block {
     let unit = &report.design.metric.unit;
-    html! {
-        div.wide {
-            table {
-                thead { tr { @for title in COLUMNS { th scope="col" { (title) @if title == "median" && !unit.is_empty() { ", " (unit) } } } } }
-                tbody {
-                    @for row in rows(report) {
-                        tr { @for (at, cell) in row.iter().enumerate() { @if at == 0 { th scope="row" { (cell) } } @else { td { (cell) } } } }
-                    }
-                }
-            }
+    let median = if unit.is_empty() { "median".to_owned() } else { format!("median, {unit}") };
+    let header = ["boot".to_owned(), "arm".to_owned(), median, "middle half".to_owned(), "windows".to_owned()];
+    Block::table(header, report.boots.iter().enumerate().map(|(at, boot)| row(at, boot)).collect())
+}
+
+fn row(at: usize, boot: &SeenBoot) -> [String; 5] {
+    let [median, middle, windows] = match &boot.outcome {
+        BootOutcome::Measured { values, dropped, .. } => {
+            let share_below = |q| quantile(values, q).map_or_else(String::new, trim);
+            let lost = if *dropped == 0 { String::new() } else { format!(", {dropped} dropped") };
+            let middle = format!("{} to {}", share_below(0.25), share_below(0.75));
+            [share_below(0.5), middle, format!("{}{lost}", values.len())]
         }
-    }
+        BootOutcome::Begun => ["measuring now".to_owned(), String::new(), String::new()],
+        BootOutcome::Missed { .. } => ["does not count".to_owned(), String::new(), String::new()],
+        BootOutcome::CutOff => ["interrupted".to_owned(), String::new(), String::new()],
+        BootOutcome::Passed => ["not measured".to_owned(), String::new(), String::new()],
+    };
+    [(at + 1).to_string(), format!("{:?}", boot.arm), median, middle, windows]
 }
 
 /// The machine in each boot.
-fn was(report: &BootsReport) -> Markup {
-    let known = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
-    html! {
-        details {
-            summary { "The machine in each boot" }
-            div.wide {
-                table {
-                    thead { tr { @for title in ["boot", "arm", "kernel", "processor", "CPUs", "command line"] { th scope="col" { (title) } } } }
-                    tbody {
-                        @for (at, boot) in report.boots.iter().enumerate() {
-                            tr {
-                                th scope="row" { (at + 1) } td { (format!("{:?}", boot.arm)) }
-                                td { (known(&boot.machine.kernel)) } td { (known(&boot.machine.processor)) }
-                                td { (known(&boot.machine.cpus)) } td { code { (known(&boot.machine.command_line)) } }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn guards(report: &BootsReport) -> Markup {
-    if report.guards.is_empty() {
-        return html! {};
-    }
-    html! {
-        section {
-            h2 { "Guards" }
-            @if let Some(guard) = &report.vetoed_by {
-                p.bad { "Rejected: the guard " code { (guard) } " got worse by more than its limit in every boot." }
-            }
-            div.wide {
-                table {
-                    thead { tr { @for title in ["guard", "unit", "boots of A", "boots of B", "B against A", "result"] { th scope="col" { (title) } } } }
-                    tbody {
-                        @for guard in &report.guards {
-                            tr.bad[guard.is_harmed] {
-                                th scope="row" { (guard.metric.title) br; code { (guard.metric.name) } }
-                                td { (guard.metric.unit) }
-                                td { (numbers(&guard.a)) } td { (numbers(&guard.b)) }
-                                td { (guard.ratio.map_or_else(|| "not compared".to_owned(), as_change)) }
-                                td { (harm_of(guard)) }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn engagement(report: &BootsReport) -> Markup {
-    if report.mechanism.is_empty() {
-        return html! {};
-    }
-    html! {
-        section {
-            h2 { "Was the setting engaged?" }
-            @for knob in &report.mechanism {
-                p { code { (knob.knob) } ": " (engaged_words(&knob.engaged)) "." }
-                @if !knob.readings.is_empty() {
-                    (counted::table(ArmName::B, &knob.readings.iter().map(|reading| (reading.name.clone(), [reading.a, reading.b])).collect(), "counter, in a window", &|_| None))
-                }
-            }
-        }
-    }
-}
-
-fn repeat(state: &BootsState, report: &BootsReport, json: &str) -> Markup {
-    let design = &report.design;
-    let seen = |of: fn(&BootWords) -> &Option<String>| {
-        let all: BTreeSet<&str> = report.boots.iter().filter_map(|boot| of(&boot.machine).as_deref()).collect();
-        if all.is_empty() { "unknown".to_owned() } else { all.into_iter().collect::<Vec<_>>().join(", ") }
+fn machines(report: &BootsReport) -> Block {
+    let known = |text: &Option<String>| Text::from(text.as_deref().unwrap_or("unknown"));
+    let row = |(at, boot): (usize, &SeenBoot)| {
+        let machine = &boot.machine;
+        let command_line = Text::code(known(&machine.command_line).words());
+        let (boot, arm) = ((at + 1).to_string().into(), format!("{:?}", boot.arm).into());
+        [boot, arm, known(&machine.kernel), known(&machine.processor), known(&machine.cpus), command_line]
     };
-    html! {
-        section {
-            h2 { "How to repeat it" }
-            p { "The same order of boots, from the same seed, on a machine like this one, in the folder " code { (state.folder) } ":" }
-            pre { code { (again(state)) } }
-            dl {
-                dt { "evenkeel" } dd { (report.evenkeel) }
-                dt { "kernel" } dd { (seen(|machine| &machine.kernel)) }
-                dt { "processor" } dd { (seen(|machine| &machine.processor)) }
-                dt { "server and load" } dd { (prose(&report.workload)) }
-                dt { "deciding metric" } dd { (design.metric.title) " (" code { (design.metric.name) } ")" }
-                dt { "smallest effect that matters" } dd { (share(design.smallest_effect_ratio)) }
-                dt { "order of the boots" } dd { (report.order) ", random, from seed " (design.seed) }
-                dt { "each boot" }
-                dd { (design.windows) " windows of " (design.window_ms) " ms, after " (trim(design.settle_ms as f64 / 1000.0)) " s of settle time" }
-            }
-            p { (download("boots.json", "application/json", json, "all numbers of this page, for programs")) }
+    let header = ["boot", "arm", "kernel", "processor", "CPUs", "command line"];
+    let rows = report.boots.iter().enumerate().map(row).collect();
+    Block::Details("The machine in each boot".to_owned(), vec![Block::table(header, rows)])
+}
+
+fn guards(report: &BootsReport) -> Option<Block> {
+    let row = |guard: &GuardOfBoots| {
+        let result = harm(guard);
+        [
+            Text::from(format!("{}: ", guard.metric.title)).and(Text::code(guard.metric.name.as_ref())),
+            guard.metric.unit.to_string().into(),
+            numbers(&guard.a).into(),
+            numbers(&guard.b).into(),
+            guard.ratio.map_or_else(|| "not compared".to_owned(), as_change).into(),
+            if guard.is_harmed { Text::bad(result) } else { result.into() },
+        ]
+    };
+    let vetoed = report.vetoed_by.as_ref().map(|guard| {
+        Block::Warning(format!("Rejected: the guard {guard} got worse by more than its limit in every boot."))
+    });
+    let header = ["guard", "unit", "boots of A", "boots of B", "B against A", "result"];
+    let table = Block::table(header, report.guards.iter().map(row).collect());
+    (!report.guards.is_empty()).then(|| Block::section("Guards", vetoed.into_iter().chain([table]).collect()))
+}
+
+/// The result of a guard. "Not worse" is no proof: few boots show only a large harm.
+fn harm(guard: &GuardOfBoots) -> String {
+    let margin = share(guard.margin);
+    match guard.is_harmed {
+        true => {
+            format!("beyond its limit: every boot of B is worse than every boot of A, the medians by {margin} or more")
         }
+        false => format!("not worse by {margin} in every boot"),
     }
+}
+
+fn engagement(report: &BootsReport) -> Option<Block> {
+    let knobs = report.mechanism.iter();
+    let knobs: Vec<Block> =
+        knobs.flat_map(|knob| counted::mechanism(ArmName::B, knob, "counter, in a window")).collect();
+    (!knobs.is_empty()).then(|| Block::section("Was the setting engaged?", knobs))
+}
+
+fn repeat(state: &BootsState, report: &BootsReport) -> Block {
+    let design = &report.design;
+    let how = Text::from("The same order of boots, from the same seed, on a machine like this one, in the folder ")
+        .and(Text::code(state.folder.as_str()))
+        .and(":");
+    let terms = vec![
+        ("server and load", Text::prose(&report.workload)),
+        ("decided by", Text::from(format!("{}: ", design.metric.title)).and(Text::code(design.metric.name.as_ref()))),
+        ("smallest effect", format!("{}; smaller ones do not matter", share(design.smallest_effect_ratio)).into()),
+        ("order of boots", format!("{}, random, from seed {}", report.order, design.seed).into()),
+        (
+            "each boot",
+            format!(
+                "{} windows of {} ms, after {} s of settle time",
+                design.windows,
+                design.window_ms,
+                trim(design.settle_ms as f64 / 1000.0)
+            )
+            .into(),
+        ),
+    ];
+    let command = Block::Detail(vec![Block::Paragraph(how), Block::Command(again(state))]);
+    Block::section("How to repeat it", vec![command, Block::Terms(terms)])
 }
 
 /// The command that repeats it, even if the defaults change.

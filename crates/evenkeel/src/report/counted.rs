@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use evenkeel_host::knobs;
 use evenkeel_trial::saved::{TrialEntry, by_arm, numbers};
-use evenkeel_trial::{ArmName, Engaged, Report};
-use maud::{Markup, html};
+use evenkeel_trial::{ArmName, Engaged, Mechanism, Report};
 
-use super::markup::sentence;
 use super::words::{as_change, trim};
+use crate::view::{Block, Column, Text, sentence};
 
 /// All metrics except the deciding one, by arm: the costs first.
-pub(super) fn costs(entry: &TrialEntry) -> Markup {
+pub(super) fn costs(entry: &TrialEntry) -> Vec<Block> {
     let trial = &entry.report;
     let finite = |(name, number): (&String, &f64)| number.is_finite().then(|| (name.clone(), *number));
     let mut measured = by_arm(trial, |window| window.sample.iter().filter_map(finite).collect());
@@ -30,20 +29,22 @@ pub(super) fn costs(entry: &TrialEntry) -> Markup {
         let cost = trial.costs.iter().find(|cost| cost.name == name && !cost.title.is_empty());
         cost.map(|cost| cost.title.clone())
     };
-    html! {
-        h3 { "Costs" }
-        @for risk in risks(&entry.knob) { p { "Known risk of the setting: " (sentence(risk)) } }
-        @if !costs.is_empty() { (table(trial.other(), &costs, "cost", &title)) }
-        @let unknown = unknown(&costs, trial);
-        @if !unknown.is_empty() { p { "Not measured in this run: " (unknown.join(", ")) "." } }
-        @if !other.is_empty() {
-            details {
-                summary { "All other metrics, by arm" }
-                p.sub { "Medians over the windows. They do not affect the verdict." }
-                (table(trial.other(), &other, "number", &|_| None))
-            }
-        }
+    let mut blocks = vec![Block::Subheading("Costs")];
+    let risk = |risk| Block::paragraph(format!("Known risk of the setting: {}", sentence(risk)));
+    blocks.extend(risks(&entry.knob).into_iter().map(risk));
+    if !costs.is_empty() {
+        blocks.push(table(trial.other(), &costs, "cost", &title));
     }
+    let unknown = unknown(&costs, trial);
+    if !unknown.is_empty() {
+        blocks.push(Block::paragraph(format!("Not measured in this run: {}.", unknown.join(", "))));
+    }
+    if !other.is_empty() {
+        let note = "Medians over the windows. They do not affect the verdict.".to_owned();
+        let table = table(trial.other(), &other, "number", &|_| None);
+        blocks.push(Block::Details("All other metrics, by arm".to_owned(), vec![Block::Note(note), table]));
+    }
+    blocks
 }
 
 /// Costs that were not measured: unknown is not free.
@@ -58,28 +59,23 @@ fn unknown(costs: &Medians, trial: &Report) -> Vec<&'static str> {
     all.into_iter().filter(|(_, known)| !known).map(|(what, _)| what).collect()
 }
 
-pub(super) type Medians = BTreeMap<String, [Option<f64>; 2]>;
+type Medians = BTreeMap<String, [Option<f64>; 2]>;
 
-/// The title of a metric, if it has one.
-pub(super) type Titles<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-pub(super) fn table(other: ArmName, rows: &Medians, head: &str, title: Titles<'_>) -> Markup {
+/// The numbers of A and the other arm. `title` has the title of a metric, if it has one.
+fn table(other: ArmName, rows: &Medians, head: &str, title: &dyn Fn(&str) -> Option<String>) -> Block {
     let number = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), trim);
-    html! {
-        div.wide {
-            table {
-                thead { tr { th scope="col" { (head) } th.n scope="col" { "A" } th.n scope="col" { (other) } th.n scope="col" { (other) " against A" } } }
-                tbody {
-                    @for (name, [a, b]) in rows {
-                        tr {
-                            th.name scope="row" { @if let Some(title) = title(name) { (title) br; } code { (name) } }
-                            td.n { (number(*a)) } td.n { (number(*b)) } td.n { (change(*a, *b)) }
-                        }
-                    }
-                }
-            }
-        }
-    }
+    let row = |(name, [a, b]): (&String, &[Option<f64>; 2])| {
+        let title = title(name).map_or_else(String::new, |title| format!("{title}: "));
+        let name = Text::from(title).and(Text::code(name));
+        [name, number(*a).into(), number(*b).into(), change(*a, *b).into()]
+    };
+    let header = [
+        Column::from(head),
+        Column::number("A"),
+        Column::number(other.to_string()),
+        Column::number(format!("{other} against A")),
+    ];
+    Block::table(header, rows.iter().map(row).collect())
 }
 
 fn change(a: Option<f64>, b: Option<f64>) -> String {
@@ -91,44 +87,45 @@ fn change(a: Option<f64>, b: Option<f64>) -> String {
 }
 
 /// Whether each knob was engaged, by the counters of its mechanism.
-pub(super) fn engagement(entry: &TrialEntry) -> Markup {
+pub(super) fn engagement(entry: &TrialEntry) -> Vec<Block> {
     let trial = &entry.report;
     let conditions = by_arm(trial, |window| numbers(&window.conditions));
     let is_mechanism = |name: &str| !MACHINE.contains(&name);
     let counted: Medians =
         conditions.iter().filter(|(name, _)| is_mechanism(name)).map(|(name, arms)| (name.clone(), *arms)).collect();
-    html! {
-        h3 { "Was the setting engaged?" }
-        @if entry.control { p { "Both arms had the same configuration, so there was nothing to engage." } }
-        @else if !trial.mechanism.is_empty() {
-            @for knob in &trial.mechanism {
-                p { code { (knob.knob) } ": " (engaged(&knob.engaged)) "." }
-                @if !knob.readings.is_empty() {
-                    (table(trial.other(), &knob.readings.iter().map(|reading| (reading.name.clone(), [reading.a, reading.b])).collect(), "counter", &|_| None))
-                }
-            }
-        } @else if counted.is_empty() {
-            p { "No counter of its mechanism was recorded. evenkeel wrote the setting and read it back." }
-        } @else {
-            p { "Counters of its mechanism, in the median window of each arm:" }
-            (table(trial.other(), &counted, "counter", &|_| None))
-        }
-        @if !conditions.is_empty() {
-            details {
-                summary { "Conditions of the machine, by arm" }
-                (table(trial.other(), &conditions, "condition", &|_| None))
-            }
-        }
+    let mut blocks = vec![Block::Subheading("Was the setting engaged?")];
+    if entry.control {
+        blocks.push(Block::paragraph("Both arms had the same configuration, so there was nothing to engage."));
+    } else if !trial.mechanism.is_empty() {
+        blocks.extend(trial.mechanism.iter().flat_map(|knob| mechanism(trial.other(), knob, "counter")));
+    } else if counted.is_empty() {
+        let words = "No counter of its mechanism was recorded. evenkeel wrote the setting and read it back.";
+        blocks.push(Block::paragraph(words));
+    } else {
+        blocks.push(Block::paragraph("Counters of its mechanism, in the median window of each arm:"));
+        blocks.push(table(trial.other(), &counted, "counter", &|_| None));
     }
+    if !conditions.is_empty() {
+        let table = table(trial.other(), &conditions, "condition", &|_| None);
+        blocks.push(Block::Details("Conditions of the machine, by arm".to_owned(), vec![table]));
+    }
+    blocks
 }
 
-/// Whether a knob was engaged, as text after its name and a colon.
-pub(crate) fn engaged(engaged: &Engaged) -> String {
-    match engaged {
+/// Whether a knob was engaged, with the readings of its counters.
+pub(super) fn mechanism(other: ArmName, knob: &Mechanism, head: &str) -> Vec<Block> {
+    let engaged = match &knob.engaged {
         Engaged::Yes => "its counter shows that it was engaged".to_owned(),
         Engaged::No { why } => format!("it was not engaged, because {why}"),
         Engaged::Unknown => "unknown: no counter shows its mechanism; evenkeel wrote it and read it back".to_owned(),
+    };
+    let mut blocks = vec![Block::Paragraph(Text::code(&knob.knob).and(format!(": {engaged}.")))];
+    let readings: Medians =
+        knob.readings.iter().map(|reading| (reading.name.clone(), [reading.a, reading.b])).collect();
+    if !readings.is_empty() {
+        blocks.push(table(other, &readings, head, &|_| None));
     }
+    blocks
 }
 
 /// Conditions that are recorded in every trial.

@@ -13,7 +13,6 @@ use crate::show::{escape, json};
 use crate::times;
 
 pub(crate) mod across;
-pub(crate) mod blocks;
 pub(crate) mod boots;
 mod chart;
 pub(crate) mod choice;

@@ -13,6 +13,7 @@ use super::counted;
 use super::markup::{key, sentence, word};
 use super::words::{as_change, range, share, trim};
 use crate::times;
+use crate::view::{Block, html};
 
 /// Ratios of pairs that are marked under an interval.
 const RUG_MAX: usize = 400;
@@ -28,7 +29,7 @@ pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Ma
             }
             // With one trial only, the headline is already at the top of the page.
             @if saved.trials.len() > 1 { p.verdict { (word(trial.verdict)) " " strong { (sentence(&entry.sentence)) } } }
-            (caveats(&trial.caveats))
+            (html::shown(&[Block::caveats(&trial.caveats)]))
             (effect(saved, entry, &source))
             (control(trial.control_stretch.as_ref()))
             (guards(trial))
@@ -36,8 +37,8 @@ pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Ma
             div.side-by-side { (chart::pairs(trial, &source)) (chart::distribution(trial, &source)) }
             // Several arms share one timeline.
             @if saved.choice.is_none() { (chart::timeline(trial, &source)) }
-            (counted::costs(entry))
-            (counted::engagement(entry))
+            (html::shown(&counted::costs(entry)))
+            (html::shown(&counted::engagement(entry)))
             (dropped(trial))
             (fixed(trial))
         }
@@ -57,17 +58,6 @@ pub(super) fn source(saved: &RunReport, trial: &Report) -> Source {
         host: known(&host.join(", "), "unknown host"),
         date: known(saved.taken.as_deref().unwrap_or_default(), "unknown date"),
         command: known(saved.command.as_deref().unwrap_or_default(), "unknown command"),
-    }
-}
-
-/// The caveats, before the numbers that they limit.
-pub(super) fn caveats<C: ToString>(caveats: &[C]) -> Markup {
-    html! {
-        div.caveats {
-            h3 { "Caveats" }
-            @if caveats.is_empty() { p { "None." } }
-            @else { ul { @for caveat in caveats { li { (sentence(&caveat.to_string())) } } } }
-        }
     }
 }
 

@@ -6,9 +6,9 @@ use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, Card, Compared, Comparison, Line, Outcome, Part, Taken, Trait};
 use serde::Serialize;
 
-use crate::show::blocks::Block;
 use crate::show::finding::Finding;
 use crate::show::units::real_quantity;
+use crate::view::Block;
 
 /// The answer of `measure compare`.
 #[derive(Serialize, schemars::JsonSchema)]

@@ -2,8 +2,6 @@
 
 pub(crate) mod across;
 pub(crate) mod advice;
-pub(crate) mod blocks;
-pub(crate) mod boots;
 pub(crate) mod capacity;
 pub(crate) mod card;
 pub(crate) mod change;

@@ -203,7 +203,7 @@ fn the_status_never_says_better_alone() {
     let output = prove(&format!("{state} --report {}", out.display()));
     let text = both(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("all 4 boots are measured, with 4 boots in total; all settings are restored"), "{text}");
+    assert!(text.contains("All 4 boots are measured, with 4 boots in total; all settings are restored"), "{text}");
     assert_eq!(json(&prove(&format!("{state} --json")))["is_put_back"], true);
     let pages = text.clone() + &std::fs::read_to_string(out.join("boots.md")).unwrap();
     assert!(pages.matches("better").count() >= 2, "{pages}");

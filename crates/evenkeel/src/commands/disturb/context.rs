@@ -19,8 +19,8 @@ use crate::commands::measure;
 use crate::exit::{self, Exit};
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
-use crate::show::blocks::{self, Block};
 use crate::show::{Out, json};
+use crate::view::{Block, terminal};
 
 /// How often to check the stop flag while a command runs: rarely, because each check disturbs.
 const LOOK_EVERY_NS: u64 = 200_000_000;
@@ -202,8 +202,8 @@ impl<'a> Context<'a> {
         whole.extend_from_slice(page);
         match &answer.command {
             // Standard output belongs to the command.
-            Some(_) if !self.out.is_json() => self.out.warn_page(&blocks::text(&whole)),
-            _ => self.out.answer(answer, || blocks::text(&whole))?,
+            Some(_) if !self.out.is_json() => self.out.warn_page(&terminal::text(&whole)),
+            _ => self.out.answer(answer, || terminal::text(&whole))?,
         }
         Ok(())
     }

@@ -16,8 +16,8 @@ use super::page::went_offline;
 use super::values;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::blocks::Block;
 use crate::show::units::{bytes, part, percent, quantity, real_quantity};
+use crate::view::Block;
 
 /// The separate process sends this when the memory is filled.
 const FILLED: &[u8] = b"filled\n";

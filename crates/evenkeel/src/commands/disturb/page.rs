@@ -1,6 +1,6 @@
 //! What the pages of the kinds have in common.
 
-use crate::show::blocks::Block;
+use crate::view::Block;
 
 pub(super) fn went_offline(cpu: usize) -> Block {
     Block::Warning(format!("CPU {cpu} went offline; its disturbance ended there."))

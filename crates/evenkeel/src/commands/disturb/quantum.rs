@@ -15,8 +15,8 @@ use crate::commands::guard::{Guard, Undo};
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
-use crate::show::blocks::Block;
 use crate::show::units::{percent, quantity, real_quantity};
+use crate::view::Block;
 
 /// Take CPUs away for a share of each period, as a hypervisor or a CPU limit does
 ///

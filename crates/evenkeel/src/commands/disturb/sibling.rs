@@ -8,8 +8,8 @@ use super::context::{Context, RunArgs, What, failure, of_threads};
 use super::page::went_offline;
 use super::values;
 use crate::failure::Outcome;
-use crate::show::blocks::Block;
 use crate::show::units::{percent, real_quantity};
+use crate::view::Block;
 
 /// Thrash caches and floating-point units, like a neighbour on the other hyperthread
 #[derive(Debug, clap::Args)]

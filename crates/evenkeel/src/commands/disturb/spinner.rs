@@ -8,8 +8,8 @@ use super::page::went_offline;
 use super::values;
 use crate::experiment;
 use crate::failure::Outcome;
-use crate::show::blocks::Block;
 use crate::show::units::{part, percent};
+use crate::view::Block;
 
 /// Keep CPUs busy with ordinary threads, as another program does
 #[derive(Debug, clap::Args)]

@@ -13,8 +13,8 @@ use super::page::{count, went_offline};
 use super::values;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::blocks::Block;
 use crate::show::units::{part, percent, quantity, real_quantity};
+use crate::view::Block;
 
 /// Interrupt CPUs at a fixed rate: by packets and their softirqs, by timers, or by wakes from another CPU
 ///

@@ -17,10 +17,9 @@ use serde::Serialize;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome, exit_of};
-use crate::report;
-use crate::show::blocks::{self, Block};
 use crate::show::units::{percent, quantity};
-use crate::show::{Out, json};
+use crate::show::{Out, escape, json};
+use crate::view::{Block, Text, html, terminal};
 
 /// A thousand steps are finer than any terminal's bar.
 const STEPS: u64 = 1000;
@@ -111,9 +110,11 @@ impl<'a> Context<'a> {
         let observer = self.observer.get();
         let page = || -> Vec<Block> { page(answer).into_iter().chain(observer.map(Observer::block)).collect() };
         if let Some(file) = self.report {
-            report::blocks::write(file, title, &page())?;
+            let html = html::page(title, &Text::default(), &page());
+            std::fs::write(file, escape::page(&html))
+                .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", file.display()), &error))?;
         }
-        self.out.answer_in(format, &Observed { answer, observer }, || blocks::text(&page()))?;
+        self.out.answer_in(format, &Observed { answer, observer }, || terminal::text(&page()))?;
         Ok(exit::WELL)
     }
 }

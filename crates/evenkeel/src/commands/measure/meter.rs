@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::card::CardTurn;
 use super::context::Context;
 use crate::failure::{Failure, Outcome};
-use crate::show::blocks::Block;
 use crate::show::finding::{Finding, busy};
 use crate::show::json;
+use crate::view::Block;
 
 /// A meter. The implementing type holds its arguments, and the documentation of that type is the help of the subcommand.
 pub(crate) trait Meter: clap::Args {

@@ -13,7 +13,8 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::profile::diff::{Answer, Row, Side};
 use crate::show::units::part;
-use crate::show::{Out, blocks, profile};
+use crate::show::{Out, profile};
+use crate::view::terminal;
 
 /// Compare two recordings: which functions take more time, and which less
 ///
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         write(args, &pair, &answer, [&old_origin, &new_origin], path, kind)?;
         answer.written = Some(path.display().to_string());
     }
-    out.answer(&answer, || blocks::text(&profile::diff::blocks(&answer)))?;
+    out.answer(&answer, || terminal::text(&profile::diff::blocks(&answer)))?;
     Ok(exit::WELL)
 }
 

@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::{input, now};
 use crate::exit;
 use crate::failure::Outcome;
-use crate::show::{Out, blocks, profile};
+use crate::show::{Out, profile};
+use crate::view::terminal;
 
 /// Show which CPU was full while others idled, and with which threads and functions
 ///
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let seen = imbalance(&opened.recording, &opened.names, &may_run_on);
     let answer =
         Answer { verdict: profile::imbalance::verdict(&seen), imbalance: &seen, unseen, names: &opened.coverage };
-    out.answer(&answer, || blocks::text(&profile::imbalance::blocks(&seen, &answer.unseen, &opened.coverage)))?;
+    out.answer(&answer, || terminal::text(&profile::imbalance::blocks(&seen, &answer.unseen, &opened.coverage)))?;
     Ok(exit::WELL)
 }
 

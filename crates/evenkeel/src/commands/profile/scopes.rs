@@ -10,7 +10,8 @@ use super::input;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::profile::scopes::{From, Quantum};
-use crate::show::{Out, blocks, profile};
+use crate::show::{Out, profile};
+use crate::view::terminal;
 
 /// The quantum if it is unknown.
 const ASSUMED_NS: u64 = 4_000_000;
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         let file = args.recording.as_deref().unwrap_or(Path::new(""));
         Failure::text(exit::WRONG_USE, format!("use the recording {} for these scopes", file.display()), error)
     })?;
-    out.answer(&Answer { quantum, long: &long }, || blocks::text(&profile::scopes::blocks(&long, quantum)))?;
+    out.answer(&Answer { quantum, long: &long }, || terminal::text(&profile::scopes::blocks(&long, quantum)))?;
     Ok(exit::WELL)
 }
 

@@ -16,7 +16,8 @@ use super::input::Opened;
 use super::{input, now, pick, written};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::{Out, blocks, profile};
+use crate::show::{Out, profile};
+use crate::view::terminal;
 
 /// The ring buffer of each CPU. A server that switches 70,000 times a second fills 1 MiB in a fifth of a second.
 const RING_BYTES: usize = 8 << 20;
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let answer = Answer { report: &report, steal_ns, unseen, names: &opened.coverage, written };
     out.answer(&answer, || {
         let written = answer.written.as_deref();
-        blocks::text(&profile::switches::blocks(&report, steal_ns, &answer.unseen, written))
+        terminal::text(&profile::switches::blocks(&report, steal_ns, &answer.unseen, written))
     })?;
     Ok(exit::WELL)
 }

@@ -18,7 +18,8 @@ use super::{diff, now};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::profile::ticks::{Answer, Recorded, Thread, TickSource};
-use crate::show::{Out, blocks, profile};
+use crate::show::{Out, profile};
+use crate::view::terminal;
 
 /// The part of a stack that is copied with each sample; perf's default.
 const STACK_BYTES: u32 = 8192;
@@ -117,7 +118,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
     let written = wanted.map(|(path, _)| path.to_owned());
     let answer = answer(&opened, &ticks, source, comparison, recorded, written);
-    out.answer(&answer, || blocks::text(&profile::ticks::blocks(&answer)))?;
+    out.answer(&answer, || terminal::text(&profile::ticks::blocks(&answer)))?;
     Ok(exit::WELL)
 }
 

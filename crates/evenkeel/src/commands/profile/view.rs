@@ -20,7 +20,8 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::profile::view::{Answer, CpuRow, EventRow, FunctionRow, Inlined, RecordingInfo, ThreadRow};
 use crate::show::units::{part, percent};
-use crate::show::{Out, blocks, profile};
+use crate::show::{Out, profile};
+use crate::view::terminal;
 
 /// Fewer samples get a caveat.
 const FEW_SAMPLES: usize = 1000;
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         write(args, &source, graph, &answer, (path, kind))?;
         answer.written = Some(path.display().to_string());
     }
-    out.answer(&answer, || blocks::text(&profile::view::blocks(&answer)))?;
+    out.answer(&answer, || terminal::text(&profile::view::blocks(&answer)))?;
     Ok(exit::WELL)
 }
 

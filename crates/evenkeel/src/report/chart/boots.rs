@@ -34,7 +34,7 @@ pub(crate) fn boots(report: &BootsReport, source: &Source) -> Markup {
             (framed(HEIGHT, &tooltip(report), scale, &metric.unit, &inside))
             figcaption {
                 "Each boot in the order of time: " code { (metric.name) } " of its windows, with a line at their median, which is the value of \
-                 the boot (" (crate::report::markup::key(ArmName::B)) "). A boot without marks does not count."
+                 the boot (" (crate::view::html::key(ArmName::B)) "). A boot without marks does not count."
                 @if step > 1 { " At most " (MARKS_MAX) " windows of a boot are drawn; boots.json has them all." }
             }
             (source.line())

@@ -38,7 +38,7 @@ pub(crate) fn pairs(trial: &Report, source: &Source) -> Markup {
             (framed(HEIGHT, &format!("each pair as a line from A to {other}: {count}"), scale, &trial.metric.unit, &inside))
             figcaption {
                 b { (count) "." } " Each line is one pair, numbered in the order of time: A left, " (other) " right ("
-                (crate::report::markup::key(other)) "). A solid line falls to " (other) ", a dashed one rises."
+                (crate::view::html::key(other)) "). A solid line falls to " (other) ", a dashed one rises."
                 @if step > 1 { " Every " (step) "th pair is drawn; report.json has them all." }
             }
             (source.line())

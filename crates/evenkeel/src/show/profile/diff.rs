@@ -4,8 +4,8 @@ use evenkeel_profile::graph::Quantity;
 use serde::Serialize;
 
 use super::view::short;
-use crate::show::blocks::Block;
 use crate::show::units::percent;
+use crate::view::Block;
 
 /// The answer.
 #[derive(Debug, Serialize, schemars::JsonSchema)]

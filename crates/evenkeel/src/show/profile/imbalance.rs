@@ -5,8 +5,8 @@ use evenkeel_profile::imbalance::{Cause, Cpu, Filled, Imbalance, ImbalanceCaveat
 
 use evenkeel_profile::symbols::{NameCoverage, Unnamed};
 
-use crate::show::blocks::Block;
 use crate::show::units::{percent, quantity};
+use crate::view::Block;
 
 /// The most CPUs on the page, the busiest first. JSON has all.
 const ROWS_MAX: usize = 32;

@@ -4,8 +4,8 @@ use evenkeel_measure::Unit;
 use evenkeel_profile::scopes::{Long, Row, Which};
 use serde::Serialize;
 
-use crate::show::blocks::Block;
 use crate::show::units::quantity;
+use crate::view::Block;
 
 /// The most rows on the page. JSON has all.
 const ROWS_MAX: usize = 40;

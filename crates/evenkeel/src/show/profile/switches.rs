@@ -5,8 +5,8 @@ use evenkeel_profile::graph;
 use evenkeel_profile::offcpu::table::{Report, Row, Share, Strip, Thread, Wait};
 use evenkeel_profile::offcpu::{Faults, Reason};
 
-use crate::show::blocks::Block;
 use crate::show::units::{part, percent, quantity};
+use crate::view::Block;
 
 /// The most threads with a table, those with most CPU time first. JSON has more.
 const TABLES_MAX: usize = 8;
@@ -208,7 +208,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::show::blocks::text;
+    use crate::view::terminal::text;
 
     #[test]
     fn a_page_names_the_lock_the_taker_and_the_file() {

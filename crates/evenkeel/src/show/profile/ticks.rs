@@ -7,8 +7,8 @@ use evenkeel_profile::ticks::compare::{Comparison, Growth, Slow, TicksCaveat};
 use evenkeel_profile::ticks::cut::Ends;
 use serde::Serialize;
 
-use crate::show::blocks::Block;
 use crate::show::units::{part, percent, quantity, real_quantity};
+use crate::view::Block;
 
 /// The most slow ticks on the page. JSON has a hundred.
 const LISTED: usize = 12;

@@ -6,8 +6,8 @@ use evenkeel_profile::recording::Lost;
 use evenkeel_profile::symbols::NameCoverage;
 use serde::Serialize;
 
-use crate::show::blocks::Block;
 use crate::show::units::{part, percent, quantity};
+use crate::view::Block;
 
 /// The most CPUs on the page. JSON has all.
 const CPUS_MAX: usize = 64;

@@ -12,9 +12,9 @@ use crate::commands::measure::card::{CardTurn, line, value};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::show::blocks::Block;
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{percent_to, real_quantity};
+use crate::view::Block;
 
 const UNKNOWN: &str = "unknown";
 

@@ -9,9 +9,9 @@ use crate::commands::measure::card::{CardTurn, percentiles, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::show::blocks::Block;
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{quantity, real_quantity};
+use crate::view::Block;
 
 /// Measure the cost of reading the time, whether it enters the kernel, and whether the CPUs' clocks agree
 ///

@@ -10,9 +10,9 @@ use crate::commands::measure::card::{CardTurn, percentiles, value};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::show::blocks::Block;
 use crate::show::finding::{A_TICK, Finding, Grade, TICK_NS};
 use crate::show::units::{quantity, real_quantity};
+use crate::view::Block;
 
 /// Measure small synchronous writes, and whether boot and data share a volume
 ///

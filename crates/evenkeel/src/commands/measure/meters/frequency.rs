@@ -9,9 +9,9 @@ use crate::commands::measure::card::{CardTurn, PPM, line, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::show::blocks::Block;
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{quantity, real_quantity};
+use crate::view::Block;
 
 /// The most CPUs on the page; the JSON answer has all.
 const ROWS_MAX: usize = 64;

@@ -11,9 +11,9 @@ use crate::commands::measure::card::{CardTurn, PPM, line, value};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::show::blocks::{Block, Timeline};
 use crate::show::finding::{A_TICK, Finding, Grade};
 use crate::show::units::{part, percent, percent_to, quantity, real_quantity};
+use crate::view::{Block, Timeline};
 
 /// The page shows this many threads and interrupts of each CPU; JSON has all.
 const SHOWN: usize = 5;
@@ -319,7 +319,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::show::blocks::text;
+    use crate::view::terminal::text;
 
     const MS: u64 = 1_000_000;
 

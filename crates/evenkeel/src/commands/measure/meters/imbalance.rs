@@ -8,9 +8,9 @@ use crate::commands::measure::card::{CardTurn, PPM, line, value};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::show::blocks::Block;
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{part, percent_to, quantity};
+use crate::view::Block;
 
 /// The most CPUs on the page, the busiest ones; the JSON answer has all.
 const ROWS_MAX: usize = 32;

@@ -8,9 +8,9 @@ use crate::commands::measure::card::{CardTurn, line, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::show::blocks::Block;
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{bytes, percent_to, quantity, real_quantity};
+use crate::view::Block;
 
 /// Measure memory latency and bandwidth, by working set, page size and NUMA node
 ///

@@ -12,9 +12,9 @@ use crate::commands::measure::card::{CardTurn, PPM, line, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::show::blocks::Block;
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::percent;
+use crate::view::Block;
 
 /// CPUs with a histogram.
 const HISTOGRAMS: usize = 8;
@@ -311,7 +311,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::show::blocks::text;
+    use crate::view::terminal::text;
 
     fn unmeasured() -> Cpu {
         Cpu {

@@ -11,9 +11,9 @@ use crate::commands::measure::card::{CardTurn, PPM, line, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::show::blocks::{Block, Timeline};
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{bytes, part, percent, quantity, real_quantity};
+use crate::view::{Block, Timeline};
 
 /// Limit of CPUs on the page; those that lost the most are shown.
 const CPUS_SHOWN: usize = 16;

@@ -17,9 +17,9 @@ use evenkeel_measure::{Samples, Unit};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
-use crate::show::blocks::Block;
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{percent, percent_to, quantity, real_quantity};
+use crate::view::Block;
 use crate::{exit, tick_function};
 
 /// Threads that are listed.

@@ -15,9 +15,9 @@ use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::exit;
 use crate::failure::Failure;
-use crate::show::blocks::Block;
 use crate::show::finding::{A_TICK, Finding, Grade, TICK_NS};
 use crate::show::units::{percent, percent_to, quantity, real_quantity};
+use crate::view::Block;
 
 const UNKNOWN: &str = "unknown";
 

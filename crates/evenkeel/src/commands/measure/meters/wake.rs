@@ -13,9 +13,9 @@ use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::exit;
 use crate::failure::Failure;
-use crate::show::blocks::Block;
 use crate::show::finding::{A_TICK, Finding, Grade, TICK_NS};
 use crate::show::units::{percent_to, quantity, real_quantity};
+use crate::view::Block;
 
 /// If the CPU is idle for less of the sleep, it has other work and may never go idle.
 const IDLE_SHARE_MIN: f64 = 0.5;

@@ -26,7 +26,7 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
-use crate::show::blocks;
+use crate::view::terminal;
 
 /// The most memory that a window takes.
 const WINDOW_BYTES: usize = 512 << 20;
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     // A second Ctrl-C stops the search for names.
     stop.store(false, Ordering::Relaxed);
     answer.names = named::store(&files, out, &stop);
-    out.answer(&answer, || blocks::text(&answer.page()))?;
+    out.answer(&answer, || terminal::text(&answer.page()))?;
     Ok(exit::WELL)
 }
 

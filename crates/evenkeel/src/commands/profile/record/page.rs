@@ -14,8 +14,8 @@ use serde::Serialize;
 use super::named::StoredNames;
 use crate::progress::Telling;
 use crate::show::Out;
-use crate::show::blocks::Block;
 use crate::show::units::{bytes, part, percent_to, quantity};
+use crate::view::Block;
 
 /// The interval between progress lines in a log.
 const LINE_EVERY: Duration = Duration::from_secs(15);

@@ -13,6 +13,7 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::report;
 use crate::show::{self, Out};
+use crate::view::terminal;
 
 /// Print the progress and the result so far
 #[derive(Clone, Debug, clap::Args)]
@@ -60,11 +61,11 @@ pub(super) fn report(state: &BootsState, folder: Option<&Path>, out: &Out) -> Re
 }
 
 fn show(state: &BootsState, found: &BootsReport, folder: Option<&Path>, out: &Out) -> Result<(), Failure> {
-    let mut text = show::boots::page(found);
+    let mut text = terminal::text(&report::boots::blocks(state, found));
     if let Some(folder) = folder {
         let json = show::json::answer(found)?;
         let page = report::boots::page(state, found, &json);
-        let files = [("boots.html", page), ("boots.md", show::boots::markdown(found)), ("boots.json", json)];
+        let files = [("boots.html", page), ("boots.md", report::boots::document(state, found)), ("boots.json", json)];
         for (name, content) in files {
             text += &format!("report: {}\n", report::write_page(folder, name, &content)?.display());
         }

@@ -1,10 +1,10 @@
-//! `Block`: a part of a measurement's page. The terminal and the HTML page show the same blocks, so that neither can contain more than the
-//! other.
+//! Blocks as text for a terminal.
 
 use evenkeel_measure::{Samples, Unit};
 
+use super::{Block, Text, Timeline, Verdict};
 use crate::show::finding::{Finding, Grade};
-use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN, width};
+use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN, width};
 use crate::show::units::quantity;
 
 /// The longest bar in columns, and the number of columns before it.
@@ -13,60 +13,30 @@ const BEFORE_BAR_COLUMNS: usize = 27;
 /// The glyphs of a timeline's column, from empty to full.
 const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const TIMELINE_COLUMNS_MAX: usize = 72;
+/// The place of an item of a list.
+const ITEM: Indent = Indent { first: 2, rest: 4 };
 
-/// A part of a page.
-#[derive(Clone, Debug)]
-pub(crate) enum Block {
-    /// Whether the numbers are good. The first words name the subject, if the page has several.
-    Finding(Option<&'static str>, Finding),
-    /// A heading.
-    Heading(String),
-    /// A label and its value.
-    Row(String, String),
-    /// Columns with their titles.
-    Table { header: Vec<String>, rows: Vec<Vec<String>> },
-    /// A note to the numbers.
-    Note(String),
-    /// A warning: data was lost, or the numbers are unreliable.
-    Warning(String),
-    /// How the samples are spread.
-    Histogram(Samples),
-    /// A timeline: points of time with a length, or a rate.
-    Timeline(Timeline),
-}
-
-/// Lengths, or rates, over time.
-#[derive(Clone, Debug)]
-pub(crate) struct Timeline {
-    /// Its title.
-    pub(crate) title: String,
-    /// How long the whole was, in nanoseconds.
-    pub(crate) total_ns: u64,
-    /// The unit of its points.
-    pub(crate) unit: Unit,
-    /// The points: nanoseconds since the start, and the value.
-    pub(crate) points: Vec<(u64, u64)>,
-}
-
-impl Block {
-    pub(crate) fn row(label: &str, value: impl Into<String>) -> Block {
-        Block::Row(label.to_owned(), value.into())
-    }
-
-    pub(crate) fn heading(title: impl Into<String>) -> Block {
-        Block::Heading(title.into())
-    }
-
-    pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Block {
-        Block::Table { header: header.map(str::to_owned).to_vec(), rows: rows.into_iter().map(Vec::from).collect() }
-    }
-}
-
-/// The blocks as text for a terminal.
+/// The blocks as text.
 pub(crate) fn text(blocks: &[Block]) -> String {
     let mut page = Page::default();
+    draw(&mut page, blocks);
+    page.finish()
+}
+
+fn draw(page: &mut Page, blocks: &[Block]) {
     for block in blocks {
         match block {
+            Block::Opening(blocks) => draw(page, blocks),
+            Block::Section(title, blocks) => {
+                page.heading(&title.words());
+                draw(page, blocks);
+            }
+            Block::Heading(title) => page.heading(title),
+            Block::Subheading(title) => page.paragraph(Indent::all(2), HEADING, title),
+            Block::Verdict(verdict) => page.heading(&headline(verdict)),
+            Block::Caveats(caveats) => {
+                caveats.iter().for_each(|caveat| page.paragraph(ITEM, WARN, &format!("caveat: {caveat}")));
+            }
             Block::Finding(of, finding) => {
                 let style = match finding.grade {
                     Grade::Poor => BAD,
@@ -76,16 +46,29 @@ pub(crate) fn text(blocks: &[Block]) -> String {
                 };
                 page.paragraph(Indent::all(2), style, &finding_text(*of, finding));
             }
-            Block::Heading(title) => page.heading(title),
+            Block::Paragraph(words) => page.paragraph(ITEM, PLAIN, &words.words()),
+            Block::List(items) => items.iter().for_each(|item| page.paragraph(ITEM, PLAIN, &item.words())),
+            Block::Terms(terms) => terms.iter().for_each(|(term, meaning)| page.row(term, PLAIN, &meaning.words())),
             Block::Row(label, value) => page.row(label, PLAIN, value),
-            Block::Table { header, rows } => page.table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows),
+            Block::Table { header, rows } => {
+                let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(Text::words).collect()).collect();
+                page.table(&header.iter().map(|column| column.title.as_str()).collect::<Vec<_>>(), &rows);
+            }
             Block::Note(words) => page.paragraph(Indent::all(2), DIM, words),
             Block::Warning(words) => page.paragraph(Indent::all(2), WARN, words),
-            Block::Histogram(samples) => histogram(&mut page, samples),
-            Block::Timeline(shown) => timeline(&mut page, shown),
+            Block::Histogram(samples) => histogram(page, samples),
+            Block::Timeline(shown) => timeline(page, shown),
+            Block::Command(command) => page.line(PLAIN, &format!("  {command}")),
+            Block::Drawing(..) | Block::Download { .. } | Block::Details(..) | Block::Detail(_) => {}
         }
     }
-    page.finish()
+}
+
+fn headline(verdict: &Verdict) -> String {
+    match verdict.is_repeated {
+        true => verdict.says.clone(),
+        false => format!("{}: {}", verdict.badge, verdict.says),
+    }
 }
 
 /// `Good (disk): a write takes 1 ms.`

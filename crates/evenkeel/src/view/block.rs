@@ -1,0 +1,200 @@
+//! `Block`: a part of a page. `Text`: words with their meaning, such as code.
+
+use evenkeel_measure::{Samples, Unit};
+use evenkeel_trial::Outcome;
+use maud::Markup;
+
+use crate::show::finding::Finding;
+
+/// A part of a page.
+#[derive(Clone, Debug)]
+pub(crate) enum Block {
+    /// What a reader needs first. HTML gives it a heading.
+    Opening(Vec<Block>),
+    /// A heading with its blocks.
+    Section(Text, Vec<Block>),
+    /// A heading of the same level whose blocks follow.
+    Heading(String),
+    Subheading(&'static str),
+    /// The answer of a report in one sentence.
+    Verdict(Verdict),
+    /// What limits the numbers.
+    Caveats(Vec<String>),
+    /// Whether the numbers are good. The first words name the subject, if the page has several.
+    Finding(Option<&'static str>, Finding),
+    Paragraph(Text),
+    List(Vec<Text>),
+    /// Terms with their meanings.
+    Terms(Vec<(&'static str, Text)>),
+    /// A label and its value.
+    Row(String, String),
+    /// Columns with their titles. The first cell of a row names it.
+    Table {
+        header: Vec<Column>,
+        rows: Vec<Vec<Text>>,
+    },
+    /// A note to the numbers.
+    Note(String),
+    /// A warning: data was lost, or the numbers are unreliable.
+    Warning(String),
+    /// How the samples are spread.
+    Histogram(Samples),
+    /// A timeline: points of time with a length, or a rate.
+    Timeline(Timeline),
+    /// A chart with its caption. Only HTML shows it; the others leave it to the table beside it.
+    Drawing(Markup, Text),
+    /// A command to copy.
+    Command(String),
+    /// A file inside the page. Only HTML can hold one.
+    Download {
+        name: &'static str,
+        kind: &'static str,
+        content: String,
+        what: &'static str,
+    },
+    /// Blocks below a line that opens them; the terminal leaves them out.
+    Details(String, Vec<Block>),
+    /// Blocks that the terminal leaves out, to stay short.
+    Detail(Vec<Block>),
+}
+
+/// The answer of a report.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    /// `None` before there is one.
+    pub(crate) outcome: Option<Outcome>,
+    /// The words of the badge.
+    pub(crate) badge: String,
+    /// Whether the sentence has the verdict too. Then only HTML shows the badge.
+    pub(crate) is_repeated: bool,
+    pub(crate) says: String,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) title: String,
+    pub(crate) is_number: bool,
+}
+
+impl Column {
+    pub(crate) fn number(title: impl Into<String>) -> Column {
+        Column { title: title.into(), is_number: true }
+    }
+}
+
+impl<T: Into<String>> From<T> for Column {
+    fn from(title: T) -> Column {
+        Column { title: title.into(), is_number: false }
+    }
+}
+
+/// Lengths, or rates, over time.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeline {
+    /// Its title.
+    pub(crate) title: String,
+    /// How long the whole was, in nanoseconds.
+    pub(crate) total_ns: u64,
+    /// The unit of its points.
+    pub(crate) unit: Unit,
+    /// The points: nanoseconds since the start, and the value.
+    pub(crate) points: Vec<(u64, u64)>,
+}
+
+impl Block {
+    pub(crate) fn row(label: &str, value: impl Into<String>) -> Block {
+        Block::Row(label.to_owned(), value.into())
+    }
+
+    pub(crate) fn heading(title: impl Into<String>) -> Block {
+        Block::Heading(title.into())
+    }
+
+    pub(crate) fn section(title: impl Into<Text>, blocks: Vec<Block>) -> Block {
+        Block::Section(title.into(), blocks)
+    }
+
+    pub(crate) fn paragraph(words: impl Into<Text>) -> Block {
+        Block::Paragraph(words.into())
+    }
+
+    pub(crate) fn table<C: Into<Column>, T: Into<Text>, const N: usize>(header: [C; N], rows: Vec<[T; N]>) -> Block {
+        let rows = rows.into_iter().map(|row| row.map(T::into).to_vec());
+        Block::Table { header: header.map(C::into).to_vec(), rows: rows.collect() }
+    }
+
+    pub(crate) fn caveats<C: ToString>(caveats: &[C]) -> Block {
+        Block::Caveats(caveats.iter().map(C::to_string).collect())
+    }
+}
+
+/// Words of one line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Text(pub(crate) Vec<Span>);
+
+/// A part of a text.
+#[derive(Clone, Debug)]
+pub(crate) enum Span {
+    Plain(String),
+    /// A name, a value or a command.
+    Code(String),
+    /// What needs attention.
+    Bad(String),
+}
+
+impl Text {
+    /// A text of ours, with names and commands between backticks.
+    pub(crate) fn prose(text: &str) -> Text {
+        let span = |(at, part): (usize, &str)| match at % 2 {
+            0 => Span::Plain(part.to_owned()),
+            _ => Span::Code(part.to_owned()),
+        };
+        Text(text.split('`').enumerate().filter(|(_, part)| !part.is_empty()).map(span).collect())
+    }
+
+    pub(crate) fn code(code: impl Into<String>) -> Text {
+        Text(vec![Span::Code(code.into())])
+    }
+
+    pub(crate) fn bad(words: impl Into<String>) -> Text {
+        Text(vec![Span::Bad(words.into())])
+    }
+
+    pub(crate) fn and(mut self, words: impl Into<Text>) -> Text {
+        self.0.extend(words.into().0);
+        self
+    }
+
+    /// The words alone.
+    pub(crate) fn words(&self) -> String {
+        self.0.iter().map(Span::words).collect()
+    }
+}
+
+impl Span {
+    fn words(&self) -> String {
+        match self {
+            Span::Plain(words) | Span::Bad(words) => words.clone(),
+            // The spaces of a command would mix with those of the sentence.
+            Span::Code(code) if code.contains(' ') => format!("`{code}`"),
+            Span::Code(code) => code.clone(),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Text {
+    fn from(words: T) -> Text {
+        Text(vec![Span::Plain(words.into())])
+    }
+}
+
+/// Makes a sentence: a capital first letter and a full stop.
+pub(crate) fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().collect::<String>()).unwrap_or_default();
+    // A knob's name is not a word: it keeps its case.
+    let begins_with_a_name = text.split([' ', ',']).next().is_some_and(|word| word.contains(['=', '.', '_', ':']));
+    let start = if begins_with_a_name { text.to_owned() } else { first + letters.as_str() };
+    if start.ends_with(['.', '!', '?']) { start } else { start + "." }
+}
