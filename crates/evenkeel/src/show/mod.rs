@@ -1,6 +1,5 @@
 //! The one place that prints. An answer is a JSON object, or a text made from the same data.
 
-pub(crate) mod across;
 pub(crate) mod advice;
 pub(crate) mod capacity;
 pub(crate) mod card;

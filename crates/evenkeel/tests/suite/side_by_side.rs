@@ -23,19 +23,19 @@ fn reports_of_two_machines() {
         -- stdout
         control of process.timer_slack_ns=1, by tick_lateness_us_p50
           A against A makes no difference that matters on all 2 machines. The machines
-          agree: one effect between 2.6 % lower and 0.9 % higher fits all of them (95 %
-          confidence).
-          machine         verdict  change       interval
-          frankfurt.json  same     0.4 % lower  -2.2 % to +0.7 %
-          ohio.json       same     0.4 % lower  -2.2 % to +0.7 %
+            agree: one effect between 2.6 % lower and 0.9 % higher fits all of them (95
+            % confidence).
+          machine         verdict  change       interval          pairs
+          frankfurt.json  same     0.4 % lower  -2.2 % to +0.7 %  12
+          ohio.json       same     0.4 % lower  -2.2 % to +0.7 %  12
 
         process.timer_slack_ns=1, by tick_lateness_us_p50
-          it helps on all 2 machines. The machines differ: the ratio is lower on
-          frankfurt.json than on ohio.json. Equal machines would look different in at
-          most 5 % of such comparisons.
-          machine         verdict  change      interval
-          frankfurt.json  better   80 % lower  -82 % to -77 %
-          ohio.json       better   80 % lower  -82 % to -77 %
+          It helps on all 2 machines. The machines differ: the ratio is lower on
+            frankfurt.json than on ohio.json. Equal machines would look different in at
+            most 5 % of such comparisons.
+          machine         verdict  change      interval        pairs
+          frankfurt.json  better   80 % lower  -82 % to -77 %  12
+          ohio.json       better   80 % lower  -82 % to -77 %  12
 
         Machines
           frankfurt.json: kvm, kernel 6.18.44-fc-v595, Intel(R) Xeon(R) Processor,

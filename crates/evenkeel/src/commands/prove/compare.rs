@@ -8,7 +8,8 @@ use evenkeel_trial::saved::{BYTES_MAX, RunReport, SavedError, across};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::report;
-use crate::show::{self, Out};
+use crate::show::Out;
+use crate::view;
 
 /// The number of reports: one alone has nothing to be compared with, and more than this would not fit a readable page.
 const REPORTS: std::ops::RangeInclusive<usize> = 2..=64;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let reports = files.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
     refuse_twice(&reports)?;
     let answer = across(&reports);
-    let mut text = show::across::page(&answer);
+    let mut text = view::terminal::text(&report::across::blocks(&answer));
     if let Some(folder) = folder {
         let page = report::write_page(folder, "compare.html", &report::across::page(&answer))?;
         text += &format!("\nreport: {}\n", page.display());
