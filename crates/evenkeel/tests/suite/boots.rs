@@ -214,7 +214,7 @@ fn the_status_never_says_better_alone() {
         pages.matches("better (over 4 boots only: weaker than a trial)").count(),
         "{pages}"
     );
-    assert!(pages.contains("both boots of B were below both boots of A"), "{pages}");
+    assert!(pages.contains("Both boots of B were below both boots of A"), "{pages}");
     let answer = json(&prove(&format!("{state} --json")));
     let file: Value = serde_json::from_slice(&std::fs::read(out.join("boots.json")).unwrap()).unwrap();
     assert_eq!(answer, file);
