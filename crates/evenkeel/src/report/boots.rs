@@ -1,11 +1,14 @@
 //! A trial over boots as blocks: the verdict with its basis and its caveats, the boots, the guards, and how to repeat it. The verdict
 //! always has the number of boots.
 
+use std::collections::BTreeSet;
 use std::slice::from_ref;
 use std::time::Duration;
 
 use evenkeel_stats::{BootsComparison, quantile};
-use evenkeel_trial::boots::{ArmOfBoots, BootOutcome, BootsEnded, BootsReport, BootsState, GuardOfBoots, SeenBoot};
+use evenkeel_trial::boots::{
+    ArmOfBoots, BootOutcome, BootWords, BootsEnded, BootsReport, BootsState, GuardOfBoots, SeenBoot,
+};
 use evenkeel_trial::{ArmName, Outcome};
 
 use super::chart::{self, Estimate, Source};
@@ -267,7 +270,8 @@ fn repeat(state: &BootsState, report: &BootsReport) -> Block {
         .and(Text::code(state.folder.as_str()))
         .and(":");
     let terms = vec![
-        ("server and load", Text::prose(&report.workload)),
+        // Text of a machine: a backtick in it opens no code.
+        ("server and load", report.workload.as_str().into()),
         ("decided by", Text::from(format!("{}: ", design.metric.title)).and(Text::code(design.metric.name.as_ref()))),
         ("smallest effect", format!("{}; smaller ones do not matter", share(design.smallest_effect_ratio)).into()),
         ("order of boots", format!("{}, random, from seed {}", report.order, design.seed).into()),
@@ -283,7 +287,18 @@ fn repeat(state: &BootsState, report: &BootsReport) -> Block {
         ),
     ];
     let command = Block::Detail(vec![Block::Paragraph(how), Block::Command(again(state))]);
-    Block::section("How to repeat it", vec![command, Block::Terms(terms)])
+    let machine = vec![
+        ("evenkeel", report.evenkeel.as_str().into()),
+        ("kernel", seen(report, |machine| machine.kernel.as_deref()).into()),
+        ("processor", seen(report, |machine| machine.processor.as_deref()).into()),
+    ];
+    Block::section("How to repeat it", vec![command, Block::Terms(terms), Block::Detail(vec![Block::Terms(machine)])])
+}
+
+/// A trait of the machine in all boots, each value once.
+fn seen(report: &BootsReport, value: impl Fn(&BootWords) -> Option<&str>) -> String {
+    let all: BTreeSet<&str> = report.boots.iter().filter_map(|boot| value(&boot.machine)).collect();
+    if all.is_empty() { "unknown".to_owned() } else { all.into_iter().collect::<Vec<_>>().join(", ") }
 }
 
 /// The command that repeats it, even if the defaults change.
