@@ -17,7 +17,7 @@ use crate::{State, apply};
 
 /// The hosts whose scripts are run: old and new kernels, one CPU and many, each hypervisor. The others have the same files with other
 /// values, and other tests check their scripts.
-const RUN: [&str; 7] = [
+pub(super) const RUN: [&str; 7] = [
     "aws-c4.8xlarge-xen-3.14",
     "aws-c5n.xlarge-nitro-6.1",
     "azure-a1-hyperv-1vcpu",

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use evenkeel_hostfs::Root;
 use evenkeel_testkit::skipped;
 
+use super::same::RUN;
 use super::{Place, every_content, every_setting, hosts, planned, well};
 use crate::plan_file::PlanFile;
 use crate::render::{cloud_init, role, script, undo_script};
@@ -25,11 +26,14 @@ fn tool(program: &str, package: &str, arguments: &[&str], folder: &Path) -> Opti
 fn shellcheck_has_nothing_to_say() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-    let mut names = Vec::new();
+    let (mut names, mut of_few) = (Vec::new(), Vec::new());
     for host in hosts() {
         for (end, text) in [("", script(&host.plan).unwrap()), ("-undo", undo_script(&host.plan).unwrap())] {
             let name = format!("{}{end}.sh", host.name);
             write(&name, &text);
+            if RUN.contains(&host.name.as_str()) {
+                of_few.push(name.clone());
+            }
             names.push(name);
         }
     }
@@ -41,8 +45,10 @@ fn shellcheck_has_nothing_to_say() {
     write("left-undo.sh", &std::fs::read_to_string(place.undo_script().unwrap()).unwrap());
     write("content.sh", &script(&every_content()).unwrap());
     write("content-undo.sh", &undo_script(&every_content()).unwrap());
-    names.extend(["left-undo.sh", "content.sh", "content-undo.sh"].map(str::to_owned));
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for all in [&mut names, &mut of_few] {
+        all.extend(["left-undo.sh", "content.sh", "content-undo.sh"].map(str::to_owned));
+    }
+    let [names, of_few] = [&names, &of_few].map(|all| all.iter().map(String::as_str).collect::<Vec<_>>());
     for shell in ["dash", "bash", "busybox"] {
         let sh = if shell == "busybox" { vec!["sh", "-n"] } else { vec!["-n"] };
         for name in &names {
@@ -50,7 +56,8 @@ fn shellcheck_has_nothing_to_say() {
             well(&output);
         }
     }
-    if let Some(output) = tool("shellcheck", "shellcheck", &names, dir.path()) {
+    // It takes a fifth of a second a script, and hosts differ by values: what a script is made of is in these.
+    if let Some(output) = tool("shellcheck", "shellcheck", &of_few, dir.path()) {
         assert_eq!(well(&output), "");
     }
 }

@@ -228,7 +228,8 @@ fn better_never_stands_alone() {
           smallest effect   5 %; smaller ones do not matter
           order of boots    ABBA, random, from seed N
           each boot         3 windows of 1000 ms, after 0 s of settle time
-    "#]].assert_eq(&text(&state));
+    "#]]
+    .assert_eq(&text(&state));
     let all = format!("{}{}", text(&state), markdown(&state));
     // A terminal wraps its lines, so compare words.
     let all = anstream::adapter::strip_str(&all).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -277,7 +278,8 @@ fn a_guard_that_vetoes_is_shown_with_the_verdict() {
           smallest effect   5 %; smaller ones do not matter
           order of boots    ABBA, random, from seed N
           each boot         3 windows of 1000 ms, after 0 s of settle time
-    "#]].assert_eq(&text(&harmed));
+    "#]]
+    .assert_eq(&text(&harmed));
     for text in [text(&harmed), markdown(&harmed)] {
         let text = anstream::adapter::strip_str(&text).to_string();
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('\\', "");
