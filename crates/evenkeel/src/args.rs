@@ -1,6 +1,7 @@
 //! Arguments that several commands share. A command's own arguments are in its file.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::RangeBounds;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -14,6 +15,19 @@ use evenkeel_sys::CpuSet;
 pub(crate) fn cpus(text: &str) -> Result<CpuSet, String> {
     let set = CpuSet::parse_list(text).filter(|set| !set.is_empty());
     set.ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
+}
+
+/// A number within a range; `expected` describes it, units and range included.
+pub(crate) fn number(text: &str, range: impl RangeBounds<f64>, expected: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && range.contains(number));
+    number.ok_or_else(|| expected.to_owned())
+}
+
+/// `NAME=N`: a limit of a number with a name. `example` is a good one.
+pub(crate) fn named_limit(text: &str, example: &str) -> Result<(String, f64), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let pair = pair.and_then(|(name, value)| Some((name.to_owned(), number(value, .., "").ok()?)));
+    pair.ok_or_else(|| format!("write NAME=N, such as {example}"))
 }
 
 /// How answers are printed.

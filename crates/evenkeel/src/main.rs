@@ -26,6 +26,7 @@ mod state;
 mod stored_workload;
 mod tick_function;
 mod times;
+mod user_table;
 mod view;
 mod waivers;
 mod workload_args;

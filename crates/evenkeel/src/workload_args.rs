@@ -145,8 +145,12 @@ impl WorkloadArgs {
 
     /// The placement of server and load. The user's own server without a load of evenkeel has all CPUs, as in production.
     fn place(&self) -> Result<Where, Failure> {
-        let is_alone = self.entry()?.name == COMMAND && !self.of_command.has_load();
-        Ok(self.placement.unwrap_or(if is_alone { Where::Free } else { Where::Apart }))
+        Ok(self.placement.unwrap_or(if self.is_alone()? { Where::Free } else { Where::Apart }))
+    }
+
+    /// Whether it is the user's own server, without a load of evenkeel.
+    pub(crate) fn is_alone(&self) -> Result<bool, Failure> {
+        Ok(self.entry()?.name == COMMAND && !self.of_command.has_load())
     }
 
     /// The requested workload.

@@ -7,6 +7,7 @@ pub mod pack;
 mod records;
 pub mod regions;
 mod sessions;
+mod system;
 
 pub use records::{TableError, TableFault};
 pub use sessions::{Session, read_sessions};

@@ -5,22 +5,21 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use evenkeel_fleet::TableError;
 use evenkeel_fleet::credits::{self, CreditsAsked, CreditsError, CreditsReport, StartCredits, Trace};
 use evenkeel_host::Facts;
 use evenkeel_host::catalogue::{self, Kind};
 use evenkeel_host::credits::CreditMode;
 use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::{self, CpuTicks};
-use evenkeel_hostfs::user_file::UserFile;
 use serde::Serialize;
 
-use crate::args::{HostArgs, MetadataArgs};
+use crate::args::{HostArgs, MetadataArgs, number};
 use crate::exit;
 use crate::experiment::stop_flag;
 use crate::failure::{Failure, Outcome};
 use crate::show::{self, Out};
 use crate::times;
+use crate::user_table;
 
 /// The largest trace.
 const TRACE_BYTES_MAX: u64 = 1 << 30;
@@ -100,9 +99,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let trace = match &args.trace {
         Some(path) => {
             let vcpus = args.vcpus.or_else(|| instance.number(Kind::Vcpus).map(|vcpus| vcpus as u32));
-            let opened = UserFile::open(path, TRACE_BYTES_MAX);
-            let opened = opened.map_err(|error| Failure::user_file(format_args!("read {}", path.display()), &error))?;
-            credits::read_trace(opened.into_reader(), vcpus).map_err(|error| args.failure(error))?
+            credits::read_trace(user_table::open(path, TRACE_BYTES_MAX)?, vcpus).map_err(|error| args.failure(error))?
         }
         None => args.observed(out)?,
     };
@@ -181,11 +178,12 @@ impl Args {
         let columns =
             "a table of CPU use has a column time, and a column cpus or cpu_percent. docs/credits.md has examples";
         let hint = match &error {
-            CreditsError::Table(TableError::Read(error)) => {
+            CreditsError::Table(error) => {
+                // Only a file has lines.
                 let path = self.trace.as_deref().unwrap_or(Path::new("the trace"));
-                return Failure::io(exit::WRONG_USE, format_args!("read {}", path.display()), error);
+                return user_table::failure(path, error, columns);
             }
-            CreditsError::Table(_) | CreditsError::TooShort => columns,
+            CreditsError::TooShort => columns,
             CreditsError::PercentOfWhat => "name the number with --vcpus",
             CreditsError::UnknownType(_) => {
                 "docs/instances.md lists the types; name one with --type, such as --type t3.medium"
@@ -218,19 +216,14 @@ fn start_credits(text: &str) -> Result<StartCredits, String> {
     match text {
         "full" => Ok(StartCredits::Full),
         "launch" => Ok(StartCredits::Launch),
-        number => {
-            let number = number.parse::<f64>().ok().filter(|number| (0.0..=1e6).contains(number));
-            number.map(StartCredits::Number).ok_or_else(|| "full, launch, or a number of credits".to_owned())
-        }
+        credits => number(credits, 0.0..=1e6, "full, launch, or a number of credits").map(StartCredits::Number),
     }
 }
 
 fn days(text: &str) -> Result<f64, String> {
-    let days = text.parse::<f64>().ok().filter(|days| *days > 0.0 && *days <= 366.0);
-    days.ok_or_else(|| "a number of days above 0, at most 366".to_owned())
+    number(text, f64::MIN_POSITIVE..=366.0, "a number of days above 0, at most 366")
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= 1e6);
-    number.ok_or_else(|| "a number above 0, at most 1000000".to_owned())
+    number(text, f64::MIN_POSITIVE..=1e6, "a number above 0, at most 1000000")
 }

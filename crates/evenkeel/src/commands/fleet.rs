@@ -8,6 +8,7 @@ use evenkeel_measure::card::table::{GenerationTable, TIME_SLICES, TableAsked, ta
 use evenkeel_measure::card::{Card, MAX_CARD_BYTES};
 use serde::Serialize;
 
+use crate::args::named_limit;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::{self, Out};
@@ -130,9 +131,6 @@ fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect())
 }
 
-/// `NUMBER=N`.
 fn limit(text: &str) -> Result<(String, f64), String> {
-    let pair = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse::<f64>().ok()?)));
-    let pair = pair.filter(|(name, value)| !name.is_empty() && value.is_finite());
-    pair.ok_or_else(|| "write NUMBER=N, such as gaps_longest_ns=5000000".to_owned())
+    named_limit(text, "gaps_longest_ns=5000000")
 }

@@ -7,14 +7,16 @@ use clap::builder::PossibleValuesParser;
 use evenkeel_fleet::instances::{
     self, Architecture, InstancesAsked, InstancesReport, PriceBook, PriceError, PricesWanted,
 };
-use evenkeel_fleet::{Session, TableError, read_sessions};
+use evenkeel_fleet::{Session, TableError, pack, read_sessions};
 use evenkeel_host::catalogue;
-use evenkeel_hostfs::user_file::{UserFile, UserFileReader};
 use serde::Serialize;
 
+use super::pack::SESSION_COLUMNS;
+use crate::args::number;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::{self, Out};
+use crate::user_table;
 
 /// The largest file of prices: Amazon's list of all regions has several gigabytes.
 const PRICES_BYTES_MAX: u64 = 64 << 30;
@@ -59,15 +61,12 @@ pub(crate) struct Args {
     /// Only types that hold at least N sessions [default: 1]
     #[arg(long = "sessions", value_name = "N", default_value = "1", hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     sessions_min: u32,
-    /// The highest load of a core in percent [default: 70]
-    #[arg(long, value_name = "PERCENT", default_value = "70", hide_default_value = true, value_parser = percent)]
+    /// The highest load of a core, from 0.05 to 1 [default: 0.7]
+    #[arg(long, value_name = "SHARE", default_value_t = pack::LOAD_MAX, hide_default_value = true, value_parser = super::pack::load)]
     load_max: f64,
-    /// What the second thread of a core is worth, in percent of the first [default: 0]
-    #[arg(long, value_name = "PERCENT", default_value = "0", hide_default_value = true, value_parser = percent)]
+    /// What the second thread of a core is worth, as a share of the first [default: 0]
+    #[arg(long, value_name = "SHARE", default_value = "0", hide_default_value = true, value_parser = share)]
     second_thread: f64,
-    /// Memory for the system, in MiB [default: 512]
-    #[arg(long, value_name = "MIB", default_value = "512", hide_default_value = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    system_memory: u32,
     /// The type on which the needs were measured: CPU time is scaled by the clock
     #[arg(long, value_name = "TYPE")]
     measured_on: Option<String>,
@@ -101,7 +100,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let asked = args.asked()?;
     let mut book = PriceBook::new(PricesWanted { is_spot: args.spot, region: args.region.clone() });
     for path in &args.prices {
-        let file = open(path, PRICES_BYTES_MAX)?;
+        let file = user_table::open(path, PRICES_BYTES_MAX)?;
         book.add(&path.display().to_string(), file).map_err(|error| args.of_prices(path, &error))?;
     }
     let report = instances::choose(&sessions, &asked, &book);
@@ -113,10 +112,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 impl Args {
     fn needs(&self) -> Result<Vec<Session>, Failure> {
         let Some(path) = &self.sessions else { return Ok(self.session.clone()) };
-        read_sessions(open(path, SESSIONS_BYTES_MAX)?).map_err(|error| {
-            let failure = of_table(path, &error);
-            failure.hint("a table of sessions has a column cpus, and optionally others. docs/instances-for-sessions.md has an example")
-        })
+        let table = user_table::open(path, SESSIONS_BYTES_MAX)?;
+        read_sessions(table).map_err(|error| user_table::failure(path, &error, SESSION_COLUMNS))
     }
 
     fn asked(&self) -> Result<InstancesAsked, Failure> {
@@ -137,9 +134,8 @@ impl Args {
             is_burst_excluded: self.no_burst,
             is_spot: self.spot,
             sessions_min: self.sessions_min,
-            load_max: if self.load_max > 0.0 { self.load_max } else { return Err(no_load()) },
+            load_max: self.load_max,
             second_thread_share: self.second_thread,
-            system_memory_mib: f64::from(self.system_memory),
             measured_on: measured_on.transpose()?,
         })
     }
@@ -151,7 +147,7 @@ impl Args {
             PriceError::Read(error) => {
                 return Failure::io(exit::WRONG_USE, format_args!("read {}", path.display()), error).hint(formats);
             }
-            PriceError::Table(error) => return of_table(path, error).hint(formats),
+            PriceError::Table(error) => return user_table::failure(path, error, formats),
             PriceError::Currencies { .. } => {
                 "convert them, and give the prices as CSV with the column usd_per_hour".to_owned()
             }
@@ -163,22 +159,6 @@ impl Args {
             _ => formats.to_owned(),
         };
         Failure::text(exit::WRONG_USE, format_args!("read {}", path.display()), error).hint(hint)
-    }
-}
-
-fn no_load() -> Failure {
-    Failure::wrong_use("a load of 0 % holds no session".to_owned()).hint("leave out --load-max for 70")
-}
-
-fn open(path: &Path, limit_bytes: u64) -> Result<UserFileReader, Failure> {
-    let opened = UserFile::open(path, limit_bytes);
-    Ok(opened.map_err(|error| Failure::user_file(format_args!("read {}", path.display()), &error))?.into_reader())
-}
-
-fn of_table(path: &Path, error: &TableError) -> Failure {
-    match error {
-        TableError::Read(error) => Failure::io(exit::WRONG_USE, format_args!("read {}", path.display()), error),
-        error => Failure::text(exit::WRONG_USE, format_args!("read {}", path.display()), error),
     }
 }
 
@@ -195,7 +175,6 @@ fn session(text: &str) -> Result<Session, String> {
     sessions.pop().ok_or_else(|| "write KEY=N, such as cpus=0.12".to_owned())
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    percent.map(|percent| percent / 100.0).ok_or_else(|| "a percentage from 0 to 100".to_owned())
+fn share(text: &str) -> Result<f64, String> {
+    number(text, 0.0..=1.0, "a share from 0 to 1")
 }

@@ -5,18 +5,20 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use evenkeel_fleet::pack::{self, InterruptCpus, Machine, Options, PackError, Report};
-use evenkeel_fleet::{Session, TableError, TableFault, read_sessions};
+use evenkeel_fleet::{Session, read_sessions};
 use evenkeel_host::Facts;
-use evenkeel_hostfs::user_file::{UserFile, UserFileReader};
 use serde::{Deserialize, Serialize};
 
-use crate::args::HostArgs;
+use crate::args::{HostArgs, number};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::{self, Out};
+use crate::user_table;
 
 /// The largest table of sessions, and the largest answer of `measure quantum`.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+/// What a table of sessions has.
+pub(super) const SESSION_COLUMNS: &str = "a table of sessions has the column cpus, such as 0.12 for 12 % of a CPU, and optionally others. docs/packing.md has examples";
 
 /// Place many sessions of a server on the CPUs of one machine
 ///
@@ -111,7 +113,8 @@ fn plan(args: &PlanArgs, out: &Out) -> Outcome {
 
 impl PlanArgs {
     fn table(&self) -> Result<Vec<Session>, Failure> {
-        read_sessions(open(&self.sessions)?).map_err(|error| table_failure(&self.sessions, &error))
+        let table = user_table::open(&self.sessions, FILE_BYTES_MAX)?;
+        read_sessions(table).map_err(|error| user_table::failure(&self.sessions, &error, SESSION_COLUMNS))
     }
 
     fn failure(&self, error: &PackError) -> Failure {
@@ -143,7 +146,7 @@ struct QuantumCpu {
 fn slices(path: &Path) -> Result<Vec<(usize, f64)>, Failure> {
     let tried = || format!("read {}", path.display());
     let mut text = String::new();
-    let read = open(path)?.read_to_string(&mut text);
+    let read = user_table::open(path, FILE_BYTES_MAX)?.read_to_string(&mut text);
     read.map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
     let hint = "`evenkeel measure quantum --json > FILE` writes such a file";
     let found: Quantum =
@@ -158,34 +161,10 @@ fn slices(path: &Path) -> Result<Vec<(usize, f64)>, Failure> {
     }
 }
 
-fn open(path: &Path) -> Result<UserFileReader, Failure> {
-    let opened = UserFile::open(path, FILE_BYTES_MAX);
-    Ok(opened.map_err(|error| Failure::user_file(format_args!("read {}", path.display()), &error))?.into_reader())
-}
-
-/// Of a table that can't be used.
-fn table_failure(path: &Path, error: &TableError) -> Failure {
-    let tried = format!("read {}", path.display());
-    let failure = match error {
-        TableError::Read(error) => Failure::io(exit::WRONG_USE, tried, error),
-        error => Failure::text(exit::WRONG_USE, tried, error),
-    };
-    match error {
-        TableError::Whole(_) | TableError::Line { fault: TableFault::Value { .. } | TableFault::NoHeader(_), .. } => {
-            failure.hint(
-                "a table of sessions has the column cpus, such as 0.12 for 12 % of a CPU. docs/packing.md has examples",
-            )
-        }
-        _ => failure,
-    }
-}
-
-fn load(text: &str) -> Result<f64, String> {
-    let load = text.parse::<f64>().ok().filter(|load| (0.05..=1.0).contains(load));
-    load.ok_or_else(|| "a share of a CPU from 0.05 to 1, such as 0.7".to_owned())
+pub(super) fn load(text: &str) -> Result<f64, String> {
+    number(text, 0.05..=1.0, "a share of a CPU from 0.05 to 1, such as 0.7")
 }
 
 fn cpus(text: &str) -> Result<f64, String> {
-    let cpus = text.parse::<f64>().ok().filter(|cpus| (0.0..=8192.0).contains(cpus));
-    cpus.ok_or_else(|| "a number of CPUs, such as 0.5 or 2".to_owned())
+    number(text, 0.0..=8192.0, "a number of CPUs, such as 0.5 or 2")
 }

@@ -6,19 +6,22 @@ use clap::builder::PossibleValuesParser;
 use evenkeel_fleet::regions::{
     self, Answer as Chosen, CANDIDATES_MAX, Candidate, Candidates, Goal, PROVIDERS, RegionsError, Report,
 };
-use evenkeel_fleet::{TableError, TableFault};
-use evenkeel_hostfs::user_file::{UserFile, UserFileReader};
 use serde::Serialize;
 
+use crate::args::number;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::output_file;
 use crate::show::{self, Out};
+use crate::user_table;
 
 /// The largest table of players: a million rows with sixty latencies have half a gigabyte.
 const TABLE_BYTES_MAX: u64 = 8 << 30;
 /// The largest list of regions.
 const LIST_BYTES_MAX: u64 = 16 << 20;
+/// What a table of players has.
+const COLUMNS: &str = "a table of players has a column for each region, or the columns latitude and longitude; and optionally players and \
+                   group. docs/regions.md has examples";
 
 /// Choose the cloud regions with the lowest latency for nearly all players
 ///
@@ -88,7 +91,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
     let candidates = Candidates { listed: args.listed()?, among: args.among.clone(), keep: args.keep.clone() };
     let goal = Goal { count: args.count, within_ms: args.within, thousandths: args.percentile };
-    let table = open(&args.players, TABLE_BYTES_MAX)?;
+    let table = user_table::open(&args.players, TABLE_BYTES_MAX)?;
     let chosen = regions::choose(table, &candidates, &goal).map_err(|error| args.failure(error))?;
     let map = args.map.as_ref().map(|path| write_map(path, &chosen)).transpose()?;
     let answer = Answer { file: args.players.display().to_string(), report: chosen.report, map };
@@ -100,8 +103,8 @@ impl Args {
     /// The regions that the options name.
     fn listed(&self) -> Result<Option<Vec<Candidate>>, Failure> {
         if let Some(path) = &self.candidates {
-            let listed = regions::read_candidates(open(path, LIST_BYTES_MAX)?);
-            return listed.map(Some).map_err(|error| table_failure(path, &error));
+            let listed = regions::read_candidates(user_table::open(path, LIST_BYTES_MAX)?);
+            return listed.map(Some).map_err(|error| user_table::failure(path, &error, COLUMNS));
         }
         if self.provider.is_empty() {
             return Ok(None);
@@ -114,7 +117,7 @@ impl Args {
     fn failure(&self, error: RegionsError) -> Failure {
         let tried = format!("choose regions for the players in {}", self.players.display());
         let hint = match &error {
-            RegionsError::Table(error) => return table_failure(&self.players, error),
+            RegionsError::Table(error) => return user_table::failure(&self.players, error, COLUMNS),
             RegionsError::NoCandidates => {
                 "name a cloud with --provider aws, azure or google, or your own regions with --candidates FILE"
                     .to_owned()
@@ -144,26 +147,6 @@ impl Args {
     }
 }
 
-fn open(path: &Path, limit_bytes: u64) -> Result<UserFileReader, Failure> {
-    let opened = UserFile::open(path, limit_bytes);
-    Ok(opened.map_err(|error| Failure::user_file(format_args!("read {}", path.display()), &error))?.into_reader())
-}
-
-/// Of a table that can't be used.
-fn table_failure(path: &Path, error: &TableError) -> Failure {
-    let failure = match error {
-        TableError::Read(error) => Failure::io(exit::WRONG_USE, format_args!("read {}", path.display()), error),
-        error => Failure::text(exit::WRONG_USE, format_args!("read {}", path.display()), error),
-    };
-    let columns = "a table of players has a column for each region, or the columns latitude and longitude; and optionally players and \
-                   group. docs/regions.md has examples";
-    match error {
-        TableError::Whole(_) => failure.hint(columns),
-        TableError::Line { fault: TableFault::Value { .. } | TableFault::NoHeader(_), .. } => failure.hint(columns),
-        _ => failure,
-    }
-}
-
 fn write_map(path: &Path, chosen: &Chosen) -> Result<String, Failure> {
     let missing = || {
         let why = "no position is known of any of these regions";
@@ -175,13 +158,10 @@ fn write_map(path: &Path, chosen: &Chosen) -> Result<String, Failure> {
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {
-    let ms = text.parse::<f64>().ok().filter(|ms| *ms > 0.0 && *ms <= 60_000.0);
-    ms.ok_or_else(|| "a number of milliseconds above 0, at most 60000".to_owned())
+    number(text, f64::MIN_POSITIVE..=60_000.0, "a number of milliseconds above 0, at most 60000")
 }
 
 fn thousandths(text: &str) -> Result<u32, String> {
-    let percent = text.parse::<f64>().ok().filter(|percent| (1.0..=100.0).contains(percent));
-    let thousandths = percent.map(|percent| (percent * 10.0).round());
     // In range, so the conversion is exact.
-    thousandths.map(|thousandths| thousandths as u32).ok_or_else(|| "a percentage from 1 to 100".to_owned())
+    number(text, 1.0..=100.0, "a percentage from 1 to 100").map(|percent| (percent * 10.0).round() as u32)
 }

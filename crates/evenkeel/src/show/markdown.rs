@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use crate::show::advice::{Audit, Group, commands, effect, is_to_set, name};
-use crate::show::page::one_line;
+use crate::view::Text;
+use crate::view::markdown::{self, code};
 
 /// The columns of what can be set.
 const TO_SET: [&str; 7] = ["finding", "now", "wanted", "effect", "why", "risk", "commands"];
@@ -55,58 +56,7 @@ fn cell(column: &str, group: &Group<'_>, audit: &Audit<'_>) -> String {
     }
 }
 
-/// The text of a cell. Names come from the machine, and must neither end the cell nor become links or tags. The backticks of our own
-/// reasons stay.
+/// The text of a cell; the backticks of our own reasons stay.
 fn text(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in one_line(text).chars() {
-        match character {
-            '|' | '[' | ']' | '*' | '\\' => escaped.extend(['\\', character]),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
-
-/// A value or command, to be copied.
-fn code(code: &str) -> String {
-    if code.is_empty() {
-        return "empty".to_owned();
-    }
-    // Inside a code span a pipe still ends the cell, and a backtick would end the span.
-    format!("`{}`", one_line(code).replace('|', "\\|").replace('`', "'"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_text_leaves_its_cell() {
-        let table = [
-            ("a|b", "a\\|b"),
-            ("[x](y)", "\\[x\\](y)"),
-            ("<script>", "&lt;script&gt;"),
-            ("`evenkeel prove x`", "`evenkeel prove x`"),
-            ("a\nb", "a\u{fffd}b"),
-            ("a\u{202e}b\u{9b}", "a\u{fffd}b\u{fffd}"),
-            ("net.core.rmem_max", "net.core.rmem_max"),
-        ];
-        for (given, expected) in table {
-            assert_eq!(text(given), expected);
-        }
-        assert_eq!(code("a|`b"), "`a\\|'b`");
-        assert_eq!(code(""), "empty");
-    }
-
-    /// A name of 25 MB made a table of 78 MB.
-    #[test]
-    fn no_cell_is_without_end() {
-        let long = "x".repeat(20_000);
-        for cell in [text(&long), code(&long)] {
-            assert!(cell.len() < 17_000 && cell.contains("… (3616 more characters)"), "{} bytes", cell.len());
-        }
-    }
+    markdown::text(&Text::prose(text))
 }

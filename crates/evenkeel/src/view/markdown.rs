@@ -65,7 +65,7 @@ fn paragraph(text: &str) -> String {
     if text.starts_with(['#', '-', '+', '=']) { format!("\\{text}") } else { text.to_owned() }
 }
 
-fn text(text: &Text) -> String {
+pub(crate) fn text(text: &Text) -> String {
     let span = |span: &Span| match span {
         Span::Plain(words) => escaped(words),
         Span::Code(words) => code(words),
@@ -88,7 +88,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// A value or command, to be copied.
-fn code(code: &str) -> String {
+pub(crate) fn code(code: &str) -> String {
     if code.is_empty() {
         return "empty".to_owned();
     }

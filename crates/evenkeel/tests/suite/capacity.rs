@@ -44,6 +44,13 @@ fn a_search_goes_on_with_its_log() {
     assert_eq!(scene.read("windows.jsonl").lines().count(), 18);
     let other = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log windows.jsonl --continue"));
     assert!(other.code == 2 && other.stderr.contains("another workload, of other limits"), "{other}");
+    // A file may come from anybody: numbers that no search has would overflow it.
+    for sessions in ["0", "9", "4294967295"] {
+        let odd = log.replacen("\"sessions\":1,", &format!("\"sessions\":{sessions},"), 1);
+        scene.write("odd.jsonl", odd);
+        let seen = scene.run(&format!("{LINE} --limit latency_us_p99=400 --log odd.jsonl --continue"));
+        assert!(seen.code == 2 && seen.stderr.contains(&format!("line 2: {sessions} sessions")), "{seen}");
+    }
     scene.write("empty.jsonl", "");
     scene.write("wrong.jsonl", "{\"format\":1}\n");
     for file in ["empty.jsonl", "wrong.jsonl", "none.jsonl"] {
@@ -58,7 +65,7 @@ fn what_is_wrong_is_named() {
     let cases = [
         (LINE.to_owned(), 2, "this workload has no lateness of a tick"),
         (format!("{LINE} --limit round_trips=3"), 2, "its metrics: latency_us_p50"),
-        (format!("{LINE} --limit latency_us_p99"), 2, "write METRIC=N"),
+        (format!("{LINE} --limit latency_us_p99"), 2, "write NAME=N"),
         ("capacity --workload nothing --state state".to_owned(), 2, "unknown workload"),
         ("capacity --state state --ready-after 0s --limit x=1 -- /bin/false {port}".to_owned(), 4, "false"),
     ];

@@ -33,7 +33,7 @@ fn without_a_card_the_reason_is_named() {
         ("fleet table other.json", "other.json: failed to find a card in it"),
         ("fleet table nowhere.json", "nowhere.json"),
         ("fleet table .", "other.json: failed to find a card in it"),
-        ("fleet table other.json --limit x", "write NUMBER=N"),
+        ("fleet table other.json --limit x", "write NAME=N"),
         ("fleet table", "CARD.json"),
     ] {
         let seen = scene.run(line);

@@ -58,7 +58,7 @@ fn what_is_wrong_is_named() {
             "is mars-1 the region's name in this file?",
         ),
         ("instances --session cpus=1 --measured-on t9.tiny", 2, "does not have \"t9.tiny\""),
-        ("instances --session cpus=1 --load-max 0", 2, "a load of 0 % holds no session"),
+        ("instances --session cpus=1 --load-max 0", 2, "a share of a CPU from 0.05 to 1"),
         ("instances --session cpus=1 --spot", 2, "--prices"),
     ];
     for (line, code, expected) in cases {

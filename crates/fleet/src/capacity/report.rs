@@ -61,6 +61,11 @@ pub struct Window {
 }
 
 impl Window {
+    /// Whether it can be one of a search with these limits, up to so many sessions. A file may have any.
+    pub fn is_of(&self, limits: &[Limit], sessions_max: u32) -> bool {
+        (1..=sessions_max).contains(&self.sessions) && self.worst.len() == limits.len()
+    }
+
     /// Whether all sessions held all limits.
     pub fn is_held(&self, limits: &[Limit]) -> bool {
         limits.iter().zip(&self.worst).all(|(limit, worst)| worst.is_some_and(|value| limit.is_held(value)))
@@ -158,7 +163,7 @@ pub struct CapacityReport {
     pub caveats: Vec<String>,
 }
 
-/// Windows say less than this of a claim of their own.
+/// What limits the answer.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 enum Caveat {
     #[error("the load runs on this machine too, and takes from it what players elsewhere would not")]
@@ -191,6 +196,8 @@ pub struct Subject {
     pub machine: Machine,
     /// The tick rate of a session, if known.
     pub tick_hz: Option<f64>,
+    /// Whether evenkeel runs a load, on this machine.
+    pub has_load: bool,
 }
 
 /// Makes the report of all windows.
@@ -199,7 +206,8 @@ pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ende
     let found = search.found();
     let first_broken = curve.iter().find(|step| step.sessions > found.sessions && step.broken >= step.held);
     let ended_by = first_broken.map(|step| ended_by(step, &subject.machine));
-    let mut caveats = vec![Caveat::LoadHere];
+    let mut caveats = Vec::new();
+    caveats.extend(subject.has_load.then_some(Caveat::LoadHere));
     let steal = windows.iter().map(|window| window.machine.steal_share).sum::<f64>() / windows.len().max(1) as f64;
     caveats.extend((steal >= STEAL_SHARE_MIN).then_some(Caveat::Steal(steal)));
     caveats.extend((ended != Ended::Proven).then_some(Caveat::NotProven(windows.len())));
@@ -313,6 +321,7 @@ mod tests {
             window_ms: 3000,
             machine: Machine { cpus: 2.0, memory_mib: 4000.0 },
             tick_hz: Some(50.0),
+            has_load: true,
         }
     }
 

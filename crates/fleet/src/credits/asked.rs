@@ -50,7 +50,7 @@ pub enum CreditsError {
     /// It has no credits.
     #[error("{0} has no CPU credits: it may use all of its CPUs for ever")]
     NoCredits(String),
-    /// It has a baseline, and its cloud tells nobody how long it may exceed it.
+    /// It has a baseline, and no document says for how long it may exceed it.
     #[error("{name} has a baseline of {baseline_cpus} CPUs, and no document says for how long it may use more")]
     Undocumented {
         /// The instance type.

@@ -2,6 +2,8 @@
 
 use evenkeel_host::catalogue::Instance;
 
+use crate::pack::LOAD_MAX;
+
 /// What is asked of instance types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstancesAsked {
@@ -21,8 +23,6 @@ pub struct InstancesAsked {
     pub load_max: f64,
     /// What the second thread of a core is worth, as a share of the first.
     pub second_thread_share: f64,
-    /// Memory for the system, in MiB.
-    pub system_memory_mib: f64,
     /// The type on which the sessions were measured.
     pub measured_on: Option<Instance>,
 }
@@ -36,9 +36,8 @@ impl Default for InstancesAsked {
             is_burst_excluded: false,
             is_spot: false,
             sessions_min: 1,
-            load_max: 0.7,
+            load_max: LOAD_MAX,
             second_thread_share: 0.0,
-            system_memory_mib: 512.0,
             measured_on: None,
         }
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::asked::InstancesAsked;
 use crate::sessions::Session;
+use crate::system::{SYSTEM_MEMORY, system_cpus};
 
 /// What limits the number of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -71,6 +72,8 @@ pub enum Unknown {
     ThreadsPerCore,
     /// The clock, or that of the measured type.
     Clock,
+    /// The memory.
+    Memory,
     /// The memory of a session.
     SessionMemory,
     /// The traffic of a session.
@@ -87,6 +90,7 @@ impl Unknown {
         match self {
             Unknown::ThreadsPerCore => "threads per core (2 assumed)",
             Unknown::Clock => "clock",
+            Unknown::Memory => "memory",
             Unknown::SessionMemory => "memory of a session",
             Unknown::SessionNetwork => "traffic of a session",
             Unknown::Network => "lasting network rate",
@@ -112,16 +116,17 @@ pub(super) fn fit(instance: &Instance, sessions: &[Session], asked: &InstancesAs
         sessions: mix.harmonic(|one| sessions_on(cores, one.cpus / clock_ratio, asked.load_max)),
     }];
     if let Some(rates) = CreditRates::from_instance(instance) {
-        let usable = (rates.baseline_cpus() - system_cpus(vcpus) * SYSTEM_USE_SHARE).max(0.0);
+        let usable = rates.baseline_cpus();
         let sessions = mix.harmonic(|one| (usable / (one.cpus / clock_ratio)).floor());
         shares.push(Share { resource: Resource::Credits, usable, sessions });
     }
-    match mix.mean(|one| one.memory_mib) {
-        Some(mib) => shares.extend(instance.number(Kind::MemoryGib).map(|gib| {
-            let usable = (gib * 1024.0 - asked.system_memory_mib).max(0.0);
-            Share { resource: Resource::Memory, usable, sessions: usable / mib }
-        })),
-        None => unknown.push(Unknown::SessionMemory),
+    match (mix.mean(|one| one.memory_mib), instance.number(Kind::MemoryGib)) {
+        (Some(mib), Some(gib)) => {
+            let usable = gib * 1024.0 * (1.0 - SYSTEM_MEMORY);
+            shares.push(Share { resource: Resource::Memory, usable, sessions: usable / mib });
+        }
+        (Some(_), None) => unknown.push(Unknown::Memory),
+        (None, _) => unknown.push(Unknown::SessionMemory),
     }
     match (mix.mean(|one| one.network_mbps), instance.number(Kind::NetworkMbpsBaseline)) {
         (Some(mbps), Some(usable)) => {
@@ -139,18 +144,10 @@ pub(super) fn fit(instance: &Instance, sessions: &[Session], asked: &InstancesAs
     Some(Fit { sessions, limit: least.resource, shares, unknown, clock_ratio })
 }
 
-/// How much of the CPU that is left for the system it uses for ever, of burstable types: credits are spent by use, not by what is reserved.
-const SYSTEM_USE_SHARE: f64 = 0.1;
-
-/// What is left for interrupts, the kernel and other programs: one CPU, or half of the only one.
-fn system_cpus(vcpus: f64) -> f64 {
-    if vcpus <= 1.0 { 0.5 } else { 1.0 }
-}
-
 /// The cores for sessions. The second thread of a core counts for `second_thread_share` of one.
 fn cores(vcpus: f64, threads: f64, second_thread_share: f64) -> f64 {
     let worth = (1.0 + second_thread_share * (threads - 1.0)) / threads;
-    (vcpus - system_cpus(vcpus)) * worth
+    (vcpus - system_cpus(vcpus as usize)) * worth
 }
 
 /// How many equal sessions these cores hold: each core whole ones, so that a session does not move.
@@ -221,15 +218,15 @@ mod tests {
         assert_eq!(seen("c5.xlarge", "cpus\n0.12\n", &asked), (7, Resource::Cpu));
         assert_eq!(seen("c5.xlarge", "cpus,memory_mib\n0.12,2000\n", &asked), (3, Resource::Memory));
         assert_eq!(seen("c5.xlarge", "cpus,network_mbps\n0.01,300\n", &asked), (4, Resource::Network));
-        // A session of 1.2 CPUs takes two cores.
-        assert_eq!(seen("c6g.2xlarge", "cpus\n1.2\n", &asked), (3, Resource::Cpu));
+        // A session of 1.2 CPUs takes two of the eight cores.
+        assert_eq!(seen("c6g.2xlarge", "cpus\n1.2\n", &asked), (4, Resource::Cpu));
         assert_eq!(seen("c5.large", "cpus\n0.5\n", &asked), (0, Resource::Cpu));
-        // 0.4 CPUs last, less what the system uses.
         assert_eq!(seen("t3.medium", "cpus\n0.12\n", &asked), (2, Resource::Cpu));
-        assert_eq!(seen("t3.2xlarge", "cpus\n0.9\n", &asked), (1, Resource::Cpu));
+        assert_eq!(seen("t3.2xlarge", "cpus\n0.9\n", &asked), (2, Resource::Cpu));
         let threads = InstancesAsked { second_thread_share: 1.0, ..asked };
         assert_eq!(seen("c5.xlarge", "cpus\n0.12\n", &threads), (15, Resource::Cpu));
-        assert_eq!(seen("t3.micro", "cpus\n0.05\n", &threads), (2, Resource::Credits));
+        // 0.2 CPUs last.
+        assert_eq!(seen("t3.micro", "cpus\n0.05\n", &threads), (4, Resource::Credits));
     }
 
     #[test]
@@ -238,7 +235,8 @@ mod tests {
         let alone = |table: &str| seen("c6g.4xlarge", table, &asked).0;
         let (small, large) = (alone("cpus\n0.1\n"), alone("cpus\n0.6\n"));
         let mix = alone("cpus,count\n0.1,9\n0.6,1\n");
-        assert_eq!((small, large), (105, 15));
+        // Nothing of 16 cores is left for the system: 7 of the small ones on each, or one of the large ones.
+        assert_eq!((small, large), (112, 16));
         assert!(large < mix && mix < small, "{mix}");
         assert_eq!(alone("cpus\n50\n"), 0);
     }

@@ -21,9 +21,6 @@ pub(super) const PACKET_US: f64 = 2.0;
 /// tenth of its work.
 pub(super) const INTERRUPT_LOAD_MAX: f64 = 0.07;
 
-/// The share of each node's memory that is left for the system: page cache, kernel, and what else runs.
-pub(super) const SYSTEM_MEMORY: f64 = 0.1;
-
 /// The most states that a search visits unless the question says otherwise: about a second on 128 CPUs.
 const WORK: u32 = 150_000;
 

@@ -89,7 +89,7 @@ impl Machine {
                 serves_interrupts: interrupts.contains(cpu.cpu),
             });
         }
-        places.tell(&mut machine.caveats);
+        places.add_caveats(&mut machine.caveats);
         match facts.limits.cpu.known() {
             Some(CpuLimit::Quota { quota_us, period_us }) => {
                 machine.quota_cpus = Some(*quota_us as f64 / (*period_us).max(1) as f64);
@@ -207,7 +207,7 @@ impl Places {
         (cache, *self.cores.entry((cache, core)).or_insert(next))
     }
 
-    fn tell(&self, caveats: &mut Vec<String>) {
+    fn add_caveats(&self, caveats: &mut Vec<String>) {
         for (cpus, what) in [
             (&self.without_siblings, "siblings are not known; each counts as a core of its own"),
             (&self.without_cache, "caches are not known; those of a node count as sharing one"),

@@ -1,9 +1,10 @@
 //! The problem in whole numbers: what is left of each CPU after the system and the interrupts, and what all sessions need.
 
-use super::asked::{INTERRUPT_LOAD_MAX, InterruptCpus, Options, PACKET_US, SYSTEM_MEMORY};
+use super::asked::{INTERRUPT_LOAD_MAX, InterruptCpus, Options, PACKET_US};
 use super::kinds::{CPU, Kind, Need};
 use super::machine::Machine;
 use crate::sessions::Session;
+use crate::system::{SYSTEM_MEMORY, system_cpus};
 
 /// The most that one CPU has of everything that counts in millionths of it.
 const WHOLE: f64 = CPU as f64;
@@ -109,11 +110,7 @@ impl Rooms {
                 })
                 .collect(),
             shares_interrupts: shares_interrupts && interrupts > 0,
-            system_cpus: options.system_cpus.unwrap_or(match machine.cpus.len() {
-                1 => 0.5,
-                2..=4 => 1.0,
-                _ => 0.0,
-            }),
+            system_cpus: options.system_cpus.unwrap_or_else(|| system_cpus(machine.cpus.len())),
             packets_per_s,
             interrupt_load,
             caveats,

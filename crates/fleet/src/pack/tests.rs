@@ -218,13 +218,13 @@ fn equal_to_trying_all_placements() {
             problem.kinds.iter().flat_map(|kind| std::iter::repeat_n(kind, kind.count as usize)).collect();
         let mut best = None;
         brute(&problem, &each, &mut Vec::new(), &mut best);
-        let told = format!("case {case}: {machine:?} {sessions:?} {options:?}\n{found:?}");
-        assert_eq!(Some(found.score), best, "{told}");
-        assert!(found.are_ties_proven && found.bound == found.score.first_levels(), "{told}");
+        let case = format!("case {case}: {machine:?} {sessions:?} {options:?}\n{found:?}");
+        assert_eq!(Some(found.score), best, "{case}");
+        assert!(found.are_ties_proven && found.bound == found.score.first_levels(), "{case}");
         let places: Vec<u32> = found.placed.iter().map(|one| one.slots.iter().map(|slot| 1 << slot).sum()).collect();
         let kinds: Vec<&Kind> = found.placed.iter().map(|one| &problem.kinds[one.kind]).collect();
         let judged = judge(&problem, &kinds, &places).map(|score| Score { left_out: found.score.left_out, ..score });
-        assert_eq!(judged, Some(found.score), "{told}");
+        assert_eq!(judged, Some(found.score), "{case}");
         for (at, is_so) in
             [found.score.left_out > 0, found.score.heavy_pairs > 0, found.visited > 0, found.score.spread > 0]
                 .into_iter()
@@ -405,7 +405,7 @@ fn packets_decide_whether_interrupts_share_a_cpu() {
 }
 
 #[test]
-fn what_has_no_place_is_told_with_its_reason() {
+fn what_has_no_place_is_listed_with_its_reason() {
     let few = machine(Shape { nodes: 2, caches: 1, cores: 4, threads: 1 }, 1000, 1000);
     let reason = |machine: &Machine, one: Session| {
         let report = plan(machine, &[one], &Options::default()).unwrap();

@@ -43,7 +43,7 @@ impl Log {
     }
 
     /// Reads the windows of a file, cuts off a line that was not written to its end, and goes on with it.
-    pub(super) fn resume(path: &Path, head: &Head) -> Result<(Log, Vec<Window>), Failure> {
+    pub(super) fn resume(path: &Path, head: &Head, sessions_max: u32) -> Result<(Log, Vec<Window>), Failure> {
         let wrong = |why: String| Failure::text(exit::WRONG_USE, format_args!("resume {}", path.display()), why);
         let opened = UserFile::open(path, FILE_BYTES_MAX);
         let opened = opened.map_err(|error| Failure::user_file(format_args!("read {}", path.display()), &error))?;
@@ -67,7 +67,16 @@ impl Log {
                 }
             } else {
                 let at = windows.len() + 2;
-                windows.push(serde_json::from_str(&line).map_err(|error| wrong(format!("line {at}: {error}")))?);
+                let window: Window =
+                    serde_json::from_str(&line).map_err(|error| wrong(format!("line {at}: {error}")))?;
+                if !window.is_of(&head.limits, sessions_max) {
+                    let why = format!("line {at}: {} sessions and {} values", window.sessions, window.worst.len());
+                    return Err(wrong(why).hint(format!(
+                        "this search has {} limits, and at most {sessions_max} sessions",
+                        head.limits.len()
+                    )));
+                }
+                windows.push(window);
             }
             whole_bytes += length as u64;
         }

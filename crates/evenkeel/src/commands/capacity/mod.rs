@@ -17,7 +17,7 @@ use serde::Serialize;
 use self::log::{Head, Log};
 use self::machine::Counters;
 use self::sessions::{About, Sessions, Times};
-use crate::args::StateArgs;
+use crate::args::{StateArgs, named_limit};
 use crate::exit;
 use crate::experiment::{self, stop_flag};
 use crate::failure::{Failure, Outcome};
@@ -34,7 +34,7 @@ const USUAL_LIMITS: [(&str, f64); 2] = [("tick_lateness_us_p99", 2000.0), ("miss
 /// Before a window: after sessions began or ended, and otherwise.
 const SETTLE_AFTER_CHANGE: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_millis(100);
-/// A 99th percentile needs so many ticks.
+/// The fewest ticks of a 99th percentile.
 const EVENTS_MIN: f64 = 150.0;
 const WINDOW_USUAL: Duration = Duration::from_secs(3);
 const WINDOW_MAX: Duration = Duration::from_secs(15);
@@ -108,7 +108,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut sessions = Sessions::new(&args.workload, args.first_port, seed, &stop);
     sessions.set(1).map_err(|failure| experiment::stopped_or(failure, &stop))?;
     let about = sessions.about().cloned();
-    let about = about.ok_or_else(|| Failure::text(exit::NOT_POSSIBLE, "start a session", "it tells nothing"))?;
+    let about =
+        about.ok_or_else(|| Failure::text(exit::NOT_POSSIBLE, "start a session", "its thread gave no answer"))?;
     let limits = args.limits(&about)?;
     let window = args.window(&about);
     let head = Head {
@@ -126,8 +127,14 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let ended = run.search(&mut search, Instant::now() + args.budget)?;
     let (windows, failed) = (run.windows, run.failed);
     drop(run.sessions);
-    let subject =
-        Subject { workload: about.describe, limits, window_ms: head.window_ms, machine, tick_hz: about.events_per_s };
+    let subject = Subject {
+        workload: about.describe,
+        limits,
+        window_ms: head.window_ms,
+        machine,
+        tick_hz: about.events_per_s,
+        has_load: !args.workload.is_alone()?,
+    };
     let mut report = capacity::report(subject, &search, &windows, ended);
     report.caveats.extend(failed.map(|why| format!("a session failed in a window, which counts as broken: {why}")));
     let need_file = args.save_need.as_ref().map(|path| save_need(path, &report)).transpose()?.flatten();
@@ -177,7 +184,9 @@ impl Args {
     fn open_log(&self, head: &Head) -> Result<(Option<Log>, Vec<Window>), Failure> {
         match &self.log {
             None => Ok((None, Vec::new())),
-            Some(path) if self.r#continue => Log::resume(path, head).map(|(log, windows)| (Some(log), windows)),
+            Some(path) if self.r#continue => {
+                Log::resume(path, head, self.max).map(|(log, windows)| (Some(log), windows))
+            }
             Some(path) => Log::create(path, head).map(|log| (Some(log), Vec::new())),
         }
     }
@@ -273,9 +282,6 @@ fn save_need(path: &std::path::Path, report: &CapacityReport) -> Result<Option<S
     Ok(Some(path.display().to_string()))
 }
 
-/// `METRIC=N`.
 fn limit(text: &str) -> Result<(String, f64), String> {
-    let pair = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse::<f64>().ok()?)));
-    let pair = pair.filter(|(name, value)| !name.is_empty() && value.is_finite() && *value >= 0.0);
-    pair.ok_or_else(|| "write METRIC=N, such as tick_lateness_us_p99=2000".to_owned())
+    named_limit(text, "tick_lateness_us_p99=2000")
 }

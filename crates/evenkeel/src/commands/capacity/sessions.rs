@@ -24,7 +24,7 @@ pub(super) struct Times {
     pub(super) window: Duration,
 }
 
-/// What a session tells of itself when it has started.
+/// A session that has started: its workload.
 #[derive(Clone, Debug)]
 pub(super) struct About {
     pub(super) describe: String,
@@ -46,7 +46,7 @@ pub(super) struct Sessions<'a> {
     seed: u64,
     stop: &'a Arc<AtomicBool>,
     running: Vec<Session>,
-    /// What the first session told.
+    /// That of the first session.
     about: Option<About>,
 }
 
@@ -60,12 +60,12 @@ impl<'a> Sessions<'a> {
         self.running.len() as u32
     }
 
-    /// The workload, as the first session tells it.
+    /// The workload of the first session.
     pub(super) fn about(&self) -> Option<&About> {
         self.about.as_ref()
     }
 
-    /// Starts or ends sessions until so many run. The last ones end first.
+    /// Starts or ends sessions until `wanted` run. The last ones end first.
     ///
     /// # Errors
     /// If one does not start.
@@ -104,10 +104,10 @@ impl<'a> Sessions<'a> {
         let spawned = std::thread::Builder::new().name(format!("session {number}")).spawn(body);
         let thread =
             spawned.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start a thread for a session", &error))?;
-        let told =
+        let started =
             about.recv().map_err(|_| Failure::text(exit::NOT_POSSIBLE, "start a session", "its thread ended"))?;
         let session = Session { orders: Some(orders), answers, thread: Some(thread) };
-        self.about.get_or_insert(told?);
+        self.about.get_or_insert(started?);
         Ok(session)
     }
 

@@ -1,0 +1,31 @@
+//! Tables that the user names: opened, and what is wrong with them.
+
+use std::path::Path;
+
+use evenkeel_fleet::{TableError, TableFault};
+use evenkeel_hostfs::user_file::{UserFile, UserFileReader};
+
+use crate::exit;
+use crate::failure::Failure;
+
+/// Opens a file of the user that is read piece by piece.
+pub(crate) fn open(path: &Path, limit_bytes: u64) -> Result<UserFileReader, Failure> {
+    let opened = UserFile::open(path, limit_bytes);
+    Ok(opened.map_err(|error| Failure::user_file(format_args!("read {}", path.display()), &error))?.into_reader())
+}
+
+/// The failure for a table that can't be used. `columns` describes a good one, and is the hint if the columns or a value are wrong.
+pub(crate) fn failure(path: &Path, error: &TableError, columns: &str) -> Failure {
+    let tried = format_args!("read {}", path.display()).to_string();
+    let failure = match error {
+        TableError::Read(error) => return Failure::io(exit::WRONG_USE, tried, error),
+        error => Failure::text(exit::WRONG_USE, tried, error),
+    };
+    let is_of_columns = |fault: &TableFault| {
+        matches!(fault, TableFault::Value { .. } | TableFault::NoHeader(_) | TableFault::UnknownColumn { .. })
+    };
+    match error {
+        TableError::Line { fault, .. } if !is_of_columns(fault) => failure,
+        _ => failure.hint(columns),
+    }
+}
