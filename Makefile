@@ -20,7 +20,8 @@ SKIPPED := $(TARGET)/skipped.txt
 # Some tests wait for a watchdog or for a lock, and the CPUs for them: with one thread per CPU the suite of the program takes a quarter longer.
 TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell echo $$((4 * $$(nproc)))))
 # Tests and live checks are one build: what is selected decides the features of all packages, and with others all is compiled again.
-# Tracy, which cannot be linked into the programs in C that rt-c tests, has a run of the unit tests of its own. The benches are left out: the peers that they compare with are 40 packages that nothing else uses.
+# Tracy is C++, which programs in C cannot link, and rt-c tests such programs: `make check`, which compiles all features, tests it.
+# The benches are left out: the peers that they compare with are 40 packages that nothing else uses.
 TESTED := --workspace --exclude evenkeel-bench --exclude evenkeel-bench-uring \
     --features evenkeel-rt/agones,evenkeel-rt/io-uring,evenkeel-rt/puffin,evenkeel-rt/tracing,evenkeel-rt-c/io-uring
 
@@ -34,17 +35,17 @@ test: setup ## run every test; the same result on any machine at any load
 	@mkdir -p $(TARGET) && rm -f $(SKIPPED)
 	export EVENKEEL_SKIPPED=$(SKIPPED) RUST_TEST_THREADS=$(TEST_THREADS); code=0; \
 	$(CARGO) test --locked --no-fail-fast $(TESTED) || code=1; \
-	$(CARGO) test --locked --no-fail-fast -p evenkeel-rt --all-features --lib || code=1; \
 	lab/skipped.sh $(SKIPPED); exit $$code
 
 live: setup ## run the live checks, one at a time: what measures the machine; NAME=… for some, EXTRA=1 for the longest too, RESUME=1 to continue, WITHIN=SECONDS for a sample, LIST=1
 	EVENKEEL_TESTED="$(TESTED)" $(CARGO) run --locked -q -p evenkeel-testkit --bin evenkeel-live -- $(NAME) $(if $(RESUME),--resume) $(if $(WITHIN),--within $(WITHIN)) \
 	    $(if $(EXTRA),--extra) $(if $(LIST),--list) $(if $(RECORD),--record) || [ $$? -eq 4 ] # none failed, and some could not be judged here
 
-check: setup $(DENY) ## formatting, lints, documentation; the libraries for other systems; licences, duplicates and known vulnerabilities of dependencies
+check: setup $(DENY) ## formatting, lints, documentation; the test of Tracy; the libraries for other systems; licences, duplicates and known vulnerabilities of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	$(CARGO) clippy --workspace --test live --all-features --locked -- -D warnings
+	$(CARGO) test --locked -q -p evenkeel-rt --all-features --lib -- scope::
 	lab/other-systems.sh
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	$(DENY) --locked check bans licenses sources
