@@ -95,7 +95,8 @@ pub(crate) fn start_arena(bots: u8, seed: u64) -> Result<Arena, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
     let programs = program.parent().map_or_else(PathBuf::new, PathBuf::from);
-    Arena::start(Config { programs, bots, tick_hz: 50, work_us: 300, tail_us: 0, seed, placement: Placement::Apart })
+    let (tick_hz, work_us, tail_us, placement) = (50, 300, 0, Placement::Apart);
+    Arena::start(Config { programs, bots, tick_hz, work_us, tail_us, is_steady: false, phases: false, seed, placement })
         .map_err(not_possible)
 }
 

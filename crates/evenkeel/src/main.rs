@@ -12,6 +12,7 @@ mod experiment;
 mod failure;
 mod help_text;
 mod host;
+mod needs;
 mod output_file;
 mod overdue;
 mod progress;

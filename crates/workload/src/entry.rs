@@ -73,6 +73,17 @@ where
     })
 }
 
+/// Whether a setting has the second of two values.
+///
+/// # Errors
+/// If it has neither.
+pub(crate) fn one_of(name: &str, value: &str, [first, second]: [&str; 2]) -> Result<bool, WorkloadError> {
+    match value == second {
+        false if value != first => Err(WorkloadError::setting(name, value, format!("expected {first} or {second}"))),
+        is_second => Ok(is_second),
+    }
+}
+
 /// The error for a name that is not a setting of this workload.
 pub(crate) fn unknown(entry: &Entry, name: &str) -> WorkloadError {
     let known: Vec<&str> = entry.setting_names().collect();

@@ -54,6 +54,9 @@ struct Arguments {
     /// How the tick thread keeps time
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Tick::Steady)]
     tick: Tick,
+    /// Spread the ticks of all sessions on this host that have this option, so that fewer of them collide
+    #[arg(long)]
+    phases: bool,
     /// Real-time priority of the tick thread, 1 to 99. Needs CAP_SYS_NICE; without it, the thread runs at normal priority
     #[arg(long, value_name = "PRIORITY", value_parser = range!(u8).range(1..=99))]
     fifo: Option<u8>,
@@ -114,6 +117,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Tick::Steady => Keeping::Steady,
             Tick::Plain => Keeping::Plain,
         },
+        phases: arguments.phases,
         fifo: arguments.fifo,
         session: arguments.session,
         record: arguments.record,

@@ -3,10 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 
-use evenkeel_rt::TickError;
 use evenkeel_rt::jobs::JobsError;
 use evenkeel_rt::telemetry::PageError;
 use evenkeel_rt::udp::UdpError;
+use evenkeel_rt::{PhaseError, TickError};
 use thiserror::Error;
 
 use crate::game::sim::SimConfig;
@@ -44,6 +44,8 @@ pub struct ServerConfig {
     pub workers: usize,
     /// How the tick thread keeps time.
     pub keeping: Keeping,
+    /// Whether the ticks of all sessions on this host are spread in time.
+    pub phases: bool,
     /// Real-time priority of the tick thread, 1 to 99.
     pub fifo: Option<u8>,
     /// The name of the telemetry page in shared memory.
@@ -70,6 +72,9 @@ pub enum ServerError {
     /// The tick rate is invalid.
     #[error(transparent)]
     Tick(#[from] TickError),
+    /// The ticks could not be spread among those of other sessions.
+    #[error("spread the ticks among those of other sessions: {0}")]
+    Phases(#[from] PhaseError),
     /// The file of the record could not be written.
     #[error("record the match to {path}: {source}")]
     Record {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use evenkeel_rt::telemetry::{Count, Telemetry};
 use evenkeel_rt::udp::{Outgoing, SendCounters};
-use evenkeel_rt::{Align, Overrun, Spinning, ThreadConfig, TickClock, TickError, TickSettings, TickThread};
+use evenkeel_rt::{Align, Overrun, PhaseSettings, Spinning, ThreadConfig, TickClock, TickSettings, TickThread};
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
 use crate::console::{Request, answer_waiting};
@@ -188,7 +188,7 @@ impl<'a> Tick<'a> {
 }
 
 /// The clock of this thread, and the thread's configuration.
-fn clock(config: &ServerConfig, period_ns: u64) -> Result<TickClock, TickError> {
+fn clock(config: &ServerConfig, period_ns: u64) -> Result<TickClock, ServerError> {
     let thread_config = match config.keeping {
         Keeping::Steady => ThreadConfig { fifo: config.fifo, ..ThreadConfig::default() },
         Keeping::Plain => {
@@ -201,7 +201,11 @@ fn clock(config: &ServerConfig, period_ns: u64) -> Result<TickClock, TickError> 
     };
     let thread = TickThread::set_up(&thread_config);
     let settings = TickSettings { period: Duration::from_nanos(period_ns), overrun: Overrun::Skip, spinning, align };
-    Ok(TickClock::start(settings)?.on(thread))
+    let mut clock = TickClock::start(settings)?.on(thread);
+    if config.phases {
+        clock.join_phases(&PhaseSettings::default())?;
+    }
+    Ok(clock)
 }
 
 /// Sets this thread's timer slack, and reads it back.

@@ -6,7 +6,7 @@ pub(super) mod boots;
 mod budget;
 mod compare;
 mod design;
-mod goal;
+pub(super) mod goal;
 mod inert;
 mod report;
 mod resume;

@@ -1,7 +1,10 @@
 //! `capacity`, on a server whose time does not pass: the answer, its log, and what is wrong.
 
+use evenkeel_testkit::needs_root;
+
 use crate::support::Scene;
 
+const SLACK: &str = "process.timer_slack_ns=1";
 /// A state of its own for each scene, since one trial at a time runs with a state.
 const LINE: &str = "capacity --workload simulated --max 8 --seed 1 --state state";
 
@@ -43,7 +46,7 @@ fn a_search_goes_on_with_its_log() {
     assert_eq!((code, &answer["found"]), (0, &whole["found"]));
     assert_eq!(scene.read("windows.jsonl").lines().count(), 18);
     let other = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log windows.jsonl --continue"));
-    assert!(other.code == 2 && other.stderr.contains("another workload, of other limits"), "{other}");
+    assert!(other.code == 2 && other.stderr.contains("of other limits"), "{other}");
     // A file may come from anybody: numbers that no search has would overflow it.
     for sessions in ["0", "9", "4294967295"] {
         let odd = log.replacen("\"sessions\":1,", &format!("\"sessions\":{sessions},"), 1);
@@ -73,4 +76,64 @@ fn what_is_wrong_is_named() {
         let seen = scene.run(&line);
         assert!(seen.code == code && seen.stderr.contains(expected), "{line}: {seen}");
     }
+}
+
+/// A setting of the server's process that makes it half as slow again: no session holds the limit with it.
+#[test]
+fn settings_are_worth_a_number_of_sessions() {
+    let scene = Scene::new();
+    scene.write("script.json", r#"{"effects": [{"of": "process.timer_slack_ns", "value": "1", "ratio": 1.5}]}"#);
+    let line = format!(
+        "{LINE} --set script=script.json --limit latency_us_p99=400 --price-per-hour 0.4 --log windows.jsonl \
+         process.timer_slack_ns=1"
+    );
+    let (code, answer) = scene.json(&line);
+    let (found, compared) = (&answer["found"], &answer["compared"]);
+    assert_eq!((code, &found["at_least"], &answer["price_per_session_hour"]), (0, &8.into(), &0.05.into()));
+    assert_eq!((&compared["report"]["found"]["at_most"], &compared["settings"][0]), (&0.into(), &SLACK.into()));
+    assert!(compared["report"]["price_per_session_hour"].is_null(), "no session fits");
+    let gain = &compared["gain"];
+    assert_eq!((&gain["sessions"], &gain["at_most"], &gain["verdict"]), (&(-8).into(), &(-8).into(), &"fewer".into()));
+    // The sides take turns, and begin in turns.
+    let log = scene.read("windows.jsonl");
+    let turns: Vec<bool> = log.lines().skip(1).map(|line| line.contains("\"is_set\":true")).take(8).collect();
+    assert_eq!(turns, [false, true, true, false, false, true, true, false]);
+    let whole = log.lines().count();
+    let cut: String = log.lines().take(7).map(|line| format!("{line}\n")).collect();
+    scene.write("windows.jsonl", cut);
+    let (_, again) = scene.json(&format!("{line} --continue"));
+    assert_eq!((&again["compared"]["gain"], scene.read("windows.jsonl").lines().count()), (gain, whole));
+    let other = scene.run(&line.replace(SLACK, "process.timer_slack_ns=2").replace("--price", "--continue --price"));
+    assert!(other.code == 2 && other.stderr.contains("of other settings"), "{other}");
+    // A log that has windows with settings, where none are compared.
+    let (head, windows) = log.split_once('\n').unwrap();
+    scene.write("odd.jsonl", head.replace(&format!("\"settings\":[\"{SLACK}\"],"), "") + "\n" + windows);
+    let odd = scene.run(&line.replace(SLACK, "").replace("windows.jsonl", "odd.jsonl --continue"));
+    assert!(odd.code == 2 && odd.stderr.contains("failed to resume odd.jsonl: line 3"), "{odd}");
+    let page = scene.run(&line.replace(" --log windows.jsonl", ""));
+    for expected in ["8 fewer sessions fit with these settings", "8 without, 0 with", "0.0500 a session and hour"] {
+        assert!(page.stdout.contains(expected), "{expected}: {page}");
+    }
+}
+
+/// The host is as before, whatever became of the search.
+#[test]
+fn settings_of_the_host_are_restored() {
+    if needs_root("to change a sysctl") {
+        return;
+    }
+    let scene = Scene::new();
+    let read = || std::fs::read_to_string("/proc/sys/vm/stat_interval").unwrap();
+    let before = read();
+    let wanted = if before.trim() == "7" { "8" } else { "7" };
+    let line = format!("{LINE} --limit latency_us_p99=400 vm.stat_interval={wanted}");
+    let (code, answer) = scene.json(&line);
+    assert_eq!((code, &answer["compared"]["gain"]["verdict"]), (0, &"undecided".into()));
+    assert_eq!(read(), before);
+    let history = scene.run("history --state state");
+    assert!(history.stdout.contains("capacity with vm.stat_interval"), "{history}");
+    scene.write("script.json", r#"{"events": [{"window": 3, "dies": "it crashed"}]}"#);
+    let died = scene.run(&format!("{line} --set script=script.json"));
+    assert!(died.code == 4, "{died}");
+    assert_eq!(read(), before);
 }

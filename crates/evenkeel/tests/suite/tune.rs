@@ -105,7 +105,7 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
         ("tune --knobs workload.tick-hz=5", 4, "set tick-hz=5: expected a whole number from 10 to 500"),
         ("tune --knobs workload.tick-hz=50", 4, "workload.tick-hz: it has this value already"),
         ("prove workload.tick-hz=5", 2, "set tick-hz=5: expected a whole number from 10 to 500"),
-        ("prove workload.pps=100", 2, "set pps: the workload arena takes tick-hz, work-us, tail-us"),
+        ("prove workload.pps=100", 2, "set pps: the workload arena takes tick-hz, work-us, tail-us, tick, phases"),
         ("tune --out /not/here/goal.json", 2, "there is no such folder"),
         ("tune --workload arean", 2, "unknown workload"),
         ("tune resume", 2, "read the search's log"),

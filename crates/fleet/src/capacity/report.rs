@@ -50,6 +50,9 @@ pub struct MachineUse {
 /// A window with so many sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
+    /// Whether the settings that are compared were in force.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_set: bool,
     /// Running sessions.
     pub sessions: u32,
     /// The worst session's value of each limit; none if a session had no value.
@@ -159,6 +162,9 @@ pub struct CapacityReport {
     pub curve: Vec<Step>,
     /// What a session takes, for `evenkeel instances` and `evenkeel pack`; `null` if one number of sessions was tried only.
     pub need: Option<Session>,
+    /// The price of a session in an hour: that of the machine over the sessions that fit. Absent without a price, or if none fits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price_per_session_hour: Option<f64>,
     /// What to consider before you use the answer.
     pub caveats: Vec<String>,
 }
@@ -198,6 +204,8 @@ pub struct Subject {
     pub tick_hz: Option<f64>,
     /// Whether evenkeel runs a load, on this machine.
     pub has_load: bool,
+    /// The price of the machine in an hour, in any currency.
+    pub price_per_hour: Option<f64>,
 }
 
 /// Makes the report of all windows.
@@ -222,6 +230,10 @@ pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ende
         ended,
         ended_by,
         need: need(&curve, windows, subject.tick_hz),
+        price_per_session_hour: subject
+            .price_per_hour
+            .filter(|_| found.sessions > 0)
+            .map(|price| price / f64::from(found.sessions)),
         curve,
         caveats: caveats.iter().map(ToString::to_string).collect(),
     }
@@ -322,13 +334,14 @@ mod tests {
             machine: Machine { cpus: 2.0, memory_mib: 4000.0 },
             tick_hz: Some(50.0),
             has_load: true,
+            price_per_hour: Some(0.5),
         }
     }
 
     fn window(sessions: u32, worst: f64, cpus_busy: f64) -> Window {
         let memory_available_mib = 3500.0 - 20.0 * f64::from(sessions);
         let machine = MachineUse { cpus_busy, memory_available_mib, ..MachineUse::default() };
-        Window { sessions, worst: vec![Some(worst)], session_cpus: None, machine }
+        Window { is_set: false, sessions, worst: vec![Some(worst)], session_cpus: None, machine }
     }
 
     fn of(windows: &[Window]) -> CapacityReport {
@@ -346,6 +359,7 @@ mod tests {
         windows.extend((0..9).map(|_| window(12, 5000.0, 1.9)));
         let report = of(&windows);
         assert_eq!((report.found.sessions, report.found.at_most, report.ended_by), (10, Some(11), Some(EndedBy::Cpu)));
+        assert_eq!(report.price_per_session_hour, Some(0.05));
         let need = report.need.unwrap();
         assert!((need.cpus - 0.15).abs() < 0.01 && (need.memory_mib.unwrap() - 20.0).abs() < 0.1, "{need:?}");
         assert_eq!((report.curve.len(), report.curve[10].broken, report.curve[10].worst[0]), (11, 9, Some(5000.0)));
@@ -359,6 +373,7 @@ mod tests {
         let report = of(&vec![lost; 9]);
         assert_eq!((report.found.sessions, report.found.at_most), (0, Some(0)));
         assert_eq!((report.ended_by, report.need), (Some(EndedBy::Alone), None));
+        assert_eq!(report.price_per_session_hour, None);
     }
 
     #[test]

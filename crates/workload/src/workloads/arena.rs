@@ -10,7 +10,7 @@ use evenkeel_sys::CpuSet;
 use serde_json::{Value, json};
 
 use crate::caveat::WorkloadCaveat;
-use crate::entry::{Entry, number, unknown};
+use crate::entry::{Entry, number, one_of, unknown};
 use crate::error::WorkloadError;
 use crate::kit::child::{Conversation, Program, flatten, sleep};
 use crate::kit::full::Fullness;
@@ -52,6 +52,8 @@ pub(super) const ENTRY: Entry = Entry {
         ("tick-hz=50", "ticks a second, 10 to 500"),
         ("work-us=300", "work in each tick in addition to the game's own, in microseconds, 0 to 100000"),
         ("tail-us=0", "extra work in one tick of fifty, to simulate a tail, in microseconds, 0 to 100000"),
+        ("tick=plain", "how the tick thread keeps time: plain as most servers do, steady as evenkeel-rt does"),
+        ("phases=off", "on spreads the ticks of all arenas on this host, so that fewer of them collide"),
     ],
     metrics: &[METRICS],
     start: |options| {
@@ -61,6 +63,8 @@ pub(super) const ENTRY: Entry = Entry {
             tick_hz: 50,
             work_us: 300,
             tail_us: 0,
+            is_steady: false,
+            phases: false,
             seed: options.seed,
             placement: options.placement,
         };
@@ -75,6 +79,8 @@ pub(super) const ENTRY: Entry = Entry {
                 "tick-hz" => config.tick_hz = number(name, value, 10..=500)?,
                 "work-us" => config.work_us = number(name, value, WORK_US)?,
                 "tail-us" => config.tail_us = number(name, value, WORK_US)?,
+                "tick" => config.is_steady = one_of(name, value, ["plain", "steady"])?,
+                "phases" => config.phases = one_of(name, value, ["off", "on"])?,
                 _ => return Err(unknown(&ENTRY, name)),
             }
         }
@@ -95,6 +101,11 @@ pub struct Config {
     pub work_us: u32,
     /// Extra work in one tick of fifty, in microseconds.
     pub tail_us: u32,
+    /// Whether the tick thread keeps time as `evenkeel-rt` does. Otherwise it is an ordinary one, so that the knobs of a host act on it as
+    /// on most servers.
+    pub is_steady: bool,
+    /// Whether the ticks of all arenas on this host are spread.
+    pub phases: bool,
     /// The seed of the match.
     pub seed: u64,
     /// The CPUs of server and bots.
@@ -130,8 +141,9 @@ impl Arena {
             ("--work-us", config.work_us.into()),
             ("--tail-us", config.tail_us.into()),
         ]);
-        // The tick thread is an ordinary one, so that the knobs of a host act on it as on most servers.
-        server_arguments.extend(["--tick", "plain"].map(String::from));
+        let tick = if config.is_steady { "steady" } else { "plain" };
+        server_arguments.extend(["--tick", tick].map(String::from));
+        server_arguments.extend(config.phases.then(|| "--phases".to_owned()));
         let mut server = Conversation::start(&Program {
             name: "evenkeel-arena",
             path: must_exist(&path)?,
@@ -172,17 +184,19 @@ impl Arena {
 
 impl Workload for Arena {
     fn describe(&self) -> String {
-        let Config { bots, tick_hz, work_us, tail_us, .. } = self.config;
+        let Config { bots, tick_hz, work_us, tail_us, is_steady, phases, .. } = self.config;
         let tail = match tail_us {
             0 => String::new(),
             _ => format!(" and {tail_us} us more in one of fifty"),
         };
+        let steady = if is_steady { ", steady ticks" } else { "" };
+        let spread = if phases { ", spread ticks" } else { "" };
         let place = match self.server_cpus.is_empty() {
             true => "server and bots on whatever CPUs the kernel gives them".to_owned(),
             false => format!("server on CPUs {}, bots on CPUs {}", self.server_cpus, self.bots_cpus),
         };
         format!(
-            "arena: {bots} bots, {tick_hz} ticks a second, {work_us} us of extra work a tick{tail}, loopback; {place}"
+            "arena: {bots} bots, {tick_hz} ticks a second, {work_us} us of extra work a tick{tail}{steady}{spread}, loopback; {place}"
         )
     }
 
@@ -319,6 +333,8 @@ mod tests {
             tick_hz: 50,
             work_us: 0,
             tail_us: 0,
+            is_steady: false,
+            phases: false,
             seed: 1,
             placement: Placement::Apart,
         };

@@ -20,6 +20,9 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 pub(super) struct Head {
     pub(super) format: u32,
     pub(super) workload: String,
+    /// The settings that are compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) settings: Vec<String>,
     pub(super) limits: Vec<Limit>,
     pub(super) window_ms: u64,
     pub(super) seed: u64,
@@ -61,7 +64,8 @@ impl Log {
                 let found = Head { seed: head.seed, ..found };
                 if found != *head {
                     return Err(wrong(
-                        "it is a search of another workload, of other limits or of other windows".to_owned(),
+                        "it is a search of another workload, of other settings, of other limits or of other windows"
+                            .to_owned(),
                     )
                     .hint("give the same arguments as at first, or another --log"));
                 }
@@ -69,7 +73,8 @@ impl Log {
                 let at = windows.len() + 2;
                 let window: Window =
                     serde_json::from_str(&line).map_err(|error| wrong(format!("line {at}: {error}")))?;
-                if !window.is_of(&head.limits, sessions_max) {
+                let is_of_settings = !window.is_set || !head.settings.is_empty();
+                if !is_of_settings || !window.is_of(&head.limits, sessions_max) {
                     let why = format!("line {at}: {} sessions and {} values", window.sessions, window.worst.len());
                     return Err(wrong(why).hint(format!(
                         "this search has {} limits, and at most {sessions_max} sessions",

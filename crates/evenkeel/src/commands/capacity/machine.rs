@@ -16,6 +16,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 pub(super) struct Counters {
     at: Instant,
     ticks: CpuTicks,
+    cpus: usize,
     memory_available_bytes: u64,
     udp_drops: u64,
 }
@@ -23,13 +24,16 @@ pub(super) struct Counters {
 impl Counters {
     pub(super) fn read() -> Result<Counters, Failure> {
         let root = Root::live();
-        let ticks = root.text("/proc/stat").ok().and_then(|text| proc::parse_stat(&text)?.all);
+        let stat = root.text("/proc/stat").ok().and_then(|text| proc::parse_stat(&text));
+        let cpus = stat.as_ref().map_or(0, |stat| stat.cpus.len());
+        let ticks = stat.and_then(|stat| stat.all);
         let memory = root.text("/proc/meminfo").ok().and_then(|text| proc::amount(&text, "MemAvailable"));
         let drops = root.text("/proc/net/snmp").ok();
         let drops = drops.and_then(|text| proc::under_name(&text, Some("Udp"), "RcvbufErrors")?.parse().ok());
         Ok(Counters {
             at: Instant::now(),
             ticks: ticks.ok_or_else(|| unreadable("/proc/stat"))?,
+            cpus,
             memory_available_bytes: memory.ok_or_else(|| unreadable("/proc/meminfo"))?,
             // A kernel without IPv4 drops none.
             udp_drops: drops.unwrap_or(0),
@@ -41,7 +45,8 @@ impl Counters {
         let seconds = (self.at - before.at).as_secs_f64().max(1e-9);
         let ticks = self.ticks.since(&before.ticks);
         MachineUse {
-            cpus_busy: (ticks.busy() * proc::TICK_NS) as f64 / 1e9 / seconds,
+            // Not over the time: these counters move in steps of 10 ms.
+            cpus_busy: ticks.busy() as f64 / ticks.total().max(1) as f64 * self.cpus as f64,
             steal_share: ticks.steal as f64 / ticks.total().max(1) as f64,
             memory_available_mib: self.memory_available_bytes as f64 / MIB,
             udp_drops_per_s: self.udp_drops.saturating_sub(before.udp_drops) as f64 / seconds,

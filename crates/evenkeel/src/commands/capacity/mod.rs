@@ -1,39 +1,40 @@
 //! `evenkeel capacity`: how many sessions of a server fit on this machine.
 
+mod compared;
 mod log;
 mod machine;
+mod run;
 mod sessions;
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use evenkeel_fleet::capacity::{self, CapacityReport, Ended, Limit, Search, Subject, Window};
+use evenkeel_fleet::capacity::{self, CapacityReport, Comparison, Ended, Limit, Search, Subject, Window};
+use evenkeel_hostfs::Root;
 use evenkeel_stats::Direction;
-use evenkeel_workload::{Sample, WorkloadError};
 use serde::Serialize;
 
+use self::compared::Compared;
 use self::log::{Head, Log};
-use self::machine::Counters;
-use self::sessions::{About, Sessions, Times};
-use crate::args::{StateArgs, named_limit};
+use self::run::{Run, Side};
+use self::sessions::{About, Sessions};
+use crate::args::{StateArgs, named_limit, number};
 use crate::exit;
 use crate::experiment::{self, stop_flag};
 use crate::failure::{Failure, Outcome};
 use crate::output_file;
+use crate::overdue;
 use crate::session_files::TrialLock;
 use crate::show::{self, Out};
 use crate::times;
 use crate::workload_args::WorkloadArgs;
+use crate::workload_settings;
 
 /// The format of the log.
 const LOG_FORMAT: u32 = 1;
 /// What every session has to hold if nobody says so, where the workload has these metrics.
 const USUAL_LIMITS: [(&str, f64); 2] = [("tick_lateness_us_p99", 2000.0), ("missed_ticks_share", 0.001)];
-/// Before a window: after sessions began or ended, and otherwise.
-const SETTLE_AFTER_CHANGE: Duration = Duration::from_secs(1);
-const SETTLE: Duration = Duration::from_millis(100);
 /// The fewest ticks of a 99th percentile.
 const EVENTS_MIN: f64 = 150.0;
 const WINDOW_USUAL: Duration = Duration::from_secs(3);
@@ -43,14 +44,28 @@ const WINDOW_MAX: Duration = Duration::from_secs(15);
 ///
 /// Starts session after session with its load, measures all of them at once, and finds the most with which every session holds the limits
 /// in most windows. Ends when the number is proven in both directions, or when the budget is used up, and then ends all sessions. In your
-/// command line and its load, {session} stands for the number of the session from 0, and {port} for its port. Nothing on the host is changed.
+/// command line and its load, {session} stands for the number of the session from 0, and {port} for its port.
+///
+/// With settings, it finds the number without them and with them, in turns, says how many sessions they are worth, and restores the host.
+/// Without settings, nothing on the host is changed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    override_usage = "evenkeel capacity [OPTIONS] [KNOB=VALUE]... [-- <CMD>...]",
+    after_help = "Examples:
   evenkeel capacity --set tick-hz=30 --set work-us=2000
   evenkeel capacity --limit tick_lateness_us_p99=1000 --budget 5m
   evenkeel capacity --observe ticks -- ./my-server --port {port}
-  evenkeel capacity --save-need sessions.csv && evenkeel instances sessions.csv")]
+  sudo evenkeel capacity --goal goal.json --price-per-hour 0.17
+  evenkeel capacity workload.phases=on --placement together --limit due_to_done_us_p99=4000
+  evenkeel capacity --save-need sessions.csv && evenkeel instances sessions.csv"
+)]
 pub(crate) struct Args {
+    /// A setting to compare with the machine as it is; several are compared together
+    #[arg(value_name = "KNOB=VALUE", value_parser = crate::args::Completed(crate::args::settings), hide_possible_values = true)]
+    settings: Vec<String>,
+    /// Compare the settings of a goal file of `evenkeel tune`
+    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
+    goal: Option<PathBuf>,
     /// A limit that every session has to hold; repeatable [default: tick lateness p99 of 2 ms, 0.1 % of ticks missed]
     #[arg(long, value_name = "METRIC=N", value_parser = limit)]
     limit: Vec<(String, f64)>,
@@ -63,9 +78,15 @@ pub(crate) struct Args {
     /// Length of a window [default: 3s, or 150 ticks]
     #[arg(long, value_name = "TIME", value_parser = times::window)]
     window: Option<Duration>,
+    /// Time before a window after sessions began or ended, or settings changed
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = times::time)]
+    settle: Duration,
     /// The port of the first session, for {port}
     #[arg(long, value_name = "PORT", default_value = "27100")]
     first_port: u16,
+    /// The price of this machine in an hour, in any currency: the answer then has the price of a session
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    price_per_hour: Option<f64>,
     /// Keep the windows in FILE, so that --continue can go on with them
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -89,6 +110,9 @@ pub(crate) struct Args {
 pub(crate) struct Answer {
     #[serde(flatten)]
     report: CapacityReport,
+    /// The same with settings, if some were compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compared: Option<Comparison>,
     /// The seed of the load.
     seed: u64,
     /// The log of the windows, if one was kept.
@@ -101,10 +125,16 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     if let Some(path) = &args.save_need {
         output_file::is_free(path, false)?;
     }
+    let root = Root::live();
+    let compared = Compared::read(&args.settings, args.goal.as_deref(), &root)?;
+    if compared.is_some() {
+        overdue::settle(&root, &args.state, out);
+    }
     let stop = stop_flag()?;
     let _alone = TrialLock::take(&args.state)?;
     let _concurrent = experiment::announce(out, "capacity");
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
+    let mut state = compared.as_ref().map(|compared| compared.state(&root, &args.state)).transpose()?.flatten();
     let mut sessions = Sessions::new(&args.workload, args.first_port, seed, &stop);
     sessions.set(1).map_err(|failure| experiment::stopped_or(failure, &stop))?;
     let about = sessions.about().cloned();
@@ -115,33 +145,76 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let head = Head {
         format: LOG_FORMAT,
         workload: args.workload.line(),
+        settings: compared.as_ref().map(Compared::texts).unwrap_or_default(),
         limits: limits.clone(),
         window_ms: window.as_millis() as u64,
         seed,
     };
     let (log, windows) = args.open_log(&head)?;
-    let machine = machine::machine()?;
-    let mut run = Run { out, stop: &stop, sessions, limits: &limits, window, log, windows, failed: None };
-    let mut search = Search::new(args.max);
-    run.windows.iter().for_each(|window| search.add(window.sessions, window.is_held(&limits)));
-    let ended = run.search(&mut search, Instant::now() + args.budget)?;
-    let (windows, failed) = (run.windows, run.failed);
-    drop(run.sessions);
     let subject = Subject {
         workload: about.describe,
-        limits,
+        limits: limits.clone(),
         window_ms: head.window_ms,
-        machine,
+        machine: machine::machine()?,
         tick_hz: about.events_per_s,
         has_load: !args.workload.is_alone()?,
+        price_per_hour: args.price_per_hour,
     };
-    let mut report = capacity::report(subject, &search, &windows, ended);
-    report.caveats.extend(failed.map(|why| format!("a session failed in a window, which counts as broken: {why}")));
+    let writer = root.writer().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    if let Some(compared) = &compared {
+        workload_settings::rehearse(&mut sessions, &compared.settings)?;
+        experiment::explain_signals(out, &args.state);
+    }
+    let arms = compared.as_ref().map(|compared| compared.switch(&root, &writer, state.as_mut())).transpose()?;
+    let sides = sides(args.max, arms.is_some(), windows, &limits);
+    let mut run = Run {
+        out,
+        stop: &stop,
+        sessions,
+        arms,
+        sides,
+        limits: &limits,
+        window,
+        settle: args.settle,
+        log,
+        notes: Vec::new(),
+    };
+    let searched = run.search(Instant::now() + args.budget);
+    let Run { sides, notes, arms, sessions, .. } = run;
+    // First what concerns the host, whatever became of the search.
+    arms.map_or(Ok(()), |arms| arms.end(&args.state))?;
+    drop(sessions);
+    searched?;
+    let mut reports = sides.iter().map(|side| side_report(&subject, side, &notes));
+    let report = reports.next().ok_or_else(|| Failure::text(exit::NOT_POSSIBLE, "report", "nothing was measured"))?;
+    let compared = reports.next().map(|with| Comparison::new(head.settings, &report, with));
     let need_file = args.save_need.as_ref().map(|path| save_need(path, &report)).transpose()?.flatten();
     let log = args.log.as_ref().map(|path| path.display().to_string());
-    let answer = Answer { report, seed, log, need_file };
-    out.answer(&answer, || show::capacity::page(&answer.report, answer.need_file.as_deref()))?;
+    let answer = Answer { report, compared, seed, log, need_file };
+    out.answer(&answer, || {
+        show::capacity::page(&answer.report, answer.compared.as_ref(), answer.need_file.as_deref())
+    })?;
     Ok(if stop.load(Ordering::Relaxed) { exit::STOPPED } else { exit::WELL })
+}
+
+/// Without the settings, and with them if there are some; with the windows of an earlier run.
+fn sides(sessions_max: u32, is_compared: bool, windows: Vec<Window>, limits: &[Limit]) -> Vec<Side> {
+    let side = |is_set| Side { is_set, search: Search::new(sessions_max), windows: Vec::new(), ended: None };
+    let mut sides: Vec<Side> = std::iter::once(false).chain(is_compared.then_some(true)).map(side).collect();
+    for window in windows {
+        if let Some(side) = sides.iter_mut().find(|side| side.is_set == window.is_set) {
+            side.search.add(window.sessions, window.is_held(limits));
+            side.windows.push(window);
+        }
+    }
+    sides
+}
+
+fn side_report(subject: &Subject, side: &Side, notes: &[String]) -> CapacityReport {
+    let ended = side.ended.clone().unwrap_or(Ended::Stopped);
+    let mut report = capacity::report(subject.clone(), &side.search, &side.windows, ended);
+    report.caveats.extend_from_slice(notes);
+    report
 }
 
 impl Args {
@@ -192,89 +265,8 @@ impl Args {
     }
 }
 
-/// A search under way.
-struct Run<'a> {
-    out: &'a Out,
-    stop: &'a Arc<AtomicBool>,
-    sessions: Sessions<'a>,
-    limits: &'a [Limit],
-    window: Duration,
-    log: Option<Log>,
-    windows: Vec<Window>,
-    /// The last error of a session.
-    failed: Option<String>,
-}
-
-impl Run<'_> {
-    fn search(&mut self, search: &mut Search, until: Instant) -> Result<Ended, Failure> {
-        while let Some(wanted) = search.next() {
-            if self.stop.load(Ordering::Relaxed) {
-                return Ok(Ended::Stopped);
-            }
-            if Instant::now() >= until {
-                return Ok(Ended::Budget);
-            }
-            let changed = self.sessions.count() != wanted;
-            if let Err(failure) = self.sessions.set(wanted) {
-                let session = self.sessions.count() + 1;
-                return match (self.stop.load(Ordering::Relaxed), session) {
-                    (true, _) => Ok(Ended::Stopped),
-                    (false, 1) => Err(failure),
-                    (false, session) => Ok(Ended::NoStart { session, why: failure.message() }),
-                };
-            }
-            let settle = if changed { SETTLE_AFTER_CHANGE } else { SETTLE };
-            let Some(window) = self.measure(wanted, settle)? else { return Ok(Ended::Stopped) };
-            search.add(wanted, window.is_held(self.limits));
-            self.show(&window, search);
-            if let Some(log) = &mut self.log {
-                log.add(&window)?;
-            }
-            self.windows.push(window);
-        }
-        Ok(Ended::Proven)
-    }
-
-    /// A window of all sessions; none if the user stopped it.
-    fn measure(&mut self, sessions: u32, settle: Duration) -> Result<Option<Window>, Failure> {
-        let before = Counters::read()?;
-        let samples = self.sessions.window(Times { settle, window: self.window });
-        let machine = Counters::read()?.since(&before);
-        let samples = match samples {
-            Ok(samples) => samples,
-            Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(None),
-            Err(error) if sessions == 1 => return Err(of_workload(error)),
-            Err(error) => {
-                self.failed = Some(error.to_string());
-                Vec::new()
-            }
-        };
-        let worst = self.limits.iter().map(|limit| worst(limit, &samples)).collect();
-        let cpus: Option<Vec<f64>> = samples.iter().map(|sample| sample.get("cpu_share").copied()).collect();
-        let session_cpus =
-            cpus.filter(|cpus| !cpus.is_empty()).map(|cpus| cpus.iter().sum::<f64>() / cpus.len() as f64);
-        Ok(Some(Window { sessions, worst, session_cpus, machine }))
-    }
-
-    fn show(&self, window: &Window, search: &Search) {
-        if !self.out.is_json() {
-            self.out.warn(&show::capacity::progress(window, self.limits, search));
-        }
-    }
-}
-
-fn of_workload(error: WorkloadError) -> Failure {
-    Failure::new(exit::NOT_POSSIBLE, error)
-}
-
-/// The worst session's value; none if one has none.
-fn worst(limit: &Limit, samples: &[Sample]) -> Option<f64> {
-    let values: Option<Vec<f64>> = samples.iter().map(|sample| sample.get(&limit.metric).copied()).collect();
-    values?.into_iter().reduce(|a, b| limit.worse(a, b))
-}
-
 /// Writes what a session takes; none if that is not known.
-fn save_need(path: &std::path::Path, report: &CapacityReport) -> Result<Option<String>, Failure> {
+fn save_need(path: &Path, report: &CapacityReport) -> Result<Option<String>, Failure> {
     let Some(need) = &report.need else { return Ok(None) };
     let number = |value: Option<f64>| value.map(|value| format!("{value:.3}")).unwrap_or_default();
     let row = format!("session,{:.4},{},{}\n", need.cpus, number(need.tick_hz), number(need.memory_mib));
@@ -284,4 +276,8 @@ fn save_need(path: &std::path::Path, report: &CapacityReport) -> Result<Option<S
 
 fn limit(text: &str) -> Result<(String, f64), String> {
     named_limit(text, "tick_lateness_us_p99=2000")
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    number(text, f64::MIN_POSITIVE.., "expected a price above 0, such as 0.17")
 }

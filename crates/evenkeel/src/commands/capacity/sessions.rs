@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use evenkeel_stats::Direction;
 use evenkeel_workload::{Metric, Sample, Workload, WorkloadError};
 
 use crate::exit;
@@ -32,10 +33,28 @@ pub(super) struct About {
     pub(super) events_per_s: Option<f64>,
 }
 
+/// What every session does at once.
+#[derive(Clone, Debug)]
+enum Order {
+    Window(Times),
+    SetProcess { knob: String, value: Option<String> },
+    Configure(Vec<(String, Option<String>)>),
+    Reopen,
+    Restart,
+}
+
+/// What a session answers.
+#[derive(Debug)]
+enum Answer {
+    Sample(Sample),
+    InForce(Vec<String>),
+    Done,
+}
+
 /// A running session. Dropping it ends its server and its load.
 struct Session {
-    orders: Option<Sender<Times>>,
-    answers: Receiver<Result<Sample, WorkloadError>>,
+    orders: Option<Sender<Order>>,
+    answers: Receiver<Result<Answer, WorkloadError>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,7 +104,7 @@ impl<'a> Sessions<'a> {
         let line = self.line.replace(NUMBER, &number.to_string()).replace(PORT, &port.to_string());
         let asked = workload_of(&line)?;
         let (seed, stop) = (self.seed.wrapping_add(u64::from(number)), Arc::clone(self.stop));
-        let (orders, receive_orders) = channel::<Times>();
+        let (orders, receive_orders) = channel::<Order>();
         let (send_about, about) = channel::<Result<About, Failure>>();
         let (answer, answers) = channel();
         let body = move || {
@@ -115,30 +134,110 @@ impl<'a> Sessions<'a> {
     ///
     /// # Errors
     /// The first error of a session, if one ended or hung. It and those after it no longer run.
-    pub(super) fn window(&mut self, times: Times) -> Result<Vec<Sample>, WorkloadError> {
+    pub(super) fn samples(&mut self, times: Times) -> Result<Vec<Sample>, WorkloadError> {
+        let answers = self.all(&Order::Window(times))?;
+        let sample = |answer| if let Answer::Sample(sample) = answer { Some(sample) } else { None };
+        Ok(answers.into_iter().filter_map(sample).collect())
+    }
+
+    fn all(&mut self, order: &Order) -> Result<Vec<Answer>, WorkloadError> {
         for session in &self.running {
             // A session whose thread is gone answers so below.
-            let _ = session.orders.as_ref().map(|orders| orders.send(times));
+            let _ = session.orders.as_ref().map(|orders| orders.send(order.clone()));
         }
         let gone = || WorkloadError::Program { program: "a session".to_owned(), why: "its thread ended".to_owned() };
         let answers = self.running.iter().map(|session| session.answers.recv().unwrap_or_else(|_| Err(gone())));
-        let answers: Vec<Result<Sample, WorkloadError>> = answers.collect();
+        let answers: Vec<Result<Answer, WorkloadError>> = answers.collect();
         let failed = answers.iter().position(Result::is_err);
         if let Some(first) = failed {
             self.running.truncate(first);
         }
         answers.into_iter().collect()
     }
+
+    /// The values in force in the first session. Each session reads back its own, and fails if it is not what was wanted.
+    fn in_force(&mut self, order: &Order) -> Result<Vec<String>, WorkloadError> {
+        match self.all(order)?.into_iter().next() {
+            Some(Answer::InForce(values)) => Ok(values),
+            _ => Ok(Vec::new()),
+        }
+    }
 }
 
-/// Measures windows until the other side is gone.
-fn serve(workload: &mut dyn Workload, orders: &Receiver<Times>, answers: &Sender<Result<Sample, WorkloadError>>) {
-    while let Ok(Times { settle, window }) = orders.recv() {
-        let answer = workload.window(settle, window, &mut || {});
+/// All sessions as one workload, whose settings a trial switches.
+impl Workload for Sessions<'_> {
+    fn describe(&self) -> String {
+        self.about.as_ref().map_or_else(String::new, |about| about.describe.clone())
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        self.about.as_ref().map_or(&[], |about| &about.metrics)
+    }
+
+    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
+        let order = Order::SetProcess { knob: knob.to_owned(), value: value.map(str::to_owned) };
+        Ok(self.in_force(&order)?.pop().unwrap_or_default())
+    }
+
+    fn configure(&mut self, settings: &[(&str, Option<&str>)]) -> Result<Vec<String>, WorkloadError> {
+        let owned = |(name, value): &(&str, Option<&str>)| ((*name).to_owned(), value.map(str::to_owned));
+        self.in_force(&Order::Configure(settings.iter().map(owned).collect()))
+    }
+
+    fn reopen(&mut self) -> Result<(), WorkloadError> {
+        self.all(&Order::Reopen).map(drop)
+    }
+
+    fn restart(&mut self) -> Result<(), WorkloadError> {
+        self.all(&Order::Restart).map(drop)
+    }
+
+    /// The worst session's value of each metric.
+    fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
+        begin();
+        let samples = self.samples(Times { settle, window })?;
+        let worst = |metric: &Metric| {
+            let values = samples.iter().filter_map(|sample| sample.get(metric.name.as_ref()).copied());
+            let worse = |a: f64, b: f64| if metric.better == Direction::Higher { a.min(b) } else { a.max(b) };
+            values.reduce(worse).map(|value| (metric.name.to_string(), value))
+        };
+        Ok(self.metrics().iter().filter_map(worst).collect())
+    }
+
+    fn stop(&mut self) {
+        self.running.clear();
+    }
+}
+
+/// Follows orders until the other side is gone, or one fails.
+fn serve(workload: &mut dyn Workload, orders: &Receiver<Order>, answers: &Sender<Result<Answer, WorkloadError>>) {
+    while let Ok(order) = orders.recv() {
+        let answer = follow(workload, order);
         let is_over = answer.is_err();
         if answers.send(answer).is_err() || is_over {
             return;
         }
+    }
+}
+
+fn follow(workload: &mut dyn Workload, order: Order) -> Result<Answer, WorkloadError> {
+    match order {
+        Order::Window(Times { settle, window }) => workload.window(settle, window, &mut || {}).map(Answer::Sample),
+        Order::SetProcess { knob, value } => {
+            let found = workload.set_process(&knob, value.as_deref())?;
+            if let Some(wanted) = value.filter(|wanted| *wanted != found) {
+                let why = format!("the process of a session reads {found} afterwards");
+                return Err(WorkloadError::Switch { knob, wanted, why });
+            }
+            Ok(Answer::InForce(vec![found]))
+        }
+        Order::Configure(settings) => {
+            let settings: Vec<(&str, Option<&str>)> =
+                settings.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect();
+            workload.configure(&settings).map(Answer::InForce)
+        }
+        Order::Reopen => workload.reopen().map(|()| Answer::Done),
+        Order::Restart => workload.restart().map(|()| Answer::Done),
     }
 }
 

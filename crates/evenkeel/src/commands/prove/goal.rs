@@ -23,15 +23,8 @@ use crate::workload_args::{WorkloadArgs, workload_of};
 pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) -> Result<TrialArgs, Failure> {
     let goal = read(file)?;
     let mut asked = args.clone();
-    asked.settings =
-        goal.settings().map_err(|error| wrong(file, error.cause()))?.iter().map(ToString::to_string).collect();
+    asked.settings = settings_of(&goal, file)?;
     let evidence = &goal.evidence;
-    // The part of the set that no plan contains.
-    let chosen = evidence.answer.set.iter().flat_map(|chosen| &chosen.settings);
-    asked.settings.extend(chosen.filter(|text| text.starts_with(SETTING_PREFIX)).cloned());
-    if asked.settings.is_empty() {
-        return Err(wrong(file, "it has no settings"));
-    }
     let decision = &mut asked.plan.decision;
     decision.metric.get_or_insert_with(|| evidence.metric.name.to_string());
     if decision.window.asked().is_none() {
@@ -57,6 +50,23 @@ pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) 
         out.status(&format!("found on another machine: {difference}"));
     }
     Ok(asked)
+}
+
+/// The settings of a goal file, as a command line has them.
+///
+/// # Errors
+/// If it is no goal, or has no settings.
+pub(crate) fn settings(file: &Path) -> Result<Vec<String>, Failure> {
+    settings_of(&read(file)?, file)
+}
+
+fn settings_of(goal: &GoalFile, file: &Path) -> Result<Vec<String>, Failure> {
+    let of_host = goal.settings().map_err(|error| wrong(file, error.cause()))?;
+    // The part of the set that no plan contains.
+    let chosen = goal.evidence.answer.set.iter().flat_map(|chosen| &chosen.settings);
+    let of_workload = chosen.filter(|text| text.starts_with(SETTING_PREFIX)).cloned();
+    let settings: Vec<String> = of_host.iter().map(ToString::to_string).chain(of_workload).collect();
+    if settings.is_empty() { Err(wrong(file, "it has no settings")) } else { Ok(settings) }
 }
 
 fn window(evidence: &Evidence, file: &Path) -> Result<Duration, Failure> {

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
 
-use super::trial::{Begins, Needs, Session};
+use super::trial::{Begins, Session};
 use crate::args::StateArgs;
 use crate::arms::Arms;
 use crate::experiment;
 use crate::failure::Outcome;
+use crate::needs::Needs;
 use crate::overdue;
 use crate::session_files::{self, LAST, TrialLock};
 use crate::show::Out;
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let is_ours = session_files::is_ours(&file, &state)?;
     let arms = Arms::of_head(&kept.head)?;
     let needs = Needs::from_settings(&facts, &arms.settings)?;
-    needs.refuse_without_root(&arms)?;
+    needs.refuse_without_root("prove", &arms.settings)?;
     let asked = kept.head.asked.as_ref();
     let stored = Stored {
         arguments: asked.map(|asked| asked.workload.as_str()),

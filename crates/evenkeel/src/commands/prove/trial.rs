@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use evenkeel_host::{Action, Facts, Knob, Plan, Setting, knobs};
+use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
-use evenkeel_sys::process;
 use evenkeel_trial::session_log::{Asked, Head, SessionLog};
 use evenkeel_trial::{ConcurrentTrials, Design, SessionWriter, Titles};
 use evenkeel_workload::source::outside_ticks::METRICS;
@@ -23,6 +22,7 @@ use crate::commands::capture;
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
+use crate::needs::Needs;
 use crate::overdue;
 use crate::report::{self, SessionAnswer};
 use crate::session_files::{self, TrialLock};
@@ -30,10 +30,6 @@ use crate::show::Out;
 use crate::times;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
-
-/// The kernel lets only root change the timer slack of another process. The workloads arena and tick change their own.
-const WITHOUT_ROOT: &str = "run it with sudo. Without root you can prove process.* knobs, except sched_policy=fifo, sched_policy=rr, and \
-                            timer_slack_ns of workloads other than arena and tick";
 
 pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
     overdue::settle(&Root::live(), &args.state, out);
@@ -50,7 +46,7 @@ pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
         (false, _) => Arms::parse(&args.settings, &args.plan.arm)?,
     };
     let needs = Needs::from_settings(&facts, &arms.settings)?;
-    needs.refuse_without_root(&arms)?;
+    needs.refuse_without_root("prove", &arms.settings)?;
     let _alone = TrialLock::take(&args.state)?;
     let session = Session {
         out,
@@ -104,38 +100,6 @@ pub(super) struct Session<'a> {
     pub(super) report: Option<&'a Path>,
     pub(super) state: &'a StateArgs,
     pub(super) begins: Begins<'a>,
-}
-
-/// The requirements of some settings.
-#[derive(Clone, Copy)]
-pub(super) struct Needs {
-    journal: bool,
-    root: bool,
-}
-
-impl Needs {
-    pub(super) fn from_settings(facts: &Facts, settings: &[Setting]) -> Result<Needs, Failure> {
-        let plan = Plan::from_settings(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-        experiment::refuse_twice(&plan)?;
-        Ok(Needs {
-            journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
-            // The kernel decides what a user may set for their own server, and reports it if not. A setting that needs work by hand to
-            // persist is applied to evenkeel's own process here, or refused.
-            root: plan.steps.iter().any(|step| {
-                let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
-                !is_ours && !knobs::find(&step.knob).is_ok_and(Knob::is_of_server)
-            }),
-        })
-    }
-
-    pub(super) fn refuse_without_root(self, arms: &Arms) -> Result<(), Failure> {
-        if !self.root || process::is_root() {
-            return Ok(());
-        }
-        let error =
-            anyhow::anyhow!("prove {}: you need root for a setting of the whole host", arms::text_of(&arms.settings));
-        Err(Failure::new(exit::NOT_ALLOWED, error).hint(WITHOUT_ROOT))
-    }
 }
 
 impl Session<'_> {

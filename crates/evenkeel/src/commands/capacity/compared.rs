@@ -1,0 +1,141 @@
+//! The settings that are compared: without them and with them, in turns.
+
+use std::path::Path;
+
+use evenkeel_change::State;
+use evenkeel_host::{Facts, Plan, Setting};
+use evenkeel_hostfs::{HostWriter, Root};
+use evenkeel_trial::{Arm, Switch, TrialError};
+use evenkeel_workload::WorkloadError;
+
+use super::sessions::Sessions;
+use crate::args::StateArgs;
+use crate::arms::text_of;
+use crate::commands::prove::goal;
+use crate::exit;
+use crate::experiment;
+use crate::failure::Failure;
+use crate::needs::Needs;
+use crate::workload_settings;
+
+/// The settings, and what they take.
+pub(super) struct Compared {
+    pub(super) settings: Vec<Setting>,
+    plans: Vec<Plan>,
+    needs: Needs,
+}
+
+impl Compared {
+    /// Reads them from a command line, or from a goal file.
+    ///
+    /// # Errors
+    /// If one is no setting, or needs more rights than the user has.
+    pub(super) fn read(settings: &[String], goal: Option<&Path>, root: &Root) -> Result<Option<Compared>, Failure> {
+        let texts = match goal {
+            Some(file) => goal::settings(file)?,
+            None => settings.to_vec(),
+        };
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        let parse = |text: &String| {
+            workload_settings::parse(text)
+                .map_err(|error| Failure::text(exit::WRONG_USE, format_args!("read the setting {text}"), error))
+        };
+        let settings = texts.iter().map(parse).collect::<Result<Vec<Setting>, Failure>>()?;
+        let facts = Facts::probe(root);
+        let needs = Needs::from_settings(&facts, &settings)?;
+        needs.refuse_without_root("capacity", &settings)?;
+        let plans = experiment::plans(&facts, &settings)?;
+        Ok(Some(Compared { settings, plans, needs }))
+    }
+
+    /// The settings as a command line has them.
+    pub(super) fn texts(&self) -> Vec<String> {
+        self.settings.iter().map(ToString::to_string).collect()
+    }
+
+    /// Opens the journal, if files of the host are written.
+    ///
+    /// # Errors
+    /// If it can't be opened, or an earlier change was interrupted.
+    pub(super) fn state(&self, root: &Root, state: &StateArgs) -> Result<Option<State>, Failure> {
+        if !self.needs.journal {
+            return Ok(None);
+        }
+        experiment::refuse_early_if_interrupted(root, state)?;
+        state.open().map(Some)
+    }
+
+    /// Writes into the journal what is to be restored.
+    ///
+    /// # Errors
+    /// If a setting can't be switched while the machine runs.
+    pub(super) fn switch<'a>(
+        &self,
+        root: &'a Root,
+        writer: &'a HostWriter,
+        state: Option<&'a mut State>,
+    ) -> Result<Arms<'a>, Failure> {
+        let title = format!("capacity with {}", text_of(&self.settings));
+        let switch = Switch::begin(root, writer, state, &title, &self.plans);
+        let count = self.settings.len();
+        Ok(Arms { switch: switch.map_err(failed)?, arms: [Arm::as_it_was(count), Arm::planned(count)], in_force: None })
+    }
+}
+
+/// The host with and without the settings. Dropping it restores the host.
+pub(super) struct Arms<'a> {
+    switch: Switch<'a>,
+    arms: [Arm; 2],
+    /// Whether the settings are in force in all sessions that run; none before the first switch.
+    in_force: Option<bool>,
+}
+
+impl Arms<'_> {
+    /// Makes the settings those of the arm, in all running sessions. `is_grown`: some of them have just started. Whether it changed
+    /// anything.
+    ///
+    /// # Errors
+    /// If a value did not take, or a session did not come back.
+    pub(super) fn set(
+        &mut self,
+        is_set: bool,
+        is_grown: bool,
+        sessions: &mut Sessions<'_>,
+    ) -> Result<bool, TrialError> {
+        if self.in_force == Some(is_set) && !is_grown {
+            return Ok(false);
+        }
+        self.in_force = None;
+        self.switch.to(&self.arms[usize::from(is_set)], sessions)?;
+        self.in_force = Some(is_set);
+        Ok(true)
+    }
+
+    /// What another program changed since the last switch.
+    pub(super) fn changed(&self) -> Vec<String> {
+        self.switch.changed()
+    }
+
+    /// Restores the host.
+    ///
+    /// # Errors
+    /// If something is not restored.
+    pub(super) fn end(self, state: &StateArgs) -> Result<(), Failure> {
+        self.switch
+            .end()
+            .map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", state.revert())))
+    }
+}
+
+pub(super) fn failed(error: TrialError) -> Failure {
+    match error {
+        TrialError::Workload(error) => of_workload(error),
+        error => Failure::new(exit::NOT_POSSIBLE, error),
+    }
+}
+
+pub(super) fn of_workload(error: WorkloadError) -> Failure {
+    Failure::new(exit::NOT_POSSIBLE, error)
+}

@@ -1,0 +1,154 @@
+//! A search under way: one number of sessions after another, with and without the settings that are compared.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use evenkeel_fleet::capacity::{Ended, Limit, Search, Window};
+use evenkeel_workload::Sample;
+
+use super::compared::{self, Arms, of_workload};
+use super::log::Log;
+use super::machine::Counters;
+use super::sessions::{Sessions, Times};
+use crate::failure::Failure;
+use crate::show::{self, Out};
+
+/// Before a window in which nothing began or ended.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// One side of the comparison, or the only one.
+pub(super) struct Side {
+    pub(super) is_set: bool,
+    pub(super) search: Search,
+    pub(super) windows: Vec<Window>,
+    /// Why no more windows are taken; none while some are.
+    pub(super) ended: Option<Ended>,
+}
+
+/// A search under way.
+pub(super) struct Run<'a> {
+    pub(super) out: &'a Out,
+    pub(super) stop: &'a Arc<AtomicBool>,
+    pub(super) sessions: Sessions<'a>,
+    pub(super) arms: Option<Arms<'a>>,
+    pub(super) sides: Vec<Side>,
+    pub(super) limits: &'a [Limit],
+    pub(super) window: Duration,
+    /// Before a window, after sessions began or ended, or settings changed.
+    pub(super) settle: Duration,
+    pub(super) log: Option<Log>,
+    /// What happened, for the caveats. Each once.
+    pub(super) notes: Vec<String>,
+}
+
+/// The most notes that are kept.
+const NOTES_MAX: usize = 20;
+
+impl Run<'_> {
+    /// Takes windows until every side is proven, the time is used up, or the user stops it.
+    pub(super) fn search(&mut self, until: Instant) -> Result<(), Failure> {
+        while let Some((at, wanted)) = self.next() {
+            let ended = match (self.stop.load(Ordering::Relaxed), Instant::now() >= until) {
+                (true, _) => Some(Ended::Stopped),
+                (false, true) => Some(Ended::Budget),
+                (false, false) => self.step(at, wanted)?,
+            };
+            match ended {
+                Some(ended @ Ended::NoStart { .. }) => self.sides[at].ended = Some(ended),
+                Some(ended) => self.sides.iter_mut().for_each(|side| {
+                    side.ended.get_or_insert_with(|| ended.clone());
+                }),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The side of the next window, and its number of sessions. The sides take turns, and begin in turns, so that a machine that slowly
+    /// changes favours neither.
+    fn next(&mut self) -> Option<(usize, u32)> {
+        for side in self.sides.iter_mut().filter(|side| side.ended.is_none()) {
+            if side.search.next().is_none() {
+                side.ended = Some(Ended::Proven);
+            }
+        }
+        let open = self.sides.iter().enumerate().filter(|(_, side)| side.ended.is_none());
+        let (at, side) = open.min_by_key(|(at, side)| {
+            let taken = side.windows.len();
+            (taken, if taken % 2 == 0 { *at } else { usize::MAX - at })
+        })?;
+        Some((at, side.search.next()?))
+    }
+
+    /// One window. Why the search ends, if it does.
+    fn step(&mut self, at: usize, wanted: u32) -> Result<Option<Ended>, Failure> {
+        let before = self.sessions.count();
+        if let Err(failure) = self.sessions.set(wanted) {
+            let session = self.sessions.count() + 1;
+            return match (self.stop.load(Ordering::Relaxed), session) {
+                (true, _) => Ok(Some(Ended::Stopped)),
+                (false, 1) => Err(failure),
+                (false, session) => Ok(Some(Ended::NoStart { session, why: failure.message() })),
+            };
+        }
+        let is_set = self.sides[at].is_set;
+        let switched = match &mut self.arms {
+            None => Ok(false),
+            Some(arms) => arms.set(is_set, wanted > before, &mut self.sessions),
+        };
+        let is_switched = match switched {
+            Ok(is_switched) => is_switched,
+            Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(Some(Ended::Stopped)),
+            Err(error) => return Err(compared::failed(error)),
+        };
+        let settle = if wanted != before || is_switched { self.settle } else { SETTLE };
+        let Some(window) = self.measure(wanted, is_set, settle)? else { return Ok(Some(Ended::Stopped)) };
+        if let Some(log) = &mut self.log {
+            log.add(&window)?;
+        }
+        let side = &mut self.sides[at];
+        side.search.add(wanted, window.is_held(self.limits));
+        if !self.out.is_json() {
+            let with = self.arms.is_some().then_some(is_set);
+            self.out.warn(&show::capacity::progress(&window, with, self.limits, &side.search));
+        }
+        side.windows.push(window);
+        Ok(None)
+    }
+
+    /// A window of all sessions; none if the user stopped it.
+    fn measure(&mut self, sessions: u32, is_set: bool, settle: Duration) -> Result<Option<Window>, Failure> {
+        let before = Counters::read()?;
+        let samples = self.sessions.samples(Times { settle, window: self.window });
+        let machine = Counters::read()?.since(&before);
+        let changed = self.arms.as_ref().map(Arms::changed).unwrap_or_default();
+        changed.into_iter().for_each(|what| self.note(format!("another program changed {what}")));
+        let samples = match samples {
+            Ok(samples) => samples,
+            Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(None),
+            Err(error) if sessions == 1 => return Err(of_workload(error)),
+            Err(error) => {
+                self.note(format!("a session failed in a window, which counts as broken: {error}"));
+                Vec::new()
+            }
+        };
+        let worst = self.limits.iter().map(|limit| worst(limit, &samples)).collect();
+        let cpus: Option<Vec<f64>> = samples.iter().map(|sample| sample.get("cpu_share").copied()).collect();
+        let session_cpus =
+            cpus.filter(|cpus| !cpus.is_empty()).map(|cpus| cpus.iter().sum::<f64>() / cpus.len() as f64);
+        Ok(Some(Window { is_set, sessions, worst, session_cpus, machine }))
+    }
+
+    fn note(&mut self, note: String) {
+        if self.notes.len() < NOTES_MAX && !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}
+
+/// The worst session's value; none if one has none.
+fn worst(limit: &Limit, samples: &[Sample]) -> Option<f64> {
+    let values: Option<Vec<f64>> = samples.iter().map(|sample| sample.get(&limit.metric).copied()).collect();
+    values?.into_iter().reduce(|a, b| limit.worse(a, b))
+}

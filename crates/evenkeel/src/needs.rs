@@ -1,0 +1,47 @@
+//! What the settings of a trial require: a journal, or root.
+
+use evenkeel_host::{Action, Facts, Knob, Plan, Setting, knobs};
+use evenkeel_sys::process;
+
+use crate::arms;
+use crate::exit;
+use crate::experiment;
+use crate::failure::Failure;
+
+/// The kernel lets only root change the timer slack of another process. The workloads arena and tick change their own.
+const WITHOUT_ROOT: &str = "run it with sudo. Without root you can prove process.* knobs, except sched_policy=fifo, sched_policy=rr, and \
+                            timer_slack_ns of workloads other than arena and tick";
+
+/// The requirements of some settings.
+#[derive(Clone, Copy)]
+pub(crate) struct Needs {
+    /// Files of the host are written.
+    pub(crate) journal: bool,
+    root: bool,
+}
+
+impl Needs {
+    pub(crate) fn from_settings(facts: &Facts, settings: &[Setting]) -> Result<Needs, Failure> {
+        let plan = Plan::from_settings(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        experiment::refuse_twice(&plan)?;
+        Ok(Needs {
+            journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
+            // The kernel decides what a user may set for their own server, and reports it if not. A setting that needs work by hand to
+            // persist is applied to evenkeel's own process here, or refused.
+            root: plan.steps.iter().any(|step| {
+                let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
+                !is_ours && !knobs::find(&step.knob).is_ok_and(Knob::is_of_server)
+            }),
+        })
+    }
+
+    /// Refuses what only root may do, before a server starts.
+    pub(crate) fn refuse_without_root(self, command: &str, settings: &[Setting]) -> Result<(), Failure> {
+        if !self.root || process::is_root() {
+            return Ok(());
+        }
+        let error =
+            anyhow::anyhow!("{command} {}: you need root for a setting of the whole host", arms::text_of(settings));
+        Err(Failure::new(exit::NOT_ALLOWED, error).hint(WITHOUT_ROOT))
+    }
+}
