@@ -14,7 +14,7 @@ const COUNT_MAX: u32 = 100_000;
 /// The longest name, in bytes.
 const NAME_BYTES_MAX: usize = 100;
 /// The largest `CPUWeight=` of systemd.
-const CPU_WEIGHT_MAX: u32 = 10_000;
+pub(crate) const CPU_WEIGHT_MAX: u32 = 10_000;
 
 /// What one session takes, and how many there are of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,8 +39,10 @@ pub struct Session {
     /// The traffic of both ways, in Mbit/s.
     pub network_mbps: Option<f64>,
     /// Its systemd service. Of several equal sessions, `{n}` in it stands for the number of each, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// The weight of its service for the scheduler (`CPUWeight=`), from 1 to 10,000. 100 is usual.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_weight: Option<u32>,
 }
 

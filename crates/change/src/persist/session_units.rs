@@ -48,6 +48,40 @@ impl UnitLines {
     }
 }
 
+/// The folders in which systemd finds units.
+const FOLDERS: [&str; 7] = [
+    units::UNITS,
+    "/run/systemd/system",
+    "/run/systemd/transient",
+    "/run/systemd/generator",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+/// Whether systemd has a unit of this name. A drop-in alone makes none.
+///
+/// # Errors
+/// Why that is unknown.
+pub fn has_unit_file(root: &Root, unit: &ServiceName) -> Result<bool, String> {
+    let mut names = vec![unit.to_string(), unit.template()];
+    names.dedup();
+    let mut unknown = None;
+    for path in FOLDERS.iter().flat_map(|folder| names.iter().map(move |name| format!("{folder}/{name}"))) {
+        match root.text(&path) {
+            Ok(_) => return Ok(true),
+            Err(refusal) if matches!(refusal.why, Why::Errno(errno) if errno.is_absence()) => {}
+            Err(refusal) => unknown = unknown.or(Some(refusal.to_string())),
+        }
+    }
+    unknown.map_or(Ok(false), Err)
+}
+
+/// Whether a path is that of a drop-in of ours.
+pub fn is_session_unit(path: &str) -> bool {
+    path.starts_with(units::UNITS) && path.ends_with(&format!("/{FILE}"))
+}
+
 /// The service of one session, and what it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionUnit {

@@ -6,7 +6,7 @@ use evenkeel_sys::CpuSet;
 use expect_test::expect;
 
 use super::{HOST, Stage, lasting};
-use crate::persist::{SESSION_UNITS_MAX, SessionUnit, UnitLines, session_units};
+use crate::persist::{SESSION_UNITS_MAX, SessionUnit, UnitLines, has_unit_file, is_session_unit, session_units};
 use crate::{ApplyError, Job, PlanFile, State, Transaction, Which, carry_out, render, revert, verify};
 
 /// None of our drop-ins is there yet.
@@ -111,6 +111,22 @@ fn systemd_of_this_machine_is_read_and_never_guessed() {
         Err(format!("read {controllers}: permission denied (EACCES)"))
     );
     assert_eq!(lines(""), Err(format!("read {controllers}: not in the capture")));
+}
+
+#[test]
+fn a_service_without_a_unit_is_noticed() {
+    let has = |lines: &str, unit: &str| {
+        let text = HOST.replacen('\n', &format!("\n{lines}"), 1);
+        has_unit_file(&Root::captured(Capture::parse(&text).unwrap()), &unit.parse().unwrap())
+    };
+    assert_eq!(has("/usr/lib/systemd/system/arena@.service =\n| [Service]\n", "arena@3.service"), Ok(true));
+    assert_eq!(has("/etc/systemd/system/a.service =\n| [Service]\n", "a.service"), Ok(true));
+    let why = has("", "a.service").unwrap_err();
+    assert_eq!(why, "read /etc/systemd/system/a.service: not in the capture");
+    let dir = tempfile::tempdir().unwrap();
+    let image = Root::mounted(dir.path()).unwrap();
+    assert_eq!(has_unit_file(&image, &"arena@3.service".parse().unwrap()), Ok(false));
+    assert!(is_session_unit(FIRST) && !is_session_unit("/etc/systemd/system/a.service.d/90-evenkeel.conf"));
 }
 
 #[test]

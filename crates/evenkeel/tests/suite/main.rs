@@ -33,6 +33,7 @@ mod mistakes;
 mod mutations;
 mod old_sessions;
 mod output;
+mod pack_apply;
 mod packs;
 mod pages;
 mod profile;

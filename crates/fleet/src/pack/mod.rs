@@ -13,6 +13,7 @@ mod machine;
 mod problem;
 mod report;
 mod search;
+mod services;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ pub use self::machine::{Machine, MachineCache, MachineCpu, MachineNode};
 use self::problem::Rooms;
 use self::report::Parts;
 pub use self::report::{CpuUse, NodeUse, Placement, Proof, Report, Role, Rules};
+pub use self::services::{PLAN_BYTES_MAX, Service, ServicesError, parse_services, services};
 use crate::sessions::Session;
 
 /// Places sessions on the CPUs of a machine.
