@@ -34,6 +34,7 @@ mod mutations;
 mod old_sessions;
 mod output;
 mod pack_apply;
+mod pack_run;
 mod packs;
 mod pages;
 mod profile;

@@ -2,6 +2,7 @@
 
 mod apply;
 mod question;
+mod run;
 
 use std::path::PathBuf;
 
@@ -18,7 +19,8 @@ use crate::show::{self, Out};
 
 /// Place many sessions of a server on the CPUs of one machine
 ///
-/// `pack plan` computes which CPUs each session gets, and changes nothing. `pack apply` gives them to systemd services.
+/// `pack plan` computes which CPUs each session gets, and changes nothing. `pack apply` gives them to systemd services. `pack run` starts
+/// the sessions on them, to try it.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -30,6 +32,7 @@ pub(crate) struct Args {
 enum What {
     Plan(PlanArgs),
     Apply(apply::Args),
+    Run(run::Args),
 }
 
 /// Compute which CPUs each session gets, and prove that no placement is better
@@ -68,6 +71,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     match &args.what {
         What::Plan(args) => plan(args, out),
         What::Apply(args) => apply::run(args, out),
+        What::Run(args) => run::run(args, out),
     }
 }
 
