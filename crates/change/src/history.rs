@@ -1,6 +1,6 @@
 //! `history`: the changes to this host and their outcomes, from the journal.
 
-use evenkeel_host::{Action, Step};
+use evenkeel_host::{Action, Step, TakesEffect};
 use evenkeel_hostfs::Root;
 use serde::Serialize;
 
@@ -183,7 +183,11 @@ fn unwritten(logged: &Logged, index: usize, step: &Step) -> Outcome {
         Action::ByHand { .. } if is_carried => Outcome::PendingReboot { todo: "reboot".to_owned() },
         Action::ByHand { todo } => Outcome::NotApplicable { instead: todo.clone() },
         Action::Process if is_carried => {
-            let unit = logged.lasting.as_ref().and_then(|lasting| lasting.unit.as_deref()).unwrap_or("the server");
+            let unit = logged.unit_of(step).unwrap_or("the server");
+            if logged.carried(step).is_some_and(|carried| carried.takes_effect == TakesEffect::AtOnce) {
+                let todo = format!("systemctl start {unit}, if it does not run; `evenkeel verify` shows its CPUs");
+                return Outcome::PendingStart { todo };
+            }
             Outcome::PendingStart { todo: format!("systemctl restart {unit}") }
         }
         Action::Process => Outcome::NotApplicable {

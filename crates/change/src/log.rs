@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_host::{Action, Place, Setting, Step};
 use evenkeel_hostfs::{Root, RootKind};
 
+use crate::ServiceName;
 use crate::loss::Loss;
 use crate::outcome::{Kind, SideEffect};
 use crate::owner::Owner;
-use crate::persist_plan::Lasting;
+use crate::persist_plan::{Carried, Lasting};
 use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, OwnedStep, Until};
 
 /// Stands for a boot id if the root is not a running machine.
@@ -374,12 +375,25 @@ impl Logged {
 
     /// The file or command that persists a step over a boot.
     pub(crate) fn carrier(&self, step: &Step) -> Option<&str> {
+        self.carried(step).map(|carried| carried.by.as_str())
+    }
+
+    /// The same, with when it takes effect.
+    pub(crate) fn carried(&self, step: &Step) -> Option<&Carried> {
         let lasting = self.lasting.as_ref()?;
-        let is_its = |setting: &str| {
-            let name = setting.split_once('=').map_or(setting, |(name, _)| name);
-            name.split_once('@').map_or(name, |(knob, _)| knob) == step.knob
+        let name = |setting: &'_ str| setting.split_once('=').map_or(setting, |(name, _)| name).to_owned();
+        let is_its = |setting: &str| name(setting).split('@').next() == Some(&*step.knob);
+        let is_of_place = |setting: &str| name(setting).split_once('@') == Some((&*step.knob, &*step.place));
+        let find = |is_wanted: &dyn Fn(&str) -> bool| {
+            lasting.persist.carried.iter().find(|carried| is_wanted(&carried.setting))
         };
-        lasting.persist.carried.iter().find(|carried| is_its(&carried.setting)).map(|carried| carried.by.as_str())
+        find(&is_of_place).or_else(|| find(&is_its))
+    }
+
+    /// The service whose process has a step's property: that of the step's place, or the one of the transaction.
+    pub(crate) fn unit_of<'a>(&'a self, step: &'a Step) -> Option<&'a str> {
+        let place = Some(step.place.as_str()).filter(|place| place.parse::<ServiceName>().is_ok());
+        place.or_else(|| self.lasting.as_ref()?.unit.as_deref())
     }
 
     /// Whether it was made in an image that had never been booted.

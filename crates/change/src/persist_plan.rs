@@ -127,6 +127,9 @@ pub struct Lasting {
     /// The server's systemd unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
+    /// The command that writes the files again, if no settings do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<String>,
     /// Files and commands.
     #[serde(flatten)]
     pub persist: PersistPlan,

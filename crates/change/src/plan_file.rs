@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::{SideEffect, StepError};
 use crate::persist::{self, PersistContext};
 use crate::persist_exec::is_in_place;
-use crate::persist_plan::Lasting;
+use crate::persist_plan::{Lasting, PersistPlan};
 use crate::place::{EffectiveValue, Target};
 use crate::record::OwnedStep;
 use crate::service_name::{ServiceName, ServiceNameError};
@@ -135,7 +135,11 @@ impl PlanFile {
         let advice = advise(facts, &AdviceContext::default());
         let persist = lasting.map(|(context, before)| {
             let all = [before, settings].concat();
-            Lasting { unit: context.unit.map(ServiceName::to_string), persist: persist::plan(context, &all) }
+            Lasting {
+                unit: context.unit.map(ServiceName::to_string),
+                again: None,
+                persist: persist::plan(context, &all),
+            }
         });
         Ok(PlanFile {
             format: FORMAT,
@@ -167,7 +171,19 @@ impl PlanFile {
             title: title.to_owned(),
             settings: settings.iter().map(Setting::to_string).collect(),
             steps,
-            persist: Some(Lasting { unit: context.unit.map(ServiceName::to_string), persist }),
+            persist: Some(Lasting { unit: context.unit.map(ServiceName::to_string), again: None, persist }),
+        }
+    }
+
+    /// A plan whose files come from no setting. `again` is the command that makes them again.
+    pub fn of_files(root: &Root, plan: Plan, persist: PersistPlan, title: &str, again: &str) -> PlanFile {
+        PlanFile {
+            format: FORMAT,
+            evenkeel: env!("CARGO_PKG_VERSION").to_owned(),
+            title: title.to_owned(),
+            settings: Vec::new(),
+            steps: plan.steps.into_iter().map(|step| PlannedStep::new(root, &[], step)).collect(),
+            persist: Some(Lasting { unit: None, again: Some(again.to_owned()), persist }),
         }
     }
 

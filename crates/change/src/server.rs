@@ -3,13 +3,33 @@
 
 use evenkeel_host::Knob;
 use evenkeel_hostfs::Root;
+use evenkeel_hostfs::proc::field;
+use evenkeel_sys::CpuSet;
 
 /// The first process of a unit, under either version of control groups; `None` if it does not run.
 pub(crate) fn main_process(root: &Root, unit: &str) -> Option<u32> {
-    let group = |mount: &str| format!("{mount}/system.slice/{unit}/cgroup.procs");
+    let slice = slice(unit);
+    let group = |mount: &str| format!("{mount}/{slice}/{unit}/cgroup.procs");
     let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified"];
     let text = mounts.iter().find_map(|mount| root.text(&group(mount)).ok().filter(|text| !text.trim().is_empty()))?;
     text.split_whitespace().next()?.parse().ok()
+}
+
+/// The folder of a unit's control group, if nobody has chosen another slice. The instances of a template have a slice of their own, in whose name
+/// systemd escapes `-` and `\` of the template.
+fn slice(unit: &str) -> String {
+    match unit.split_once('@') {
+        Some((template, _)) => {
+            format!("system.slice/system-{}.slice", template.replace('\\', r"\x5c").replace('-', r"\x2d"))
+        }
+        None => "system.slice".to_owned(),
+    }
+}
+
+/// The CPUs that a process may run on; `None` if that cannot be read.
+pub(crate) fn cpus(root: &Root, pid: u32) -> Option<CpuSet> {
+    let status = root.text(&format!("/proc/{pid}/status")).ok()?;
+    CpuSet::parse_list(field(&status, "Cpus_allowed_list", ':')?)
 }
 
 /// Whether a process has the property that a setting of this knob wants; `None` if that cannot be read.
@@ -37,6 +57,7 @@ mod tests {
         let root = Root::captured(Capture::parse(&text).unwrap());
         assert_eq!(main_process(&root, "m.service"), Some(41));
         assert_eq!(main_process(&root, "other.service"), None);
+        assert_eq!(slice("my-game@1.service"), r"system.slice/system-my\x2dgame.slice");
         let table = [
             ("process.timer_slack_ns", "1", Some(true)),
             ("process.timer_slack_ns", "50000", Some(false)),

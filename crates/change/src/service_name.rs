@@ -21,6 +21,14 @@ impl ServiceName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The file that describes it: for an instance such as `arena@3.service`, that of its template `arena@.service`.
+    pub fn template(&self) -> String {
+        match self.0.split_once('@') {
+            Some((template, _)) => format!("{template}@.service"),
+            None => self.0.clone(),
+        }
+    }
 }
 
 impl fmt::Display for ServiceName {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_host::{Action, Advice, AdviceContext, Fact, Facts, Owner, Step, advise, knobs};
+use evenkeel_host::{Action, Advice, AdviceContext, Fact, Facts, Owner, Step, TakesEffect, advise, knobs};
 use evenkeel_hostfs::Root;
+use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
 use crate::apply::is_booted_with;
@@ -244,12 +245,35 @@ impl Judge<'_> {
     }
 
     fn process(&self, step: &Step) -> Found {
-        let unit = self.logged.lasting.as_ref().and_then(|lasting| lasting.unit.as_deref());
-        let (Some(unit), Some(_)) = (unit, self.logged.carrier(step)) else {
+        let (Some(unit), Some(carried)) = (self.logged.unit_of(step), self.logged.carried(step)) else {
             let todo = format!("start the server with {}={}", step.knob, step.wanted);
             return Found::Pending(pending(step, WaitsFor::Hand, todo));
         };
-        self.has(step, unit)
+        match carried.takes_effect {
+            TakesEffect::AtOnce => self.in_group(step, unit, &carried.by),
+            _ => self.has(step, unit),
+        }
+    }
+
+    /// Whether the process of a unit runs only on CPUs that its control group was given.
+    fn in_group(&self, step: &Step, unit: &str, by: &str) -> Found {
+        let Some(pid) = server::main_process(self.root, unit) else {
+            return Found::Pending(pending(step, WaitsFor::Start, format!("systemctl start {unit}")));
+        };
+        let wanted = CpuSet::parse_list(&step.wanted).unwrap_or_default();
+        match server::cpus(self.root, pid) {
+            // A server may choose some of them by itself.
+            Some(cpus) if cpus.is_subset(&wanted) => Found::Holds,
+            Some(cpus) => {
+                let why = format!("process {pid} of {unit} may run on other CPUs than {by} allows");
+                let drift = self.drift(step, Fact::Known(cpus.to_string()), why);
+                Found::Drift(Drift { mend: "systemctl daemon-reload".to_owned(), ..drift })
+            }
+            None => {
+                let todo = format!("systemctl daemon-reload; evenkeel cannot read the CPUs of process {pid}");
+                Found::Pending(pending(step, WaitsFor::Start, todo))
+            }
+        }
     }
 
     /// Whether the process of a unit has the value, or was started before the unit contained it.
@@ -351,12 +375,13 @@ fn judge_file(verification: &mut Verification, root: &Root, logged: &Logged, fil
     let unit = logged.lasting.as_ref().and_then(|lasting| lasting.unit.as_ref());
     let unit = unit.map_or_else(String::new, |unit| format!("--unit {} ", shell::word(unit)));
     let settings: Vec<String> = logged.settings.iter().map(|setting| shell::word(setting)).collect();
+    let again = logged.lasting.as_ref().and_then(|lasting| lasting.again.clone());
     verification.drift.push(Drift {
         knob,
         place: file.path.clone(),
         wanted: format!("as transaction {} wrote it", logged.id),
         found,
         why,
-        mend: format!("evenkeel apply --persist {unit}{}", settings.join(" ")),
+        mend: again.unwrap_or_else(|| format!("evenkeel apply --persist {unit}{}", settings.join(" "))),
     });
 }

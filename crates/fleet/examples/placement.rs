@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Instant;
 
 use evenkeel_fleet::Session;
-use evenkeel_fleet::pack::{Machine, MachineCache, MachineCpu, MachineNode, Options, plan};
+use evenkeel_fleet::pack::{CpuSets, Machine, MachineCache, MachineCpu, MachineNode, Options, plan};
 
 /// What a CPU does while its sibling is busy, as a share of what it does alone.
 const BESIDE_BUSY: f64 = 0.6;
@@ -163,7 +163,8 @@ fn places(machine: &Machine, work: Work, way: Way, count: usize) -> Option<Vec<O
         Way::Plan | Way::PlanSpread | Way::PlanPools => {
             let sessions: Vec<Session> = (0..work.kinds.len()).map(|kind| session(work, kind, count)).collect();
             let sessions: Vec<Session> = sessions.into_iter().filter(|session| session.count > 0).collect();
-            let report = plan(machine, &sessions, &Options { work: 0, ..Options::default() }).ok()?;
+            let report =
+                plan(machine, &sessions, &Options { work: 0, cpu_sets: CpuSets::One, ..Options::default() }).ok()?;
             if !report.left_out.is_empty() {
                 return None;
             }
@@ -190,6 +191,8 @@ fn session(work: Work, kind: usize, count: usize) -> Session {
         cache_kib: Some(300.0),
         packets_per_s: Some(work.packets_per_s),
         network_mbps: None,
+        unit: None,
+        cpu_weight: None,
     }
 }
 

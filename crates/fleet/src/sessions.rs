@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use evenkeel_change::ServiceName;
 use serde::Serialize;
 
 use crate::records::{Fields, Records, TableError, TableFault, header};
@@ -12,6 +13,8 @@ const ROWS_MAX: u64 = 10_000;
 const COUNT_MAX: u32 = 100_000;
 /// The longest name, in bytes.
 const NAME_BYTES_MAX: usize = 100;
+/// The largest `CPUWeight=` of systemd.
+pub(crate) const CPU_WEIGHT_MAX: u32 = 10_000;
 
 /// What one session takes, and how many there are of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,14 +38,41 @@ pub struct Session {
     pub packets_per_s: Option<f64>,
     /// The traffic of both ways, in Mbit/s.
     pub network_mbps: Option<f64>,
+    /// Its systemd service. Of several equal sessions, `{n}` in it stands for the number of each, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The weight of its service for the scheduler (`CPUWeight=`), from 1 to 10,000. 100 is usual.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_weight: Option<u32>,
+}
+
+/// What stands for the number of a session in the name of its service.
+const NUMBER: &str = "{n}";
+
+impl Session {
+    /// The service of one of these sessions, by its number from 1.
+    pub fn unit(&self, number: u32) -> Option<String> {
+        self.unit.as_ref().map(|unit| unit.replace(NUMBER, &number.to_string()))
+    }
 }
 
 /// The columns. All but `cpus` may be left out.
-const COLUMNS: [&str; 9] =
-    ["session", "count", "cpus", "tick_hz", "work_us_p99", "memory_mib", "cache_kib", "packets_per_s", "network_mbps"];
+const COLUMNS: [&str; 11] = [
+    "session",
+    "count",
+    "cpus",
+    "tick_hz",
+    "work_us_p99",
+    "memory_mib",
+    "cache_kib",
+    "packets_per_s",
+    "network_mbps",
+    "unit",
+    "cpu_weight",
+];
 
 /// Reads a table of sessions: a column `cpus`, and optionally `session`, `count`, `tick_hz`, `work_us_p99`, `memory_mib`, `cache_kib`,
-/// `packets_per_s` and `network_mbps`. An empty field is not known.
+/// `packets_per_s`, `network_mbps`, `unit` and `cpu_weight`. An empty field is not known.
 ///
 /// # Errors
 /// If a line is wrong, a column is unknown, or there are no sessions.
@@ -106,7 +136,40 @@ fn row(names: &[String], fields: &Fields, nth: usize) -> Result<Session, TableFa
         cache_kib: number("cache_kib", 1e9, "a number of KiB above 0")?,
         packets_per_s: number("packets_per_s", 1e9, "a number of packets a second above 0")?,
         network_mbps: number("network_mbps", 1e7, "a number of Mbit/s above 0")?,
+        unit: unit(text("unit"), count)?,
+        cpu_weight: match text("cpu_weight") {
+            "" => None,
+            weight => Some(
+                weight
+                    .parse::<u32>()
+                    .ok()
+                    .filter(|weight| (1..=CPU_WEIGHT_MAX).contains(weight))
+                    .ok_or_else(|| TableFault::value("cpu_weight", weight, "a whole number from 1 to 10000"))?,
+            ),
+        },
     })
+}
+
+/// The name becomes a path and a line of a unit file, so only names of services pass.
+fn unit(pattern: &str, count: u32) -> Result<Option<String>, TableFault> {
+    if pattern.is_empty() {
+        return Ok(None);
+    }
+    if count > 1 && !pattern.contains(NUMBER) {
+        return Err(TableFault::value(
+            "unit",
+            pattern,
+            "a service for each of several sessions, such as arena@{n}.service",
+        ));
+    }
+    // The longest of the names decides whether all are short enough.
+    let longest = pattern.replace(NUMBER, &count.to_string());
+    match longest.parse::<ServiceName>() {
+        Ok(_) => Ok(Some(pattern.to_owned())),
+        Err(_) => {
+            Err(TableFault::value("unit", pattern, "a systemd service, such as arena.service or arena@{n}.service"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +186,28 @@ mod tests {
         assert_eq!((sessions[0].name.as_str(), sessions[0].count, sessions[0].memory_mib), ("lobby", 1, None));
         assert_eq!((sessions[1].name.as_str(), sessions[1].count), ("session 2", 8));
         assert_eq!((sessions[1].cpus, sessions[1].memory_mib, sessions[1].tick_hz), (0.12, Some(300.0), None));
+    }
+
+    #[test]
+    fn services_are_numbered_and_are_no_paths() {
+        let sessions = read("cpus,count,unit,cpu_weight\n1,3,arena@{n}.service,200\n1,,lobby.service,\n").unwrap();
+        assert_eq!(sessions[0].unit(3).as_deref(), Some("arena@3.service"));
+        assert_eq!((sessions[0].cpu_weight, sessions[1].cpu_weight), (Some(200), None));
+        assert_eq!(sessions[1].unit(1).as_deref(), Some("lobby.service"));
+        for (row, what) in [
+            ("2,arena.service,", "is not a service for each of several sessions"),
+            ("1,arena@.service,", "is not a systemd service"),
+            ("2,../{n}.service,", "is not a systemd service"),
+            ("2,a/{n}.service,", "is not a systemd service"),
+            ("2,arena@{m}{n}.service,", "is not a systemd service"),
+            ("1,arena,", "is not a systemd service"),
+            ("1,arena.slice,", "is not a systemd service"),
+            ("1,,0", "is not a whole number from 1 to 10000"),
+            ("1,,10001", "is not a whole number from 1 to 10000"),
+        ] {
+            let error = read(&format!("cpus,count,unit,cpu_weight\n0.1,{row}\n")).unwrap_err();
+            assert!(error.starts_with("line 2: column") && error.contains(what), "{row}: {error}");
+        }
     }
 
     #[test]

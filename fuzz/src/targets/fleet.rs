@@ -2,7 +2,7 @@
 
 use evenkeel_fleet::credits::{CreditsAsked, StartCredits, forecast, read_trace};
 use evenkeel_fleet::instances::{PriceBook, PricesWanted};
-use evenkeel_fleet::pack::{Machine, MachineCache, MachineCpu, MachineNode, Options, plan};
+use evenkeel_fleet::pack::{Machine, MachineCache, MachineCpu, MachineNode, Options, parse_services, plan};
 use evenkeel_fleet::read_sessions;
 use evenkeel_fleet::regions::{Candidates, Goal, catalogue, choose, read_candidates};
 
@@ -60,6 +60,28 @@ pub(super) fn prices(text: &str) {
 /// A table of sessions, placed on a machine of two nodes with two cores of two threads each.
 pub(super) fn sessions(text: &str) {
     let Ok(sessions) = read_sessions(text.as_bytes()) else { return };
+    let machine = eight_cpus();
+    let Ok(report) = plan(&machine, &sessions, &Options { work: 500, ..Options::default() }) else { return };
+    let left_out: u32 = report.left_out.iter().map(|one| one.count).sum();
+    assert_eq!(report.placed + left_out, report.sessions);
+    assert!(report.cpus.iter().all(|cpu| cpu.load <= 1.0 + 1e-5));
+    assert!(report.placed <= report.proof.placed_max);
+}
+
+/// A saved answer of `pack plan`, for the same machine. What passes is on CPUs of the machine, and each service is there once.
+pub(super) fn pack_plan(text: &str) {
+    let machine = eight_cpus();
+    let Ok(services) = parse_services(text, &machine) else { return };
+    let units: std::collections::BTreeSet<&str> = services.iter().map(|one| one.unit.unit.as_str()).collect();
+    assert_eq!(units.len(), services.len());
+    for one in &services {
+        assert!(!one.unit.cpus.is_empty() && one.unit.cpus.iter().all(|cpu| cpu < 8));
+        assert!(one.unit.path().starts_with("/etc/systemd/system/") && !one.unit.path().contains(".."));
+    }
+}
+
+/// Two nodes with two cores of two threads each.
+fn eight_cpus() -> Machine {
     let cpu = |cpu: usize| MachineCpu {
         cpu,
         node: cpu / 4,
@@ -69,15 +91,10 @@ pub(super) fn sessions(text: &str) {
         is_isolated: cpu == 7,
         serves_interrupts: cpu == 1,
     };
-    let machine = Machine {
+    Machine {
         cpus: (0..8).map(cpu).collect(),
         nodes: (0..2).map(|node| MachineNode { node: Some(node), memory_bytes: Some(1 << 30) }).collect(),
         caches: vec![MachineCache { size_bytes: Some(16 << 20) }; 2],
         ..Machine::default()
-    };
-    let Ok(report) = plan(&machine, &sessions, &Options { work: 500, ..Options::default() }) else { return };
-    let left_out: u32 = report.left_out.iter().map(|one| one.count).sum();
-    assert_eq!(report.placed + left_out, report.sessions);
-    assert!(report.cpus.iter().all(|cpu| cpu.load <= 1.0 + 1e-5));
-    assert!(report.placed <= report.proof.placed_max);
+    }
 }

@@ -193,6 +193,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ),
     target("os-release", Paths(SYSTEMD, &["/etc/os-release"])),
     target("output-lines", Whole(trials::output_lines)),
+    target("pack-plan", Whole(fleet::pack_plan)),
     target("perf-data", Whole(recordings::perf_data)),
     target("perf-script", Whole(recordings::perf_script)),
     target("plan", Whole(files::plan)),

@@ -17,6 +17,7 @@ mod kernel_line;
 mod link;
 mod recipe;
 mod server_unit;
+mod session_units;
 mod sysctl_d;
 mod units;
 mod verify_unit;
@@ -28,6 +29,7 @@ pub use boot_files::boot_files;
 pub use boots_unit::boots_unit;
 pub(crate) use hold::UNIT as HOLDER;
 pub use recipe::{BootFile, PersistContext};
+pub use session_units::{SESSION_UNITS_MAX, SessionUnit, UnitLines, has_unit_file, is_session_unit, session_units};
 
 use evenkeel_host::{Place, Setting};
 

@@ -10,7 +10,7 @@ mod sh;
 mod undo;
 mod words;
 
-use evenkeel_host::Action;
+use evenkeel_host::{Action, Step};
 use serde::Serialize;
 
 use crate::persist_plan::PersistPlan;
@@ -66,7 +66,7 @@ pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
         let setting = format!("{}={}", step.knob, step.wanted);
         let todo = match &step.action {
             Action::Write { .. } => return None,
-            _ if carried(persist, &setting).is_some() => return None,
+            _ if carried(persist, step).is_some() => return None,
             Action::KernelArgument { argument } => {
                 format!("add {argument} to the kernel's command line, and reboot")
             }
@@ -87,16 +87,24 @@ pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
     all
 }
 
-/// The file that applies a setting after a boot.
-fn carried<'a>(persist: Option<&'a PersistPlan>, setting: &str) -> Option<&'a str> {
-    persist?.carried.iter().find(|carried| carried.setting == setting).map(|carried| carried.by.as_str())
+/// The file that applies a step's setting after a boot.
+fn carried<'a>(persist: Option<&'a PersistPlan>, step: &Step) -> Option<&'a str> {
+    let Step { knob, place, wanted, .. } = step;
+    let names = [format!("{knob}={wanted}"), format!("{knob}@{place}={wanted}")];
+    persist?.carried.iter().find(|carried| names.contains(&carried.setting)).map(|carried| carried.by.as_str())
 }
 
 /// A name for the rendering of a plan. It is the same whenever and wherever its settings are planned.
 pub fn name(plan: &PlanFile) -> String {
     let unit = plan.persist.as_ref().and_then(|lasting| lasting.unit.clone()).unwrap_or_default();
     let kept = if plan.persist.is_some() { "kept" } else { "" };
-    let text = [plan.settings.join("\n"), unit, kept.to_owned()].join("\0");
+    let mut parts = vec![plan.settings.join("\n"), unit, kept.to_owned()];
+    // Without settings, the files make the difference.
+    if plan.settings.is_empty() {
+        let files = plan.persist.iter().flat_map(|lasting| &lasting.persist.files);
+        parts.extend(files.map(|file| format!("{} {:?}", file.path, file.content)));
+    }
+    let text = parts.join("\0");
     format!("evenkeel-{:08x}", crc32fast::hash(text.as_bytes()))
 }
 

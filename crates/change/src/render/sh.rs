@@ -154,7 +154,7 @@ fn step(text: &mut String, planned: &PlannedStep, persist: Option<&PersistPlan>)
         push(text, "\n");
         return Ok(());
     }
-    let what = match (&step.action, carried(persist, &setting)) {
+    let what = match (&step.action, carried(persist, step)) {
         _ if planned.already_so => "so already".to_owned(),
         (_, Some(by)) => format!("comes about by {by}: see below"),
         (Action::KernelArgument { argument }, None) => format!("by hand: add {argument} to the kernel's command line"),

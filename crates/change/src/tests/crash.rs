@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use evenkeel_hostfs::{Entry, HostWriter, Root, Tree, TreeError, WriteError};
 use evenkeel_sys::Errno;
 
-use super::{Quick, Stage, lasting, plan, step};
+use super::{Quick, Stage, lasting, plan, session_units, step};
 use crate::outside::Outside;
 use crate::{Session, State, Which, apply, revert};
 
@@ -239,6 +239,15 @@ fn persistent_changes_are_restored_after_any_kill() {
         },
         |stage, state| {
             let _ = lasting::keep_it(stage, state, "20");
+        },
+    );
+    kill_everywhere(
+        "services of sessions",
+        |stage| {
+            session_units::place(stage, &mut stage.state(), &["0", "1"]).unwrap();
+        },
+        |stage, state| {
+            let _ = session_units::place(stage, state, &["1", "0-1"]);
         },
     );
     kill_everywhere(

@@ -19,7 +19,8 @@ const BALANCE: &str = "/etc/default/irqbalance";
 
 /// The usual host, with a file of another owner and none of ours.
 pub(super) fn host() -> String {
-    let etc = format!("{GRUB} ! ENOENT\n{BALANCE} =\n| # a comment\n| IRQBALANCE_ARGS=\n{SYSCTL} ! ENOENT\n");
+    let etc = format!("{GRUB} ! ENOENT\n{BALANCE} =\n| # a comment\n| IRQBALANCE_ARGS=\n{SYSCTL} ! ENOENT\n")
+        + super::session_units::FILES;
     HOST.replacen('\n', &format!("\n{etc}"), 1)
 }
 
@@ -50,7 +51,7 @@ pub(super) fn lasting(swappiness: &str) -> Lasting {
         ],
         cannot: vec![],
     };
-    Lasting { unit: Some("memcached.service".into()), persist }
+    Lasting { unit: Some("memcached.service".into()), again: None, persist }
 }
 
 fn steps(swappiness: &str) -> Plan {

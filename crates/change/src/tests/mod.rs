@@ -12,6 +12,7 @@ mod losses;
 mod render;
 mod revert;
 mod session;
+mod session_units;
 mod verify;
 
 use std::fs::File;

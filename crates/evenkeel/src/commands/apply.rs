@@ -78,11 +78,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         overdue::settle(&root, &args.state, out);
     }
     let facts = Facts::probe(&root);
-    let log = if root.kind() == RootKind::Captured && args.state.state.is_none() {
-        Log::default()
-    } else {
-        args.state.read()?
-    };
+    let log = log_of(&args.state, &root)?;
     let term = if args.persist { Term::Lasting } else { Term::Runtime };
     let Selected { plan, stale, .. } = args.selection.plan(&root, &facts, &log, term)?;
     if args.plan_only || (plan.steps.is_empty() && plan.persist.is_none()) {
@@ -131,7 +127,7 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
     let writer = root
         .writer()
         .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error).hint("for an image: evenkeel image ROOT …"))?;
-    let (mut state, _rehearsal) = open_state(args, root)?;
+    let (mut state, _rehearsal) = open_state(&args.state, root)?;
     let until = args.try_seconds.map(|seconds| Until {
         boottime_ns: clock::boottime_ns().saturating_add(seconds.saturating_mul(1_000_000_000)),
         seconds,
@@ -163,10 +159,15 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
     Ok(done)
 }
 
+/// The journal. A rehearsal has an empty one, unless one was named.
+pub(super) fn log_of(args: &StateArgs, root: &Root) -> Result<Log, Failure> {
+    if root.kind() == RootKind::Captured && args.state.is_none() { Ok(Log::default()) } else { args.read() }
+}
+
 /// Opens the journal. That of a rehearsal is discarded with its directory, unless one was named.
-fn open_state(args: &Args, root: &Root) -> Result<(State, Option<tempfile::TempDir>), Failure> {
-    if root.kind() != RootKind::Captured || args.state.state.is_some() {
-        return Ok((args.state.open()?, None));
+pub(super) fn open_state(args: &StateArgs, root: &Root) -> Result<(State, Option<tempfile::TempDir>), Failure> {
+    if root.kind() != RootKind::Captured || args.state.is_some() {
+        return Ok((args.open()?, None));
     }
     let dir = tempfile::tempdir()
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "make a directory for the rehearsal", &error))?;

@@ -1,8 +1,8 @@
 //! `guard`: the process that restores what a command changes while it runs, however that command ends. It holds the other end of a pipe.
 //! When the pipe closes, because the command is done or was killed, the guard undoes the changes on its list.
 //!
-//! It reads one change per line from standard input: `restore PATH VALUE`, `remove-cgroup PATH` or `end-servers-of PID`. It answers `ok`,
-//! or `no` with the reason. The command makes a change only after `ok`. `forget PATH` cancels a `restore`, because another program has set
+//! It reads one change per line from standard input: `restore PATH VALUE`, `remove-cgroup PATH`, `restore-cpus PID START OURS BEFORE` or
+//! `end-servers-of PID`. It answers `ok`, or `no` with the reason. The command makes a change only after `ok`. `forget PATH` cancels a `restore`, because another program has set
 //! the value meanwhile, and its value stays.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use evenkeel_change::ProcessCpus;
 use evenkeel_hostfs::cgroup;
 use evenkeel_measure::{Keeper, MeterError};
-use evenkeel_sys::{Errno, clock, process};
+use evenkeel_sys::{CpuSet, Errno, clock, process};
 use evenkeel_workload::command::end_left_by;
 
 use crate::exit;
@@ -46,6 +47,8 @@ pub(crate) enum Undo {
     Restore { path: PathBuf, value: String },
     /// Kills the remaining processes in a control group that evenkeel created, and removes the group.
     RemoveGroup(PathBuf),
+    /// Gives the threads of a process their CPUs back, if they still have ours.
+    RestoreCpus { process: ProcessCpus, ours: CpuSet },
     /// Ends the servers that the command with this number started for its user. They run independently of evenkeel.
     EndServersOf(u32),
 }
@@ -56,6 +59,9 @@ impl Undo {
         match self {
             Undo::Restore { path, value } => format!("restore {} {value}\n", path.display()),
             Undo::RemoveGroup(path) => format!("remove-cgroup {}\n", path.display()),
+            Undo::RestoreCpus { process: ProcessCpus { pid, start_ticks, cpus }, ours } => {
+                format!("restore-cpus {pid} {start_ticks} {ours} {cpus}\n")
+            }
             Undo::EndServersOf(pid) => format!("end-servers-of {pid}\n"),
         }
     }
@@ -77,6 +83,7 @@ impl Undo {
                 true => Ok(Undo::RemoveGroup(PathBuf::from(rest))),
                 false => Err("only control groups that evenkeel made are removed"),
             },
+            "restore-cpus" => restore_cpus(rest).ok_or("a process, its start, and two lists of CPUs are wanted"),
             "end-servers-of" => rest.parse().map(Undo::EndServersOf).map_err(|_| "the number of a process is wanted"),
             _ => Err("unknown verb"),
         }
@@ -88,12 +95,25 @@ impl Undo {
             Undo::Restore { path, value } => restore(path, value),
             Undo::RemoveGroup(path) => cgroup::remove(path, EMPTY_LIMIT)
                 .map_err(|errno| not_undone(format!("remove the control group {}", path.display()), errno)),
+            Undo::RestoreCpus { process, ours } => {
+                process.put_back(ours).map_err(|error| Failure::new(exit::NOT_UNDONE, error))
+            }
             Undo::EndServersOf(pid) => end_left_by(*pid, EMPTY_LIMIT).map_err(|left| {
                 let why = format!("processes {left:?} live on");
                 Failure::text(exit::NOT_UNDONE, "end the servers that were started", why)
             }),
         }
     }
+}
+
+/// `PID START OURS BEFORE`. No list is empty.
+fn restore_cpus(text: &str) -> Option<Undo> {
+    let mut words = text.split(' ');
+    let (pid, start_ticks) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let mut list = || CpuSet::parse_list(words.next()?).filter(|cpus| !cpus.is_empty());
+    let (ours, cpus) = (list()?, list()?);
+    let process = ProcessCpus { pid, start_ticks, cpus };
+    words.next().is_none().then_some(Undo::RestoreCpus { process, ours })
 }
 
 fn restore(path: &Path, value: &str) -> Result<(), Failure> {
@@ -280,6 +300,10 @@ mod tests {
             },
             Undo::Restore { path: "/proc/sys/net/ipv4/udp_mem".into(), value: "1 2 3".into() },
             Undo::RemoveGroup("/sys/fs/cgroup/cpu/evenkeel-7".into()),
+            Undo::RestoreCpus {
+                process: ProcessCpus { pid: 7, start_ticks: 99, cpus: CpuSet::from_iter(0..8) },
+                ours: CpuSet::from_iter([0, 2]),
+            },
             Undo::EndServersOf(4711),
         ];
         for undo in undos {
@@ -299,6 +323,10 @@ mod tests {
             "remove-cgroup /home",
             "frobnicate /sys/x y",
             "end-servers-of init",
+            "restore-cpus 7 99 0",
+            "restore-cpus 7 99 0 ",
+            "restore-cpus 7 99 0 0-1 2",
+            "restore-cpus x 99 0 0-1",
         ];
         for line in table {
             assert!(Undo::parse(line).is_err(), "{line}");

@@ -15,6 +15,8 @@ pub(crate) mod knob;
 pub(crate) mod live;
 pub(crate) mod markdown;
 pub(crate) mod pack;
+pub(crate) mod pack_apply;
+pub(crate) mod pack_run;
 pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod profile;

@@ -1,6 +1,6 @@
 //! The page of `pack plan`: what is placed and proven, a line for each CPU, and a line for each session with the values to copy.
 
-use evenkeel_fleet::pack::{CpuUse, Placement, Report, Role};
+use evenkeel_fleet::pack::{CpuSets, CpuUse, Placement, Report, Role};
 
 use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 
@@ -29,6 +29,15 @@ fn summary(page: &mut Page, report: &Report) {
     if let Some(load) = report.load {
         page.row("highest load", PLAIN, &format!("{load:.2} of a CPU (bound {})", report.rules.load_max));
     }
+    page.row(
+        "CPU sets",
+        PLAIN,
+        match report.rules.cpu_sets {
+            CpuSets::One => "one: each session runs on the CPUs that the placement counts on",
+            CpuSets::Cache => "cache: each session may use all CPUs for sessions that share a last cache with its own",
+            CpuSets::Node => "node: each session may use all CPUs for sessions in its node",
+        },
+    );
     let pairs = format!("{} with a load of {} or more", count_of_pairs(report.heavy_pairs), report.rules.heavy_cpus);
     page.row("on one core", if report.heavy_pairs == 0 { PLAIN } else { WARN }, &pairs);
     let proof = &report.proof;
@@ -90,7 +99,8 @@ fn sessions(page: &mut Page, report: &Report) {
             one.session.clone(),
             one.count.to_string(),
             one.cpus.to_string(),
-            format!("{:.2}", one.load),
+            // A session on the CPUs of a node loads each of them a little.
+            if one.load < 0.1 { format!("{:.3}", one.load) } else { format!("{:.2}", one.load) },
             one.unit.join(" "),
         ]
     };

@@ -23,6 +23,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("change/src/plan_file.rs", "parse", "plan"),
     ("evenkeel/src/waivers.rs", "parse", "waivers"),
     ("fleet/src/credits/trace.rs", "parse_time", "cpu-trace"),
+    ("fleet/src/pack/services.rs", "parse_services", "pack-plan"),
     ("fleet/src/regions/model.rs", "parse_degrees", "players"),
     ("fleet/src/regions/players.rs", "parse_latency_us", "players"),
     ("fleet/src/regions/players.rs", "parse_weight", "players"),

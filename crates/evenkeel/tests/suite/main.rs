@@ -33,6 +33,8 @@ mod mistakes;
 mod mutations;
 mod old_sessions;
 mod output;
+mod pack_apply;
+mod pack_run;
 mod packs;
 mod pages;
 mod profile;

@@ -304,6 +304,8 @@ fn need(curve: &[Step], windows: &[Window], tick_hz: Option<f64>) -> Option<Sess
         cache_kib: None,
         packets_per_s: None,
         network_mbps: None,
+        unit: None,
+        cpu_weight: None,
     })
 }
 

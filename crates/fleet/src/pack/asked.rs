@@ -38,6 +38,21 @@ pub enum InterruptCpus {
     Auto,
 }
 
+/// Which CPUs each session may run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuSets {
+    /// Those that the placement counts on: one, or as many as a large session needs.
+    One,
+    /// All CPUs for sessions that share a last cache with those.
+    Cache,
+    /// All CPUs for sessions in their node. A tick that finds its CPU busy takes another one, so about twice to three times as many sessions fit in
+    /// the simulation of docs/findings/2026-11-26-placement.md.
+    #[default]
+    Node,
+}
+
 /// What a placement has to keep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -47,6 +62,8 @@ pub struct Options {
     pub system_cpus: Option<f64>,
     /// What to do with CPUs that serve interrupts.
     pub interrupt_cpus: InterruptCpus,
+    /// Which CPUs each session may run on.
+    pub cpu_sets: CpuSets,
     /// The share of each CPU that the hypervisor gives, where it was measured, by the CPU's number.
     pub shares: Vec<(usize, f64)>,
     /// The most states that the search visits.
@@ -59,6 +76,7 @@ impl Default for Options {
             load_max: LOAD_MAX,
             system_cpus: None,
             interrupt_cpus: InterruptCpus::Auto,
+            cpu_sets: CpuSets::default(),
             shares: Vec::new(),
             work: WORK,
         }
@@ -71,6 +89,9 @@ pub enum PackError {
     /// There are more than a placement is computed for.
     #[error("{0} sessions, and the most is {SESSIONS_MAX}")]
     TooManySessions(u64),
+    /// Two sessions have one systemd service.
+    #[error("two sessions have the unit {0}")]
+    UnitTwice(String),
     /// The facts do not say which CPUs run.
     #[error("{0}")]
     NoCpus(String),

@@ -13,17 +13,19 @@ mod machine;
 mod problem;
 mod report;
 mod search;
+mod services;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub use self::asked::{HEAVY_CPUS, InterruptCpus, LOAD_MAX, Options, PackError, SESSIONS_MAX};
+pub use self::asked::{CpuSets, HEAVY_CPUS, InterruptCpus, LOAD_MAX, Options, PackError, SESSIONS_MAX};
 use self::kinds::CPU;
 pub use self::left_out::{LeftOut, Resource};
 pub use self::machine::{Machine, MachineCache, MachineCpu, MachineNode};
 use self::problem::Rooms;
 use self::report::Parts;
 pub use self::report::{CpuUse, NodeUse, Placement, Proof, Report, Role, Rules};
+pub use self::services::{PLAN_BYTES_MAX, Service, ServicesError, parse_services, services};
 use crate::sessions::Session;
 
 /// Places sessions on the CPUs of a machine.
@@ -34,6 +36,9 @@ pub fn plan(machine: &Machine, sessions: &[Session], options: &Options) -> Resul
     let count: u64 = sessions.iter().map(|session| u64::from(session.count)).sum();
     if count > SESSIONS_MAX {
         return Err(PackError::TooManySessions(count));
+    }
+    if let Some(twice) = unit_twice(sessions) {
+        return Err(PackError::UnitTwice(twice));
     }
     if machine.cpus.is_empty() {
         let why = machine.caveats.first().cloned();
@@ -61,4 +66,11 @@ pub fn plan(machine: &Machine, sessions: &[Session], options: &Options) -> Resul
         }
     }
     Ok(Parts { machine, sessions, options, rooms: &rooms, problem: &problem, found: &found, left_out }.report())
+}
+
+/// A service that two sessions name.
+fn unit_twice(sessions: &[Session]) -> Option<String> {
+    let mut seen = rustc_hash::FxHashSet::default();
+    let all = sessions.iter().flat_map(|session| (1..=session.count).map_while(|number| session.unit(number)));
+    all.into_iter().find(|unit| !seen.insert(unit.clone()))
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use evenkeel_host::CpuSet;
 use serde::Serialize;
 
-use super::asked::{HEAVY_CPUS, Options};
+use super::asked::{CpuSets, HEAVY_CPUS, Options};
 use super::kinds::share;
 use super::left_out::{LeftOut, Resource};
 use super::machine::Machine;
-use super::problem::{Problem, Rooms};
+use super::problem::{Problem, Rooms, Slot};
 use super::search::{EXACT_SESSIONS_MAX, Found};
 use crate::sessions::Session;
 
@@ -69,6 +69,8 @@ pub struct Rules {
     pub heavy_cpus: f64,
     /// CPUs that are left for the system.
     pub system_cpus: f64,
+    /// Which CPUs each session may run on.
+    pub cpu_sets: CpuSets,
     /// Whether sessions run on CPUs that serve interrupts.
     pub shares_interrupt_cpus: bool,
     /// Packets a second of all sessions that may have a place; `null` if the table has none.
@@ -85,16 +87,22 @@ pub struct Placement {
     pub session: String,
     /// How many sessions these are.
     pub count: u32,
-    /// The CPUs of each of them.
+    /// The CPUs that each of them may run on.
     pub cpus: CpuSet,
     /// The node of the CPUs; `null` if the machine's nodes are not known.
     pub node: Option<u32>,
-    /// What each session adds to the load of each of its CPUs.
+    /// What each session adds to the load of each of its CPUs, on average.
     pub load: f64,
     /// The start of a command line.
     pub taskset: String,
     /// Lines for the session's systemd unit.
     pub unit: Vec<String>,
+    /// The systemd services of these sessions, if the table names them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<String>,
+    /// The weight of their services, if the table has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_weight: Option<u32>,
 }
 
 /// What a CPU does.
@@ -119,7 +127,7 @@ pub struct CpuUse {
     pub load_max: f64,
     /// The share that is left for the system.
     pub system: f64,
-    /// How many sessions it has.
+    /// How many sessions the placement counts there. They may also run on the other CPUs of their sets.
     pub sessions: u32,
 }
 
@@ -187,6 +195,7 @@ impl Parts<'_> {
                 load_max: self.options.load_max,
                 heavy_cpus: HEAVY_CPUS,
                 system_cpus: rooms.system_cpus,
+                cpu_sets: self.options.cpu_sets,
                 shares_interrupt_cpus: rooms.shares_interrupts,
                 packets_per_s: rooms.packets_per_s,
                 quota_cpus: self.machine.quota_cpus,
@@ -202,7 +211,9 @@ impl Parts<'_> {
     }
 
     fn placements(&self) -> Vec<Placement> {
-        let mut joined: BTreeMap<(usize, Vec<usize>), u32> = BTreeMap::new();
+        // By row and CPUs, the numbers of the sessions in their row.
+        let mut joined: BTreeMap<(usize, Vec<usize>), Vec<u32>> = BTreeMap::new();
+        let mut numbers = vec![0; self.sessions.len()];
         for (kind, of) in self.problem.kinds.iter().enumerate() {
             let mut places: Vec<Vec<usize>> =
                 self.found.placed.iter().filter(|one| one.kind == kind).map(|one| one.slots.clone()).collect();
@@ -211,26 +222,48 @@ impl Parts<'_> {
             // Equal sessions may have several names: the first rows get the first places.
             let rows = of.rows.iter().flat_map(|(row, count)| std::iter::repeat_n(*row, *count as usize));
             for (row, slots) in rows.zip(places) {
-                *joined.entry((row, slots)).or_default() += 1;
+                numbers[row] += 1;
+                joined.entry((row, self.cpu_set(slots))).or_default().push(numbers[row]);
             }
         }
-        joined.into_iter().map(|((row, slots), count)| self.placement(row, &slots, count)).collect()
+        joined.into_iter().map(|((row, slots), numbers)| self.placement(row, &slots, &numbers)).collect()
     }
 
-    fn placement(&self, row: usize, slots: &[usize], count: u32) -> Placement {
+    /// The slots that a session may use, of which the placement counts on `slots`. The scheduler moves no thread to or from isolated CPUs, so a set
+    /// never mixes them with others.
+    fn cpu_set(&self, slots: Vec<usize>) -> Vec<usize> {
+        let of = |slot: &usize| &self.problem.slots[*slot];
+        if slots.iter().any(|slot| of(slot).is_isolated) {
+            return slots;
+        }
+        let shares = |one: &Slot| match self.options.cpu_sets {
+            CpuSets::One => false,
+            CpuSets::Cache => slots.iter().any(|slot| of(slot).cache == one.cache),
+            CpuSets::Node => slots.iter().any(|slot| of(slot).node == one.node),
+        };
+        let all = self.problem.slots.iter().enumerate();
+        let wider: Vec<usize> = all.filter(|(_, one)| !one.is_isolated && shares(one)).map(|(at, _)| at).collect();
+        if wider.is_empty() { slots } else { wider }
+    }
+
+    fn placement(&self, row: usize, slots: &[usize], numbers: &[u32]) -> Placement {
         let at = |slot: &usize| &self.machine.cpus[self.problem.slots[*slot].at];
         let cpus: CpuSet = slots.iter().map(|slot| at(slot).cpu).collect();
         let node = slots.first().and_then(|slot| self.machine.nodes[at(slot).node].node);
+        let session = &self.sessions[row];
         let mut unit = vec![format!("AllowedCPUs={cpus}")];
         // On a machine with one node the line says nothing.
         unit.extend(node.filter(|_| self.machine.nodes.len() > 1).map(|node| format!("AllowedMemoryNodes={node}")));
+        unit.extend(session.cpu_weight.map(|weight| format!("CPUWeight={weight}")));
         Placement {
-            session: self.sessions[row].name.clone(),
-            count,
+            session: session.name.clone(),
+            count: numbers.len() as u32,
             node,
-            load: self.sessions[row].cpus / cpus.len().max(1) as f64,
+            load: session.cpus / cpus.len().max(1) as f64,
             taskset: format!("taskset --cpu-list {cpus}"),
             unit,
+            units: numbers.iter().filter_map(|number| session.unit(*number)).collect(),
+            cpu_weight: session.cpu_weight,
             cpus,
         }
     }

@@ -67,6 +67,8 @@ fn session(cpus: f64, count: u32) -> Session {
         cache_kib: None,
         packets_per_s: None,
         network_mbps: None,
+        unit: None,
+        cpu_weight: None,
     }
 }
 
@@ -270,6 +272,7 @@ fn large(seed: u64) -> (Machine, Vec<Session>, Options) {
         load_max: numbers.pick(&[0.7, 0.5, 1.0]),
         system_cpus: numbers.pick(&[None, Some(0.0), Some(1.5)]),
         interrupt_cpus: numbers.pick(&[InterruptCpus::Auto, InterruptCpus::Share, InterruptCpus::Avoid]),
+        cpu_sets: CpuSets::One,
         shares: if numbers.below(4) == 0 { vec![(0, 0.5)] } else { Vec::new() },
         work: 2000,
     };
@@ -374,6 +377,55 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn wider_sets_are_the_same_placement_on_cpus_for_sessions(seed in any::<u64>()) {
+        let (machine, sessions, one) = large(seed);
+        let narrow = plan(&machine, &sessions, &one).unwrap();
+        for cpu_sets in [CpuSets::Cache, CpuSets::Node] {
+            let wide = plan(&machine, &sessions, &Options { cpu_sets, ..one.clone() }).unwrap();
+            prop_assert_eq!((&wide.cpus, &wide.nodes, wide.placed), (&narrow.cpus, &narrow.nodes, narrow.placed));
+            prop_assert_eq!(wide.placements.iter().map(|one| one.count).sum::<u32>(), wide.placed);
+            for set in &wide.placements {
+                let first = &machine.cpus[set.cpus.first().unwrap()];
+                for cpu in set.cpus.iter().map(|cpu| &machine.cpus[cpu]) {
+                    prop_assert!(cpu.is_allowed && cpu.node == first.node);
+                    prop_assert!(wide.rules.shares_interrupt_cpus || !cpu.serves_interrupts);
+                    prop_assert!(wide.cpus[cpu.cpu].system < 1.0);
+                    prop_assert_eq!(cpu.is_isolated, first.is_isolated);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sets_are_of_a_cpu_a_cache_or_a_node() {
+    let mut machine = machine(Shape { nodes: 2, caches: 2, cores: 2, threads: 1 }, 8000, 8000);
+    machine.cpus[3].serves_interrupts = true;
+    machine.cpus[7].is_isolated = true;
+    let sets = |cpu_sets| {
+        let sessions = [Session { unit: Some("a@{n}.service".to_owned()), ..session(0.4, 7) }];
+        let report = plan(&machine, &sessions, &Options { cpu_sets, ..Options::default() }).unwrap();
+        let line = |one: &Placement| format!("{} on {}: {}", one.count, one.cpus, one.units.join(" "));
+        report.placements.iter().map(line).collect::<Vec<_>>()
+    };
+    let names = |range: std::ops::RangeInclusive<u32>| {
+        range.map(|number| format!("a@{number}.service")).collect::<Vec<_>>().join(" ")
+    };
+    let row = |count: u32, cpus: &str, range| format!("{count} on {cpus}: {}", names(range));
+    assert_eq!(sets(CpuSets::Node), [row(3, "0-2", 1..=3), row(3, "4-6", 4..=6), row(1, "7", 7..=7)]);
+    assert_eq!(
+        sets(CpuSets::Cache),
+        [row(2, "0-1", 1..=2), row(1, "2", 3..=3), row(2, "4-5", 4..=5), row(1, "6", 6..=6), row(1, "7", 7..=7)]
+    );
+    assert_eq!(sets(CpuSets::One).len(), 7);
+    let twice = [session(0.1, 1), session(0.2, 1)].map(|one| Session { unit: Some("a.service".to_owned()), ..one });
+    assert_eq!(plan(&machine, &twice, &Options::default()), Err(PackError::UnitTwice("a.service".to_owned())));
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl<'a> BootTransactions<'a> {
     pub fn begin(&self, program: &str, file: &Path, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         let facts = Facts::probe(self.root);
         let persist = boots_unit(&facts, program, &self.dir, file).map_err(|why| BootsError::NoUnit { why })?;
-        let lasting = Lasting { unit: None, persist };
+        let lasting = Lasting { unit: None, again: None, persist };
         let (plan, title) = (Plan::default(), title(&self.id, "goes on after a boot"));
         let owner = self.owner(BootsPart::Unit);
         let job = Job { lasting: Some(&lasting), owner: Some(&owner), ..Job::new(&plan, &title) };

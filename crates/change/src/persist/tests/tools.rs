@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use evenkeel_sys::CpuSet;
 use evenkeel_testkit::skipped;
 
 use super::*;
@@ -107,6 +108,38 @@ fn systemd_takes_the_units() {
     std::fs::write(&drop_in, text.replace("TimerSlackNSec=", "TimerSlackNSex=")).unwrap();
     let Some(output) = run("systemd-analyze", &arguments, &[("SYSTEMD_UNIT_PATH", Path::new(&path))]) else { return };
     assert!(said(&output).contains("TimerSlackNSex"), "{}", said(&output));
+}
+
+#[test]
+fn systemd_takes_the_drop_ins_of_sessions() {
+    let dir = tempfile::tempdir().unwrap();
+    let facts = host("debian-12");
+    for lines in [UnitLines::ControlGroup, UnitLines::Process] {
+        let session = SessionUnit {
+            unit: "arena@3.service".parse().unwrap(),
+            cpus: CpuSet::parse_list("0-1,3").unwrap(),
+            node: Some(0),
+            cpu_weight: Some(200),
+        };
+        let (_, plan) = session_units(&facts, lines, &[session]).unwrap();
+        write(&plan, dir.path());
+        let units = dir.path().join("etc/systemd/system");
+        std::fs::write(units.join("arena@.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
+        let path = format!("{}:", units.display());
+        let arena = units.join("arena@3.service");
+        let arguments = ["verify", "--man=no", arena.to_str().unwrap()];
+        let verify = || run("systemd-analyze", &arguments, &[("SYSTEMD_UNIT_PATH", Path::new(&path))]);
+        let Some(output) = verify() else { return };
+        let own =
+            |text: &str| text.lines().filter(|line| line.contains("arena")).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(own(&said(&output)), [""; 0]);
+        // Check that the tool finds a real error. Otherwise its silence above would prove nothing.
+        let drop_in = units.join("arena@3.service.d/91-evenkeel-pack.conf");
+        let text = std::fs::read_to_string(&drop_in).unwrap();
+        std::fs::write(&drop_in, text.replace("0-1,3", "0-x")).unwrap();
+        let Some(output) = verify() else { return };
+        assert!(!own(&said(&output)).is_empty(), "{}", said(&output));
+    }
 }
 
 /// Do not use `sysctl --dry-run`: procps still opens the kernel's files for writing. The reader of the facts follows systemd's rules, so

@@ -88,7 +88,7 @@ prop_compose! {
         };
         let files = vec![PersistedFile { path: path("/etc/", &texts[10]), content }];
         let persist = PersistPlan { files, commands: vec![command], ..PersistPlan::default() };
-        plan.persist = Some(Lasting { unit: Some(texts[13].clone()), persist });
+        plan.persist = Some(Lasting { unit: Some(texts[13].clone()), again: None, persist });
         plan
     }
 }
@@ -140,7 +140,8 @@ fn no_target_of_a_link_is_an_option() {
         };
         let files = vec![file("/etc/new", target), file("/etc/before", "elsewhere")];
         let mut plan = one_step("/proc/ok", Reading::Plain, "1");
-        plan.persist = Some(Lasting { unit: None, persist: PersistPlan { files, ..PersistPlan::default() } });
+        plan.persist =
+            Some(Lasting { unit: None, again: None, persist: PersistPlan { files, ..PersistPlan::default() } });
         let run = place.run(&script(&plan).unwrap());
         let leads = |path: &str| std::fs::read_link(place.at(path)).ok();
         assert!(run.status.success() && place.is_clean_here(), "{target}: {run:?}");

@@ -135,7 +135,7 @@ pub(super) fn every_content() -> PlanFile {
         ..PersistPlan::default()
     };
     let settings = vec!["vm.swappiness=10".to_owned()];
-    let lasting = Lasting { unit: None, persist };
+    let lasting = Lasting { unit: None, again: None, persist };
     PlanFile {
         format: 1,
         evenkeel: "0".into(),

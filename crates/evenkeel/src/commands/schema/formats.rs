@@ -142,6 +142,8 @@ formats! {
     "report" 2 "evenkeel demo, and report.json of demo and prove" => report::FullReport;
     "tune" 1 "evenkeel tune" => show::tune::SearchResult;
     "pack-plan" 1 "evenkeel pack plan" => pack::PlanAnswer;
+    "pack-apply" 1 "evenkeel pack apply" => show::pack_apply::Answer;
+    "pack-run" 1 "evenkeel pack run" => show::pack_run::Answer;
     "regions" 1 "evenkeel regions" => regions::Answer;
     "capacity" 1 "evenkeel capacity" => capacity::Answer;
     "instances" 1 "evenkeel instances" => instances::Answer;

@@ -27,6 +27,7 @@ use crate::source::rule::First;
 use crate::source::{InvalidMetric, Source, outside_packets, outside_ticks};
 use crate::workload::{Sample, Workload};
 
+mod foreground;
 mod load;
 mod observers;
 mod output;
@@ -35,6 +36,7 @@ mod started;
 
 pub use crate::processes::end_left_by;
 pub use crate::sockets::{Port, Protocol};
+pub use foreground::{Foreground, ForegroundEnd};
 pub use load::{InvalidLoad, Runs, Settings as LoadSettings};
 pub use observers::Observer;
 pub use ready::Ready;

@@ -156,10 +156,15 @@ impl Started {
     }
 
     fn has_ended(&mut self) -> bool {
+        self.status().is_some()
+    }
+
+    /// How it ended; `None` while it runs.
+    pub(super) fn status(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten();
         }
-        self.ended.is_some()
+        self.ended
     }
 
     /// An error that says how it ended.

@@ -1,0 +1,211 @@
+//! The CPUs of a process that runs: set in all its threads, and put back. The kernel forgets them when the process ends, so no journal has them. A
+//! process of its own puts them back instead, also after a kill.
+
+use std::collections::BTreeSet;
+
+use evenkeel_hostfs::proc::{self, ProcessStat};
+use evenkeel_sys::{CpuSet, Errno, thread};
+
+/// The most threads of one process.
+const THREADS_MAX: usize = 4096;
+/// A process may start threads while its threads are set. New threads inherit their creator's CPUs, so look this many times for new ones.
+const LOOKS_MAX: usize = 8;
+
+/// A process that runs, with the CPUs that all its threads may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessCpus {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in the kernel's ticks. With the number it names the process for ever.
+    pub start_ticks: u64,
+    /// The CPUs.
+    pub cpus: CpuSet,
+}
+
+/// Why the CPUs of a process can't be set. Reads well after "failed to".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProcessCpusError {
+    /// It has ended, or its number is that of another process now.
+    #[error("place process {0}: it does not run")]
+    Gone(u32),
+    /// It pins its threads.
+    #[error(
+        "place process {pid}: one thread may use CPU {one}, and another CPU {other}, so the process places its threads itself"
+    )]
+    Differ {
+        /// Its number.
+        pid: u32,
+        /// The CPUs of its first thread.
+        one: CpuSet,
+        /// The CPUs of another thread.
+        other: CpuSet,
+    },
+    /// It has too many threads, or they change too fast.
+    #[error("place process {0}: it has more than {THREADS_MAX} threads, or they come and go too fast")]
+    Threads(u32),
+    /// The kernel refuses.
+    #[error("place thread {tid} of process {pid}: {errno}")]
+    Refused {
+        /// Its number.
+        pid: u32,
+        /// The number of the thread.
+        tid: u32,
+        /// The kernel's error.
+        errno: Errno,
+    },
+    /// The kernel removed CPUs from the set.
+    #[error(
+        "place process {pid}: it may use CPU {found} afterwards instead of {wanted}, because its control group allows no others"
+    )]
+    ReadsOtherwise {
+        /// Its number.
+        pid: u32,
+        /// The CPUs that its threads have.
+        found: CpuSet,
+        /// The CPUs that were set.
+        wanted: CpuSet,
+    },
+}
+
+impl ProcessCpus {
+    /// Reads the CPUs of the process with this number.
+    ///
+    /// # Errors
+    /// If it does not run, or its threads have different CPUs.
+    pub fn read(pid: u32) -> Result<ProcessCpus, ProcessCpusError> {
+        let stat = ProcessStat::read(pid).filter(ProcessStat::is_alive).ok_or(ProcessCpusError::Gone(pid))?;
+        let cpus = thread::affinity_of(pid).map_err(|errno| refused(pid, pid, errno))?;
+        let read = ProcessCpus { pid, start_ticks: stat.start_ticks, cpus };
+        for tid in read.threads()? {
+            match thread::affinity_of(tid) {
+                Ok(other) if other != read.cpus => {
+                    return Err(ProcessCpusError::Differ { pid, one: read.cpus, other });
+                }
+                Err(errno) if !errno.is_absence() => return Err(refused(pid, tid, errno)),
+                _ => {}
+            }
+        }
+        Ok(read)
+    }
+
+    /// Gives all its threads other CPUs, and reads them back.
+    ///
+    /// # Errors
+    /// If it has ended, or the kernel refuses. Some threads may have the new CPUs then: [`put_back`](ProcessCpus::put_back).
+    pub fn set(&self, wanted: &CpuSet) -> Result<(), ProcessCpusError> {
+        if !self.is_there() {
+            return Err(ProcessCpusError::Gone(self.pid));
+        }
+        self.each_thread(|tid| {
+            thread::set_affinity_of(tid, wanted)?;
+            thread::affinity_of(tid)
+        })?
+        .into_iter()
+        .find(|found| found != wanted)
+        .map_or(Ok(()), |found| Err(ProcessCpusError::ReadsOtherwise { pid: self.pid, found, wanted: wanted.clone() }))
+    }
+
+    /// Gives its threads their CPUs back, if they still have `ours`: somebody may have placed them since. A process that has ended needs nothing.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn put_back(&self, ours: &CpuSet) -> Result<(), ProcessCpusError> {
+        if !self.is_there() {
+            return Ok(());
+        }
+        self.each_thread(|tid| {
+            let now = thread::affinity_of(tid)?;
+            if now == *ours {
+                thread::set_affinity_of(tid, &self.cpus)?;
+            }
+            Ok(now)
+        })
+        .map(drop)
+    }
+
+    /// Whether it runs, and its number is not that of another process.
+    pub fn is_there(&self) -> bool {
+        ProcessStat::read(self.pid).is_some_and(|stat| stat.is_alive() && stat.start_ticks == self.start_ticks)
+    }
+
+    fn threads(&self) -> Result<BTreeSet<u32>, ProcessCpusError> {
+        let threads: BTreeSet<u32> = proc::threads(self.pid).take(THREADS_MAX + 1).collect();
+        if threads.len() > THREADS_MAX { Err(ProcessCpusError::Threads(self.pid)) } else { Ok(threads) }
+    }
+
+    /// Acts on each thread once, also on those that start meanwhile. Threads that end meanwhile are left out.
+    fn each_thread(&self, act: impl Fn(u32) -> Result<CpuSet, Errno>) -> Result<Vec<CpuSet>, ProcessCpusError> {
+        let (mut done, mut found) = (BTreeSet::new(), Vec::new());
+        for _ in 0..LOOKS_MAX {
+            let fresh: Vec<u32> = self.threads()?.into_iter().filter(|tid| !done.contains(tid)).collect();
+            if fresh.is_empty() {
+                return Ok(found);
+            }
+            for tid in fresh {
+                done.insert(tid);
+                match act(tid) {
+                    Ok(cpus) => found.push(cpus),
+                    Err(errno) if errno.is_absence() => {}
+                    Err(errno) => return Err(refused(self.pid, tid, errno)),
+                }
+            }
+        }
+        Err(ProcessCpusError::Threads(self.pid))
+    }
+}
+
+fn refused(pid: u32, tid: u32, errno: Errno) -> ProcessCpusError {
+    if errno.is_absence() { ProcessCpusError::Gone(pid) } else { ProcessCpusError::Refused { pid, tid, errno } }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use evenkeel_sys::process;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_placed_and_put_back() {
+        let mut command = Command::new("sleep");
+        command.arg("60").stdin(Stdio::null());
+        let mut child = process::die_with_parent(&mut command).spawn().unwrap();
+        let before = ProcessCpus::read(child.id()).unwrap();
+        let one: CpuSet = before.cpus.first().into_iter().collect();
+        before.set(&one).unwrap();
+        assert_eq!(ProcessCpus::read(child.id()).unwrap().cpus, one);
+        // Another process with the same number later is not touched.
+        let other = ProcessCpus { start_ticks: before.start_ticks + 1, ..before.clone() };
+        assert_eq!(other.put_back(&one), Ok(()));
+        assert_eq!(other.set(&before.cpus), Err(ProcessCpusError::Gone(child.id())));
+        assert_eq!(ProcessCpus::read(child.id()).unwrap().cpus, one);
+        before.put_back(&one).unwrap();
+        assert_eq!(ProcessCpus::read(child.id()).unwrap(), before);
+        // No machine has this CPU.
+        assert!(matches!(before.set(&CpuSet::from_iter([1023])), Err(ProcessCpusError::Refused { .. })));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(before.put_back(&one), Ok(()));
+        assert_eq!(ProcessCpus::read(child.id()), Err(ProcessCpusError::Gone(child.id())));
+    }
+
+    #[test]
+    fn threads_that_the_process_places_itself_are_left_alone() {
+        let all = thread::process_affinity().unwrap();
+        let (Some(first), true) = (all.first(), all.len() > 1) else {
+            return evenkeel_testkit::skipped("this process has one CPU");
+        };
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let pinned = std::thread::spawn(move || {
+            thread::set_affinity(&[first].into_iter().collect()).unwrap();
+            ready.send(()).unwrap();
+            let _ = ended.recv();
+        });
+        is_ready.recv().unwrap();
+        assert!(matches!(ProcessCpus::read(std::process::id()), Err(ProcessCpusError::Differ { .. })));
+        drop(end);
+        pinned.join().unwrap();
+    }
+}

@@ -1,0 +1,84 @@
+//! `evenkeel pack`: many sessions of a server on one machine.
+
+mod apply;
+mod question;
+mod run;
+
+use std::path::PathBuf;
+
+use evenkeel_fleet::pack::{Machine, Report};
+use evenkeel_host::Facts;
+use serde::Serialize;
+
+use self::question::Question;
+pub(super) use self::question::{SESSION_COLUMNS, load};
+use crate::args::HostArgs;
+use crate::exit;
+use crate::failure::Outcome;
+use crate::show::{self, Out};
+
+/// Place many sessions of a server on the CPUs of one machine
+///
+/// `pack plan` computes which CPUs each session gets, and changes nothing. `pack apply` gives them to systemd services. `pack run` starts
+/// the sessions on them, to try it.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Plan(PlanArgs),
+    Apply(apply::Args),
+    Run(run::Args),
+}
+
+/// Compute which CPUs each session gets, and prove that no placement is better
+///
+/// Reads a CSV file with one row for each session, or for a number of equal ones. The column `cpus` is the CPU time of one session, in CPUs.
+/// Optional columns: session, count, tick_hz, work_us_p99, memory_mib, cache_kib, packets_per_s, network_mbps, unit, cpu_weight. Reads nodes, cores, caches,
+/// interrupts, isolated CPUs and the limits of the control group from this machine, or from a capture. Places as many sessions as
+/// possible; then with the fewest heavy ones on one core; then with the lowest load of the busiest CPU. Prints a line for each CPU and
+/// session, with values for taskset and systemd. The exit code is 1 if a session has no place.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel pack plan sessions.csv
+  evenkeel pack plan sessions.csv --host hosts/machine.txt --json
+  evenkeel pack plan sessions.csv --load-max 0.6 --interrupt-cpus avoid
+  evenkeel pack plan sessions.csv --cpu-sets one")]
+struct PlanArgs {
+    #[command(flatten)]
+    host: HostArgs,
+    /// The sessions, as CSV
+    #[arg(value_name = "SESSIONS.csv")]
+    sessions: PathBuf,
+    #[command(flatten)]
+    question: Question,
+}
+
+/// The placement.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct PlanAnswer {
+    /// The table of sessions.
+    file: String,
+    #[serde(flatten)]
+    report: Report,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    match &args.what {
+        What::Plan(args) => plan(args, out),
+        What::Apply(args) => apply::run(args, out),
+        What::Run(args) => run::run(args, out),
+    }
+}
+
+fn plan(args: &PlanArgs, out: &Out) -> Outcome {
+    let machine = Machine::from_facts(&Facts::probe(&args.host.open()?));
+    let report = args.question.place(&args.sessions, &machine)?;
+    let answer = PlanAnswer { file: args.sessions.display().to_string(), report };
+    out.answer(&answer, || show::pack::page(&answer.report))?;
+    Ok(if answer.report.left_out.is_empty() { exit::WELL } else { exit::NO })
+}
