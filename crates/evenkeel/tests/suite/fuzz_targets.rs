@@ -86,6 +86,10 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("profile/src/scopes/parse.rs", "parse", "scopes"),
     ("rt/src/agones/game_server.rs", "parse", "agones"),
     ("hostfs/src/asleep.rs", "parse_syscall", "kernel-counts"),
+    ("hostfs/src/proc/devices.rs", "parse_disks", "kernel-counts"),
+    ("hostfs/src/proc/devices.rs", "parse_interfaces", "kernel-counts"),
+    ("hostfs/src/proc/run_queues.rs", "parse_run_queues", "kernel-counts"),
+    ("hostfs/src/proc/sockets.rs", "parse_sockets", "kernel-counts"),
     ("hostfs/src/proc/fields.rs", "parse_amount", "kernel-counts"),
     ("hostfs/src/proc/fields.rs", "parse_fields", "rates"),
     ("hostfs/src/proc/fields.rs", "parse_pairs", "rates"),
@@ -189,7 +193,6 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("workload/src/load/schedule.rs", "parse", A_SETTING),
     ("workload/src/workloads/command/load.rs", "parse", "a command's argument: cut by the crate for it"),
     ("workload/src/sockets.rs", "parse", "a command's argument: its own property test has it"),
-    ("workload/src/sockets.rs", "parse_sockets", OWN_KERNEL),
     ("workload/src/placement.rs", "parse", "a command's argument, one of three words"),
 ];
 

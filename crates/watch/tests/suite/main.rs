@@ -1,0 +1,6 @@
+//! The tests of the crate on captured, made-up and live hosts.
+
+mod captured;
+mod live;
+mod made_up;
+mod rates;
