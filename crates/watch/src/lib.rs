@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod collect;
+pub mod metrics;
 pub mod model;
 pub mod sample;
+pub mod store;
 
 pub use collect::{Collector, CollectorOptions, INTERVAL_MAX, INTERVAL_MIN};
 pub use evenkeel_measure::meters::rates::{Kind, Measured, Unknown};

@@ -31,6 +31,7 @@ mod schema;
 mod script;
 mod tune;
 mod verify;
+mod watch;
 mod watchdog;
 
 use crate::failure::Outcome;
@@ -64,6 +65,7 @@ commands! {
     Explain => explain,
     Measure => measure,
     Profile => profile,
+    Watch => watch,
     Disturb => disturb,
     Prove => prove,
     Tune => tune,

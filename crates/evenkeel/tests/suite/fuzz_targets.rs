@@ -121,6 +121,9 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/telemetry/snapshot.rs", "parse", "telemetry"),
     ("trial/src/boots/state.rs", "parse", "report"),
     ("trial/src/boots/state.rs", "parse_json", "report"),
+    ("watch/src/store/frame.rs", "parse", "watch-store"),
+    ("watch/src/store/names.rs", "parse", "watch-store"),
+    ("watch/src/store/segment.rs", "parse_segment", "watch-store"),
     ("workload/src/load/ddnet/wire.rs", "parse", "ddnet"),
     ("workload/src/load/protocol/http.rs", "parse_answer", "answers"),
     ("workload/src/load/protocol/memcached.rs", "parse_answer", "answers"),
@@ -163,6 +166,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ),
     ("profile/src/symbols/perf_map.rs", "parse_perf_map", "its own property test has it"),
     ("profile/src/binaries/place.rs", "parse_status", "the kernel's status of a process"),
+    ("evenkeel/src/commands/watch/at.rs", "parse", "a command's argument: its cases are next to it"),
     ("evenkeel/src/tick_function.rs", "parse", "a command's argument: a place, which has its own target"),
     ("evenkeel/src/commands/profile/begins.rs", "parse_until", "a command's argument: two words, or a place"),
     ("arena/src/control.rs", "parse", "lines of whoever started the program: its own property test has it"),
@@ -185,6 +189,8 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
         "parse",
         "a command's argument: a placement, or a setting, which the target setting has",
     ),
+    ("watch/src/store/frame.rs", "parse_format", "a number: every changed bit of it is a case next to it"),
+    ("watch/src/store/index.rs", "parse_index", "its own test changes every byte; it only saves time"),
     ("trial/src/conditions.rs", "parse_load", "reads the kernel that it runs on: its cases are next to it"),
     ("workload/src/load/dataset.rs", "parse", A_SETTING),
     ("workload/src/load/dataset.rs", "parse_keys", A_SETTING),
@@ -286,7 +292,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
     for dir in [
-        "arena", "sys", "hostfs", "host", "change", "measure", "profile", "rt", "trial", "workload", "fleet",
+        "arena", "sys", "hostfs", "host", "change", "measure", "profile", "rt", "trial", "workload", "watch", "fleet",
         "evenkeel",
     ] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);

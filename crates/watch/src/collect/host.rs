@@ -213,7 +213,7 @@ fn disks(root: &Root) -> Counted<BTreeMap<String, DiskSample>> {
     let whole = root.entries("/sys/block").ok();
     let is_disk = |name: &str| whole.as_ref().is_none_or(|whole| whole.iter().any(|disk| disk == name));
     let found: BTreeMap<String, DiskSample> = parsed(root, "/proc/diskstats", "counts of disks", |text| {
-        let rows = parse_disks(text).filter(|(name, counts)| is_disk(name) && counts.reads + counts.writes > 0);
+        let rows = parse_disks(text).filter(|(name, counts)| is_disk(name) && (counts.reads > 0 || counts.writes > 0));
         Some(rows.take(DISKS_MAX).map(|(name, counts)| (name.to_owned(), counts.into())).collect())
     })?;
     if found.is_empty() { Err(absent("/proc/diskstats has no disk that was used")) } else { Ok(found) }

@@ -3,4 +3,6 @@
 mod captured;
 mod live;
 mod made_up;
+mod metrics;
 mod rates;
+mod store;

@@ -13,6 +13,7 @@ pub(crate) fn sample(at_s: u64) -> Sample {
     sample.at = Moment { monotonic_ns: ns, boottime_ns: ns, realtime_ns: 1_700_000_000_000_000_000 + ns };
     sample.is_live = true;
     sample.collector = Default::default();
+    sample.settings.as_mut().unwrap().verified_ns = ns;
     sample
 }
 
@@ -118,7 +119,7 @@ fn a_suspended_laptop_shows_as_such() {
     is(&model.host.context_switches_per_s, 900.0);
 }
 
-fn telemetry(ticks: u64) -> TelemetrySample {
+pub(crate) fn telemetry(ticks: u64) -> TelemetrySample {
     let histogram = |bucket: usize, count: u64| evenkeel_watch::sample::HistogramSample {
         sum_ns: count * 1_000_000,
         max_ns: Some(30_000_000),
