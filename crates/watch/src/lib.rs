@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod collect;
+pub mod ledger;
 pub mod metrics;
 pub mod model;
 pub mod sample;

@@ -18,7 +18,8 @@ use evenkeel_hostfs::{Root, RootKind, Why};
 use evenkeel_sys::clock;
 use evenkeel_sys::schedstat::RunDelay;
 
-use crate::sample::{Asked, CollectorSample, Moment, Sample, Unreadable};
+use crate::ledger;
+use crate::sample::{Asked, CollectorSample, LedgerSample, Moment, Sample, Unreadable};
 use credits::Credits;
 use groups::Groups;
 use servers::Servers;
@@ -69,6 +70,8 @@ pub struct Collector {
     settings: Settings,
     credits: Option<Credits>,
     unreadable: BTreeSet<Unreadable>,
+    /// The sample before, for the ledger.
+    before: Option<Sample>,
 }
 
 impl Collector {
@@ -87,6 +90,7 @@ impl Collector {
             settings: Settings::new(&facts, options.journal),
             credits: Credits::new(&root, &facts),
             unreadable: BTreeSet::new(),
+            before: None,
             root,
         }
     }
@@ -112,7 +116,7 @@ impl Collector {
         let credits = self.credits.as_mut().and_then(|credits| credits.read(&host, at.monotonic_ns));
         self.unreadable.extend(read::denied(&host, &servers.list));
         self.due_ns = Some(next_due(self.due_ns, at.monotonic_ns, self.asked.interval_ns));
-        Sample {
+        let mut sample = Sample {
             at,
             is_live: self.root.kind() != RootKind::Captured,
             asked: self.asked,
@@ -122,8 +126,14 @@ impl Collector {
             servers_beyond: servers.beyond,
             settings,
             credits,
+            ledger: LedgerSample::default(),
             unreadable: self.unreadable.iter().take(UNREADABLE_MAX).cloned().collect(),
+        };
+        if let Some(before) = self.before.take() {
+            sample.ledger = ledger::entries(&before, &sample);
         }
+        self.before = Some(sample.clone());
+        sample
     }
 }
 

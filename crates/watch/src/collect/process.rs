@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_hostfs::Root;
+use evenkeel_hostfs::proc::parse_process;
 use evenkeel_measure::meters::rates::{ProcessCounts, ThreadCounts};
 
 use super::groups::group_of;
@@ -37,6 +38,11 @@ impl Threads {
             resident_bytes: counts.status.known().and_then(|pairs| pairs.get("VmRSS").copied()),
             group: group_of(root, pid).ok(),
             thread_sums: listed.as_ref().map(|_| self.sums).map_err(Clone::clone),
+            thread_cpus: listed
+                .iter()
+                .flat_map(|threads| threads.keys())
+                .filter_map(|tid| cpu_of(root, pid, *tid))
+                .collect(),
             threads: listed.unwrap_or_default(),
             threads_beyond: counts.threads_beyond,
         })
@@ -71,6 +77,12 @@ impl Threads {
         self.before = threads;
         listed
     }
+}
+
+/// The CPU that a thread ran on last.
+fn cpu_of(root: &Root, pid: u32, tid: u32) -> Option<(u32, usize)> {
+    let text = root.text(&format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    Some((tid, parse_process(&text)?.0.cpu?))
 }
 
 #[cfg(test)]

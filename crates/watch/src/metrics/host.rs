@@ -12,6 +12,8 @@ use crate::sample::{
 
 const US: f64 = 1e6;
 
+type TimeOf = fn(&CpuTimes) -> u64;
+
 pub(super) fn families(model: &Model) -> Vec<Family> {
     let host = &model.sample.host;
     let mut families = cpus(host);
@@ -41,7 +43,7 @@ fn by_key<'a, K: ToString + 'a, T: 'a>(
 }
 
 fn cpus(host: &HostSample) -> Vec<Family> {
-    const MODES: [(&str, fn(&CpuTimes) -> u64); 7] = [
+    const MODES: [(&str, TimeOf); 7] = [
         ("user", |times| times.user),
         ("system", |times| times.system),
         ("irq", |times| times.irq),

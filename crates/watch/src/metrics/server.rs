@@ -4,8 +4,9 @@ use evenkeel_hostfs::proc::TICK_NS;
 use evenkeel_sys::telemetry::layout::BOUNDS_NS;
 
 use super::family::{Family, Labels, Value};
+use crate::ledger::totals_of;
 use crate::model::Model;
-use crate::sample::{HistogramSample, ProcessSample, ServerSample, TelemetrySample, ThreadSums};
+use crate::sample::{HistogramSample, ProcessSample, Sample, ServerSample, TelemetrySample, ThreadSums};
 
 /// The bounds of histograms within each power of ten: 1, 2 and 5. `BOUNDS_NS` has twenty.
 const PRINTED: [usize; 3] = [0, 6, 14];
@@ -15,6 +16,7 @@ pub(super) fn families(model: &Model) -> Vec<Family> {
     let servers = &model.sample.servers;
     let mut families = processes(servers);
     families.extend(sessions(servers));
+    families.push(causes(&model.sample));
     families
 }
 
@@ -128,6 +130,16 @@ fn sessions(servers: &[ServerSample]) -> Vec<Family> {
             .seconds()
             .many(histogram(|page| &page.due_to_done)),
     ]
+}
+
+fn causes(sample: &Sample) -> Family {
+    let of_server = |server: &ServerSample| {
+        let counts = totals_of(sample, &server.name, server.pid);
+        let labels = labels(server);
+        counts.map(move |(cause, count)| (with(labels.clone(), "cause", cause.name()), Some(count))).collect::<Vec<_>>()
+    };
+    Family::counter("evenkeel_server_late_ticks", "Late and missed ticks by cause, since the collector started.")
+        .many(sample.servers.iter().flat_map(of_server))
 }
 
 fn histogram(sample: &HistogramSample) -> Option<Value> {

@@ -20,7 +20,8 @@ pub use host::{
 pub use server::{ServerModel, SocketsModel, ThreadModel};
 pub use ticks::{Durations, TicksModel};
 
-use crate::sample::{CreditsSample, DriftSample, Sample, ServerSample, SettingsSample, Unreadable};
+use crate::ledger::totals_of;
+use crate::sample::{CreditsSample, DriftSample, LateTicks, Sample, ServerSample, SettingsSample, Unreadable};
 use span::{Span, both};
 
 /// What happened between two samples.
@@ -41,6 +42,8 @@ pub struct Model {
     pub servers: Vec<ServerModel>,
     /// Servers beyond the most that are watched.
     pub servers_beyond: usize,
+    /// The late ticks between the samples, with their causes.
+    pub late_ticks: Vec<LateTicks>,
     /// What evenkeel applied and advises.
     pub settings: Measured<SettingsModel>,
     /// The CPU credits. `null` for an instance that is not burstable, or whose type is not known.
@@ -109,7 +112,7 @@ impl Model {
         let groups = before.host.groups.as_ref().ok().zip(after.host.groups.as_ref().ok());
         let servers = after.servers.iter().map(|now| {
             let then = before.servers.iter().find(|then| is_same(then, now));
-            server::server(then, now, groups, after.asked, span)
+            server::server(then, now, groups, totals_of(after, &now.name, now.pid).collect(), after.asked, span)
         });
         let boottime_ns = after.at.boottime_ns.saturating_sub(before.at.boottime_ns);
         let of_thread = |name: &str, before: u64, after: u64| span.share(name, before, after, 1);
@@ -128,6 +131,7 @@ impl Model {
             },
             servers: servers.collect(),
             servers_beyond: after.servers_beyond,
+            late_ticks: after.ledger.new.clone(),
             settings: match &after.settings {
                 Some(settings) => Measured::Known(settings_of(settings, after.at.monotonic_ns)),
                 None => Measured::absent("the settings were not read"),

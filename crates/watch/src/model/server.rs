@@ -1,12 +1,14 @@
 //! A server between two samples.
 
+use std::collections::BTreeMap;
+
 use evenkeel_hostfs::proc::TICK_NS;
 use evenkeel_measure::meters::rates::Measured;
 use serde::Serialize;
 
 use super::span::{Span, both};
 use super::ticks::{TicksModel, ticks};
-use crate::sample::{Asked, GroupsSample, ProcessSample, ServerSample, SocketSample, ThreadSums};
+use crate::sample::{Asked, Cause, GroupsSample, ProcessSample, ServerSample, SocketSample, ThreadSums};
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,6 +42,8 @@ pub struct ServerModel {
     pub threads_beyond: usize,
     /// Its UDP sockets.
     pub udp: Measured<SocketsModel>,
+    /// Its late and missed ticks by cause, since the collector started.
+    pub causes: BTreeMap<Cause, u64>,
 }
 
 /// A thread.
@@ -74,6 +78,7 @@ pub(super) fn server(
     before: Option<&ServerSample>,
     after: &ServerSample,
     groups: Option<(&GroupsSample, &GroupsSample)>,
+    causes: BTreeMap<Cause, u64>,
     asked: Asked,
     span: Span,
 ) -> ServerModel {
@@ -114,6 +119,7 @@ pub(super) fn server(
         threads: process.known().map(|(before, after)| threads(before, after, span)).unwrap_or_default(),
         threads_beyond: after.process.as_ref().map_or(0, |process| process.threads_beyond),
         udp: sockets(before, after, span),
+        causes,
     }
 }
 
@@ -122,7 +128,7 @@ fn throttled(process: &ProcessSample, groups: Option<(&GroupsSample, &GroupsSamp
     let Some(own) = &process.group else { return Measured::absent("its control group is not known") };
     let Some((before, after)) = groups else { return Measured::absent("the control groups are not known") };
     let mut sum = Measured::Known(0.0);
-    for (path, now) in after.limited.iter().filter(|(path, _)| is_in(own, path)) {
+    for (path, now) in after.limited.iter().filter(|(path, _)| GroupsSample::is_in(own, path)) {
         let then = before.limited.get(path);
         let us = span.maybe_per_s("throttled time", then.and_then(|then| then.throttled_us), now.throttled_us);
         sum = sum.and_then(|sum| us.map(|us_per_s| sum + us_per_s / 1e6));
@@ -131,11 +137,6 @@ fn throttled(process: &ProcessSample, groups: Option<(&GroupsSample, &GroupsSamp
         (Measured::Known(0.0), true) => Measured::absent("there are more control groups than are examined"),
         _ => sum,
     }
-}
-
-/// Whether the group `own` is `above`, or in it.
-fn is_in(own: &str, above: &str) -> bool {
-    own.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn threads(before: &ProcessSample, after: &ProcessSample, span: Span) -> Vec<ThreadModel> {
@@ -181,23 +182,4 @@ fn sockets(before: Option<&ServerSample>, after: &ServerSample, span: Span) -> M
             files_beyond: after.files.beyond,
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_group_is_in_those_above_it() {
-        for (own, above, expected) in [
-            ("/a/b", "/a", true),
-            ("/a", "/a", true),
-            ("/ab", "/a", false),
-            ("/a", "/a/b", false),
-            ("", "", true),
-            ("/a", "", true),
-        ] {
-            assert_eq!(is_in(own, above), expected, "{own} {above}");
-        }
-    }
 }

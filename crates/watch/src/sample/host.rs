@@ -131,6 +131,13 @@ pub struct GroupsSample {
     pub is_cut: bool,
 }
 
+impl GroupsSample {
+    /// Whether the group `own` is `above`, or in it: a limit applies to all groups below.
+    pub fn is_in(own: &str, above: &str) -> bool {
+        own.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
 /// A control group with a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupSample {
@@ -255,5 +262,25 @@ impl From<DiskCounts> for DiskSample {
     fn from(counts: DiskCounts) -> DiskSample {
         let DiskCounts { reads, read_bytes, read_ms, writes, written_bytes, write_ms, busy_ms } = counts;
         DiskSample { reads, read_bytes, read_ms, writes, written_bytes, write_ms, busy_ms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_in_those_above_it() {
+        let table = [
+            ("/a/b", "/a", true),
+            ("/a", "/a", true),
+            ("/ab", "/a", false),
+            ("/a", "/a/b", false),
+            ("", "", true),
+            ("/a", "", true),
+        ];
+        for (own, above, expected) in table {
+            assert_eq!(GroupsSample::is_in(own, above), expected, "{own} {above}");
+        }
     }
 }

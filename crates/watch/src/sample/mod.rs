@@ -3,6 +3,7 @@
 
 mod counted;
 mod host;
+mod ledger;
 mod server;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ pub use host::{
     CpuTimes, DiskSample, GroupSample, GroupsSample, HostSample, IdleSample, InterfaceSample, InterruptsSample,
     MemorySample, PagingSample, PressureSample, RunQueueSample, SoftnetSample, StallSample, StatSample, UdpSample,
 };
+pub use ledger::{Cause, LateTicks, LedgerSample};
 pub use server::{
     FilesSample, HistogramSample, ProcessSample, ServerSample, SlicesSample, SocketSample, TelemetrySample, ThreadSums,
     TickSample,
@@ -39,6 +41,9 @@ pub struct Sample {
     pub settings: Option<SettingsSample>,
     /// The CPU credits of a burstable instance.
     pub credits: Option<CreditsSample>,
+    /// The late ticks with their causes.
+    #[serde(default)]
+    pub ledger: LedgerSample,
     /// What could not be read, each once, with the command that repairs it.
     pub unreadable: Vec<Unreadable>,
 }

@@ -47,6 +47,9 @@ pub struct ProcessSample {
     pub thread_sums: Counted<ThreadSums>,
     /// The busiest of its threads by number.
     pub threads: BTreeMap<u32, ThreadCounts>,
+    /// The CPU that each of them ran on last.
+    #[serde(default)]
+    pub thread_cpus: BTreeMap<u32, usize>,
     /// Threads beyond the most that are read.
     pub threads_beyond: usize,
 }

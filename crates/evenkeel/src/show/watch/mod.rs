@@ -8,7 +8,7 @@ use evenkeel_watch::model::{HostModel, Model, ServerModel, SettingsModel};
 
 use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 use crate::show::units::{bytes, percent};
-use words::{ms_per_s, number, per_s, short_us, value};
+use words::{late_ticks, ms_per_s, number, per_s, short_us, value};
 
 /// The most entries of a list on the page; JSON has all.
 const LISTED_MAX: usize = 3;
@@ -150,6 +150,7 @@ pub(crate) fn settings_words(settings: &SettingsModel) -> String {
         match (settings.holds, settings.drift.len().saturating_add(settings.drift_beyond), &settings.why_unknown) {
             (Some(0), 0, _) => "nothing is applied".to_owned(),
             (Some(holds), 0, _) => format!("all {holds} applied values hold"),
+            (Some(holds), 1, _) => format!("1 applied value drifted, {holds} hold"),
             (Some(holds), drifted, _) => format!("{drifted} applied values drifted, {holds} hold"),
             (None, _, why) => format!("drift unknown: {}", why.as_deref().unwrap_or("the journal was not read")),
         };
@@ -174,6 +175,9 @@ fn servers(page: &mut Page, model: &Model) {
     page.table(&header, &rows);
     if model.servers_beyond > 0 {
         page.line(WARN, &format!("  {} more servers are not watched", model.servers_beyond));
+    }
+    for late in &model.late_ticks {
+        page.paragraph(Indent { first: 2, rest: 4 }, WARN, &late_ticks(late));
     }
     let mut whys: Vec<&str> = model.servers.iter().flat_map(reasons).collect();
     whys.sort_unstable();

@@ -1,6 +1,9 @@
 //! Numbers of the live view as short words.
 
+use std::collections::BTreeMap;
+
 use evenkeel_watch::Measured;
+use evenkeel_watch::sample::{Cause, LateTicks};
 
 /// What `show` makes of a value, or `?`: the page lists the reasons.
 pub(crate) fn value<T>(measured: &Measured<T>, show: impl FnOnce(&T) -> String) -> String {
@@ -34,6 +37,16 @@ pub(crate) fn short_us(us: f64) -> String {
         us if us < 1e6 => format!("{} ms", number(us / 1e3)),
         us => format!("{} s", number(us / 1e6)),
     }
+}
+
+/// `preempted 12, unknown 3`.
+pub(crate) fn causes(counts: &BTreeMap<Cause, u64>) -> String {
+    counts.iter().map(|(cause, count)| format!("{} {count}", cause.name())).collect::<Vec<_>>().join(", ")
+}
+
+/// `match 7: 5 late, 1 missed: preempted (…)`.
+pub(crate) fn late_ticks(late: &LateTicks) -> String {
+    format!("{}: {} late, {} missed: {} ({})", late.server, late.late, late.missed, late.cause.name(), late.evidence)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use evenkeel_watch::Measured;
 use evenkeel_watch::model::{CpuModel, CpuUse};
 use ratatui::text::{Line, Span};
 
-use super::View;
 use super::parts::{Palette, fit, known, right, title, why};
+use super::view::View;
 use crate::show::units::percent;
 use crate::show::watch::words::{ms_per_s, number, per_s, value};
 

@@ -3,8 +3,8 @@
 use evenkeel_watch::Measured;
 use ratatui::text::Line;
 
-use super::View;
 use super::parts::{known, row, title, why};
+use super::view::View;
 use crate::show::units::bytes;
 use crate::show::watch::words::{number, per_s, value};
 

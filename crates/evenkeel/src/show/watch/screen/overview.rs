@@ -3,11 +3,11 @@
 use evenkeel_watch::model::ServerModel;
 use ratatui::text::{Line, Span};
 
-use super::View;
 use super::parts::{fit, known, right, row, title, why};
+use super::view::View;
 use crate::show::units::{bytes, percent};
 use crate::show::watch::settings_words;
-use crate::show::watch::words::{ms_per_s, number, per_s, short_us, value};
+use crate::show::watch::words::{causes, ms_per_s, number, per_s, short_us, value};
 
 /// The widths of the columns behind the name, without the sparkline.
 const COLUMNS: [(&str, usize); 6] =
@@ -58,6 +58,10 @@ fn servers(view: &View<'_>, width: usize, lines: &mut Vec<Line<'static>>) {
             Span::styled(cells, style),
             Span::raw(format!(" {}", view.sparks.line(server, spark_width))),
         ]));
+        if !server.causes.is_empty() {
+            let causes = format!("   late so far: {}", causes(&server.causes));
+            lines.push(Line::styled(fit(&causes, width), palette.dim()));
+        }
     }
     if let Some(unknown) = view.model.servers.iter().find_map(|server| match &server.ticks {
         evenkeel_watch::Measured::Unknown(unknown) => Some(unknown),

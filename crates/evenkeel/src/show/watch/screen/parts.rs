@@ -13,6 +13,8 @@ use crate::show::escape::plain;
 const SPARK_VALUES: usize = 60;
 /// The most servers with one.
 const SPARK_SERVERS: usize = 64;
+/// The width of the labels of rows.
+const LABEL_WIDTH: usize = 17;
 const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The styles. Without colours, what matters is bold, and every mark is a character too.
@@ -92,7 +94,7 @@ fn key(server: &ServerModel) -> String {
 
 /// A row with a label.
 pub(super) fn row(label: &str, value: impl Into<Span<'static>>) -> Line<'static> {
-    Line::from(vec![Span::raw(format!(" {label:<18}")), value.into()])
+    Line::from(vec![Span::raw(format!(" {} ", fit(label, LABEL_WIDTH))), value.into()])
 }
 
 /// The same for a value that may be unknown.

@@ -4,8 +4,8 @@ use evenkeel_watch::Measured;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::View;
 use super::parts::{row, title, why, wrapped};
+use super::view::View;
 use crate::show::watch::settings_words;
 use crate::show::watch::words::{number, value};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use evenkeel_hostfs::Root;
 use evenkeel_watch::sample::{
-    CreditsSample, DriftSample, HistogramSample, Moment, Sample, SettingsSample, SlicesSample, TelemetrySample,
-    Unreadable,
+    Cause, CreditsSample, DriftSample, HistogramSample, LateTicks, LedgerSample, Moment, Sample, SettingsSample,
+    SlicesSample, TelemetrySample, Unreadable,
 };
 use evenkeel_watch::{Collector, CollectorOptions, Model};
 use expect_test::expect_file;
@@ -13,7 +13,9 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
-use super::{Palette, Sparks, Tab, View, draw};
+use super::draw;
+use super::parts::{Palette, Sparks};
+use super::view::{Tab, View};
 
 fn root(at_s: u64) -> Root {
     let n = at_s;
@@ -120,6 +122,18 @@ fn sample(at_s: u64) -> Sample {
         ..SettingsSample::default()
     });
     sample.credits = Some(CreditsSample { instance_type: "t3.medium".to_owned(), balance: 288.0, is_unlimited: true });
+    if at_s.is_multiple_of(10) {
+        sample.ledger.new = vec![LateTicks {
+            server: sample.servers[0].name.clone(),
+            pid: Some(7),
+            late: 5,
+            missed: 1,
+            cause: Cause::Preempted,
+            evidence: "the tick's thread was ready but did not run for 48.0 ms".to_owned(),
+        }];
+    }
+    let key = LedgerSample::key(&sample.servers[0].name, Some(7));
+    sample.ledger.totals = [(key, [(Cause::Preempted, 25), (Cause::Unknown, 3)].into())].into();
     sample.unreadable = vec![Unreadable {
         what: "UDP sockets of old server".to_owned(),
         why: "read /proc/7/fd: permission denied (EACCES)".to_owned(),

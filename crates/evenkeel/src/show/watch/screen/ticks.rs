@@ -2,15 +2,15 @@
 
 use evenkeel_watch::Measured;
 use evenkeel_watch::model::{Durations, TicksModel};
-use evenkeel_watch::sample::SlicesSample;
+use evenkeel_watch::sample::{LateTicks, SlicesSample};
 use ratatui::text::Line;
 
-use super::View;
-use super::parts::{Palette, known, row, title, why};
+use super::parts::{Palette, known, row, title, why, wrapped};
+use super::view::View;
 use crate::show::units::percent;
-use crate::show::watch::words::{ms_per_s, number, per_s, short_us, value};
+use crate::show::watch::words::{causes, late_ticks, ms_per_s, number, per_s, short_us, value};
 
-pub(super) fn lines(view: &View<'_>) -> Vec<Line<'static>> {
+pub(super) fn lines(view: &View<'_>, width: usize) -> Vec<Line<'static>> {
     let palette = view.palette;
     let mut lines = Vec::new();
     for server in &view.model.servers {
@@ -27,6 +27,13 @@ pub(super) fn lines(view: &View<'_>) -> Vec<Line<'static>> {
         lines.push(known(palette, "switches", switches[0], |one| {
             format!("{} voluntary, {} involuntary", per_s(*one), value(switches[1], |rate| per_s(*rate)))
         }));
+        if !server.causes.is_empty() {
+            lines.push(row("late so far", causes(&server.causes)));
+        }
+        let of_server = |late: &&LateTicks| late.server == server.name && late.pid == server.pid;
+        for late in view.model.late_ticks.iter().filter(of_server) {
+            lines.extend(wrapped(&format!("now {}", late_ticks(late)), 1, width, palette.warn()));
+        }
         lines.push(Line::default());
     }
     if lines.is_empty() {
