@@ -1,7 +1,7 @@
 //! The control groups that have a limit on CPU time: only a limit throttles. Which these are is looked up every few seconds, because a host
 //! may have hundreds of groups; their counts are read each time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_hostfs::Root;
 use evenkeel_hostfs::cgroup::{Place, parse_membership};
@@ -59,6 +59,7 @@ struct Walked {
 #[derive(Clone, Debug)]
 struct Limited {
     mount: String,
+    is_v2: bool,
     /// The CPUs that the limit allows, by the group's path below the mount.
     limits: BTreeMap<String, f64>,
     examined: usize,
@@ -66,8 +67,8 @@ struct Limited {
 }
 
 impl Groups {
-    /// The counts of all groups with a limit.
-    pub(super) fn read(&mut self, root: &Root, now_ns: u64) -> Counted<GroupsSample> {
+    /// The counts of all groups with a limit. `servers` are the groups of watched servers: a new limit on one of them is seen at once.
+    pub(super) fn read(&mut self, root: &Root, servers: &BTreeSet<String>, now_ns: u64) -> Counted<GroupsSample> {
         let is_fresh = |walked: &&Walked| now_ns.saturating_sub(walked.at_ns) < WALK_EVERY_NS;
         let found = match self.walked.as_ref().filter(is_fresh) {
             Some(walked) => walked.found.clone(),
@@ -77,7 +78,14 @@ impl Groups {
                 found
             }
         }?;
-        let limited = found.limits.iter().filter_map(|(path, limit_cpus)| {
+        let mut limits = found.limits;
+        for path in servers.iter().flat_map(|group| levels(group)).collect::<BTreeSet<&str>>() {
+            match limit_cpus(root, &format!("{}{path}", found.mount), found.is_v2) {
+                Some(limit) => drop(limits.insert(path.to_owned(), limit)),
+                None => drop(limits.remove(path)),
+            }
+        }
+        let limited = limits.iter().filter_map(|(path, limit_cpus)| {
             // A group that has ended since is left out.
             let file = format!("{}{path}/cpu.stat", found.mount);
             let pairs = parsed(root, &file, "names with numbers", parse_pairs).ok()?;
@@ -85,6 +93,12 @@ impl Groups {
         });
         Ok(GroupsSample { limited: limited.collect(), examined: found.examined, is_cut: found.is_cut })
     }
+}
+
+/// A group and those above it, up to the mount itself.
+fn levels(group: &str) -> impl Iterator<Item = &str> {
+    let ends = group.match_indices('/').map(|(at, _)| at).take(DEPTH_MAX);
+    ends.chain([group.len()]).map(|end| &group[..end])
 }
 
 /// cpu.stat of both versions.
@@ -100,7 +114,7 @@ fn group(limit_cpus: f64, pairs: &Pairs) -> GroupSample {
 
 fn walk(root: &Root) -> Counted<Limited> {
     let (mount, is_v2) = tree(root)?;
-    let mut found = Limited { mount, limits: BTreeMap::new(), examined: 0, is_cut: false };
+    let mut found = Limited { mount, is_v2, limits: BTreeMap::new(), examined: 0, is_cut: false };
     let mut folders = vec![String::new()];
     while let Some(path) = folders.pop() {
         // A name that is no folder is no group.
@@ -182,7 +196,7 @@ mod tests {
                 "usage_usec 9\nnr_periods 10\nnr_throttled 3\nthrottled_usec 1500\n",
             ),
         ]);
-        let sample = Groups::default().read(&v2, 0).unwrap();
+        let sample = Groups::default().read(&v2, &BTreeSet::new(), 0).unwrap();
         let expected =
             GroupSample { limit_cpus: 0.5, periods: Some(10), throttled_periods: Some(3), throttled_us: Some(1500) };
         assert_eq!(sample.limited, BTreeMap::from([("/game.slice/one".to_owned(), expected)]));
@@ -194,7 +208,7 @@ mod tests {
             ("/sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n"),
             ("/sys/fs/cgroup/cpu,cpuacct/a/cpu.stat", "nr_periods 1\nnr_throttled 1\nthrottled_time 2000000\n"),
         ]);
-        let sample = Groups::default().read(&v1, 0).unwrap();
+        let sample = Groups::default().read(&v1, &BTreeSet::new(), 0).unwrap();
         assert_eq!(sample.limited["/a"].throttled_us, Some(2000));
         assert_eq!(sample.limited["/a"].limit_cpus, 2.0);
     }
@@ -206,7 +220,7 @@ mod tests {
             files.insert(format!("/sys/fs/cgroup/g{group}/cpu.max"), "50000 100000\n".to_owned());
             files.insert(format!("/sys/fs/cgroup/g{group}/cpu.stat"), "nr_periods 1\n".to_owned());
         }
-        let sample = Groups::default().read(&Root::from(files), 0).unwrap();
+        let sample = Groups::default().read(&Root::from(files), &BTreeSet::new(), 0).unwrap();
         assert_eq!((sample.limited.len(), sample.examined, sample.is_cut), (LIMITED_MAX, GROUPS_MAX, true));
     }
 
@@ -221,9 +235,14 @@ mod tests {
             ])
         };
         let names = |sample: GroupsSample| sample.limited.into_keys().collect::<Vec<_>>();
-        assert_eq!(names(groups.read(&group("a"), 0).unwrap()), ["/a"]);
-        assert!(names(groups.read(&group("b"), 1).unwrap()).is_empty());
-        assert_eq!(names(groups.read(&group("b"), WALK_EVERY_NS).unwrap()), ["/b"]);
-        assert!(Groups::default().read(&root(&[]), 0).is_err());
+        assert_eq!(names(groups.read(&group("a"), &BTreeSet::new(), 0).unwrap()), ["/a"]);
+        assert!(names(groups.read(&group("b"), &BTreeSet::new(), 1).unwrap()).is_empty());
+        assert_eq!(names(groups.read(&group("b"), &BTreeSet::new(), WALK_EVERY_NS).unwrap()), ["/b"]);
+        // That of a server is seen at once, and so are those above it.
+        let inner = BTreeSet::from(["/c/d/e".to_owned()]);
+        assert_eq!(names(groups.read(&group("c/d"), &inner, WALK_EVERY_NS + 1).unwrap()), ["/c/d"]);
+        assert_eq!(levels("/c/d").collect::<Vec<_>>(), ["", "/c", "/c/d"]);
+        assert_eq!(levels("").collect::<Vec<_>>(), [""]);
+        assert!(Groups::default().read(&root(&[]), &BTreeSet::new(), 0).is_err());
     }
 }

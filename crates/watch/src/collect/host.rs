@@ -10,11 +10,10 @@ use evenkeel_hostfs::proc::{
 };
 use evenkeel_measure::meters::rates::stalls;
 
-use super::groups::Groups;
 use super::read::{absent, odd, parsed, refused};
 use crate::sample::{
-    Counted, DiskSample, HostSample, IdleSample, InterfaceSample, InterruptsSample, MemorySample, PagingSample,
-    PressureSample, RunQueueSample, SoftnetSample, StallSample, StatSample, UdpSample,
+    Counted, DiskSample, GroupsSample, HostSample, IdleSample, InterfaceSample, InterruptsSample, MemorySample,
+    PagingSample, PressureSample, RunQueueSample, SoftnetSample, StallSample, StatSample, UdpSample,
 };
 
 const CPUS_DIR: &str = "/sys/devices/system/cpu";
@@ -27,7 +26,7 @@ const INTERFACES_MAX: usize = 64;
 const DISKS_MAX: usize = 64;
 
 /// Everything of the host. `process` is the folder in /proc whose network is the host's.
-pub(super) fn read(root: &Root, process: &str, groups: &mut Groups, now_ns: u64) -> HostSample {
+pub(super) fn read(root: &Root, process: &str, groups: Counted<GroupsSample>) -> HostSample {
     let stat = stat(root);
     let cpus: Vec<usize> = stat.as_ref().map(|stat| stat.cpus.keys().copied().collect()).unwrap_or_default();
     let pressure = |name: &str| stalls(root, &format!("/proc/pressure/{name}")).into_result().map(StallSample::from);
@@ -35,7 +34,7 @@ pub(super) fn read(root: &Root, process: &str, groups: &mut Groups, now_ns: u64)
         run_queues: parsed(root, "/proc/schedstat", "the counts of run queues", parse_run_queues)
             .map(|queues| queues.into_iter().map(|(cpu, counts)| (cpu, RunQueueSample::from(counts))).collect()),
         pressure: PressureSample { cpu: pressure("cpu"), memory: pressure("memory"), io: pressure("io") },
-        groups: groups.read(root, now_ns),
+        groups,
         frequency_khz: frequency(root, &cpus),
         idle: idle(root, &cpus),
         interrupts: parsed(root, "/proc/interrupts", "columns of CPUs", interrupts),

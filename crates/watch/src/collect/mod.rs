@@ -110,8 +110,10 @@ impl Collector {
         let late_ns = self.due_ns.map(|due_ns| at.monotonic_ns.saturating_sub(due_ns));
         let run_delay_ns =
             RunDelay::of_this_thread().and_then(|delay| delay.read()).ok().map(|counted| counted.run_delay_ns);
-        let host = host::read(&self.root, self.process, &mut self.groups, at.monotonic_ns);
         let servers = self.servers.read(&self.root, at.monotonic_ns);
+        let of_servers = servers.list.iter().filter_map(|server| server.process.as_ref().ok()?.group.clone()).collect();
+        let groups = self.groups.read(&self.root, &of_servers, at.monotonic_ns);
+        let host = host::read(&self.root, self.process, groups);
         let settings = self.settings.read(&self.root, at.monotonic_ns);
         let credits = self.credits.as_mut().and_then(|credits| credits.read(&host, at.monotonic_ns));
         self.unreadable.extend(read::denied(&host, &servers.list));

@@ -12,7 +12,7 @@ pub struct LateCount {
     pub late: u64,
     /// Missed ticks.
     pub missed: u64,
-    /// The least that the late ones were late together, in nanoseconds.
+    /// The least time that explains all of them, in nanoseconds: the lateness of the late ones together, or the periods of the missed ones.
     pub lateness_ns: u64,
     /// The bound of a late tick, in nanoseconds.
     pub bound_ns: u64,
@@ -54,16 +54,19 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
         time.map_or_else(|| "an unknown time".to_owned(), |ns| format!("{:.1} ms", ns as f64 / 1e6))
     };
     let Evidence { run_delay_ns, throttled_ns, steal_ns, interrupts_ns, major_faults, stalled_ns, .. } = *evidence;
-    // A thread that a limit stops counts as ready.
-    let others_ns = run_delay_ns.zip(throttled_ns).map(|(delay, throttled)| delay.saturating_sub(throttled));
+    // A thread that a limit stops counts as ready too.
+    let is_delay_of_limit =
+        run_delay_ns.zip(throttled_ns).is_some_and(|(delay, throttled)| throttled as f64 >= delay as f64 * EXPLAINS);
+    // Where its own work is too long, a disturbance comes on top, and neither of them is the cause of all.
+    let may_be_own = is_own_work(evidence);
     let is_undisturbed = short(run_delay_ns) && short(throttled_ns) && short(steal_ns);
-    if enough(throttled_ns) && short(others_ns) && short(steal_ns) {
+    if enough(throttled_ns) && is_delay_of_limit && short(steal_ns) && !may_be_own {
         return (Cause::Throttled, format!("limits stopped its control group for {}", ms(throttled_ns)));
     }
-    if enough(run_delay_ns) && short(throttled_ns) && short(steal_ns) {
+    if enough(run_delay_ns) && short(throttled_ns) && short(steal_ns) && !may_be_own {
         return (Cause::Preempted, format!("the tick's thread was ready but did not run for {}", ms(run_delay_ns)));
     }
-    if enough(steal_ns) && short(run_delay_ns) && short(throttled_ns) {
+    if enough(steal_ns) && short(run_delay_ns) && short(throttled_ns) && !may_be_own {
         return (Cause::Stolen, format!("the hypervisor took {} of the tick's CPU", ms(steal_ns)));
     }
     if is_undisturbed && major_faults.is_some_and(|faults| faults > 0) && enough(stalled_ns) && evidence.overruns == 0 {
@@ -74,7 +77,7 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
         );
     }
     let has_no_fault = major_faults == Some(0);
-    if is_undisturbed && has_no_fault && short(interrupts_ns) && is_own_work(evidence) {
+    if is_undisturbed && has_no_fault && short(interrupts_ns) && may_be_own {
         let longer = evidence.overruns;
         return (Cause::OwnWork, format!("{longer} ticks worked longer than the period, and used the CPU for it"));
     }
@@ -102,7 +105,11 @@ fn open_words(evidence: &Evidence) -> String {
         Some(ns) => format!("{name} {:.1} ms", ns as f64 / 1e6),
         None => format!("{name} unknown"),
     });
-    format!("nothing decides: {}", seen.join(", "))
+    let overruns = match evidence.overruns {
+        0 => String::new(),
+        count => format!(", {count} ticks worked longer than the period"),
+    };
+    format!("nothing decides: {}{overruns}", seen.join(", "))
 }
 
 #[cfg(test)]
@@ -131,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_planted_cause_is_found_and_two_are_unknown() {
-        let table: [(&str, fn(&mut Evidence), Cause); 18] = [
+        let table: [(&str, fn(&mut Evidence), Cause); 20] = [
             ("nothing seen", |_| {}, Cause::Unknown),
             ("preempted", |of| of.run_delay_ns = Some(60 * MS), Cause::Preempted),
             ("not long enough", |of| of.run_delay_ns = Some(20 * MS), Cause::Unknown),
@@ -154,6 +161,12 @@ mod tests {
             ("short fault", |of| (of.major_faults, of.stalled_ns) = (Some(5), Some(MS)), Cause::Unknown),
             ("stalls of others", |of| of.stalled_ns = Some(60 * MS), Cause::Unknown),
             ("interrupts", |of| of.interrupts_ns = Some(60 * MS), Cause::Interrupt),
+            (
+                "mostly throttled",
+                |of| (of.throttled_ns, of.run_delay_ns) = (Some(60 * MS), Some(70 * MS)),
+                Cause::Throttled,
+            ),
+            ("preempted and own work", |of| (of.run_delay_ns, of.overruns) = (Some(60 * MS), 5), Cause::Unknown),
             ("own work", |of| of.overruns = 5, Cause::OwnWork),
             ("work that sleeps", |of| (of.overruns, of.cpu_ns) = (5, Some(30 * MS)), Cause::Unknown),
             ("work that faults", |of| (of.overruns, of.major_faults) = (5, Some(1)), Cause::Unknown),

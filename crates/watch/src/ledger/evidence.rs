@@ -73,9 +73,9 @@ fn late_count(before: &TelemetrySample, after: &TelemetrySample, asked_ns: Optio
     let lateness = after.lateness.to_page().since(&before.lateness.to_page());
     let (late, lateness_ns) = above(&lateness, bound_ns);
     let missed = after.missed.saturating_sub(before.missed);
-    // A missed tick was due at least a period before the next one began.
-    let lateness_ns = if late == 0 { after.period_ns.unwrap_or(bound_ns) } else { lateness_ns };
-    Some(LateCount { late, missed, lateness_ns, bound_ns })
+    // Between two ticks that ran, each missed one stands for a period in which something else went on.
+    let missed_ns = missed.saturating_mul(after.period_ns.unwrap_or(bound_ns));
+    Some(LateCount { late, missed, lateness_ns: lateness_ns.max(missed_ns), bound_ns })
 }
 
 /// Ticks that worked so long that the next one had to be late, and the work of all.
@@ -93,15 +93,16 @@ struct TickThread<'a> {
     cpu: Option<usize>,
 }
 
-/// A thread that sleeps once a tick, or a little more often. If several do, it is not known which of them runs the ticks.
+/// The only thread; else the only one that sleeps once a tick, or a little more often. If several do, it is not known which runs the ticks.
 fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u64) -> Option<TickThread<'a>> {
     if after.threads_beyond > 0 || ticks == 0 {
         return None;
     }
+    let is_alone = after.threads.len() == 1 && before.threads.len() == 1;
     let sleeps_once = |tid: &u32, after: &ThreadCounts| {
         let before = before.threads.get(tid)?;
         let sleeps = after.voluntary_switches.checked_sub(before.voluntary_switches)?;
-        (sleeps >= ticks / 2 && sleeps <= ticks.saturating_mul(4).saturating_add(10)).then_some(before)
+        (is_alone || (sleeps >= ticks / 2 && sleeps <= ticks.saturating_mul(4).saturating_add(10))).then_some(before)
     };
     let mut found = after.threads.iter().filter_map(|(tid, now)| Some((*tid, sleeps_once(tid, now)?, now)));
     let (tid, then, now) = found.next()?;
@@ -115,10 +116,8 @@ fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u
 
 /// How long limits stopped the groups of a process. `None` if that is not known of one of them.
 fn throttled_ns(process: &ProcessSample, (before, after): (&GroupsSample, &GroupsSample)) -> Option<u64> {
+    // The groups of servers are read each time, however many others there are.
     let own = process.group.as_ref()?;
-    if after.is_cut {
-        return None;
-    }
     let of = after.limited.iter().filter(|(path, _)| GroupsSample::is_in(own, path));
     of.map(|(path, now)| {
         let then = before.limited.get(path)?;

@@ -133,10 +133,7 @@ fn throttled(process: &ProcessSample, groups: Option<(&GroupsSample, &GroupsSamp
         let us = span.maybe_per_s("throttled time", then.and_then(|then| then.throttled_us), now.throttled_us);
         sum = sum.and_then(|sum| us.map(|us_per_s| sum + us_per_s / 1e6));
     }
-    match (&sum, after.is_cut) {
-        (Measured::Known(0.0), true) => Measured::absent("there are more control groups than are examined"),
-        _ => sum,
-    }
+    sum
 }
 
 fn threads(before: &ProcessSample, after: &ProcessSample, span: Span) -> Vec<ThreadModel> {

@@ -107,9 +107,16 @@ fn what_does_not_decide_is_unknown() {
         thread(sample).run_delay_ns += 80_000_000;
         cpu(sample).steal += 1;
     });
+    // A limit that is new: what it did before is not known.
     is(Cause::Unknown, |sample| {
         thread(sample).run_delay_ns += 80_000_000;
-        sample.host.groups.as_mut().unwrap().is_cut = true;
+        let groups = &mut sample.host.groups.as_mut().unwrap().limited;
+        groups.insert("/game.slice/one".to_owned(), Default::default());
+    });
+    // Missed ticks stand for much more time than the thread waited.
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        page(sample).missed = 20;
     });
     is(Cause::Unknown, |sample| {
         thread(sample).run_delay_ns += 80_000_000;

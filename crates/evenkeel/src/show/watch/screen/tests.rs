@@ -155,7 +155,11 @@ fn model() -> (Model, Sparks) {
 fn terminal(model: &Model, sparks: &Sparks, tab: Tab, size: (u16, u16), palette: Palette) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
     let view = View { model, sparks, tab, scroll: 0, moment: "live 12:00:00 UTC", warning: "", palette };
-    terminal.draw(|frame| drop(draw(frame, &view))).unwrap();
+    terminal
+        .draw(|frame| {
+            draw(frame, &view);
+        })
+        .unwrap();
     terminal
 }
 
