@@ -1,5 +1,7 @@
 //! What two samples say of a server's late ticks.
 
+use std::collections::BTreeMap;
+
 use evenkeel_hostfs::proc::TICK_NS;
 use evenkeel_measure::meters::rates::ThreadCounts;
 use evenkeel_sys::telemetry::PageHistogram;
@@ -9,6 +11,9 @@ use super::cause::{Evidence, LateCount};
 use crate::sample::{
     Counted, CpuTimes, GroupsSample, ProcessSample, Sample, ServerSample, StallSample, TelemetrySample,
 };
+
+/// The share of the server's CPU time that a loop which is always behind uses at least.
+const DOMINATES: f64 = 0.9;
 
 /// The evidence for a server, if any of its ticks was late or missed between the samples.
 pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) -> Option<Evidence> {
@@ -43,7 +48,7 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
     Some(Evidence {
         ticks,
         run_delay_ns: thread.as_ref().and_then(|thread| grown(thread.before.run_delay_ns, thread.after.run_delay_ns)),
-        throttled_ns: process.and_then(|(_, now)| throttled_ns(now, groups?)),
+        throttled_ns: process.and_then(|(then, now)| throttled_ns(then, now, groups?)),
         steal_ns: on_cpu(|times| times.steal),
         interrupts_ns: on_cpu(|times| times.irq.saturating_add(times.softirq)),
         major_faults: page.major_faults.zip(page_before.major_faults).and_then(|(now, then)| grown(then, now)),
@@ -93,35 +98,51 @@ struct TickThread<'a> {
     cpu: Option<usize>,
 }
 
-/// The only thread; else the only one that sleeps once a tick, or a little more often. If several do, it is not known which runs the ticks.
+/// The only thread; else the only one that sleeps as often as ticks come, if it is also the busiest: a loop that never sleeps must not be
+/// taken for a thread beside it that does.
 fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u64) -> Option<TickThread<'a>> {
     if after.threads_beyond > 0 || ticks == 0 {
         return None;
     }
     let is_alone = after.threads.len() == 1 && before.threads.len() == 1;
-    let sleeps_once = |tid: &u32, after: &ThreadCounts| {
-        let before = before.threads.get(tid)?;
-        let sleeps = after.voluntary_switches.checked_sub(before.voluntary_switches)?;
-        (is_alone || (sleeps >= ticks / 2 && sleeps <= ticks.saturating_mul(4).saturating_add(10))).then_some(before)
+    let both = after.threads.iter().filter_map(|(tid, now)| Some((*tid, before.threads.get(tid)?, now)));
+    let both: Vec<(u32, &ThreadCounts, &ThreadCounts)> = both.collect();
+    let ran = |then: &ThreadCounts, now: &ThreadCounts| now.cpu_ns.saturating_sub(then.cpu_ns);
+    let sleeps =
+        |then: &ThreadCounts, now: &ThreadCounts| now.voluntary_switches.saturating_sub(then.voluntary_switches);
+    let busiest = both.iter().copied().max_by_key(|(_, then, now)| ran(then, now))?;
+    let sleepers = both.iter().filter(|(_, then, now)| sleeps(then, now) >= ticks / 2);
+    let sleepers: Vec<u32> = sleepers.map(|(tid, ..)| *tid).collect();
+    let all_ns = both.iter().map(|(_, then, now)| ran(then, now)).fold(0, u64::saturating_add);
+    let is_it = match sleepers[..] {
+        _ if is_alone => true,
+        // A loop that is always behind never sleeps, and uses nearly all of the server's CPU time.
+        [] => ran(busiest.1, busiest.2) as f64 >= all_ns as f64 * DOMINATES,
+        [one] => one == busiest.0,
+        _ => false,
     };
-    let mut found = after.threads.iter().filter_map(|(tid, now)| Some((*tid, sleeps_once(tid, now)?, now)));
-    let (tid, then, now) = found.next()?;
-    if found.next().is_some() {
-        return None;
-    }
+    let (tid, then, now) = Some(busiest).filter(|_| is_it)?;
     let cpus = before.thread_cpus.get(&tid).zip(after.thread_cpus.get(&tid));
     let cpu = cpus.filter(|(then, now)| then == now).map(|(cpu, _)| *cpu);
     Some(TickThread { before: then, after: now, cpu })
 }
 
-/// How long limits stopped the groups of a process. `None` if that is not known of one of them.
-fn throttled_ns(process: &ProcessSample, (before, after): (&GroupsSample, &GroupsSample)) -> Option<u64> {
+/// How long limits stopped the groups of a process. `None` if that is not known of one of them, or the process or a limit moved meanwhile.
+fn throttled_ns(
+    process_before: &ProcessSample,
+    process: &ProcessSample,
+    (before, after): (&GroupsSample, &GroupsSample),
+) -> Option<u64> {
     // The groups of servers are read each time, however many others there are.
-    let own = process.group.as_ref()?;
-    let of = after.limited.iter().filter(|(path, _)| GroupsSample::is_in(own, path));
-    of.map(|(path, now)| {
-        let then = before.limited.get(path)?;
-        now.throttled_us?.checked_sub(then.throttled_us?)?.checked_mul(1000)
-    })
-    .try_fold(0_u64, |sum, ns| sum.checked_add(ns?))
+    let own = process.group.as_ref().filter(|own| process_before.group.as_ref() == Some(*own))?;
+    let of = |sample: &GroupsSample| {
+        let own = sample.limited.iter().filter(|(path, _)| GroupsSample::is_in(own, path));
+        own.map(|(path, group)| (path.clone(), group.throttled_us)).collect::<BTreeMap<String, Option<u64>>>()
+    };
+    let (before, after) = (of(before), of(after));
+    if !before.keys().eq(after.keys()) {
+        return None;
+    }
+    let grown = before.values().zip(after.values()).map(|(then, now)| (*now)?.checked_sub((*then)?)?.checked_mul(1000));
+    grown.into_iter().try_fold(0_u64, |sum, ns| sum.checked_add(ns?))
 }

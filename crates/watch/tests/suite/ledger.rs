@@ -97,7 +97,27 @@ fn what_does_not_decide_is_unknown() {
         cpu(sample).steal += 8;
         sample.servers[0].process.as_mut().unwrap().thread_cpus = [(7, 1)].into();
     });
-    // Two threads that sleep once a tick.
+    // The server left its group, or the limit was removed.
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        sample.servers[0].process.as_mut().unwrap().group = Some("/".to_owned());
+    });
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        sample.host.groups.as_mut().unwrap().limited.clear();
+    });
+    // A second thread that sleeps once a tick, or is busier.
+    for (cpu_ns, sleeps) in [(0, 50), (1_000_000_000, 0)] {
+        let (mut before, mut after) = second(10);
+        thread(&mut after).run_delay_ns += 80_000_000;
+        for (sample, more) in [(&mut before, 0), (&mut after, 1)] {
+            let mut other = thread(sample).clone();
+            (other.cpu_ns, other.voluntary_switches) = (cpu_ns * more, sleeps * more);
+            sample.servers[0].process.as_mut().unwrap().threads.insert(8, other);
+        }
+        assert_eq!(entries(&before, &after).new[0].cause, Cause::Unknown, "{cpu_ns} {sleeps}");
+    }
+    // Threads that are not read.
     is(Cause::Unknown, |sample| {
         thread(sample).run_delay_ns += 80_000_000;
         let process = sample.servers[0].process.as_mut().unwrap();
