@@ -29,6 +29,7 @@ mod regions;
 mod revert;
 mod schema;
 mod script;
+mod serve;
 mod tune;
 mod verify;
 mod watch;
@@ -66,6 +67,7 @@ commands! {
     Measure => measure,
     Profile => profile,
     Watch => watch,
+    Serve => serve,
     Disturb => disturb,
     Prove => prove,
     Tune => tune,

@@ -53,6 +53,7 @@ mod schema;
 mod schemas;
 mod script;
 mod scripts;
+mod serve;
 mod servers;
 mod side_by_side;
 mod stored_sessions;

@@ -246,6 +246,7 @@ fn help_fits_narrow_and_wide_terminals() {
         "revert",
         "script",
         "verify",
+        "serve",
         "watch",
     ];
     let names: Vec<&str> = names.filter(|name| own.contains(name)).collect();
