@@ -42,7 +42,8 @@ done
 "$runs" completions zsh >"$share/zsh/vendor-completions/_evenkeel"
 "$runs" completions fish >"$share/fish/vendor_completions.d/evenkeel.fish"
 
-install -m 644 "$own"/evenkeel-verify.service "$own"/evenkeel-verify.timer "$root/usr/lib/systemd/system/"
+install -m 644 "$own"/evenkeel-{verify,serve}.service "$own/evenkeel-verify.timer" "$own/evenkeel-serve.socket" "$root/usr/lib/systemd/system/"
+install -D -m 644 -t "$share/evenkeel/prometheus" "$repository"/deploy/prometheus/evenkeel.*
 install -m 644 "$own/evenkeel.tmpfiles" "$root/usr/lib/tmpfiles.d/evenkeel.conf"
 install -m 644 "$own/waivers.toml" "$root/etc/evenkeel/"
 install -m 644 "$repository/README.md" "$repository/LICENSE-MIT" "$repository/LICENSE-APACHE" "$share/doc/evenkeel/"

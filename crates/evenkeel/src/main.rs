@@ -30,6 +30,7 @@ mod times;
 mod user_table;
 mod view;
 mod waivers;
+mod watch_args;
 mod workload_args;
 mod workload_settings;
 mod wrong_use;

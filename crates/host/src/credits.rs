@@ -60,6 +60,14 @@ impl CreditRates {
         })
     }
 
+    /// What the cloud chooses: T2 and Azure are held at their baseline, T3 and later go on.
+    pub fn usual_mode(&self) -> CreditMode {
+        match self.can_be_unlimited && !self.is_initial_apart {
+            true => CreditMode::Unlimited,
+            false => CreditMode::Standard,
+        }
+    }
+
     /// The CPUs that it may use for ever.
     pub fn baseline_cpus(&self) -> f64 {
         self.per_hour / 60.0

@@ -20,7 +20,8 @@ use crate::writer::{HostWriter, ReadOnlyHost};
 #[derive(Clone, Debug)]
 pub struct Root {
     source: Arc<Source>,
-    seen: Arc<Mutex<Capture>>,
+    /// `None` if the readings are not recorded.
+    seen: Option<Arc<Mutex<Capture>>>,
 }
 
 /// The source of a [`Root`].
@@ -80,7 +81,13 @@ impl Root {
     }
 
     fn from_source(source: Source) -> Root {
-        Root { source: Arc::new(source), seen: Arc::default() }
+        Root { source: Arc::new(source), seen: Some(Arc::default()) }
+    }
+
+    /// The same root, whose readings are not recorded: one that is read each second for days would hold the files of every ended process.
+    #[must_use]
+    pub fn unrecorded(&self) -> Root {
+        Root { source: Arc::clone(&self.source), seen: None }
     }
 
     /// The source of this root.
@@ -139,11 +146,12 @@ impl Root {
         look.map_err(|why| Refusal { path: path.to_owned(), why })
     }
 
-    /// All readings so far, refusals included; for a captured root, its whole content.
+    /// All readings so far, refusals included; for a captured root, its whole content. Empty for an [unrecorded](Root::unrecorded) root of
+    /// another kind.
     pub fn capture(&self) -> Capture {
         match &*self.source {
             Source::Captured(capture) => lock(capture).clone(),
-            _ => lock(&self.seen).clone(),
+            _ => self.seen.as_ref().map(|seen| lock(seen).clone()).unwrap_or_default(),
         }
     }
 
@@ -185,12 +193,13 @@ impl Root {
         look: &Result<T, Why>,
         saw: impl FnOnce(&mut Capture, &str, Result<T, Errno>),
     ) {
+        let Some(seen) = &self.seen else { return };
         let outcome = match look {
             Ok(value) => Ok(value.clone()),
             Err(Why::Errno(errno)) => Err(*errno),
             Err(Why::NotCaptured) => return,
         };
-        saw(&mut lock(&self.seen), path, outcome);
+        saw(&mut lock(seen), path, outcome);
     }
 }
 
@@ -253,6 +262,17 @@ mod tests {
         assert_eq!(replay.link("/proc/self"), root.link("/proc/self"));
         assert_eq!(replay.entries("/proc/sys/vm"), root.entries("/proc/sys/vm"));
         assert_eq!(replay.text("/proc/uptime").map_err(|refusal| refusal.why), Err(Why::NotCaptured));
+    }
+
+    #[test]
+    fn an_unrecorded_root_reads_the_same_and_holds_nothing() {
+        let root = Root::live();
+        let unrecorded = root.unrecorded();
+        assert_eq!(unrecorded.text("/proc/version"), root.text("/proc/version"));
+        assert!(Root::captured(unrecorded.capture()).text("/proc/version").is_err());
+        let captured = Root::captured(root.capture()).unrecorded();
+        assert_eq!(captured.text("/proc/version"), root.text("/proc/version"));
+        assert!(Root::captured(captured.capture()).text("/proc/version").is_ok(), "a captured root is its content");
     }
 
     #[test]

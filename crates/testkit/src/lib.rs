@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "fixtures of tests: a panic is how a test fails")]
 
+pub mod browser;
 pub mod cgroup;
 pub mod fitness;
 pub mod host_lock;

@@ -57,6 +57,8 @@ pub(super) fn kernel_counts(text: &str) {
     for mount in proc::parse_mounts(text) {
         let _ = (proc::unescape(mount.at), mount.device_name());
     }
+    let _ = (proc::parse_disks(text).count(), proc::parse_interfaces(text).count());
+    let _ = (proc::parse_run_queues(text), proc::parse_sockets(text).count());
     let _ = memory::parse_huge_bytes(text, 0x7f00_0000_0000);
     let _ = (proc::parse_pairs(text), proc::parse_switches(text), proc::amount(text, "MemAvailable"));
 }

@@ -10,6 +10,7 @@ mod packets;
 mod recordings;
 mod scopes;
 mod trials;
+mod watch;
 
 use machines::{EC2, FOUR_CPUS, FOUR_NODES, GOOGLE, IDLE, QUEUES, SWAP, SYSTEMD};
 
@@ -243,4 +244,5 @@ pub(crate) const TARGETS: &[Target] = &[
     target("uname", Paths(FOUR_CPUS, &["@uname"])),
     target("vlans", Whole(machines::vlans)),
     target("waivers", Program),
+    target("watch-store", Whole(watch::watch_store)),
 ];

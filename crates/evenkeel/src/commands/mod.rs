@@ -29,8 +29,10 @@ mod regions;
 mod revert;
 mod schema;
 mod script;
+mod serve;
 mod tune;
 mod verify;
+mod watch;
 mod watchdog;
 
 use crate::failure::Outcome;
@@ -64,6 +66,8 @@ commands! {
     Explain => explain,
     Measure => measure,
     Profile => profile,
+    Watch => watch,
+    Serve => serve,
     Disturb => disturb,
     Prove => prove,
     Tune => tune,

@@ -26,6 +26,7 @@ pub(crate) mod step;
 pub(crate) mod topology;
 pub(crate) mod tune;
 pub(crate) mod units;
+pub(crate) mod watch;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -92,6 +93,11 @@ impl Out {
     /// Whether answers are JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.output.json
+    }
+
+    /// Whether standard output gets colours.
+    pub(crate) fn has_colors(&self) -> bool {
+        AutoStream::new(io::stdout(), self.choice()).current_choice() != anstream::ColorChoice::Never
     }
 
     /// Prints an answer in a format that the user requested with an option.

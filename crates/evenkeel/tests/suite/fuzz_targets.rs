@@ -87,6 +87,10 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("profile/src/scopes/parse.rs", "parse", "scopes"),
     ("rt/src/agones/game_server.rs", "parse", "agones"),
     ("hostfs/src/asleep.rs", "parse_syscall", "kernel-counts"),
+    ("hostfs/src/proc/devices.rs", "parse_disks", "kernel-counts"),
+    ("hostfs/src/proc/devices.rs", "parse_interfaces", "kernel-counts"),
+    ("hostfs/src/proc/run_queues.rs", "parse_run_queues", "kernel-counts"),
+    ("hostfs/src/proc/sockets.rs", "parse_sockets", "kernel-counts"),
     ("hostfs/src/proc/fields.rs", "parse_amount", "kernel-counts"),
     ("hostfs/src/proc/fields.rs", "parse_fields", "rates"),
     ("hostfs/src/proc/fields.rs", "parse_pairs", "rates"),
@@ -118,6 +122,9 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/telemetry/snapshot.rs", "parse", "telemetry"),
     ("trial/src/boots/state.rs", "parse", "report"),
     ("trial/src/boots/state.rs", "parse_json", "report"),
+    ("watch/src/store/frame.rs", "parse", "watch-store"),
+    ("watch/src/store/names.rs", "parse", "watch-store"),
+    ("watch/src/store/segment.rs", "parse_segment", "watch-store"),
     ("workload/src/load/ddnet/wire.rs", "parse", "ddnet"),
     ("workload/src/load/protocol/http.rs", "parse_answer", "answers"),
     ("workload/src/load/protocol/memcached.rs", "parse_answer", "answers"),
@@ -160,6 +167,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ),
     ("profile/src/symbols/perf_map.rs", "parse_perf_map", "its own property test has it"),
     ("profile/src/binaries/place.rs", "parse_status", "the kernel's status of a process"),
+    ("evenkeel/src/commands/watch/at.rs", "parse", "a command's argument: its cases are next to it"),
     ("evenkeel/src/tick_function.rs", "parse", "a command's argument: a place, which has its own target"),
     ("evenkeel/src/commands/profile/begins.rs", "parse_until", "a command's argument: two words, or a place"),
     ("arena/src/control.rs", "parse", "lines of whoever started the program: its own property test has it"),
@@ -182,6 +190,8 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
         "parse",
         "a command's argument: a placement, or a setting, which the target setting has",
     ),
+    ("watch/src/store/frame.rs", "parse_format", "a number: every changed bit of it is a case next to it"),
+    ("watch/src/store/index.rs", "parse_index", "its own test changes every byte; it only saves time"),
     ("trial/src/conditions.rs", "parse_load", "reads the kernel that it runs on: its cases are next to it"),
     ("workload/src/load/dataset.rs", "parse", A_SETTING),
     ("workload/src/load/dataset.rs", "parse_keys", A_SETTING),
@@ -190,7 +200,6 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("workload/src/load/schedule.rs", "parse", A_SETTING),
     ("workload/src/workloads/command/load.rs", "parse", "a command's argument: cut by the crate for it"),
     ("workload/src/sockets.rs", "parse", "a command's argument: its own property test has it"),
-    ("workload/src/sockets.rs", "parse_sockets", OWN_KERNEL),
     ("workload/src/placement.rs", "parse", "a command's argument, one of three words"),
 ];
 
@@ -284,7 +293,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
     for dir in [
-        "arena", "sys", "hostfs", "host", "change", "measure", "profile", "rt", "trial", "workload", "fleet",
+        "arena", "sys", "hostfs", "host", "change", "measure", "profile", "rt", "trial", "workload", "watch", "fleet",
         "evenkeel",
     ] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);

@@ -55,6 +55,7 @@ mod schema;
 mod schemas;
 mod script;
 mod scripts;
+mod serve;
 mod servers;
 mod side_by_side;
 mod stored_sessions;
@@ -70,6 +71,7 @@ mod tutorials;
 mod tutorials_run;
 #[path = "../common/wait.rs"]
 mod wait;
+mod watch;
 mod workloads;
 #[path = "../common/workloads.rs"]
 mod workloads_started;

@@ -246,6 +246,8 @@ fn help_fits_narrow_and_wide_terminals() {
         "revert",
         "script",
         "verify",
+        "serve",
+        "watch",
     ];
     let names: Vec<&str> = names.filter(|name| own.contains(name)).collect();
     assert_eq!(names.len(), own.len(), "{names:?}");

@@ -9,7 +9,7 @@ use std::process::Command;
 const LINES_MAX: usize = 560;
 
 /// The crates that each of our crates may use.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("sys", &[]),
     ("stats", &[]),
     ("hostfs", &["sys"]),
@@ -24,12 +24,13 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("arena", &["rt"]),
     ("profile", &["hostfs", "measure", "stats", "sys"]),
     // As drawn, with what does not exist yet left out.
-    ("fleet", &["host", "change", "trial", "stats"]),
+    ("watch", &["host", "hostfs", "change", "measure", "profile", "workload", "stats", "sys"]),
+    ("fleet", &["host", "change", "trial", "watch", "stats"]),
     (
         "evenkeel",
         &[
-            "arena", "host", "hostfs", "change", "measure", "profile", "workload", "trial", "fleet", "stats", "sys",
-            "rt",
+            "arena", "host", "hostfs", "change", "measure", "profile", "workload", "trial", "watch", "fleet", "stats",
+            "sys", "rt",
         ],
     ),
 ];

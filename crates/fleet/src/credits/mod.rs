@@ -83,7 +83,7 @@ pub fn forecast(trace: &Trace, asked: &CreditsAsked) -> Result<CreditsReport, Cr
     let mode = match (asked.mode, rates.can_be_unlimited) {
         (Some(CreditMode::Unlimited), false) => return Err(CreditsError::NotUnlimited(name.clone())),
         (Some(mode), _) => mode,
-        (None, _) => usual_mode(&instance, &rates),
+        (None, _) => rates.usual_mode(),
     };
     let in_mode = |instance: &Instance, mode| {
         let mut found = forecast::forecast(instance, mode, asked.start, trace, asked.days)?;
@@ -120,14 +120,6 @@ pub fn rates(instance: &Instance) -> Result<CreditRates, CreditsError> {
             None => CreditsError::NoCredits(name),
         }
     })
-}
-
-/// What the cloud chooses: T2 and Azure are held, T3 and later go on.
-fn usual_mode(instance: &Instance, rates: &CreditRates) -> CreditMode {
-    match rates.can_be_unlimited && !instance.name.starts_with("t2.") {
-        true => CreditMode::Unlimited,
-        false => CreditMode::Standard,
-    }
 }
 
 /// The types of the same cloud that serve it all from their credits.

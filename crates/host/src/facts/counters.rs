@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_hostfs::proc::{field, parse_per_cpu, under_name};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::network::Network;
 use super::numa::Numa;
@@ -36,7 +36,7 @@ pub struct Counters {
 }
 
 /// A line of /proc/net/softnet_stat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuSoftnet {
     /// The CPU. Kernels that do not print it list CPUs in order.
@@ -50,7 +50,7 @@ pub struct CpuSoftnet {
 }
 
 /// Packets that UDP lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpCounters {
     /// Not delivered for any reason but a missing port; includes the following ones.
@@ -169,7 +169,8 @@ pub(crate) fn reads(name: &str, count: Option<u64>, none: &str, some: &str) -> S
     }
 }
 
-fn parse_softnet(text: &str) -> Option<Vec<CpuSoftnet>> {
+/// /proc/net/softnet_stat.
+pub fn parse_softnet(text: &str) -> Option<Vec<CpuSoftnet>> {
     /// The column with the CPU's number, on kernels that have it (`softnet_seq_show` of `net/core/net-procfs.c`).
     const CPU_COLUMN: usize = 12;
     let line = |(at, line): (usize, &str)| {
@@ -184,13 +185,13 @@ fn parse_softnet(text: &str) -> Option<Vec<CpuSoftnet>> {
 }
 
 /// `Udp: InDatagrams NoPorts …` and below it `Udp: 305758 126 …`.
-fn parse_snmp(text: &str) -> Option<UdpCounters> {
+pub fn parse_snmp(text: &str) -> Option<UdpCounters> {
     let number = |name: &str| under_name(text, Some("Udp"), name)?.parse().ok();
     udp_counters(number)
 }
 
 /// `Udp6InErrors 0`, with spaces and a tab between.
-fn parse_snmp6(text: &str) -> Option<UdpCounters> {
+pub fn parse_snmp6(text: &str) -> Option<UdpCounters> {
     udp_counters(|name| {
         let mut pairs = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
         let (_, number) = pairs.find(|(key, _)| key.strip_prefix("Udp6") == Some(name))?;
@@ -249,7 +250,7 @@ fn parse_numastat(node: u32, text: &str) -> Option<NodeCounters> {
 }
 
 /// `NAME=COUNT` per line. A driver may have no counter of losses.
-fn parse_losses(text: &str) -> Option<BTreeMap<String, u64>> {
+pub fn parse_losses(text: &str) -> Option<BTreeMap<String, u64>> {
     let pair = |line: &str| {
         let (name, count) = line.split_once('=')?;
         Some((name.to_owned(), count.trim().parse().ok()?))

@@ -36,7 +36,10 @@ pub use clock::{Clock, TscFlags};
 #[cfg(test)]
 pub(crate) use counters::all_counted;
 pub(crate) use counters::reads;
-pub use counters::{Counters, CpuSoftnet, IrqCounts, NicCounters, NodeCounters, UdpCounters, UdpMemory};
+pub use counters::{
+    Counters, CpuSoftnet, IrqCounts, NicCounters, NodeCounters, UdpCounters, UdpMemory, parse_losses, parse_snmp,
+    parse_snmp6, parse_softnet,
+};
 pub use cpu::{Cache, Cpu, Cpus, Vulnerability};
 pub use daemons::Daemons;
 pub use disks::{Disk, DiskKind, Disks, Scheduler};

@@ -4,18 +4,24 @@
 //! Every function takes any text and returns nothing for one of the wrong form. A text that the runtime library reads too has its
 //! parser in `evenkeel-sys`: schedstat, pressure, the limits of control groups.
 
+mod devices;
 mod fields;
 mod interrupts;
 mod mounts;
 mod net;
 mod process;
+mod run_queues;
+mod sockets;
 mod stat;
 
+pub use devices::{DiskCounts, InterfaceCounts, parse_disks, parse_interfaces};
 pub use fields::{Pairs, Switches, amount, count, field, parse_amount, parse_fields, parse_pairs, parse_switches};
 pub use interrupts::{PerCpu, Row, parse_per_cpu};
 pub use mounts::{Mount, parse_mounts, unescape};
 pub use net::{hex_column, under_name};
 pub use process::{ProcessStat, parse_process, processes, threads};
+pub use run_queues::{RunQueueCounts, parse_run_queues};
+pub use sockets::{SocketRow, parse_sockets};
 pub use stat::{CpuTicks, Stat, parse_stat};
 
 /// The unit of the times in /proc in nanoseconds: hundredths of a second, whatever the kernel's own tick is (`USER_HZ`).

@@ -18,7 +18,7 @@ use evenkeel_sys::{Errno, clock};
 
 use crate::error::WorkloadError;
 use crate::metric::Metric;
-use crate::sockets::{Protocol, parse_sockets};
+use crate::sockets::{Protocol, serving};
 use crate::source::Source;
 use crate::workload::Sample;
 
@@ -98,8 +98,9 @@ fn udp_ports(pids: &[u32]) -> Vec<u16> {
         for table in ["udp", "udp6"] {
             let mut bytes = fs::read(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
             bytes.truncate(TABLE_BYTES_MAX);
-            let sockets = parse_sockets(&String::from_utf8_lossy(&bytes), Protocol::Udp);
-            ports.extend(sockets.iter().filter(|socket| open.contains(&socket.inode)).map(|socket| socket.port));
+            let text = String::from_utf8_lossy(&bytes);
+            let sockets = serving(&text, Protocol::Udp).filter(|socket| open.contains(&socket.inode));
+            ports.extend(sockets.map(|socket| socket.port));
         }
     }
     ports.into_iter().take(PORTS_MAX).collect()

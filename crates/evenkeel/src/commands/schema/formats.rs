@@ -74,7 +74,7 @@ macro_rules! formats {
             use crate::commands::disturb::Answer as Disturbed;
             use crate::commands::measure::Observed;
             use crate::commands::{
-                apply, capacity, capture, completions, confirm, credits, explain, fleet, history, image, inspect, instances, man, measure, pack, profile, prove, regions, script, verify,
+                apply, capacity, capture, completions, confirm, credits, explain, fleet, history, image, inspect, instances, man, measure, pack, profile, prove, regions, script, serve, verify, watch,
             };
             use crate::{report, show, workload_args};
 
@@ -148,6 +148,8 @@ formats! {
     "capacity" 1 "evenkeel capacity" => capacity::Answer;
     "instances" 1 "evenkeel instances" => instances::Answer;
     "credits" 1 "evenkeel credits" => credits::Answer;
+    "serve" 1 "evenkeel serve" => serve::Answer;
+    "watch" 1 "evenkeel watch --once" => watch::Answer;
     "fleet-table" 1 "evenkeel fleet table" => fleet::Answer;
     "completions" 1 "evenkeel completions" => completions::Answer<'static>;
     "man" 1 "evenkeel man" => man::Answer<'static>;

@@ -44,17 +44,10 @@ pub fn between(before: &Counts, after: &Counts, pages: Option<&PagesSeen>) -> Ra
 fn delta<P>(before: &Measured<P>, after: &Measured<P>, name: &str, of: impl Fn(&P) -> Option<u64>) -> Measured<u64> {
     before.and_then(|before| {
         after.and_then(|after| match (of(before), of(after)) {
-            (Some(before), Some(after)) => grown(name, before, after),
+            (Some(before), Some(after)) => Measured::increase(name, before, after),
             _ => Measured::absent(format!("this kernel does not count {name}")),
         })
     })
-}
-
-fn grown(name: &str, before: u64, after: u64) -> Measured<u64> {
-    match after.checked_sub(before) {
-        Some(grown) => Measured::Known(grown),
-        None => Measured::odd(format!("{name} went back from {before} to {after}: it wrapped or was reset")),
-    }
 }
 
 fn per_second(count: Measured<u64>, elapsed_ns: u64) -> Measured<f64> {
@@ -228,7 +221,7 @@ fn spent(cpu: usize, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Me
     ];
     let mut counted_ns = 0;
     for (name, of) in kinds {
-        match grown(&format!("{name} of CPU {cpu}"), of(before), of(after)) {
+        match Measured::increase(&format!("{name} of CPU {cpu}"), of(before), of(after)) {
             // The increase of a wrong counter may overflow.
             Measured::Known(grown) => counted_ns += u128::from(grown) * u128::from(TICK_NS),
             Measured::Unknown(unknown) => return Measured::Unknown(unknown),
@@ -297,7 +290,8 @@ fn process(
         return Measured::odd(format!("process {} ended, and another has its number now", before.pid));
     }
     let elapsed_ns = after.at_ns.saturating_sub(before.at_ns);
-    let grown = |name: &str, before: u64, after: u64| grown(&format!("{name} of the process"), before, after);
+    let grown =
+        |name: &str, before: u64, after: u64| Measured::increase(&format!("{name} of the process"), before, after);
     let major = grown("major faults", before.stat.major_faults, after.stat.major_faults);
     let minor = grown("minor faults", before.stat.minor_faults, after.stat.minor_faults);
     let ticks = grown("CPU time", before.stat.cpu_ticks, after.stat.cpu_ticks);

@@ -10,6 +10,7 @@ use evenkeel_hostfs::{Refusal, Root, Why};
 use evenkeel_sys::cpu_limit::parse_cpu_max;
 use evenkeel_sys::stall::{Stalls, parse_stalls};
 use evenkeel_sys::{Errno, schedstat};
+use serde::{Deserialize, Serialize};
 
 use super::group::{MemoryLimit, Places, memory_limit};
 use super::measured::Measured;
@@ -109,7 +110,7 @@ pub struct ProcessCounts {
 }
 
 /// The counts of a thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadCounts {
     /// Its name.
     pub name: String,
@@ -144,7 +145,7 @@ impl Counts {
 }
 
 /// The result of `parse` on a file.
-fn read<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Measured<T> {
+pub fn read<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Measured<T> {
     match root.text(path) {
         Ok(text) => match parse(&text) {
             Some(value) => Measured::Known(value),
@@ -154,7 +155,8 @@ fn read<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> Opti
     }
 }
 
-fn stalls(root: &Root, path: &str) -> Measured<Stalls> {
+/// A file of pressure.
+pub fn stalls(root: &Root, path: &str) -> Measured<Stalls> {
     match root.text(path) {
         // With psi=0 the files exist, but reading them fails.
         Err(Refusal { why: Why::Errno(errno), .. }) if errno == Errno::OPNOTSUPP => {
@@ -207,7 +209,7 @@ fn levels(root: &Root, place: &Place) -> Measured<Vec<LevelCounts>> {
 }
 
 /// `50000 100000`, or `max 100000`. The root group has no such file, because nothing limits it.
-fn quota_v2(root: &Root, directory: &str) -> Measured<Option<Quota>> {
+pub fn quota_v2(root: &Root, directory: &str) -> Measured<Option<Quota>> {
     let path = format!("{directory}/cpu.max");
     match root.text(&path) {
         Ok(text) => match parse_cpu_max(&text) {
@@ -219,7 +221,8 @@ fn quota_v2(root: &Root, directory: &str) -> Measured<Option<Quota>> {
     }
 }
 
-fn quota_v1(root: &Root, directory: &str) -> Measured<Option<Quota>> {
+/// The two files of version 1.
+pub fn quota_v1(root: &Root, directory: &str) -> Measured<Option<Quota>> {
     let number = |name: &str| read(root, &format!("{directory}/{name}"), "a number", |text| text.trim().parse().ok());
     let quota: Measured<i64> = number("cpu.cfs_quota_us");
     quota.and_then(|quota_us| match u64::try_from(*quota_us) {
@@ -233,7 +236,7 @@ fn quota_v1(root: &Root, directory: &str) -> Measured<Option<Quota>> {
 
 impl ProcessCounts {
     /// The counts of one process. Unknown if it does not exist or has ended.
-    fn read(root: &Root, pid: u32, now_ns: &dyn Fn() -> u64) -> Measured<ProcessCounts> {
+    pub fn read(root: &Root, pid: u32, now_ns: &dyn Fn() -> u64) -> Measured<ProcessCounts> {
         let at_ns = now_ns();
         let named = |text: &str| parse_process(text).map(|(stat, name)| (stat, name.to_owned()));
         read(root, &format!("/proc/{pid}/stat"), "what is counted of a process", named).and_then(|(stat, name)| {

@@ -1,7 +1,7 @@
 //! `Measured`: a number, or why it is unknown. A counter that could not be read, or that went back, is never reported as 0.
 
 use evenkeel_hostfs::{Refusal, Why};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A value, or the reason why it is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -15,7 +15,7 @@ pub enum Measured<T> {
 }
 
 /// Why a value is unknown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unknown {
     /// The kind of the reason.
@@ -25,7 +25,7 @@ pub struct Unknown {
 }
 
 /// Kinds of reasons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -35,6 +35,25 @@ pub enum Kind {
     Denied,
     /// It was read but is invalid.
     Odd,
+}
+
+impl<T> From<Result<T, Unknown>> for Measured<T> {
+    fn from(result: Result<T, Unknown>) -> Measured<T> {
+        match result {
+            Ok(value) => Measured::Known(value),
+            Err(unknown) => Measured::Unknown(unknown),
+        }
+    }
+}
+
+impl Measured<u64> {
+    /// The increase of a counter. Unknown if it went back: two readings do not show whether it wrapped, was reset, or is wrong.
+    pub fn increase(name: &str, before: u64, after: u64) -> Measured<u64> {
+        match after.checked_sub(before) {
+            Some(grown) => Measured::Known(grown),
+            None => Measured::odd(format!("{name} went back from {before} to {after}: it wrapped or was reset")),
+        }
+    }
 }
 
 impl<T> Measured<T> {
@@ -72,6 +91,17 @@ impl<T> Measured<T> {
         match self {
             Measured::Known(_) => None,
             Measured::Unknown(unknown) => Some(&unknown.why),
+        }
+    }
+
+    /// The same as a `Result`.
+    ///
+    /// # Errors
+    /// The reason, if unknown.
+    pub fn into_result(self) -> Result<T, Unknown> {
+        match self {
+            Measured::Known(value) => Ok(value),
+            Measured::Unknown(unknown) => Err(unknown),
         }
     }
 

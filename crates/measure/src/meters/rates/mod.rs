@@ -16,7 +16,10 @@ mod tests;
 mod timeline;
 
 pub use between::{PagesSeen, between};
-pub use counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, Resource, THREADS_MAX, ThreadCounts};
+pub use counts::{
+    Counts, GroupCounts, LevelCounts, ProcessCounts, Resource, THREADS_MAX, ThreadCounts, quota_v1, quota_v2,
+    read as read_counts, stalls,
+};
 pub use group::{MemoryLimit, Places};
 pub use measured::{Kind, Measured, Unknown};
 pub use report::{

@@ -1,27 +1,13 @@
 //! Pages and graphs in Chromium: they are drawn, the search works, and no name runs as a script. Skipped without a browser.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use evenkeel_profile::fold::{Base, Folded};
 use evenkeel_profile::graph::{self, Quantity, Style};
-use evenkeel_testkit::skipped;
+use evenkeel_testkit::browser;
 
 use super::{hostile, small, timeline};
-
-fn browser() -> Option<PathBuf> {
-    let found = std::env::var_os("PATH").and_then(|path| {
-        let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        ["chromium", "chromium-browser", "google-chrome"]
-            .iter()
-            .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
-            .find(|program| program.exists())
-    });
-    if found.is_none() {
-        skipped("Chromium is not installed (Debian: chromium)");
-    }
-    found
-}
 
 /// The DOM after the page's script ran.
 fn dom(browser: &Path, folder: &Path, page: &str) -> String {
@@ -39,7 +25,7 @@ fn dom(browser: &Path, folder: &Path, page: &str) -> String {
 
 #[test]
 fn pages_are_drawn_and_searched_and_no_name_is_run() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = browser::program() else { return };
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     let small = small::recording();
@@ -74,7 +60,7 @@ fn pages_are_drawn_and_searched_and_no_name_is_run() {
 
 #[test]
 fn timelines_are_drawn_with_details_and_no_name_is_run() {
-    let Some(browser) = browser() else { return };
+    let Some(browser) = browser::program() else { return };
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("small.html", &timeline::small_page());

@@ -1,0 +1,186 @@
+//! Who gets an answer: the token, and the names of this host.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use evenkeel_hostfs::user_file;
+
+use crate::exit;
+use crate::failure::Failure;
+
+/// The lengths of a token: a shorter one can be guessed.
+const TOKEN_LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
+/// The largest file of a token.
+const FILE_BYTES_MAX: u64 = 4096;
+/// The cookie that holds the token in a browser.
+const COOKIE: &str = "evenkeel_token";
+
+/// Who gets an answer.
+pub(super) struct Access {
+    token: Option<String>,
+    host_names: Vec<String>,
+}
+
+/// What becomes of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Answer,
+    /// The token was in the address of the page: keep it in a cookie, and take it out of the address.
+    KeepToken(HeaderValue),
+    NoToken,
+    /// The browser was led here by a foreign name.
+    ForeignHost,
+}
+
+impl Access {
+    /// Reads the file of the token.
+    ///
+    /// # Errors
+    /// If it can't be read, others may read it, or it is no token.
+    pub(super) fn new(token_file: Option<&Path>, host_names: &[String]) -> Result<Access, Failure> {
+        let token = token_file.map(read_token).transpose()?;
+        let host_names = host_names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        Ok(Access { token, host_names })
+    }
+
+    pub(super) fn needs_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Decides about a request by its address and its headers.
+    ///
+    /// The name of the host is checked so that a page of another site, which makes its own name point to this machine, can't read the answers.
+    pub(super) fn decide(&self, uri: &Uri, headers: &HeaderMap) -> Decision {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        if !host.is_some_and(|host| self.is_ours(host)) {
+            return Decision::ForeignHost;
+        }
+        let Some(token) = &self.token else { return Decision::Answer };
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+        let bearer = text(header::AUTHORIZATION).strip_prefix("Bearer ").map(str::trim);
+        let cookies = text(header::COOKIE).split(';').filter_map(|pair| pair.trim().split_once('='));
+        let mut sent = bearer.into_iter().chain(cookies.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value));
+        if sent.any(|sent| is_equal(sent, token)) {
+            return Decision::Answer;
+        }
+        let query = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let is_in_address =
+            uri.path() == "/" && query.into_iter().any(|(name, value)| name == "token" && is_equal(value, token));
+        let cookie = format!("{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/");
+        match HeaderValue::from_str(&cookie) {
+            Ok(cookie) if is_in_address => Decision::KeepToken(cookie),
+            _ => Decision::NoToken,
+        }
+    }
+
+    /// Whether a `Host` header names this machine: by an address, as localhost, or by a name that the user gave.
+    fn is_ours(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        name.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.host_names.iter().any(|own| name.eq_ignore_ascii_case(own))
+    }
+}
+
+/// Takes as long for a nearly right token as for a wrong one.
+fn is_equal(sent: &str, token: &str) -> bool {
+    let differ = sent.bytes().zip(token.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
+    sent.len() == token.len() && differ == 0
+}
+
+fn read_token(file: &Path) -> Result<String, Failure> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let tried = || format!("read the token in {}", file.display());
+    let text = user_file::read_text(file, FILE_BYTES_MAX).map_err(|error| Failure::user_file(tried(), &error))?;
+    let mode = std::fs::metadata(file).map_or(0, |there| there.permissions().mode());
+    if mode & 0o007 != 0 {
+        return Err(Failure::text(exit::WRONG_USE, tried(), "every user of this machine may use the file")
+            .hint(format!("chmod 600 {}", file.display())));
+    }
+    let token = text.trim_end_matches(['\n', '\r']);
+    // Others would end a header, or a cookie.
+    let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
+    match is_plain && TOKEN_LENGTHS.contains(&token.len()) {
+        true => Ok(token.to_owned()),
+        false => Err(Failure::text(
+            exit::WRONG_USE,
+            tried(),
+            "a token has 16 to 256 letters, digits and - . _ ~ + /, and stands alone in its file",
+        )
+        .hint("head -c 24 /dev/urandom | base64 | tr -d = > FILE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn decide(access: &Access, address: &str, headers: &[(&'static str, &str)]) -> Decision {
+        let headers = headers.iter().map(|(name, value)| {
+            (header::HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap())
+        });
+        access.decide(&address.parse().unwrap(), &headers.collect())
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_answered() {
+        let access = Access { token: None, host_names: vec!["game1.example".into()] };
+        for host in
+            ["127.0.0.1:9177", "127.0.0.1", "[::1]:9177", "localhost:1", "LOCALHOST", "10.0.0.7", "game1.example:80"]
+        {
+            assert_eq!(decide(&access, "/", &[("host", host)]), Decision::Answer, "{host}");
+        }
+        for host in ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "[evil]", "\u{e9}"] {
+            assert_eq!(decide(&access, "/", &[("host", host)]), Decision::ForeignHost, "{host}");
+        }
+        assert_eq!(decide(&access, "/", &[]), Decision::ForeignHost);
+    }
+
+    #[test]
+    fn only_the_whole_token_is_a_token() {
+        let access = Access { token: Some(TOKEN.into()), host_names: Vec::new() };
+        let with = |name, value: &str| decide(&access, "/metrics", &[("host", "localhost"), (name, value)]);
+        let bearer = format!("Bearer {TOKEN}");
+        let cookie = format!("a=b; {COOKIE}={TOKEN}");
+        assert_eq!(with("authorization", &bearer), Decision::Answer);
+        assert_eq!(with("cookie", &cookie), Decision::Answer);
+        for wrong in
+            ["", "Bearer", "Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Basic 0123456789abcdef"]
+        {
+            assert_eq!(with("authorization", wrong), Decision::NoToken, "{wrong}");
+        }
+        for wrong in ["", COOKIE, "evenkeel_token=", "evenkeel_token=0123456789abcdeg", "other=0123456789abcdef"] {
+            assert_eq!(with("cookie", wrong), Decision::NoToken, "{wrong}");
+        }
+        // The token in the address is for the page only, so that it gets into no other log.
+        let page = decide(&access, &format!("/?token={TOKEN}"), &[("host", "localhost")]);
+        assert!(matches!(page, Decision::KeepToken(_)), "{page:?}");
+        let metrics = decide(&access, &format!("/metrics?token={TOKEN}"), &[("host", "localhost")]);
+        assert_eq!(metrics, Decision::NoToken);
+    }
+
+    #[test]
+    fn a_file_of_a_token_is_private_and_plain() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let read = |text: &str, mode| {
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            read_token(&file).map_err(|failure| failure.message())
+        };
+        assert_eq!(read("0123456789abcdef\n", 0o600).as_deref(), Ok(TOKEN));
+        assert!(read(TOKEN, 0o644).unwrap_err().contains("every user"));
+        for wrong in ["", "short", "0123456789 abcdef", "0123456789abcdef\nmore", "0123456789abcdef;"] {
+            assert!(read(wrong, 0o600).unwrap_err().contains("a token has 16 to 256"), "{wrong:?}");
+        }
+    }
+}

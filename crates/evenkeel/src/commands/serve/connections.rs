@@ -1,0 +1,131 @@
+//! Connections: bounded in number, in the size of a request, and in the time that it takes. What is slow makes room for what is new.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::listen::Listening;
+use crate::exit;
+use crate::failure::Failure;
+
+/// The most connections at a time. A process may have 1,024 open files on many systems.
+const CONNECTIONS_MAX: usize = 512;
+/// Between the first and the last byte of a request's head, and while a connection is idle.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// The largest head of a request.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// The most headers of a request.
+const HEADERS_MAX: usize = 64;
+/// The longest life of a connection. A browser then opens its stream of events again.
+const LIFE: Duration = Duration::from_secs(3600);
+/// After an error of `accept`, for example when too many files are open.
+const REST: Duration = Duration::from_millis(50);
+
+/// A connection that runs.
+struct Connection {
+    task: JoinHandle<()>,
+    /// Whether a request of it was read to its end.
+    is_used: Arc<AtomicBool>,
+}
+
+/// Accepts connections on all sockets, in a task of its own.
+///
+/// # Errors
+/// If a socket can't be watched.
+pub(super) fn accept(listening: Listening, router: Router) -> Result<JoinHandle<()>, Failure> {
+    let failed = |error: io::Error| Failure::io(exit::NOT_POSSIBLE, "accept connections", &error);
+    let listeners: io::Result<Vec<TcpListener>> = listening.listeners.into_iter().map(TcpListener::from_std).collect();
+    let listeners = listeners.map_err(failed)?;
+    Ok(tokio::spawn(async move {
+        let mut running = VecDeque::new();
+        let mut turn = 0;
+        loop {
+            match next(&listeners, &mut turn).await {
+                Ok(stream) => {
+                    make_room(&mut running);
+                    running.push_back(serve(stream, router.clone()));
+                }
+                Err(_) => tokio::time::sleep(REST).await,
+            }
+        }
+    }))
+}
+
+/// The next connection of any socket. Each socket is asked first in turn.
+async fn next(listeners: &[TcpListener], turn: &mut usize) -> io::Result<TcpStream> {
+    *turn = turn.wrapping_add(1);
+    let from = *turn;
+    std::future::poll_fn(|context| {
+        for at in 0..listeners.len() {
+            let listener = &listeners[(from + at) % listeners.len()];
+            if let std::task::Poll::Ready(accepted) = listener.poll_accept(context) {
+                return std::task::Poll::Ready(accepted.map(|(stream, _)| stream));
+            }
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+/// Forgets connections that ended. If there are too many left, ends the oldest one that never sent a whole request, or else the oldest.
+fn make_room(running: &mut VecDeque<Connection>) {
+    if running.len() < CONNECTIONS_MAX {
+        return;
+    }
+    running.retain(|connection| !connection.task.is_finished());
+    if running.len() < CONNECTIONS_MAX {
+        return;
+    }
+    let idle = running.iter().position(|connection| !connection.is_used.load(Ordering::Relaxed));
+    if let Some(connection) = running.remove(idle.unwrap_or(0)) {
+        connection.task.abort();
+    }
+}
+
+fn serve(stream: TcpStream, router: Router) -> Connection {
+    let is_used = Arc::new(AtomicBool::new(false));
+    let used = Arc::clone(&is_used);
+    let service = tower_service(router, used);
+    let task = tokio::spawn(async move {
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIME)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX);
+        let connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        // A peer that breaks off, or sends what is no request, gets no answer and is no error of ours.
+        let _ = tokio::time::timeout(LIFE, connection).await;
+    });
+    Connection { task, is_used }
+}
+
+/// The router for hyper, which notes that a whole request arrived.
+fn tower_service(
+    router: Router,
+    used: Arc<AtomicBool>,
+) -> impl hyper::service::Service<
+    Request<Incoming>,
+    Response = axum::response::Response<Body>,
+    Error = std::convert::Infallible,
+    Future: Send,
+> {
+    let service = TowerToHyperService::new(router.into_service::<Incoming>());
+    hyper::service::service_fn(move |request| {
+        used.store(true, Ordering::Relaxed);
+        hyper::service::Service::call(&service, request)
+    })
+}

@@ -1,0 +1,105 @@
+//! The collector in a thread of its own, and its latest answer for everybody.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use evenkeel_sys::clock;
+use evenkeel_watch::{Collector, Model};
+use tokio::sync::watch;
+
+use super::history::{History, Point};
+use crate::exit;
+use crate::failure::Failure;
+
+/// How long the thread sleeps between checks for a stop.
+const NAP_NS: u64 = 100_000_000;
+/// A collector that is so late hangs.
+const FRESH_NS: u64 = 10_000_000_000;
+
+/// What happened between the last two samples.
+pub(super) struct Latest {
+    pub(super) model: Model,
+    pub(super) point: Point,
+}
+
+/// What requests read. Clones share it.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) latest: watch::Receiver<Option<Arc<Latest>>>,
+    history: Arc<Mutex<History>>,
+}
+
+impl Shared {
+    /// The past. A panic in another request leaves it whole.
+    pub(super) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The collector's thread.
+pub(super) struct Feed {
+    pub(super) shared: Shared,
+    thread: JoinHandle<()>,
+}
+
+impl Feed {
+    /// Takes samples until `stop` is set.
+    ///
+    /// # Errors
+    /// If the thread does not start.
+    pub(super) fn start(mut collector: Collector, points_max: usize, stop: Arc<AtomicBool>) -> Result<Feed, Failure> {
+        let (send, latest) = watch::channel(None);
+        let shared = Shared { latest, history: Arc::new(Mutex::new(History::new(points_max))) };
+        let keep = shared.clone();
+        let body = move || {
+            let mut before = collector.sample();
+            while wait(&collector, &stop) {
+                let after = collector.sample();
+                let model = Model::from_samples(&before, &after);
+                let point = Point::from_model(&model);
+                keep.history().add(point.clone());
+                send.send_replace(Some(Arc::new(Latest { model, point })));
+                before = after;
+            }
+        };
+        let spawned = std::thread::Builder::new().name("collector".to_owned()).spawn(body);
+        let thread = spawned.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the collector", &error))?;
+        Ok(Feed { shared, thread })
+    }
+
+    /// Whether the collector still takes samples.
+    pub(super) fn is_fresh(&self) -> bool {
+        is_fresh(self.shared.latest.borrow().as_deref())
+    }
+
+    /// Waits for the thread, after the stop.
+    pub(super) fn end(self) {
+        let _ = self.thread.join();
+    }
+}
+
+/// Whether an answer is of now.
+pub(super) fn is_fresh(latest: Option<&Latest>) -> bool {
+    latest.is_some_and(|latest| {
+        let sample = &latest.model.sample;
+        let age_ns = clock::monotonic_ns().saturating_sub(sample.at.monotonic_ns);
+        age_ns <= sample.asked.interval_ns.saturating_mul(3).saturating_add(FRESH_NS)
+    })
+}
+
+/// Sleeps until the next sample is due; whether it is, rather than a stop requested.
+fn wait(collector: &Collector, stop: &AtomicBool) -> bool {
+    let due_ns = collector.due_ns().unwrap_or(0);
+    loop {
+        let now_ns = clock::monotonic_ns();
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        if now_ns >= due_ns {
+            return true;
+        }
+        std::thread::sleep(Duration::from_nanos((due_ns - now_ns).min(NAP_NS)));
+    }
+}

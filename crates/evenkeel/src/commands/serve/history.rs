@@ -1,0 +1,155 @@
+//! The last samples as small points, for the page's charts.
+
+use std::collections::VecDeque;
+
+use evenkeel_watch::Model;
+use evenkeel_watch::model::{CpuModel, InterfaceModel, ServerModel};
+use evenkeel_watch::sample::{Cause, LateTicks};
+use serde::Serialize;
+
+/// Three steps of a counter of CPU time.
+const COUNTER_STEPS_NS: f64 = 30e6;
+
+/// What is drawn of one sample. Numbers that are not known are `null`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Point {
+    /// Milliseconds since 1970 UTC.
+    pub(super) at_ms: u64,
+    /// The time since the sample before, in milliseconds.
+    elapsed_ms: f64,
+    /// How long after it was due the sample was taken, in milliseconds: the machine was busy, or paused.
+    late_ms: Option<f64>,
+    cpus: Vec<CpuPoint>,
+    servers: Vec<ServerPoint>,
+    drops: DropsPoint,
+}
+
+/// A CPU: shares of the time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct CpuPoint {
+    cpu: usize,
+    busy: Option<f64>,
+    /// Stolen by the hypervisor, or not counted at all: the CPU was not there.
+    missing: Option<f64>,
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct ServerPoint {
+    name: String,
+    pid: Option<u32>,
+    cpu: Option<f64>,
+    ticks_per_s: Option<f64>,
+    lateness_us_p50: Option<f64>,
+    lateness_us_p99: Option<f64>,
+    lateness_us_max: Option<f64>,
+    /// Ticks later than the bound.
+    late: Option<u64>,
+    missed_per_s: Option<f64>,
+    /// The late and missed ticks since the point before, all with one cause.
+    late_ticks: Option<LatePoint>,
+}
+
+/// Why ticks were late.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct LatePoint {
+    count: u64,
+    cause: Cause,
+    evidence: String,
+}
+
+/// Lost packets in a second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct DropsPoint {
+    /// Datagrams that found the buffer of a socket full.
+    udp_buffers: Option<f64>,
+    /// Packets that found the queue of a CPU full.
+    backlog: Option<f64>,
+    /// Packets that interfaces dropped.
+    interfaces: Option<f64>,
+}
+
+impl Point {
+    pub(super) fn from_model(model: &Model) -> Point {
+        let (host, ms) = (&model.host, |ns: u64| round(ns as f64 / 1e6));
+        let step = COUNTER_STEPS_NS / (model.elapsed_ns as f64).max(1.0);
+        let drops =
+            |interface: &InterfaceModel| Some(interface.rx_drops_per_s.known()? + interface.tx_drops_per_s.known()?);
+        let interfaces = host.interfaces.known();
+        Point {
+            at_ms: model.at_realtime_ns / 1_000_000,
+            elapsed_ms: ms(model.elapsed_ns),
+            late_ms: model.collector.late_ns.map(ms),
+            cpus: host.cpus.known().map(|cpus| cpus.iter().map(|one| cpu(one, step)).collect()).unwrap_or_default(),
+            servers: model.servers.iter().map(|one| server(one, &model.late_ticks)).collect(),
+            drops: DropsPoint {
+                udp_buffers: host.udp.receive_buffer_errors_per_s.known().copied().map(round),
+                backlog: host.softnet.dropped_per_s.known().copied().map(round),
+                interfaces: interfaces.and_then(|all| all.iter().map(drops).sum::<Option<f64>>()).map(round),
+            },
+        }
+    }
+}
+
+/// `step`: by how much of the interval the kernel's counters may lag, since they move in steps.
+fn cpu(cpu: &CpuModel, step: f64) -> CpuPoint {
+    let time = cpu.time.known();
+    CpuPoint {
+        cpu: cpu.cpu,
+        busy: time.map(|time| round(time.busy())),
+        missing: time.map(|time| round((time.steal + (1.0 - time.counted - step).max(0.0)).min(1.0))),
+    }
+}
+
+fn server(server: &ServerModel, late: &[LateTicks]) -> ServerPoint {
+    let ticks = server.ticks.known();
+    let lateness = ticks.and_then(|ticks| ticks.lateness.known());
+    ServerPoint {
+        name: server.name.clone(),
+        pid: server.pid,
+        cpu: server.cpu.known().copied().map(round),
+        ticks_per_s: ticks.and_then(|ticks| ticks.ticks_per_s.known().copied()).map(round),
+        lateness_us_p50: lateness.map(|lateness| round(lateness.us_p50)),
+        lateness_us_p99: lateness.map(|lateness| round(lateness.us_p99)),
+        lateness_us_max: lateness.map(|lateness| round(lateness.us_max)),
+        late: ticks.and_then(|ticks| ticks.late.known().copied()),
+        late_ticks: late.iter().find(|late| late.server == server.name && late.pid == server.pid).map(|late| {
+            LatePoint {
+                count: late.late.saturating_add(late.missed),
+                cause: late.cause,
+                evidence: late.evidence.clone(),
+            }
+        }),
+        missed_per_s: ticks.and_then(|ticks| ticks.missed_per_s.known().copied()).map(round),
+    }
+}
+
+/// Three digits are more than a pixel shows.
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// The last points.
+#[derive(Debug)]
+pub(super) struct History {
+    points: VecDeque<Point>,
+    points_max: usize,
+}
+
+impl History {
+    pub(super) fn new(points_max: usize) -> History {
+        History { points: VecDeque::new(), points_max }
+    }
+
+    pub(super) fn add(&mut self, point: Point) {
+        if self.points.len() >= self.points_max {
+            self.points.pop_front();
+        }
+        self.points.push_back(point);
+    }
+
+    /// The points later than a time, the oldest first.
+    pub(super) fn since(&self, at_ms: u64) -> Vec<Point> {
+        self.points.iter().filter(|point| point.at_ms > at_ms).cloned().collect()
+    }
+}

@@ -1,0 +1,116 @@
+//! `evenkeel serve`: what `watch` shows, for a browser and for Prometheus.
+
+mod access;
+mod connections;
+mod feed;
+mod history;
+mod listen;
+mod routes;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_watch::Collector;
+use serde::Serialize;
+
+use self::access::Access;
+use self::feed::Feed;
+use self::listen::Listening;
+use crate::exit;
+use crate::experiment::stop_flag;
+use crate::failure::{Failure, Outcome};
+use crate::show::Out;
+use crate::times;
+use crate::watch_args::WatchArgs;
+
+/// How often the server looks for a signal, and for a collector that hangs.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Room for the points of the longest history.
+const POINTS_MAX: usize = 7_200;
+
+/// Serve what `watch` shows to browsers and to Prometheus; nothing is changed
+///
+/// `/` is a page that updates itself, `/metrics` is for Prometheus, `/api/v1/model` and `/api/v1/history` are JSON, `/api/v1/events` is a
+/// stream of server-sent events, and `/healthz` and `/readyz` are for supervisors. Listens on the loopback address only. For any other
+/// address name a file with a token, which browsers and Prometheus then have to send.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel serve
+  evenkeel serve --pid 1234 --interval 500ms
+  evenkeel serve --listen 10.0.0.5:9177 --token-file /etc/evenkeel/token")]
+pub(crate) struct Args {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9177")]
+    listen: SocketAddr,
+    /// Answer only requests with the token in FILE: 16 to 256 printable characters without spaces
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Listen on an address of the network without a token
+    #[arg(long, conflicts_with = "token_file")]
+    insecure: bool,
+    /// Also answer requests for this host name; repeatable [default: IP addresses and localhost]
+    #[arg(long = "host-name", value_name = "NAME")]
+    host_names: Vec<String>,
+    /// How much of the past the page can show, up to 7200 samples
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = times::time)]
+    keep: Duration,
+    #[command(flatten)]
+    watch: WatchArgs,
+}
+
+/// Where it serves, printed when it is ready.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Answer {
+    /// The addresses of the page.
+    addresses: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let access = Arc::new(Access::new(args.token_file.as_deref(), &args.host_names)?);
+    let root = args.watch.open()?;
+    let collector = Collector::new(root.clone(), args.watch.options(&root)?);
+    let listening = Listening::open(args.listen)?;
+    let is_open = listening.addresses.iter().any(|address| !address.ip().is_loopback());
+    if is_open && !access.needs_token() && !args.insecure {
+        let cause = "it can be reached from other machines, and no token is needed";
+        return Err(Failure::text(exit::WRONG_USE, format_args!("listen on {}", args.listen), cause)
+            .hint("name a token with --token-file FILE, or accept it with --insecure"));
+    }
+    let stop = stop_flag()?;
+    let points = args.keep.div_duration_f64(args.watch.interval());
+    let feed = Feed::start(collector, (points.ceil() as usize).clamp(1, POINTS_MAX), Arc::clone(&stop))?;
+    let addresses: Vec<String> = listening.addresses.iter().map(|address| format!("http://{address}/")).collect();
+    out.answer(&Answer { addresses: addresses.clone() }, || format!("serving on {}\n", addresses.join(" ")))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the server", &error))?;
+    let router = routes::router(&feed, &access);
+    let served = runtime.block_on(async {
+        let accepting = connections::accept(listening, router)?;
+        let watchdog = supervised(&feed, &stop);
+        // Systemd waits for this before it starts what depends on us. Without systemd it does nothing.
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        watchdog.await;
+        accepting.abort();
+        Ok(())
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    stop.store(true, Ordering::Relaxed);
+    feed.end();
+    served.map(|()| exit::WELL)
+}
+
+/// Waits for a stop. Until then, tells systemd's watchdog that the collector still takes samples.
+async fn supervised(feed: &Feed, stop: &AtomicBool) {
+    let every = sd_notify::watchdog_enabled().map(|time| time / 3);
+    let mut told = std::time::Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if every.is_some_and(|every| told.elapsed() >= every) && feed.is_fresh() {
+            let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
+            told = std::time::Instant::now();
+        }
+    }
+}

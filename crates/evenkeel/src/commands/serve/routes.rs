@@ -1,0 +1,199 @@
+//! What is served: the page, metrics, JSON, and a stream of events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use evenkeel_watch::{Model, metrics};
+use serde::{Deserialize, Serialize};
+
+use super::access::{Access, Decision};
+use super::feed::{Feed, Latest, Shared, is_fresh};
+use super::history::Point;
+
+/// The format of all JSON here.
+const FORMAT: u32 = 1;
+/// The most streams of events at a time: each costs a few kilobytes a second.
+const STREAMS_MAX: usize = 32;
+/// Between two comments on a stream that has nothing new.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+const PAGE: &str = include_str!("../../../../../web/serve/index.html");
+const SCRIPT: &str = include_str!("../../../../../web/serve/serve.js");
+const CHARTS: &str = include_str!("../../../../../web/serve/charts.js");
+const STYLE: &str = include_str!("../../../../../web/serve/serve.css");
+
+/// What every answer has. The page loads only what this server sends.
+const HEADERS: [(header::HeaderName, &str); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+#[derive(Clone)]
+struct App {
+    shared: Shared,
+    access: Arc<Access>,
+    streams: Arc<AtomicUsize>,
+}
+
+/// All addresses. Anything else is not found, and anything but reading is refused.
+pub(super) fn router(feed: &Feed, access: &Arc<Access>) -> Router {
+    let app = App { shared: feed.shared.clone(), access: Arc::clone(access), streams: Arc::default() };
+    Router::new()
+        .route("/", get(|| asset("text/html; charset=utf-8", PAGE)))
+        .route("/serve.js", get(|| asset("text/javascript; charset=utf-8", SCRIPT)))
+        .route("/charts.js", get(|| asset("text/javascript; charset=utf-8", CHARTS)))
+        .route("/serve.css", get(|| asset("text/css; charset=utf-8", STYLE)))
+        .route("/metrics", get(prometheus))
+        .route("/api/v1/model", get(model))
+        .route("/api/v1/history", get(history))
+        .route("/api/v1/events", get(events))
+        .route("/readyz", get(ready))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "not found\n") })
+        .layer(middleware::from_fn_with_state(app.clone(), guarded))
+        // Supervisors have no token, and it says nothing.
+        .route("/healthz", get(|| async { "ok\n" }))
+        .layer(middleware::from_fn(with_headers))
+        .with_state(app)
+}
+
+async fn asset(kind: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+async fn guarded(State(app): State<App>, request: Request, next: Next) -> Response {
+    match app.access.decide(request.uri(), request.headers()) {
+        Decision::Answer => next.run(request).await,
+        Decision::KeepToken(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
+        Decision::NoToken => (
+            StatusCode::UNAUTHORIZED,
+            [(header::WWW_AUTHENTICATE, "Bearer")],
+            "send the token: `Authorization: Bearer TOKEN`, or open /?token=TOKEN in a browser\n",
+        )
+            .into_response(),
+        Decision::ForeignHost => (
+            StatusCode::MISDIRECTED_REQUEST,
+            "this name is not known here: use an IP address, or start evenkeel with --host-name NAME\n",
+        )
+            .into_response(),
+    }
+}
+
+async fn with_headers(request: Request, next: Next) -> Response {
+    let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
+    let mut response = match is_reading {
+        true => next.run(request).await,
+        false => (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET, HEAD")], "nothing here can be changed\n")
+            .into_response(),
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The answer while there are no two samples yet.
+fn not_ready() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], "the first samples are not taken yet\n")
+        .into_response()
+}
+
+async fn ready(State(app): State<App>) -> Response {
+    let latest = app.shared.latest.borrow().clone();
+    match (latest.is_some(), is_fresh(latest.as_deref())) {
+        (false, _) => not_ready(),
+        (true, false) => (StatusCode::SERVICE_UNAVAILABLE, "the collector takes no samples\n").into_response(),
+        (true, true) => "ready\n".into_response(),
+    }
+}
+
+async fn prometheus(State(app): State<App>) -> Response {
+    let Some(latest) = app.shared.latest.borrow().clone() else { return not_ready() };
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], metrics::render(&latest.model)).into_response()
+}
+
+#[derive(Serialize)]
+struct ModelAnswer<'a> {
+    format: u32,
+    #[serde(flatten)]
+    model: &'a Model,
+}
+
+async fn model(State(app): State<App>) -> Response {
+    let Some(latest) = app.shared.latest.borrow().clone() else { return not_ready() };
+    Json(ModelAnswer { format: FORMAT, model: &latest.model }).into_response()
+}
+
+#[derive(Deserialize)]
+struct Since {
+    #[serde(default)]
+    since_ms: u64,
+}
+
+#[derive(Serialize)]
+struct HistoryAnswer {
+    format: u32,
+    points: Vec<Point>,
+}
+
+async fn history(State(app): State<App>, Query(Since { since_ms }): Query<Since>) -> Response {
+    let points = app.shared.history().since(since_ms);
+    Json(HistoryAnswer { format: FORMAT, points }).into_response()
+}
+
+/// Counts a stream until it ends.
+struct Stream(Arc<AtomicUsize>);
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One event a sample. A reader that is too slow misses some, and gets the newest one next.
+async fn events(State(app): State<App>) -> Response {
+    let before = app.streams.fetch_add(1, Ordering::Relaxed);
+    let counted = Stream(Arc::clone(&app.streams));
+    if before >= STREAMS_MAX {
+        let why = "too many streams are open\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "10")], why).into_response();
+    }
+    let mut latest = app.shared.latest.clone();
+    latest.mark_changed();
+    let stream = futures_util::stream::unfold((latest, counted), |(mut latest, counted)| async move {
+        // The sender is gone: the server ends.
+        latest.changed().await.ok()?;
+        let event = latest.borrow_and_update().as_deref().map_or_else(Event::default, event);
+        Some((Ok::<Event, Infallible>(event), (latest, counted)))
+    });
+    Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+#[derive(Serialize)]
+struct EventData<'a> {
+    format: u32,
+    point: &'a Point,
+    model: &'a Model,
+}
+
+fn event(latest: &Latest) -> Event {
+    let data = EventData { format: FORMAT, point: &latest.point, model: &latest.model };
+    Event::default().event("sample").json_data(data).unwrap_or_default()
+}

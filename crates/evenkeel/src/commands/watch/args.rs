@@ -1,0 +1,90 @@
+//! The arguments of `watch`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use evenkeel_hostfs::{Root, RootKind};
+use evenkeel_watch::store::StoreOptions;
+use evenkeel_watch::{CollectorOptions, INTERVAL_MAX, INTERVAL_MIN};
+
+use super::at::At;
+use crate::args::{HostArgs, MetadataArgs, StateArgs};
+use crate::failure::Failure;
+use crate::times;
+
+/// Watch the host and the servers on it: CPUs, ticks, network, settings; nothing is changed
+///
+/// Finds servers that were built with evenkeel-rt by itself; name others with --pid. Takes one sample a second, and shows CPU time and
+/// steal, run-queue delay, throttling, UDP drops, page faults, and of each server its ticks, CPU time, switches and sockets. What this user
+/// may not read is listed with the command that repairs it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel watch --once
+  evenkeel watch --once --pid 1234 --json
+  evenkeel watch --store /var/lib/evenkeel/watch
+  evenkeel watch --replay /var/lib/evenkeel/watch --at 21:14
+  evenkeel watch --textfile /var/lib/node_exporter/evenkeel.prom --interval 10s")]
+pub(crate) struct Args {
+    /// Take two samples one interval apart, print what happened between, and end
+    #[arg(long)]
+    pub(super) once: bool,
+    /// The time from one sample to the next, 100ms to 60s
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// Watch this process too; may be given several times
+    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) pids: Vec<u32>,
+    /// A tick that begins this much after it was due is late [default: a quarter of the server's period]
+    #[arg(long, value_name = "TIME", value_parser = times::time)]
+    late: Option<Duration>,
+    /// Append every sample to the store in DIR
+    #[arg(long, value_name = "DIR")]
+    pub(super) store: Option<PathBuf>,
+    /// Hold the newest N days of the store that have samples [default: 30]
+    #[arg(long, value_name = "N", default_value_t = 30, hide_default_value = true, requires = "store", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    keep_days: u32,
+    /// Hold at most MIB of the store [default: 1024]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, hide_default_value = true, requires = "store", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    store_mib: u64,
+    /// Show the store in DIR instead of this machine
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["store", "textfile", "pids", "host", "root", "metadata", "state", "interval", "late"])]
+    pub(super) replay: Option<PathBuf>,
+    /// The moment of the store to show, in UTC: 21:14, or 2026-11-26T21:14:05 [default: the last]
+    #[arg(long, value_name = "TIME", requires = "replay", value_parser = At::parse)]
+    pub(super) at: Option<At>,
+    /// Write the metrics to FILE after each sample, for the textfile collector of node_exporter
+    #[arg(long, value_name = "FILE")]
+    pub(super) textfile: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) host: HostArgs,
+    #[command(flatten)]
+    pub(super) metadata: MetadataArgs,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+impl Args {
+    pub(super) fn store_options(&self) -> StoreOptions {
+        StoreOptions { keep_days: self.keep_days as usize, bytes_max: self.store_mib.saturating_mul(1 << 20) }
+    }
+
+    pub(super) fn options(&self, root: &Root) -> Result<CollectorOptions, Failure> {
+        // The journal of this machine says nothing about another one.
+        let has_journal = root.kind() == RootKind::Live || self.state.state.is_some();
+        Ok(CollectorOptions {
+            interval: self.interval,
+            late_after: self.late,
+            pids: self.pids.clone(),
+            telemetry_folders: None,
+            journal: has_journal.then(|| self.state.path()).transpose()?,
+        })
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = times::time(text)?;
+    match (INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
+        true => Ok(interval),
+        false => Err(format!("samples are {} to {} apart", times::option(INTERVAL_MIN), times::option(INTERVAL_MAX))),
+    }
+}

@@ -1,0 +1,105 @@
+//! `evenkeel watch`: what the host and its servers do, each second.
+
+mod args;
+mod at;
+mod headless;
+mod outputs;
+mod terminal;
+mod timeline;
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use evenkeel_hostfs::RootKind;
+use evenkeel_watch::store::Replay;
+use evenkeel_watch::{Collector, Model};
+use serde::Serialize;
+
+pub(crate) use args::Args;
+use outputs::Outputs;
+use timeline::Timeline;
+
+use crate::exit;
+use crate::experiment::stop_flag;
+use crate::failure::{Failure, Outcome};
+use crate::show::watch::screen::Palette;
+use crate::show::{self, Out};
+
+/// What happened between two samples.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Answer {
+    #[serde(flatten)]
+    model: Model,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    if let Some(dir) = &args.replay {
+        return replay(args, dir, out);
+    }
+    let root = args.metadata.open(&args.host)?;
+    let is_live = root.kind() != RootKind::Captured;
+    for pid in args.pids.iter().filter(|_| is_live) {
+        if let Err(refusal) = root.text(&format!("/proc/{pid}/stat")) {
+            return Err(Failure::text(exit::WRONG_USE, format_args!("watch process {pid}"), refusal)
+                .hint("`pgrep -a NAME` shows the numbers of processes"));
+        }
+    }
+    let outputs = Outputs::open(args)?;
+    let collector = Collector::new(root.clone(), args.options(&root)?);
+    match (args.once || !is_live || out.is_json(), is_interactive()) {
+        (false, true) => terminal::run(Timeline::live(collector, outputs), palette(out)),
+        (false, false) if !outputs.is_empty() => headless::run(collector, outputs, out),
+        // A pipe gets one page.
+        _ => once(collector, outputs, out),
+    }
+}
+
+/// Whether somebody looks at the screen and presses keys.
+fn is_interactive() -> bool {
+    io::stdout().is_terminal() && io::stdin().is_terminal()
+}
+
+fn palette(out: &Out) -> Palette {
+    Palette { has_colors: out.has_colors() }
+}
+
+/// Two samples, and the answer.
+fn once(mut collector: Collector, mut outputs: Outputs, out: &Out) -> Outcome {
+    let stop = stop_flag()?;
+    let before = collector.sample();
+    let mut failures = vec![outputs.store(&before)];
+    if before.is_live && !headless::wait(&collector, &stop) {
+        return Ok(exit::STOPPED);
+    }
+    let after = collector.sample();
+    let model = Model::from_samples(&before, &after);
+    failures.extend([outputs.store(&after), outputs.metrics(&model)]);
+    if let Some(failure) = failures.into_iter().flatten().next() {
+        return Err(Failure::text(exit::NOT_POSSIBLE, "write the samples", failure));
+    }
+    answer(model, out)
+}
+
+/// The moment of a store that `--at` names, or its last one.
+fn replay(args: &Args, dir: &Path, out: &Out) -> Outcome {
+    let mut replay = Replay::open(dir).map_err(outputs::failure)?;
+    let nothing =
+        || Failure::text(exit::WRONG_USE, format_args!("replay {}", dir.display()), "it has no sample of that time");
+    let last = replay.last().ok_or_else(nothing)?;
+    let last_ns = replay.sample(last).ok_or_else(nothing)?.at.realtime_ns;
+    let position = match args.at {
+        Some(at) => at.realtime_ns(last_ns).and_then(|ns| replay.at(ns)).ok_or_else(nothing)?,
+        None => last,
+    };
+    if !args.once && !out.is_json() && is_interactive() {
+        return terminal::run(Timeline::stored(replay, position).ok_or_else(nothing)?, palette(out));
+    }
+    let (before, after) = replay.pair(position).ok_or_else(nothing)?;
+    answer(Model::from_samples(&before, &after), out)
+}
+
+fn answer(model: Model, out: &Out) -> Outcome {
+    let answer = Answer { model };
+    out.answer(&answer, || show::watch::page(&answer.model))?;
+    Ok(exit::WELL)
+}

@@ -1,0 +1,82 @@
+//! Where samples go besides the screen: the store, and the file of metrics.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use evenkeel_watch::store::{StoreError, StoreWriter};
+use evenkeel_watch::{Model, Sample, metrics};
+
+use super::args::Args;
+use crate::exit;
+use crate::failure::Failure;
+use crate::output_file;
+
+/// The open outputs.
+#[derive(Debug)]
+pub(super) struct Outputs {
+    store: Option<StoreWriter>,
+    textfile: Option<PathBuf>,
+    /// The last failure of each. A full disk may have room again later, so writing goes on, and each failure is reported once.
+    failures: [Option<String>; 2],
+}
+
+impl Outputs {
+    /// Opens them. What does not work at the start is an error.
+    pub(super) fn open(args: &Args) -> Result<Outputs, Failure> {
+        let store = args.store.as_ref().map(|dir| StoreWriter::open(dir, args.store_options()).map_err(failure));
+        Ok(Outputs { store: store.transpose()?, textfile: args.textfile.clone(), failures: [None, None] })
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.store.is_none() && self.textfile.is_none()
+    }
+
+    /// Appends a sample to the store; the warning, if it is new.
+    pub(super) fn store(&mut self, sample: &Sample) -> Option<String> {
+        let result = self.store.as_mut().map_or(Ok(()), |store| store.append(sample));
+        self.warning(0, result.err().map(|error| error.to_string()))
+    }
+
+    /// Writes the file of metrics; the warning, if it is new.
+    pub(super) fn metrics(&mut self, model: &Model) -> Option<String> {
+        let result = self.textfile.as_ref().map_or(Ok(()), |file| write_textfile(file, model));
+        self.warning(1, result.err().map(|failure| failure.message()))
+    }
+
+    fn warning(&mut self, of: usize, failure: Option<String>) -> Option<String> {
+        let is_new = failure.is_some() && failure != self.failures[of];
+        self.failures[of].clone_from(&failure);
+        failure.filter(|_| is_new)
+    }
+}
+
+/// Replaces the file, so that a reader never sees half of it, and so that the user of node_exporter may read it.
+pub(super) fn write_textfile(file: &Path, model: &Model) -> Result<(), Failure> {
+    output_file::write(file, metrics::render_prometheus_text(model).as_bytes())?;
+    let readable = std::fs::metadata(file).and_then(|there| {
+        let mode = there.permissions().mode();
+        match there.is_file() && mode & 0o044 != 0o044 {
+            true => std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode | 0o044)),
+            false => Ok(()),
+        }
+    });
+    readable.map_err(|error| {
+        Failure::io(exit::NOT_POSSIBLE, format_args!("make {} readable for others", file.display()), &error)
+    })
+}
+
+/// A store that can't be used.
+pub(super) fn failure(error: StoreError) -> Failure {
+    let (code, hint) = match &error {
+        StoreError::Io { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            (exit::NOT_ALLOWED, "name a folder that you may write to")
+        }
+        StoreError::Io { .. } => (exit::WRONG_USE, "name a folder whose parent exists"),
+        StoreError::InUse { .. } => (exit::NOT_POSSIBLE, "end the other one, or name another folder"),
+        StoreError::Empty { .. } => (exit::WRONG_USE, "`evenkeel watch --store DIR` writes one"),
+        StoreError::TooLarge { .. } => (exit::NOT_POSSIBLE, "watch fewer servers"),
+        StoreError::Format { .. } => (exit::WRONG_USE, "read it with the evenkeel that wrote it, or a newer one"),
+    };
+    Failure::text(code, "use the store", error).hint(hint)
+}

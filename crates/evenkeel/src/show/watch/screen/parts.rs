@@ -1,0 +1,153 @@
+//! What the tabs are made of: colours, bars, sparklines, rows.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use evenkeel_watch::model::{Model, ServerModel};
+use evenkeel_watch::{Measured, Unknown};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use crate::show::escape::plain;
+
+/// The values of a sparkline.
+const SPARK_VALUES: usize = 60;
+/// The most servers with one.
+const SPARK_SERVERS: usize = 64;
+/// The width of the labels of rows.
+const LABEL_WIDTH: usize = 17;
+const SPARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The styles. Without colours, what matters is bold, and every mark is a character too.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Palette {
+    pub(crate) has_colors: bool,
+}
+
+impl Palette {
+    fn of(self, color: Color) -> Style {
+        if self.has_colors { Style::new().fg(color) } else { Style::new() }
+    }
+
+    pub(super) fn title(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    pub(super) fn dim(self) -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    pub(super) fn good(self) -> Style {
+        self.of(Color::Green)
+    }
+
+    pub(super) fn warn(self) -> Style {
+        self.of(Color::Yellow).add_modifier(Modifier::BOLD)
+    }
+
+    pub(super) fn bad(self) -> Style {
+        self.of(Color::Red).add_modifier(Modifier::BOLD)
+    }
+}
+
+/// The lateness of each server's ticks over the last samples.
+#[derive(Debug, Default)]
+pub(crate) struct Sparks {
+    by_server: BTreeMap<String, VecDeque<Option<f64>>>,
+}
+
+impl Sparks {
+    /// Adds what happened between two samples.
+    pub(crate) fn add(&mut self, model: &Model) {
+        let names: Vec<String> = model.servers.iter().map(key).collect();
+        self.by_server.retain(|name, _| names.contains(name));
+        for (name, server) in names.into_iter().zip(&model.servers).take(SPARK_SERVERS) {
+            let late = server.ticks.known().and_then(|ticks| ticks.lateness.known()).map(|late| late.us_p99);
+            let values = self.by_server.entry(name).or_default();
+            values.push_back(late);
+            if values.len() > SPARK_VALUES {
+                values.pop_front();
+            }
+        }
+    }
+
+    /// The last `width` values as bars, relative to the highest of them; a blank for an unknown one.
+    pub(super) fn line(&self, server: &ServerModel, width: usize) -> String {
+        let Some(values) = self.by_server.get(&key(server)) else { return " ".repeat(width) };
+        let shown: Vec<Option<f64>> = values.iter().rev().take(width).rev().copied().collect();
+        let highest = shown.iter().flatten().fold(0.0_f64, |highest, value| highest.max(*value));
+        let bar = |value: &Option<f64>| match value {
+            Some(value) if highest > 0.0 => {
+                let eighth = (value / highest * 7.0).round().clamp(0.0, 7.0) as usize;
+                SPARKS.get(eighth).copied().unwrap_or('█')
+            }
+            Some(_) => SPARKS[0],
+            None => ' ',
+        };
+        let bars: String = shown.iter().map(bar).collect();
+        format!("{}{bars}", " ".repeat(width.saturating_sub(shown.len())))
+    }
+}
+
+fn key(server: &ServerModel) -> String {
+    format!("{} {:?}", server.name, server.pid)
+}
+
+/// A row with a label.
+pub(super) fn row(label: &str, value: impl Into<Span<'static>>) -> Line<'static> {
+    Line::from(vec![Span::raw(format!(" {} ", fit(label, LABEL_WIDTH))), value.into()])
+}
+
+/// The same for a value that may be unknown.
+pub(super) fn known<T>(
+    palette: Palette,
+    label: &str,
+    measured: &Measured<T>,
+    show: impl FnOnce(&T) -> String,
+) -> Line<'static> {
+    match measured {
+        Measured::Known(value) => row(label, plain(&show(value))),
+        Measured::Unknown(unknown) => row(label, why(palette, unknown)),
+    }
+}
+
+pub(super) fn why(palette: Palette, unknown: &Unknown) -> Span<'static> {
+    Span::styled(format!("unknown: {}", plain(&unknown.why)), palette.dim())
+}
+
+/// A heading.
+pub(super) fn title(palette: Palette, text: &str) -> Line<'static> {
+    Line::styled(format!(" {}", plain(text)), palette.title())
+}
+
+/// A text in lines of this width, each with an indent.
+pub(super) fn wrapped(text: &str, indent: usize, width: usize, style: Style) -> Vec<Line<'static>> {
+    let text = plain(text);
+    let room = width.saturating_sub(indent + 1).max(10);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.into_iter().map(|line| Line::styled(format!("{}{line}", " ".repeat(indent)), style)).collect()
+}
+
+/// Cut or padded to a width in characters.
+pub(super) fn fit(text: &str, width: usize) -> String {
+    let text = plain(text);
+    let count = text.chars().count();
+    match count > width {
+        true => text.chars().take(width.saturating_sub(1)).chain(['…']).take(width).collect(),
+        false => format!("{text}{}", " ".repeat(width - count)),
+    }
+}
+
+/// The same at the right.
+pub(super) fn right(text: &str, width: usize) -> String {
+    let count = text.chars().count();
+    if count >= width { fit(text, width) } else { format!("{}{text}", " ".repeat(width - count)) }
+}

@@ -1,0 +1,52 @@
+//! What the screen shows.
+
+use evenkeel_watch::Model;
+
+use super::parts::{Palette, Sparks};
+
+/// A tab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tab {
+    Overview,
+    Cpus,
+    Ticks,
+    Network,
+    Settings,
+}
+
+impl Tab {
+    pub(crate) const ALL: [Tab; 5] = [Tab::Overview, Tab::Cpus, Tab::Ticks, Tab::Network, Tab::Settings];
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Tab::Overview => "overview",
+            Tab::Cpus => "CPUs",
+            Tab::Ticks => "ticks",
+            Tab::Network => "network",
+            Tab::Settings => "settings",
+        }
+    }
+
+    /// The tab at its right, or at its left.
+    pub(crate) fn moved(self, by: isize) -> Tab {
+        let at = Tab::ALL.iter().position(|tab| *tab == self).unwrap_or(0);
+        let at = (at as isize + by).rem_euclid(Tab::ALL.len() as isize);
+        Tab::ALL.get(at as usize).copied().unwrap_or(self)
+    }
+}
+
+/// What the screen shows.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) model: &'a Model,
+    /// What servers did before.
+    pub(crate) sparks: &'a Sparks,
+    pub(crate) tab: Tab,
+    /// The first line of the tab to show.
+    pub(crate) scroll: usize,
+    /// Such as `live`, or `12 s ago`.
+    pub(crate) moment: &'a str,
+    /// A warning, or nothing.
+    pub(crate) warning: &'a str,
+    pub(crate) palette: Palette,
+}

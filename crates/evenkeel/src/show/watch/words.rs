@@ -1,0 +1,65 @@
+//! Numbers of the live view as short words.
+
+use std::collections::BTreeMap;
+
+use evenkeel_watch::Measured;
+use evenkeel_watch::sample::{Cause, LateTicks};
+
+/// What `show` makes of a value, or `?`: the page lists the reasons.
+pub(crate) fn value<T>(measured: &Measured<T>, show: impl FnOnce(&T) -> String) -> String {
+    measured.known().map_or_else(|| "?".to_owned(), show)
+}
+
+/// A number with few digits: `0`, `0.25`, `12.5`, `1280`.
+pub(crate) fn number(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        size if size < 9.995 => format!("{number:.2}"),
+        size if size < 99.95 => format!("{number:.1}"),
+        _ => format!("{number:.0}"),
+    }
+}
+
+/// A rate.
+pub(crate) fn per_s(rate: f64) -> String {
+    format!("{}/s", number(rate))
+}
+
+/// Seconds a second, as milliseconds.
+pub(crate) fn ms_per_s(share: f64) -> String {
+    format!("{} ms/s", number(share * 1e3))
+}
+
+/// Microseconds in the unit that suits them.
+pub(crate) fn short_us(us: f64) -> String {
+    match us {
+        us if us < 1e3 => format!("{} us", number(us)),
+        us if us < 1e6 => format!("{} ms", number(us / 1e3)),
+        us => format!("{} s", number(us / 1e6)),
+    }
+}
+
+/// `preempted 12, unknown 3`.
+pub(crate) fn causes(counts: &BTreeMap<Cause, u64>) -> String {
+    counts.iter().map(|(cause, count)| format!("{} {count}", cause.name())).collect::<Vec<_>>().join(", ")
+}
+
+/// `match 7: 5 late, 1 missed: preempted (…)`.
+pub(crate) fn late_ticks(late: &LateTicks) -> String {
+    format!("{}: {} late, {} missed: {} ({})", late.server, late.late, late.missed, late.cause.name(), late.evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_few_digits() {
+        let table = [(0.0, "0"), (0.256, "0.26"), (9.999, "10.0"), (12.55, "12.6"), (99.99, "100"), (1280.4, "1280")];
+        for (of, expected) in table {
+            assert_eq!(number(of), expected);
+        }
+        assert_eq!([5.0, 1500.0, 2.5e6].map(short_us), ["5.00 us", "1.50 ms", "2.50 s"]);
+        assert_eq!(ms_per_s(0.02), "20.0 ms/s");
+    }
+}

@@ -1,0 +1,77 @@
+//! What is watched, as `watch` and `serve` take it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use evenkeel_hostfs::{Root, RootKind};
+use evenkeel_watch::{CollectorOptions, INTERVAL_MAX, INTERVAL_MIN};
+
+use crate::args::{HostArgs, MetadataArgs, StateArgs};
+use crate::exit;
+use crate::failure::Failure;
+use crate::times;
+
+/// What is watched.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WatchArgs {
+    /// The time from one sample to the next, 100ms to 60s
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// Watch this process too; may be given several times
+    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pids: Vec<u32>,
+    /// A tick that begins this much after it was due is late [default: a quarter of the server's period]
+    #[arg(long, value_name = "TIME", value_parser = times::time)]
+    late: Option<Duration>,
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    metadata: MetadataArgs,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+impl WatchArgs {
+    pub(crate) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// The host. Every process that was named runs on it.
+    ///
+    /// # Errors
+    /// If it can't be read, or has no such process.
+    pub(crate) fn open(&self) -> Result<Root, Failure> {
+        let root = self.metadata.open(&self.host)?;
+        let is_live = root.kind() != RootKind::Captured;
+        for pid in self.pids.iter().filter(|_| is_live) {
+            if let Err(refusal) = root.text(&format!("/proc/{pid}/stat")) {
+                return Err(Failure::text(exit::WRONG_USE, format_args!("watch process {pid}"), refusal)
+                    .hint("`pgrep -a NAME` shows the numbers of processes"));
+            }
+        }
+        Ok(root)
+    }
+
+    /// # Errors
+    /// If there is no folder for the journal.
+    pub(crate) fn options(&self, root: &Root) -> Result<CollectorOptions, Failure> {
+        // The journal of this machine says nothing about another one.
+        let has_journal = root.kind() == RootKind::Live || self.state.state.is_some();
+        let journal: Option<PathBuf> = has_journal.then(|| self.state.path()).transpose()?;
+        Ok(CollectorOptions {
+            interval: self.interval,
+            late_after: self.late,
+            pids: self.pids.clone(),
+            telemetry_folders: None,
+            journal,
+        })
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = times::time(text)?;
+    match (INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
+        true => Ok(interval),
+        false => Err(format!("samples are {} to {} apart", times::option(INTERVAL_MIN), times::option(INTERVAL_MAX))),
+    }
+}

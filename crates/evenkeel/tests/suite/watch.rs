@@ -1,0 +1,111 @@
+//! `watch`: the page, the answer, the file of metrics, and what is wrong use.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use evenkeel_sys::process;
+use expect_test::expect_file;
+
+use crate::support::Scene;
+
+const HOST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts/aws-c5n.xlarge-nitro-6.1.txt");
+
+#[test]
+fn a_captured_host_has_its_values_and_no_rate() {
+    let scene = Scene::new();
+    let seen = scene.run(&format!("watch --once --host {HOST}"));
+    expect_file!["snapshots/watch-captured.txt"].assert_eq(&seen.to_string());
+    let (code, answer) = scene.json(&format!("watch --host {HOST}"));
+    assert_eq!((code, &answer["elapsed_ns"]), (0, &0.into()));
+    assert_eq!(answer["host"]["all"]["unknown"], "absent");
+    assert_eq!(answer["host"]["clock_source"], "tsc");
+    assert!(answer["settings"]["findings"]["set"].as_u64() > Some(0), "{answer}");
+}
+
+#[test]
+fn this_machine_is_watched_with_a_process_that_is_named() {
+    let pid = std::process::id();
+    let (code, answer) = Scene::new().json(&format!("watch --once --interval 100ms --pid {pid} --pid {pid}"));
+    assert_eq!(code, 0, "{answer}");
+    assert!(answer["elapsed_ns"].as_u64() >= Some(100_000_000), "{answer}");
+    assert!(answer["host"]["cpus"].as_array().is_some_and(|cpus| !cpus.is_empty()), "{answer}");
+    let servers = answer["servers"].as_array().unwrap();
+    let named: Vec<_> = servers.iter().filter(|server| server["pid"] == pid).collect();
+    assert_eq!(named.len(), 1, "{servers:?}");
+    assert!(named[0]["cpu"].is_f64(), "{named:?}");
+    assert_eq!(named[0]["ticks"]["unknown"], "absent");
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let scene = Scene::new();
+    let cases = [
+        ("watch --interval 50ms", "samples are 100ms to 60s apart"),
+        ("watch --interval 2h", "samples are 100ms to 60s apart"),
+        ("watch --once --pid 0", "0 is not in"),
+        ("watch --once --pid 4194305", "watch process 4194305"),
+        ("watch --once --root /nowhere", "open the root /nowhere"),
+    ];
+    for (line, expected) in cases {
+        let seen = scene.run(line);
+        assert!(seen.code == 2 && seen.stderr.contains(expected), "{line}: {seen}");
+    }
+    let seen = scene.run("watch --once --interval 100ms --textfile missing/file.prom");
+    assert!(seen.code == 4 && seen.stderr.contains("write missing/file.prom"), "{seen}");
+}
+
+#[test]
+fn metrics_are_written_until_a_signal() {
+    let scene = Scene::new();
+    let mut child = scene.command("watch --interval 100ms --textfile metrics.prom").spawn().unwrap();
+    let file = scene.path("metrics.prom");
+    let begun = Instant::now();
+    while !file.exists() && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("# TYPE evenkeel_host_cpu_seconds_total counter\n"), "{text}");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o444, 0o444);
+    process::ask_to_end(child.id());
+    assert!(child.wait().unwrap().success());
+    let left: Vec<_> =
+        std::fs::read_dir(file.parent().unwrap()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".metrics")), "{left:?}");
+}
+
+#[test]
+fn samples_are_stored_and_replayed() {
+    let scene = Scene::new();
+    assert_eq!(scene.run("watch --once --interval 100ms --store samples").code, 0);
+    let (code, stored) = scene.json("watch --replay samples");
+    assert_eq!(code, 0, "{stored}");
+    assert!(stored["elapsed_ns"].as_u64() >= Some(100_000_000), "{stored}");
+    assert!(stored["host"]["all"]["idle"].is_f64(), "{stored}");
+    let seen = scene.run("watch --replay samples --at 1999-01-01T00:00:00Z");
+    assert!(seen.code == 2 && seen.stderr.contains("it has no sample of that time"), "{seen}");
+    let seen = scene.run("watch --replay nothing");
+    assert!(seen.code == 2 && seen.stderr.contains("read the folder nothing"), "{seen}");
+    let seen = scene.run("watch --replay samples --at noon");
+    assert!(seen.code == 2 && seen.stderr.contains("is not a time in UTC such as 21:14"), "{seen}");
+    let seen = scene.run("watch --replay samples --store samples");
+    assert_eq!(seen.code, 2, "{seen}");
+}
+
+#[test]
+fn a_watcher_that_is_killed_leaves_what_it_stored() {
+    let scene = Scene::new();
+    let mut child = scene.command("watch --interval 100ms --store samples").spawn().unwrap();
+    let count = || scene.run("watch --replay samples --json").code == 0;
+    let begun = Instant::now();
+    while !count() && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let second = scene.run("watch --once --interval 100ms --store samples");
+    assert!(second.code == 4 && second.stderr.contains("another evenkeel writes to it"), "{second}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(count());
+    assert_eq!(scene.run("watch --once --interval 100ms --store samples").code, 0);
+    let (_, last) = scene.json("watch --replay samples");
+    assert!(last["elapsed_ns"].as_u64() > Some(0), "{last}");
+}

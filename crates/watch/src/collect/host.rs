@@ -1,0 +1,243 @@
+//! Reads the counters of the host.
+
+use std::collections::BTreeMap;
+
+use evenkeel_host::facts::{UdpCounters, parse_losses, parse_snmp, parse_snmp6, parse_softnet};
+use evenkeel_hostfs::Root;
+use evenkeel_hostfs::proc::{
+    Pairs, parse_disks, parse_fields, parse_interfaces, parse_pairs, parse_per_cpu, parse_run_queues, parse_stat,
+    under_name,
+};
+use evenkeel_measure::meters::rates::stalls;
+
+use super::read::{absent, odd, parsed, refused};
+use crate::sample::{
+    Counted, DiskSample, GroupsSample, HostSample, IdleSample, InterfaceSample, InterruptsSample, MemorySample,
+    PagingSample, PressureSample, RunQueueSample, SoftnetSample, StallSample, StatSample, UdpSample,
+};
+
+const CPUS_DIR: &str = "/sys/devices/system/cpu";
+/// The most CPUs whose frequency and idle states are read: each has several files.
+const FILES_OF_CPUS_MAX: usize = 64;
+const IDLE_STATES_MAX: usize = 16;
+/// The most interrupts, interfaces and disks to list.
+const SOURCES_MAX: usize = 256;
+const INTERFACES_MAX: usize = 64;
+const DISKS_MAX: usize = 64;
+
+/// Everything of the host. `process` is the folder in /proc whose network is the host's.
+pub(super) fn read(root: &Root, process: &str, groups: Counted<GroupsSample>) -> HostSample {
+    let stat = stat(root);
+    let cpus: Vec<usize> = stat.as_ref().map(|stat| stat.cpus.keys().copied().collect()).unwrap_or_default();
+    let pressure = |name: &str| stalls(root, &format!("/proc/pressure/{name}")).into_result().map(StallSample::from);
+    HostSample {
+        run_queues: parsed(root, "/proc/schedstat", "the counts of run queues", parse_run_queues)
+            .map(|queues| queues.into_iter().map(|(cpu, counts)| (cpu, RunQueueSample::from(counts))).collect()),
+        pressure: PressureSample { cpu: pressure("cpu"), memory: pressure("memory"), io: pressure("io") },
+        groups,
+        frequency_khz: frequency(root, &cpus),
+        idle: idle(root, &cpus),
+        interrupts: parsed(root, "/proc/interrupts", "columns of CPUs", interrupts),
+        softnet: parsed(root, &format!("{process}/net/softnet_stat"), "hexadecimal counts", softnet),
+        udp: udp(root, process),
+        interfaces: interfaces(root, process),
+        memory: parsed(root, "/proc/meminfo", "names with numbers", parse_fields).map(|fields| memory(&fields)),
+        paging: parsed(root, "/proc/vmstat", "names with numbers", parse_pairs).map(|pairs| paging(&pairs)),
+        disks: disks(root),
+        clock_source: parsed(
+            root,
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+            "a name",
+            |text| Some(text.trim().to_owned()).filter(|name| !name.is_empty()),
+        ),
+        stat,
+    }
+}
+
+fn stat(root: &Root) -> Counted<StatSample> {
+    let stat = parsed(root, "/proc/stat", "the times of CPUs", parse_stat)?;
+    Ok(StatSample {
+        cpus: stat.cpus.into_iter().map(|(cpu, ticks)| (cpu, ticks.into())).collect(),
+        context_switches: stat.context_switches,
+        interrupts: stat.interrupts,
+        forks: stat.forks,
+    })
+}
+
+fn frequency(root: &Root, cpus: &[usize]) -> Counted<BTreeMap<usize, u64>> {
+    let mut found = BTreeMap::new();
+    let mut why = None;
+    for cpu in cpus.iter().take(FILES_OF_CPUS_MAX) {
+        let path = format!("{CPUS_DIR}/cpu{cpu}/cpufreq/scaling_cur_freq");
+        match parsed(root, &path, "a number of kHz", |text| text.trim().parse().ok()) {
+            Ok(khz) => drop(found.insert(*cpu, khz)),
+            Err(unknown) => {
+                why = why.or(Some(unknown));
+                // Without the first one, a virtual machine has none.
+                if found.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+    if found.is_empty() { Err(why.unwrap_or_else(|| odd("no CPU is known"))) } else { Ok(found) }
+}
+
+fn idle(root: &Root, cpus: &[usize]) -> Counted<BTreeMap<usize, BTreeMap<String, IdleSample>>> {
+    let mut found = BTreeMap::new();
+    for cpu in cpus.iter().take(FILES_OF_CPUS_MAX) {
+        let folder = format!("{CPUS_DIR}/cpu{cpu}/cpuidle");
+        let names = match root.entries(&folder) {
+            Ok(names) => names,
+            Err(refusal) if found.is_empty() => return Err(refused(&refusal)),
+            Err(_) => continue,
+        };
+        let mut states = BTreeMap::new();
+        for name in names.iter().filter(|name| name.starts_with("state")).take(IDLE_STATES_MAX) {
+            let number = |file: &str| {
+                parsed(root, &format!("{folder}/{name}/{file}"), "a number", |text| text.trim().parse().ok())
+            };
+            let title = root.text(&format!("{folder}/{name}/name")).map_err(|refusal| refused(&refusal))?;
+            states.insert(title.trim().to_owned(), IdleSample { time_us: number("time")?, entries: number("usage")? });
+        }
+        found.insert(*cpu, states);
+    }
+    if found.is_empty() { Err(odd("no CPU is known")) } else { Ok(found) }
+}
+
+fn interrupts(text: &str) -> Option<InterruptsSample> {
+    let table = parse_per_cpu(text);
+    let mut sums = vec![0_u64; table.cpus.len()];
+    let mut sample = InterruptsSample::default();
+    for row in table.rows() {
+        let mut total = 0_u64;
+        let mut columns = 0;
+        let counts: Vec<u64> = row.counts().collect();
+        for (sum, count) in sums.iter_mut().zip(&counts) {
+            total = total.saturating_add(*count);
+            columns += 1;
+            // ERR and MIS have one number, which belongs to no CPU.
+            if counts.len() == table.cpus.len() {
+                *sum = sum.saturating_add(*count);
+            }
+        }
+        if columns == 0 || total == 0 {
+            continue;
+        }
+        if sample.by_source.len() >= SOURCES_MAX {
+            sample.sources_beyond += 1;
+            continue;
+        }
+        let name = format!("{} {}", row.label, row.name());
+        sample.by_source.insert(name.trim_end().chars().take(80).collect(), total);
+    }
+    sample.by_cpu = table.cpus.iter().copied().zip(sums).collect();
+    (!sample.by_cpu.is_empty()).then_some(sample)
+}
+
+fn softnet(text: &str) -> Option<BTreeMap<usize, SoftnetSample>> {
+    let counts = parse_softnet(text.trim())?.into_iter();
+    let by_cpu = counts.map(|line| {
+        let (processed, dropped, squeezed) = (line.processed, line.dropped, line.time_squeeze);
+        (line.cpu, SoftnetSample { processed, dropped, squeezed })
+    });
+    Some(by_cpu.collect())
+}
+
+fn udp(root: &Root, process: &str) -> Counted<UdpSample> {
+    let path = format!("{process}/net/snmp");
+    let (v4, datagrams) = parsed(root, &path, "lines for Udp", |text| {
+        let number = |name: &str| under_name(text, Some("Udp"), name)?.parse::<u64>().ok();
+        Some((parse_snmp(text)?, [number("InDatagrams"), number("OutDatagrams")]))
+    })?;
+    // A kernel without IPv6 has no such file, and has lost no datagrams over it.
+    let v6 = root.text(&format!("{process}/net/snmp6")).ok();
+    let sum = |of: fn(&UdpCounters) -> u64| {
+        let other = v6.as_deref().and_then(parse_snmp6).map_or(0, |counters| of(&counters));
+        of(&v4).saturating_add(other)
+    };
+    let with_v6 = |count: Option<u64>, name: &str| {
+        let pairs = v6.as_deref().unwrap_or_default().lines().filter_map(|line| line.split_once(char::is_whitespace));
+        let mut other = pairs.filter(|(found, _)| *found == name).filter_map(|(_, number)| number.trim().parse().ok());
+        Some(count?.saturating_add(other.next().unwrap_or(0)))
+    };
+    let [received, sent] = datagrams;
+    Ok(UdpSample {
+        in_datagrams: with_v6(received, "Udp6InDatagrams"),
+        out_datagrams: with_v6(sent, "Udp6OutDatagrams"),
+        in_errors: sum(|udp| udp.in_errors),
+        receive_buffer_errors: sum(|udp| udp.rcvbuf_errors),
+        send_buffer_errors: sum(|udp| udp.sndbuf_errors),
+        no_ports: sum(|udp| udp.no_ports),
+    })
+}
+
+fn interfaces(root: &Root, process: &str) -> Counted<BTreeMap<String, InterfaceSample>> {
+    let mut found: BTreeMap<String, InterfaceSample> =
+        parsed(root, &format!("{process}/net/dev"), "counts of interfaces", |text| {
+            let rows = parse_interfaces(text).take(INTERFACES_MAX);
+            Some(rows.map(|(name, counts)| (name.to_owned(), counts.into())).collect())
+        })?;
+    for (name, interface) in &mut found {
+        // Only some drivers have counters, and only Amazon's has these.
+        let Ok(text) = root.text(&format!("@ethtool/{name}/stats")) else { continue };
+        let losses = parse_losses(&text).unwrap_or_default();
+        interface.allowances = losses.into_iter().filter(|(name, _)| name.ends_with("_allowance_exceeded")).collect();
+    }
+    Ok(found)
+}
+
+fn memory(fields: &Pairs) -> MemorySample {
+    let of = |name: &str| fields.get(name).copied();
+    MemorySample {
+        total_bytes: of("MemTotal"),
+        available_bytes: of("MemAvailable"),
+        swap_bytes: of("SwapTotal"),
+        swap_free_bytes: of("SwapFree"),
+    }
+}
+
+fn paging(pairs: &Pairs) -> PagingSample {
+    let of = |name: &str| pairs.get(name).copied();
+    PagingSample {
+        major_faults: of("pgmajfault"),
+        swap_ins: of("pswpin"),
+        swap_outs: of("pswpout"),
+        oom_kills: of("oom_kill"),
+    }
+}
+
+/// Whole disks that were used. Partitions are parts of them.
+fn disks(root: &Root) -> Counted<BTreeMap<String, DiskSample>> {
+    let whole = root.entries("/sys/block").ok();
+    let is_disk = |name: &str| whole.as_ref().is_none_or(|whole| whole.iter().any(|disk| disk == name));
+    let found: BTreeMap<String, DiskSample> = parsed(root, "/proc/diskstats", "counts of disks", |text| {
+        let rows = parse_disks(text).filter(|(name, counts)| is_disk(name) && (counts.reads > 0 || counts.writes > 0));
+        Some(rows.take(DISKS_MAX).map(|(name, counts)| (name.to_owned(), counts.into())).collect())
+    })?;
+    if found.is_empty() { Err(absent("/proc/diskstats has no disk that was used")) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_are_summed_both_ways() {
+        let text = "           CPU0       CPU1\n  0:         10          5  IO-APIC  2-edge  timer\n \
+                    38:          0        100 PCI-MSIX-0000:00:05.0   1-edge      eth0-Tx-Rx-0\n \
+                    39:          0          0 PCI-MSIX-0000:00:05.0   2-edge      eth0-Tx-Rx-1\n\
+                    LOC:        50         60   Local timer interrupts\nERR:          3\n";
+        let sample = interrupts(text).unwrap();
+        assert_eq!(sample.by_cpu, BTreeMap::from([(0, 60), (1, 165)]));
+        let sources: Vec<(&str, u64)> = sample.by_source.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        assert_eq!(
+            sources,
+            [("0 timer", 15), ("38 eth0-Tx-Rx-0", 100), ("ERR", 3), ("LOC Local timer interrupts", 110)]
+        );
+        assert_eq!(interrupts("rubbish"), None);
+        let many: String = (0..300).map(|irq| format!("{irq}: 1 x\n")).collect();
+        let sample = interrupts(&format!("CPU0\n{many}")).unwrap();
+        assert_eq!((sample.by_source.len(), sample.sources_beyond), (256, 44));
+    }
+}

@@ -1,0 +1,181 @@
+//! The collector: reads one [`Sample`] each time it is asked. It only reads, and what it may not read is in the sample with the reason.
+
+mod credits;
+mod groups;
+mod host;
+mod process;
+mod read;
+mod servers;
+mod settings;
+mod sockets;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use evenkeel_host::Facts;
+use evenkeel_hostfs::{Root, RootKind, Why};
+use evenkeel_sys::clock;
+use evenkeel_sys::schedstat::RunDelay;
+
+use crate::ledger;
+use crate::sample::{Asked, CollectorSample, LedgerSample, Moment, Sample, Unreadable};
+use credits::Credits;
+use groups::Groups;
+use servers::Servers;
+use settings::Settings;
+
+/// The shortest interval that is accepted: a sample takes some milliseconds.
+pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// The longest interval that is accepted.
+pub const INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// What to watch.
+#[derive(Clone, Debug)]
+pub struct CollectorOptions {
+    /// The time from one sample to the next. Outside of [`INTERVAL_MIN`] to [`INTERVAL_MAX`] the nearer of them counts.
+    pub interval: Duration,
+    /// A tick that begins this much after it was due is late. `None` means a quarter of the server's period.
+    pub late_after: Option<Duration>,
+    /// Processes to watch besides the servers with a page of telemetry.
+    pub pids: Vec<u32>,
+    /// Folders with pages of telemetry. `None` means the usual ones of this root.
+    pub telemetry_folders: Option<Vec<PathBuf>>,
+    /// The folder of the journal, to compare the host with what was applied.
+    pub journal: Option<PathBuf>,
+}
+
+impl Default for CollectorOptions {
+    fn default() -> CollectorOptions {
+        CollectorOptions {
+            interval: Duration::from_secs(1),
+            late_after: None,
+            pids: Vec::new(),
+            telemetry_folders: None,
+            journal: None,
+        }
+    }
+}
+
+/// Reads samples of a host.
+#[derive(Debug)]
+pub struct Collector {
+    root: Root,
+    /// The process whose /proc/PID/net shows the host's network.
+    process: &'static str,
+    asked: Asked,
+    due_ns: Option<u64>,
+    groups: Groups,
+    servers: Servers,
+    settings: Settings,
+    credits: Option<Credits>,
+    unreadable: BTreeSet<Unreadable>,
+    /// The sample before, for the ledger.
+    before: Option<Sample>,
+}
+
+impl Collector {
+    /// Reads once what does not change: the facts of the machine, for the findings of the audit and the rules of its credits.
+    pub fn new(root: Root, options: CollectorOptions) -> Collector {
+        let root = root.unrecorded();
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let interval = options.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
+        let facts = Facts::probe(&root);
+        Collector {
+            process: host_process(&root),
+            asked: Asked { interval_ns: nanoseconds(interval), late_after_ns: options.late_after.map(nanoseconds) },
+            due_ns: None,
+            groups: Groups::default(),
+            servers: Servers::new(&root, options.pids, options.telemetry_folders),
+            settings: Settings::new(&facts, options.journal),
+            credits: Credits::new(&root, &facts),
+            unreadable: BTreeSet::new(),
+            before: None,
+            root,
+        }
+    }
+
+    /// When the next sample is due, on the monotonic clock. `None` before the first one: it is due at once.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.due_ns
+    }
+
+    /// Reads a sample now, and sets when the next one is due.
+    pub fn sample(&mut self) -> Sample {
+        let at = Moment {
+            monotonic_ns: clock::monotonic_ns(),
+            boottime_ns: clock::boottime_ns(),
+            realtime_ns: clock::realtime_ns(),
+        };
+        let late_ns = self.due_ns.map(|due_ns| at.monotonic_ns.saturating_sub(due_ns));
+        let run_delay_ns =
+            RunDelay::of_this_thread().and_then(|delay| delay.read()).ok().map(|counted| counted.run_delay_ns);
+        let servers = self.servers.read(&self.root, at.monotonic_ns);
+        let of_servers = servers.list.iter().filter_map(|server| server.process.as_ref().ok()?.group.clone()).collect();
+        let groups = self.groups.read(&self.root, &of_servers, at.monotonic_ns);
+        let host = host::read(&self.root, self.process, groups);
+        let settings = self.settings.read(&self.root, at.monotonic_ns);
+        let credits = self.credits.as_mut().and_then(|credits| credits.read(&host, at.monotonic_ns));
+        self.unreadable.extend(read::denied(&host, &servers.list));
+        self.due_ns = Some(next_due(self.due_ns, at.monotonic_ns, self.asked.interval_ns));
+        let mut sample = Sample {
+            at,
+            is_live: self.root.kind() != RootKind::Captured,
+            asked: self.asked,
+            collector: CollectorSample { late_ns, cpu_ns: clock::thread_cpu_ns(), run_delay_ns },
+            host,
+            servers: servers.list,
+            servers_beyond: servers.beyond,
+            settings,
+            credits,
+            ledger: LedgerSample::default(),
+            unreadable: self.unreadable.iter().take(UNREADABLE_MAX).cloned().collect(),
+        };
+        if let Some(before) = self.before.take() {
+            sample.ledger = ledger::entries(&before, &sample);
+        }
+        self.before = Some(sample.clone());
+        sample
+    }
+}
+
+/// The most things that may be listed as unreadable.
+const UNREADABLE_MAX: usize = 64;
+
+/// The times of samples stay on one grid, so that they do not drift. After a long pause, missed ones are left out.
+fn next_due(due_ns: Option<u64>, now_ns: u64, interval_ns: u64) -> u64 {
+    let next = due_ns.unwrap_or(now_ns).saturating_add(interval_ns);
+    if next > now_ns { next } else { now_ns.saturating_add(interval_ns) }
+}
+
+/// The process whose network is the host's: our own; in a mounted root, where we are unknown, the first one.
+fn host_process(root: &Root) -> &'static str {
+    let is_not_captured = || root.text("/proc/self/net/snmp").is_err_and(|refusal| refusal.why == Why::NotCaptured);
+    match root.kind() {
+        RootKind::Live => "/proc/self",
+        RootKind::Captured if !is_not_captured() => "/proc/self",
+        RootKind::Mounted | RootKind::Captured => "/proc/1",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_stay_on_their_grid() {
+        let table = [
+            ((None, 5, 10), 15),
+            ((Some(15), 15, 10), 25),
+            ((Some(15), 17, 10), 25),
+            ((Some(15), 24, 10), 25),
+            ((Some(15), 25, 10), 35),
+            // A suspended laptop.
+            ((Some(15), 1000, 10), 1010),
+            ((Some(u64::MAX), u64::MAX, 10), u64::MAX),
+        ];
+        for ((due, now, interval), expected) in table {
+            assert_eq!(next_due(due, now, interval), expected, "{due:?} {now}");
+        }
+    }
+}

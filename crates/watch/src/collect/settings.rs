@@ -1,0 +1,83 @@
+//! What evenkeel applied, compared with the host each minute, and what the audit advises, once.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use evenkeel_change::{Log, verify};
+use evenkeel_host::{AdviceContext, Facts, State, advise};
+use evenkeel_hostfs::Root;
+
+use crate::sample::{DriftSample, SettingsSample};
+
+/// A probe of all facts takes some ten milliseconds.
+const VERIFY_EVERY_NS: u64 = 60_000_000_000;
+/// The most drifts to list.
+const DRIFTS_MAX: usize = 64;
+
+/// The settings of a host.
+#[derive(Debug)]
+pub(super) struct Settings {
+    journal: Option<PathBuf>,
+    findings: BTreeMap<String, usize>,
+    last: Option<SettingsSample>,
+}
+
+impl Settings {
+    pub(super) fn new(facts: &Facts, journal: Option<PathBuf>) -> Settings {
+        let mut findings = BTreeMap::new();
+        for advice in advise(facts, &AdviceContext::default()) {
+            if let Some(level) = level(advice.state) {
+                *findings.entry(level.to_owned()).or_default() += 1;
+            }
+        }
+        Settings { journal, findings, last: None }
+    }
+
+    /// The last comparison, which is at most a minute old.
+    pub(super) fn read(&mut self, root: &Root, now_ns: u64) -> Option<SettingsSample> {
+        let is_fresh = |last: &&SettingsSample| now_ns.saturating_sub(last.verified_ns) < VERIFY_EVERY_NS;
+        if self.last.as_ref().filter(is_fresh).is_none() {
+            self.last = Some(self.compare(root, now_ns));
+        }
+        self.last.clone()
+    }
+
+    fn compare(&self, root: &Root, now_ns: u64) -> SettingsSample {
+        let mut settings =
+            SettingsSample { verified_ns: now_ns, findings: self.findings.clone(), ..SettingsSample::default() };
+        let Some(journal) = &self.journal else {
+            settings.why_unknown = Some("no journal belongs to this root".to_owned());
+            return settings;
+        };
+        let log = match Log::read_noted(journal) {
+            Ok(log) => log,
+            Err(error) => {
+                settings.why_unknown = Some(error.to_string());
+                return settings;
+            }
+        };
+        let found = verify(root, &Facts::probe(root), &log);
+        settings.holds = found.holds;
+        settings.drift_beyond = found.drift.len().saturating_sub(DRIFTS_MAX);
+        let drifts = found.drift.into_iter().take(DRIFTS_MAX).map(|drift| DriftSample {
+            knob: drift.knob,
+            place: drift.place,
+            wanted: drift.wanted,
+            found: drift.found.to_string(),
+            mend: drift.mend,
+        });
+        settings.drift = drifts.collect();
+        settings
+    }
+}
+
+/// The levels of `audit --fail-on`; the other states ask nothing of anybody.
+fn level(state: State) -> Option<&'static str> {
+    match state {
+        State::Set => Some("set"),
+        State::OwnedBy => Some("owned-by"),
+        State::Blocked => Some("blocked"),
+        State::Unknown => Some("unknown"),
+        State::Keep | State::NotHere | State::Removed => None,
+    }
+}

@@ -1,0 +1,91 @@
+//! The UDP sockets of a server: which they are, by its open files, and what waits in them, by the kernel's tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_hostfs::proc::{SocketRow, parse_sockets};
+use evenkeel_hostfs::{Refusal, Root};
+
+use super::read::refused;
+use crate::sample::{Counted, FilesSample, SocketSample};
+
+/// How often the open files of a process are looked at. A server opens its sockets at its start.
+const LOOK_EVERY_NS: u64 = 10_000_000_000;
+/// The most open files of a process to examine.
+const FILES_MAX: usize = 4096;
+/// The most sockets of a server to list.
+const LISTED_MAX: usize = 64;
+
+/// The sockets among the open files of a process.
+#[derive(Debug, Default)]
+pub(super) struct OpenSockets {
+    looked: Option<(u64, Counted<BTreeSet<u64>>)>,
+    files: FilesSample,
+}
+
+/// The tables of the network namespaces, each read once for a sample.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    rows: BTreeMap<String, Counted<Vec<SocketRow>>>,
+}
+
+impl OpenSockets {
+    /// The UDP sockets of the process.
+    pub(super) fn read(
+        &mut self,
+        root: &Root,
+        pid: u32,
+        tables: &mut Tables,
+        now_ns: u64,
+    ) -> Counted<Vec<SocketSample>> {
+        let is_fresh = |looked: &&(u64, _)| now_ns.saturating_sub(looked.0) < LOOK_EVERY_NS;
+        if self.looked.as_ref().filter(is_fresh).is_none() {
+            let (inodes, beyond) = match inodes(root, pid) {
+                Ok((inodes, beyond)) => (Ok(inodes), beyond),
+                Err(refusal) => (Err(refused(&refusal)), 0),
+            };
+            self.files = FilesSample { beyond };
+            self.looked = Some((now_ns, inodes));
+        }
+        let Some((_, inodes)) = &self.looked else { return Ok(Vec::new()) };
+        let inodes = inodes.clone()?;
+        let rows = tables.of(root, pid)?;
+        let own = rows.iter().filter(|row| inodes.contains(&row.inode)).take(LISTED_MAX);
+        Ok(own
+            .map(|row| SocketSample {
+                port: row.port,
+                inode: row.inode,
+                receive_queue_bytes: row.receive_queue_bytes,
+                drops: row.drops.unwrap_or(0),
+            })
+            .collect())
+    }
+
+    /// What is known of the open files.
+    pub(super) fn files(&self) -> FilesSample {
+        self.files
+    }
+}
+
+/// The inodes of open sockets, and the number of files that were not examined.
+fn inodes(root: &Root, pid: u32) -> Result<(BTreeSet<u64>, usize), Refusal> {
+    let folder = format!("/proc/{pid}/fd");
+    let files = root.entries(&folder)?;
+    let inode = |link: &str| link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+    // A file that was closed meanwhile is no loss.
+    let links = files.iter().take(FILES_MAX).filter_map(|file| root.link(&format!("{folder}/{file}")).ok());
+    Ok((links.filter_map(|link| inode(&link)).collect(), files.len().saturating_sub(FILES_MAX)))
+}
+
+impl Tables {
+    fn of(&mut self, root: &Root, pid: u32) -> Counted<Vec<SocketRow>> {
+        // Who may not see the namespace reads the table by the process.
+        let namespace = root.link(&format!("/proc/{pid}/ns/net")).unwrap_or_else(|_| pid.to_string());
+        let read = || {
+            let udp = root.text(&format!("/proc/{pid}/net/udp")).map_err(|refusal| refused(&refusal))?;
+            // A kernel without IPv6 has no such table.
+            let udp6 = root.text(&format!("/proc/{pid}/net/udp6")).unwrap_or_default();
+            Ok(parse_sockets(&udp).chain(parse_sockets(&udp6)).filter(|row| row.inode > 0).collect())
+        };
+        self.rows.entry(namespace).or_insert_with(read).clone()
+    }
+}

@@ -1,0 +1,211 @@
+//! From evidence to one cause. Pure.
+
+use crate::sample::Cause;
+
+/// The share of the lateness that the time of a cause must explain. Counters and buckets are not exact.
+const EXPLAINS: f64 = 0.8;
+
+/// The late ticks between two samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LateCount {
+    /// Ticks that certainly began later than the bound.
+    pub late: u64,
+    /// Missed ticks.
+    pub missed: u64,
+    /// The least time that explains all of them, in nanoseconds: the lateness of the late ones together, or the periods of the missed ones.
+    pub lateness_ns: u64,
+    /// The bound of a late tick, in nanoseconds.
+    pub bound_ns: u64,
+}
+
+/// What was counted between two samples. `None` is what is not known, which never counts as 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// The late ticks.
+    pub ticks: LateCount,
+    /// How long the tick's thread was ready but did not run.
+    pub run_delay_ns: Option<u64>,
+    /// How long limits stopped the server's control group, summed over CPUs.
+    pub throttled_ns: Option<u64>,
+    /// What the hypervisor took from the CPU of the tick's thread.
+    pub steal_ns: Option<u64>,
+    /// The time of interrupts and softirqs on that CPU.
+    pub interrupts_ns: Option<u64>,
+    /// Major page faults of the tick's thread.
+    pub major_faults: Option<u64>,
+    /// How long threads of the host waited for disks or memory.
+    pub stalled_ns: Option<u64>,
+    /// Ticks whose work certainly took longer than the period and the bound.
+    pub overruns: u64,
+    /// The work of all ticks.
+    pub work_ns: u64,
+    /// The CPU time of the tick's thread.
+    pub cpu_ns: Option<u64>,
+}
+
+/// The one cause of the late ticks, and the words for it.
+pub fn decide(evidence: &Evidence) -> (Cause, String) {
+    let bound_ns = evidence.ticks.bound_ns.max(1);
+    let needed_ns = (evidence.ticks.lateness_ns as f64 * EXPLAINS) as u64;
+    let enough = |time: Option<u64>| time.is_some_and(|ns| ns >= needed_ns.max(bound_ns));
+    // Too short to make a single tick late.
+    let short = |time: Option<u64>| time.is_some_and(|ns| ns < bound_ns);
+    let ms = |time: Option<u64>| {
+        time.map_or_else(|| "an unknown time".to_owned(), |ns| format!("{:.1} ms", ns as f64 / 1e6))
+    };
+    let Evidence { run_delay_ns, throttled_ns, steal_ns, interrupts_ns, major_faults, stalled_ns, .. } = *evidence;
+    // A thread that a limit stops counts as ready too.
+    let is_delay_of_limit =
+        run_delay_ns.zip(throttled_ns).is_some_and(|(delay, throttled)| throttled as f64 >= delay as f64 * EXPLAINS);
+    // Where its own work is too long, a disturbance comes on top, and neither of them is the cause of all.
+    let may_be_own = is_own_work(evidence);
+    let is_undisturbed = short(run_delay_ns) && short(throttled_ns) && short(steal_ns);
+    if enough(throttled_ns) && is_delay_of_limit && short(steal_ns) && !may_be_own {
+        return (Cause::Throttled, format!("limits stopped its control group for {}", ms(throttled_ns)));
+    }
+    if enough(run_delay_ns) && short(throttled_ns) && short(steal_ns) && !may_be_own {
+        return (Cause::Preempted, format!("the tick's thread was ready but did not run for {}", ms(run_delay_ns)));
+    }
+    if enough(steal_ns) && short(run_delay_ns) && short(throttled_ns) && !may_be_own {
+        return (Cause::Stolen, format!("the hypervisor took {} of the tick's CPU", ms(steal_ns)));
+    }
+    if is_undisturbed && major_faults.is_some_and(|faults| faults > 0) && enough(stalled_ns) && evidence.overruns == 0 {
+        let faults = major_faults.unwrap_or(0);
+        return (
+            Cause::PageFault,
+            format!("{faults} major page faults of the tick's thread, {} of stalls", ms(stalled_ns)),
+        );
+    }
+    let has_no_fault = major_faults == Some(0);
+    if is_undisturbed && has_no_fault && short(interrupts_ns) && may_be_own {
+        let longer = evidence.overruns;
+        return (Cause::OwnWork, format!("{longer} ticks worked longer than the period, and used the CPU for it"));
+    }
+    if is_undisturbed && has_no_fault && enough(interrupts_ns) && evidence.overruns == 0 {
+        return (Cause::Interrupt, format!("interrupts and softirqs had the tick's CPU for {}", ms(interrupts_ns)));
+    }
+    (Cause::Unknown, open_words(evidence))
+}
+
+/// Work that slept, such as for a lock, is not the server's own computation.
+fn is_own_work(evidence: &Evidence) -> bool {
+    let used = evidence.cpu_ns.map_or(0.0, |ns| ns as f64);
+    evidence.overruns > 0 && evidence.work_ns > 0 && used >= evidence.work_ns as f64 * EXPLAINS
+}
+
+/// What was seen, without a decision.
+fn open_words(evidence: &Evidence) -> String {
+    let times = [
+        ("run-queue delay", evidence.run_delay_ns),
+        ("throttled", evidence.throttled_ns),
+        ("steal", evidence.steal_ns),
+        ("interrupts", evidence.interrupts_ns),
+    ];
+    let seen = times.map(|(name, time)| match time {
+        Some(ns) => format!("{name} {:.1} ms", ns as f64 / 1e6),
+        None => format!("{name} unknown"),
+    });
+    let overruns = match evidence.overruns {
+        0 => String::new(),
+        count => format!(", {count} ticks worked longer than the period"),
+    };
+    format!("nothing decides: {}{overruns}", seen.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Five ticks of 50 a second, 10 ms late each, with nothing else.
+    fn quiet() -> Evidence {
+        Evidence {
+            ticks: LateCount { late: 5, missed: 0, lateness_ns: 50 * MS, bound_ns: 5 * MS },
+            run_delay_ns: Some(MS),
+            throttled_ns: Some(0),
+            steal_ns: Some(0),
+            interrupts_ns: Some(0),
+            major_faults: Some(0),
+            stalled_ns: Some(0),
+            overruns: 0,
+            work_ns: 100 * MS,
+            cpu_ns: Some(100 * MS),
+        }
+    }
+
+    #[test]
+    fn a_planted_cause_is_found_and_two_are_unknown() {
+        let table: [(&str, fn(&mut Evidence), Cause); 20] = [
+            ("nothing seen", |_| {}, Cause::Unknown),
+            ("preempted", |of| of.run_delay_ns = Some(60 * MS), Cause::Preempted),
+            ("not long enough", |of| of.run_delay_ns = Some(20 * MS), Cause::Unknown),
+            ("preempted, steal unknown", |of| (of.run_delay_ns, of.steal_ns) = (Some(60 * MS), None), Cause::Unknown),
+            ("stolen", |of| of.steal_ns = Some(60 * MS), Cause::Stolen),
+            ("stolen, delay unknown", |of| (of.steal_ns, of.run_delay_ns) = (Some(60 * MS), None), Cause::Unknown),
+            ("both", |of| (of.steal_ns, of.run_delay_ns) = (Some(60 * MS), Some(60 * MS)), Cause::Unknown),
+            ("throttled", |of| of.throttled_ns = Some(60 * MS), Cause::Throttled),
+            (
+                "throttled counts as ready",
+                |of| (of.throttled_ns, of.run_delay_ns) = (Some(60 * MS), Some(62 * MS)),
+                Cause::Throttled,
+            ),
+            (
+                "throttled and preempted",
+                |of| (of.throttled_ns, of.run_delay_ns) = (Some(60 * MS), Some(120 * MS)),
+                Cause::Unknown,
+            ),
+            ("fault", |of| (of.major_faults, of.stalled_ns) = (Some(5), Some(60 * MS)), Cause::PageFault),
+            ("short fault", |of| (of.major_faults, of.stalled_ns) = (Some(5), Some(MS)), Cause::Unknown),
+            ("stalls of others", |of| of.stalled_ns = Some(60 * MS), Cause::Unknown),
+            ("interrupts", |of| of.interrupts_ns = Some(60 * MS), Cause::Interrupt),
+            (
+                "mostly throttled",
+                |of| (of.throttled_ns, of.run_delay_ns) = (Some(60 * MS), Some(70 * MS)),
+                Cause::Throttled,
+            ),
+            ("preempted and own work", |of| (of.run_delay_ns, of.overruns) = (Some(60 * MS), 5), Cause::Unknown),
+            ("own work", |of| of.overruns = 5, Cause::OwnWork),
+            ("work that sleeps", |of| (of.overruns, of.cpu_ns) = (5, Some(30 * MS)), Cause::Unknown),
+            ("work that faults", |of| (of.overruns, of.major_faults) = (5, Some(1)), Cause::Unknown),
+            ("work, CPU unknown", |of| (of.overruns, of.cpu_ns) = (5, None), Cause::Unknown),
+        ];
+        for (name, plant, expected) in table {
+            let mut evidence = quiet();
+            plant(&mut evidence);
+            let (cause, words) = decide(&evidence);
+            assert_eq!(cause, expected, "{name}: {words}");
+            assert!(!words.is_empty());
+        }
+    }
+
+    proptest! {
+        /// A cause that is named explains the lateness by its own time, and no other time is long enough for one late tick.
+        #[test]
+        fn no_cause_is_named_that_does_not_explain(
+            times in prop::array::uniform5(prop::option::of(0..100_u64)), faults in prop::option::of(0..3_u64), overruns in 0..3_u64,
+            lateness in 5..100_u64, cpu in prop::option::of(0..200_u64)
+        ) {
+            let [run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns] = times.map(|time| time.map(|ms| ms * MS));
+            let evidence = Evidence {
+                ticks: LateCount { lateness_ns: lateness * MS, ..quiet().ticks },
+                run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns, major_faults: faults, overruns,
+                work_ns: 100 * MS, cpu_ns: cpu.map(|ms| ms * MS),
+            };
+            let long = |time: Option<u64>| time.is_none_or(|ns| ns >= 5 * MS);
+            let explains = |time: Option<u64>| time.is_some_and(|ns| ns as f64 >= lateness as f64 * MS as f64 * 0.79);
+            let (cause, _) = decide(&evidence);
+            match cause {
+                Cause::Stolen => prop_assert!(explains(steal_ns) && !long(run_delay_ns) && !long(throttled_ns)),
+                Cause::Preempted => prop_assert!(explains(run_delay_ns) && !long(steal_ns) && !long(throttled_ns)),
+                Cause::Throttled => prop_assert!(explains(throttled_ns) && !long(steal_ns)),
+                Cause::PageFault => prop_assert!(explains(stalled_ns) && faults > Some(0) && !long(run_delay_ns) && !long(steal_ns)),
+                Cause::Interrupt => prop_assert!(explains(interrupts_ns) && faults == Some(0) && !long(run_delay_ns)),
+                Cause::OwnWork => prop_assert!(overruns > 0 && faults == Some(0) && !long(run_delay_ns) && !long(interrupts_ns)),
+                Cause::Unknown => {}
+            }
+        }
+    }
+}

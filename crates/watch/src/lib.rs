@@ -1,0 +1,17 @@
+//! What a host and the servers on it do, each second: the live side of evenkeel. It only reads.
+//!
+//! [`Collector`] reads a [`Sample`]: the raw counters of one moment. [`Model::from_samples`] is a pure function of two of them: what happened
+//! between. Everything that is shown comes from a model, whether its samples are live or stored.
+#![forbid(unsafe_code)]
+
+mod collect;
+pub mod ledger;
+pub mod metrics;
+pub mod model;
+pub mod sample;
+pub mod store;
+
+pub use collect::{Collector, CollectorOptions, INTERVAL_MAX, INTERVAL_MIN};
+pub use evenkeel_measure::meters::rates::{Kind, Measured, Unknown};
+pub use model::Model;
+pub use sample::Sample;

@@ -1,0 +1,40 @@
+//! A model as text for Prometheus. Counters are the kernel's own, so that Prometheus makes the rates; units are seconds and bytes. What is
+//! unknown has no series, and is never 0.
+
+mod family;
+mod host;
+mod server;
+
+use prometheus_client::encoding::{prometheus_text, text};
+use prometheus_client::registry::Registry;
+
+use crate::model::Model;
+use family::{Families, Family};
+
+/// The text in the OpenMetrics format, with its end mark.
+pub fn render(model: &Model) -> String {
+    let mut written = String::new();
+    // Writing to a string can't fail.
+    let _ = text::encode(&mut written, &registry(model));
+    written
+}
+
+/// The text in the older format of Prometheus, which the textfile collector of node_exporter reads.
+pub fn render_prometheus_text(model: &Model) -> String {
+    let mut written = String::new();
+    // Writing to a string can't fail.
+    let _ = prometheus_text::encode(&mut written, &registry(model));
+    written
+}
+
+fn registry(model: &Model) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Families(families(model))));
+    registry
+}
+
+fn families(model: &Model) -> Vec<Family> {
+    let mut families = host::families(model);
+    families.extend(server::families(model));
+    families
+}

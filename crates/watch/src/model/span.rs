@@ -1,0 +1,64 @@
+//! `Span`: the time between two samples, by which counters become rates. A counter that went back gives a reason instead of a number.
+
+use evenkeel_measure::meters::rates::Measured;
+
+use crate::sample::{Counted, Sample};
+
+/// The time between two samples.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// `None`, with the reason, if nothing can be said of the time between.
+    elapsed_ns: Result<u64, &'static str>,
+}
+
+impl Span {
+    pub(super) fn between(before: &Sample, after: &Sample) -> Span {
+        let elapsed_ns = match after.at.monotonic_ns.checked_sub(before.at.monotonic_ns) {
+            _ if !after.is_live => Err("a captured host has the counters of one moment"),
+            Some(0) => Err("no time passed between the samples"),
+            Some(elapsed_ns) => Ok(elapsed_ns),
+            None => Err("the host booted between the samples"),
+        };
+        Span { elapsed_ns }
+    }
+
+    /// The time in nanoseconds; 0 if it is unknown.
+    pub(super) fn elapsed_ns(self) -> u64 {
+        self.elapsed_ns.unwrap_or(0)
+    }
+
+    /// The increase of a counter between the samples.
+    pub(super) fn increase(self, name: &str, before: u64, after: u64) -> Measured<u64> {
+        match self.elapsed_ns {
+            Ok(_) => Measured::increase(name, before, after),
+            Err(why) => Measured::odd(why),
+        }
+    }
+
+    /// The increase of a counter a second.
+    pub(super) fn per_s(self, name: &str, before: u64, after: u64) -> Measured<f64> {
+        self.increase(name, before, after).map(|grown| grown as f64 * 1e9 / self.elapsed_ns() as f64)
+    }
+
+    /// The same for a counter that some kernels lack.
+    pub(super) fn maybe_per_s(self, name: &str, before: Option<u64>, after: Option<u64>) -> Measured<f64> {
+        match before.zip(after) {
+            Some((before, after)) => self.per_s(name, before, after),
+            None => Measured::absent(format!("this kernel does not count {name}")),
+        }
+    }
+
+    /// The increase of a time as a share of the time that passed.
+    pub(super) fn share(self, name: &str, before: u64, after: u64, unit_ns: u64) -> Measured<f64> {
+        self.per_s(name, before, after).map(|per_s| per_s * unit_ns as f64 / 1e9)
+    }
+}
+
+/// Two counts, if both are known.
+pub(super) fn both<'a, T>(before: &'a Counted<T>, after: &'a Counted<T>) -> Measured<(&'a T, &'a T)> {
+    // The reason of the later one is the one that a user can act on.
+    match (before, after) {
+        (_, Err(unknown)) | (Err(unknown), _) => Measured::Unknown(unknown.clone()),
+        (Ok(before), Ok(after)) => Measured::Known((before, after)),
+    }
+}

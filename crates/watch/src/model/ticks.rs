@@ -1,0 +1,161 @@
+//! The ticks of a server between two samples, by its page of telemetry.
+
+use evenkeel_measure::meters::rates::Measured;
+use evenkeel_sys::telemetry::PageHistogram;
+use evenkeel_sys::telemetry::layout::BOUNDS_NS;
+use serde::Serialize;
+
+use super::span::{Span, both};
+use crate::sample::{Asked, Counted, HistogramSample, SlicesSample, TelemetrySample};
+
+/// The ticks of a server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TicksModel {
+    /// Completed ticks.
+    pub ticks_per_s: Measured<f64>,
+    /// Missed ticks.
+    pub missed_per_s: Measured<f64>,
+    /// The time from one tick to the next, in milliseconds. `null` if the server does not say it.
+    pub period_ms: Option<f64>,
+    /// From due to begun.
+    pub lateness: Measured<Durations>,
+    /// From begun to done.
+    pub work: Measured<Durations>,
+    /// From due to done: what players notice.
+    pub due_to_done: Measured<Durations>,
+    /// The share of a tick's period in which it works, on average.
+    pub load: Measured<f64>,
+    /// Ticks that began later than `late_after_us`, to the resolution of the page, which is a seventh. Missed ones come on top.
+    pub late: Measured<u64>,
+    /// The bound of a late tick, in microseconds.
+    pub late_after_us: Option<f64>,
+    /// How the CPU is provided to the server, as it sees it.
+    pub slices: SlicesSample,
+    /// Players now. `null` if the server does not say it.
+    pub players: Option<u64>,
+    /// Received datagrams, as the server counts them.
+    pub packets_in_per_s: Measured<f64>,
+    /// Sent datagrams.
+    pub packets_out_per_s: Measured<f64>,
+    /// Received bytes.
+    pub bytes_in_per_s: Measured<f64>,
+    /// Sent bytes.
+    pub bytes_out_per_s: Measured<f64>,
+}
+
+/// Durations of the ticks between two samples, in microseconds. The longest ones are at most a seventh too long.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Durations {
+    pub us_p50: f64,
+    pub us_p99: f64,
+    pub us_max: f64,
+}
+
+pub(super) fn ticks(
+    before: Option<&Counted<TelemetrySample>>,
+    after: Option<&Counted<TelemetrySample>>,
+    asked: Asked,
+    span: Span,
+) -> Measured<TicksModel> {
+    let Some(after) = after else {
+        return Measured::absent("the server has no page of telemetry: it was not built with evenkeel-rt");
+    };
+    let page = Measured::from(after.as_ref().map_err(Clone::clone));
+    page.map(|now| {
+        let then = match before {
+            None => Measured::absent("the session was not there at the sample before"),
+            Some(before) => {
+                both(before, after).and_then(|(before, now)| match before.began_realtime_ns == now.began_realtime_ns {
+                    true => Measured::Known(*before),
+                    false => Measured::odd("a new session began between the samples"),
+                })
+            }
+        };
+        between(&then, now, asked, span)
+    })
+}
+
+fn between(then: &Measured<&TelemetrySample>, now: &TelemetrySample, asked: Asked, span: Span) -> TicksModel {
+    let rate = |name: &str, of: fn(&TelemetrySample) -> u64| then.and_then(|then| span.per_s(name, of(then), of(now)));
+    let count = |name: &str| {
+        let of = |page: &TelemetrySample| page.counts.get(name).copied();
+        then.and_then(|then| match of(now) {
+            // The server sets a counter for the first time when it counts the first one.
+            Some(after) => span.per_s(name, of(then).unwrap_or(0), after),
+            None => Measured::absent(format!("the server does not count {name}")),
+        })
+    };
+    let grown = |of: fn(&TelemetrySample) -> &HistogramSample| {
+        then.and_then(|then| {
+            // Without a time between, the difference says nothing.
+            span.increase("ticks", then.ticks, now.ticks).map(|_| of(now).to_page().since(&of(then).to_page()))
+        })
+    };
+    let late_after_ns = asked.late_after_ns.or_else(|| now.period_ns.map(|period_ns| period_ns / 4));
+    let work = grown(|page| &page.work);
+    TicksModel {
+        ticks_per_s: rate("ticks", |page| page.ticks),
+        missed_per_s: rate("missed ticks", |page| page.missed),
+        period_ms: now.period_ns.map(|ns| ns as f64 / 1e6),
+        lateness: grown(|page| &page.lateness).and_then(durations),
+        due_to_done: grown(|page| &page.due_to_done).and_then(durations),
+        load: work.and_then(|work| load(work, now.period_ns)),
+        work: work.and_then(durations),
+        late: grown(|page| &page.lateness).and_then(|lateness| match late_after_ns {
+            Some(bound_ns) => Measured::Known(longer(lateness, bound_ns)),
+            None => Measured::absent("the server does not say its period: name a bound with --late"),
+        }),
+        late_after_us: late_after_ns.map(|ns| ns as f64 / 1e3),
+        slices: now.slices,
+        players: now.counts.get("players").copied(),
+        packets_in_per_s: count("packets_in"),
+        packets_out_per_s: count("packets_out"),
+        bytes_in_per_s: count("bytes_in"),
+        bytes_out_per_s: count("bytes_out"),
+    }
+}
+
+fn durations(histogram: &PageHistogram) -> Measured<Durations> {
+    let us = |q: f64| histogram.quantile_ns(q).map(|ns| ns as f64 / 1e3);
+    match (us(0.5), us(0.99), us(1.0)) {
+        (Some(us_p50), Some(us_p99), Some(us_max)) => Measured::Known(Durations { us_p50, us_p99, us_max }),
+        _ => Measured::absent("no tick was completed between the samples"),
+    }
+}
+
+fn load(work: &PageHistogram, period_ns: Option<u64>) -> Measured<f64> {
+    match period_ns.filter(|period_ns| *period_ns > 0) {
+        Some(period_ns) if work.count > 0 => Measured::Known(work.sum_ns as f64 / work.count as f64 / period_ns as f64),
+        Some(_) => Measured::absent("no tick was completed between the samples"),
+        None => Measured::absent("the server does not say its period"),
+    }
+}
+
+/// The values that are certainly longer than the bound: those in buckets above it.
+fn longer(histogram: &PageHistogram, bound_ns: u64) -> u64 {
+    let lower = |at: usize| at.checked_sub(1).and_then(|at| BOUNDS_NS.get(at)).copied().unwrap_or(0);
+    let above = histogram.buckets.iter().enumerate().filter(|(at, _)| lower(*at) >= bound_ns);
+    above.map(|(_, count)| *count).fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ticks_in_buckets_above_the_bound_are_late() {
+        let mut buckets = vec![0; BOUNDS_NS.len() + 1];
+        // Bounds: 1 us, 1.12 us, …; the last bucket holds everything above 10 s.
+        buckets[1] = 5;
+        buckets[2] = 7;
+        buckets[BOUNDS_NS.len()] = 1;
+        let histogram = PageHistogram { count: 13, sum_ns: 0, max_ns: Some(u64::MAX), buckets };
+        assert_eq!(longer(&histogram, 1000), 13);
+        assert_eq!(longer(&histogram, 1001), 8);
+        assert_eq!(longer(&histogram, 10_000_000_000), 1);
+        assert_eq!(longer(&histogram, u64::MAX), 0);
+    }
+}

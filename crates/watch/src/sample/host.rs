@@ -1,0 +1,286 @@
+//! The counters of the host at one moment.
+
+use std::collections::BTreeMap;
+
+use evenkeel_hostfs::proc::{CpuTicks, DiskCounts, InterfaceCounts, RunQueueCounts};
+use evenkeel_sys::stall::Stalls;
+use serde::{Deserialize, Serialize};
+
+use super::counted::Counted;
+
+/// The host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostSample {
+    /// CPU times and sums, of /proc/stat.
+    pub stat: Counted<StatSample>,
+    /// Run queues by CPU, of /proc/schedstat.
+    pub run_queues: Counted<BTreeMap<usize, RunQueueSample>>,
+    /// Pressure.
+    pub pressure: PressureSample,
+    /// Control groups with a limit on CPU time.
+    pub groups: Counted<GroupsSample>,
+    /// The frequency of each CPU in kHz.
+    pub frequency_khz: Counted<BTreeMap<usize, u64>>,
+    /// The idle states of each CPU, by name.
+    pub idle: Counted<BTreeMap<usize, BTreeMap<String, IdleSample>>>,
+    /// Interrupts.
+    pub interrupts: Counted<InterruptsSample>,
+    /// What each CPU took from its queues of packets.
+    pub softnet: Counted<BTreeMap<usize, SoftnetSample>>,
+    /// UDP over IPv4 and IPv6 together.
+    pub udp: Counted<UdpSample>,
+    /// Network interfaces by name.
+    pub interfaces: Counted<BTreeMap<String, InterfaceSample>>,
+    /// Memory.
+    pub memory: Counted<MemorySample>,
+    /// Page faults and swapping.
+    pub paging: Counted<PagingSample>,
+    /// Disks by name.
+    pub disks: Counted<BTreeMap<String, DiskSample>>,
+    /// The clock source in use.
+    pub clock_source: Counted<String>,
+}
+
+/// The contents of /proc/stat. A number without its line is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatSample {
+    /// The online CPUs.
+    pub cpus: BTreeMap<usize, CpuTimes>,
+    /// Switches between threads.
+    pub context_switches: Option<u64>,
+    /// Interrupts of all kinds.
+    pub interrupts: Option<u64>,
+    /// Created processes and threads.
+    pub forks: Option<u64>,
+}
+
+/// The times of a CPU since boot, in hundredths of a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "those of CpuTicks")]
+pub struct CpuTimes {
+    pub user: u64,
+    pub system: u64,
+    pub irq: u64,
+    pub softirq: u64,
+    pub steal: u64,
+    pub idle: u64,
+    pub iowait: u64,
+}
+
+impl From<CpuTicks> for CpuTimes {
+    fn from(ticks: CpuTicks) -> CpuTimes {
+        let CpuTicks { user, system, irq, softirq, steal, idle, iowait } = ticks;
+        CpuTimes { user, system, irq, softirq, steal, idle, iowait }
+    }
+}
+
+impl From<CpuTimes> for CpuTicks {
+    fn from(times: CpuTimes) -> CpuTicks {
+        let CpuTimes { user, system, irq, softirq, steal, idle, iowait } = times;
+        CpuTicks { user, system, irq, softirq, steal, idle, iowait }
+    }
+}
+
+/// The run queue of a CPU since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunQueueSample {
+    /// The time that threads ran, in nanoseconds.
+    pub ran_ns: u64,
+    /// The time that threads were ready but did not run, in nanoseconds, summed over threads.
+    pub waited_ns: u64,
+}
+
+impl From<RunQueueCounts> for RunQueueSample {
+    fn from(counts: RunQueueCounts) -> RunQueueSample {
+        RunQueueSample { ran_ns: counts.ran_ns, waited_ns: counts.waited_ns }
+    }
+}
+
+/// Pressure since boot, by resource.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct PressureSample {
+    pub cpu: Counted<StallSample>,
+    pub memory: Counted<StallSample>,
+    pub io: Counted<StallSample>,
+}
+
+/// The time that threads waited for a resource since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StallSample {
+    /// At least one thread waited, in microseconds.
+    pub some_us: u64,
+    /// All non-idle threads waited, in microseconds. Older kernels do not count this for CPUs.
+    pub full_us: Option<u64>,
+}
+
+impl From<Stalls> for StallSample {
+    fn from(stalls: Stalls) -> StallSample {
+        StallSample { some_us: stalls.some_us, full_us: stalls.full_us }
+    }
+}
+
+/// Control groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupsSample {
+    /// Those with a limit on CPU time, by their path below the mount. Only a limit throttles.
+    pub limited: BTreeMap<String, GroupSample>,
+    /// The number of groups that were examined.
+    pub examined: usize,
+    /// Whether there are more groups than are examined, or more with a limit than are listed.
+    pub is_cut: bool,
+}
+
+impl GroupsSample {
+    /// Whether the group `own` is `above`, or in it: a limit applies to all groups below.
+    pub fn is_in(own: &str, above: &str) -> bool {
+        own.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// A control group with a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupSample {
+    /// The CPUs that its limit allows.
+    pub limit_cpus: f64,
+    /// Periods of the limit in which it ran.
+    pub periods: Option<u64>,
+    /// Periods in which it was throttled.
+    pub throttled_periods: Option<u64>,
+    /// How long it was throttled, in microseconds, summed over CPUs.
+    pub throttled_us: Option<u64>,
+}
+
+/// An idle state of a CPU since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleSample {
+    /// The time in it, in microseconds.
+    pub time_us: u64,
+    /// How often it was entered.
+    pub entries: u64,
+}
+
+/// Interrupts since boot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterruptsSample {
+    /// All interrupts by CPU.
+    pub by_cpu: BTreeMap<usize, u64>,
+    /// All CPUs together, by number or letters with the device's name (`38 eth0-Tx-Rx-0`). Without those that never came.
+    pub by_source: BTreeMap<String, u64>,
+    /// Sources beyond the most that are listed.
+    pub sources_beyond: usize,
+}
+
+/// What a CPU took from its queues of packets since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SoftnetSample {
+    /// Packets.
+    pub processed: u64,
+    /// Packets dropped because the CPU's backlog was full.
+    pub dropped: u64,
+    /// How often it stopped with packets left.
+    pub squeezed: u64,
+}
+
+/// Counts of UDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpSample {
+    /// Datagrams that were delivered.
+    pub in_datagrams: Option<u64>,
+    /// Datagrams that were sent.
+    pub out_datagrams: Option<u64>,
+    /// Not delivered for any reason but a missing port; includes those for full buffers.
+    pub in_errors: u64,
+    /// Dropped because a socket buffer was full.
+    pub receive_buffer_errors: u64,
+    /// Not sent because no buffer was free.
+    pub send_buffer_errors: u64,
+    /// Received for a port that nobody listens at.
+    pub no_ports: u64,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "those of InterfaceCounts")]
+pub struct InterfaceSample {
+    pub rx_bytes: u64,
+    pub rx_packets: u64,
+    pub rx_drops: u64,
+    pub tx_bytes: u64,
+    pub tx_packets: u64,
+    pub tx_drops: u64,
+    /// Packets that the cloud dropped or delayed because an allowance of the instance was exceeded, by the driver's names (ENA).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub allowances: BTreeMap<String, u64>,
+}
+
+impl From<InterfaceCounts> for InterfaceSample {
+    fn from(counts: InterfaceCounts) -> InterfaceSample {
+        let InterfaceCounts { rx_bytes, rx_packets, rx_drops, tx_bytes, tx_packets, tx_drops } = counts;
+        let allowances = BTreeMap::new();
+        InterfaceSample { rx_bytes, rx_packets, rx_drops, tx_bytes, tx_packets, tx_drops, allowances }
+    }
+}
+
+/// Memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct MemorySample {
+    pub total_bytes: Option<u64>,
+    pub available_bytes: Option<u64>,
+    pub swap_bytes: Option<u64>,
+    pub swap_free_bytes: Option<u64>,
+}
+
+/// Page faults and swapping since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PagingSample {
+    /// Page faults that waited for a disk or for swap.
+    pub major_faults: Option<u64>,
+    /// Pages read from swap.
+    pub swap_ins: Option<u64>,
+    /// Pages written to swap.
+    pub swap_outs: Option<u64>,
+    /// Processes that the OOM killer ended.
+    pub oom_kills: Option<u64>,
+}
+
+/// A disk since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "those of DiskCounts")]
+pub struct DiskSample {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub read_ms: u64,
+    pub writes: u64,
+    pub written_bytes: u64,
+    pub write_ms: u64,
+    pub busy_ms: u64,
+}
+
+impl From<DiskCounts> for DiskSample {
+    fn from(counts: DiskCounts) -> DiskSample {
+        let DiskCounts { reads, read_bytes, read_ms, writes, written_bytes, write_ms, busy_ms } = counts;
+        DiskSample { reads, read_bytes, read_ms, writes, written_bytes, write_ms, busy_ms }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_in_those_above_it() {
+        let table = [
+            ("/a/b", "/a", true),
+            ("/a", "/a", true),
+            ("/ab", "/a", false),
+            ("/a", "/a/b", false),
+            ("", "", true),
+            ("/a", "", true),
+        ];
+        for (own, above, expected) in table {
+            assert_eq!(GroupsSample::is_in(own, above), expected, "{own} {above}");
+        }
+    }
+}

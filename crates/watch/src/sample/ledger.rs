@@ -1,0 +1,89 @@
+//! The ledger of late ticks, as a sample holds it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Why ticks were late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The hypervisor took the CPU, and reported it.
+    Stolen,
+    /// A limit of a control group stopped the server.
+    Throttled,
+    /// The tick's thread was ready, but others had the CPU.
+    Preempted,
+    /// The tick's thread waited for a page from a disk or from swap.
+    PageFault,
+    /// Interrupts and softirqs had the CPU.
+    Interrupt,
+    /// The work of earlier ticks took longer than the period, and used the CPU for it.
+    OwnWork,
+    /// The evidence does not decide.
+    Unknown,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 7] = [
+        Cause::Stolen,
+        Cause::Throttled,
+        Cause::Preempted,
+        Cause::PageFault,
+        Cause::Interrupt,
+        Cause::OwnWork,
+        Cause::Unknown,
+    ];
+
+    /// As JSON has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Stolen => "stolen",
+            Cause::Throttled => "throttled",
+            Cause::Preempted => "preempted",
+            Cause::PageFault => "page-fault",
+            Cause::Interrupt => "interrupt",
+            Cause::OwnWork => "own-work",
+            Cause::Unknown => "unknown",
+        }
+    }
+}
+
+/// The late ticks of a server between two samples. All of them have the same cause, because the evidence is that of the whole time between.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LateTicks {
+    /// The server's name.
+    pub server: String,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Ticks that began too late.
+    pub late: u64,
+    /// Ticks that were missed.
+    pub missed: u64,
+    /// Why.
+    pub cause: Cause,
+    /// What decided it, or what is left open.
+    pub evidence: String,
+}
+
+/// The ledger.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LedgerSample {
+    /// The late ticks since the sample before, by server.
+    pub new: Vec<LateTicks>,
+    /// The counts of late and missed ticks since the collector started, by the name and process of the server and by cause.
+    pub totals: BTreeMap<String, BTreeMap<Cause, u64>>,
+}
+
+impl LedgerSample {
+    /// The key of a server in [`LedgerSample::totals`].
+    pub fn key(server: &str, pid: Option<u32>) -> String {
+        match pid {
+            Some(pid) => format!("{server} {pid}"),
+            None => server.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What can go wrong with a store.
+
+use std::path::{Path, PathBuf};
+
+/// An error of a store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The kernel refused.
+    #[error("{tried} {}: {error}", path.display())]
+    Io {
+        /// What was tried, such as `open`.
+        tried: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The kernel's error.
+        error: std::io::Error,
+    },
+    /// Another process writes to it.
+    #[error("{} is in use: another evenkeel writes to it", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// There is no sample in it.
+    #[error("{} has no sample", path.display())]
+    Empty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A sample that is too large to be stored.
+    #[error("a sample of {bytes} bytes is too large for the store")]
+    TooLarge {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A newer version wrote it.
+    #[error("{} has format {format}, and this evenkeel knows {known}", path.display(), known = super::frame::FORMAT)]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The number in it.
+        format: u32,
+    },
+}
+
+impl StoreError {
+    pub(super) fn io(tried: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+        let path = path.to_owned();
+        move |error| StoreError::Io { tried, path, error }
+    }
+}

@@ -1,0 +1,210 @@
+//! Moves through the samples of a store, also while it is written to.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::error::StoreError;
+use super::frame::{FORMAT, SEGMENT_HEAD_BYTES, parse_format};
+use super::index::{Block, parse_index};
+use super::names::SegmentName;
+use super::segment::{parse_segment, search_blocks};
+use super::writer::segments;
+use crate::sample::Sample;
+
+/// The longest segment that is searched without an index, and the longest block. The writer's own are far shorter.
+const SEARCHED_BYTES_MAX: u64 = 256 << 20;
+const BLOCK_BYTES_MAX: u64 = 64 << 20;
+const INDEX_BYTES_MAX: u64 = 16 << 20;
+/// The most samples of one entry of the index: several blocks, if entries are missing.
+const SAMPLES_MAX: usize = 4096;
+
+/// The place of a sample in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    segment: usize,
+    block: usize,
+    sample: usize,
+}
+
+/// A store to read.
+#[derive(Debug)]
+pub struct Replay {
+    dir: PathBuf,
+    segments: Vec<SegmentName>,
+    /// The blocks of the segment that was read last.
+    blocks: Option<(usize, Vec<Block>)>,
+    /// The samples of the block that was read last.
+    samples: Option<(usize, usize, Vec<Sample>)>,
+}
+
+impl Replay {
+    /// Opens the store in this folder.
+    ///
+    /// # Errors
+    /// The kernel's error; that it has no sample; that only a newer version can read it.
+    pub fn open(dir: &Path) -> Result<Replay, StoreError> {
+        let segments = segments(dir)?;
+        let mut replay = Replay { dir: dir.to_owned(), segments, blocks: None, samples: None };
+        if let Some(last) = replay.segments.last() {
+            let path = dir.join(last.to_string());
+            let file = File::open(&path).map_err(StoreError::io("open", &path))?;
+            let mut head = [0; SEGMENT_HEAD_BYTES];
+            let read = file.read_at(&mut head, 0).map_err(StoreError::io("read", &path))?;
+            if let Some(format) = parse_format(&head[..read]).filter(|format| *format != FORMAT) {
+                return Err(StoreError::Format { path, format });
+            }
+        }
+        match replay.last() {
+            Some(_) => Ok(replay),
+            None => Err(StoreError::Empty { path: dir.to_owned() }),
+        }
+    }
+
+    /// Sees what was written since. Positions of other segments may then be of other samples.
+    ///
+    /// # Errors
+    /// The kernel's error of the folder.
+    pub fn refresh(&mut self) -> Result<(), StoreError> {
+        self.segments = segments(&self.dir)?;
+        (self.blocks, self.samples) = (None, None);
+        Ok(())
+    }
+
+    /// The last sample.
+    pub fn last(&mut self) -> Option<Position> {
+        let end = Position { segment: self.segments.len(), block: 0, sample: 0 };
+        self.previous(end)
+    }
+
+    /// The last sample that was taken at this time or before, in nanoseconds since 1970 UTC.
+    pub fn at(&mut self, realtime_ns: u64) -> Option<Position> {
+        for segment in (0..self.segments.len()).rev() {
+            let blocks = self.blocks(segment).to_vec();
+            for (block, _) in blocks.iter().enumerate().rev().filter(|(_, block)| block.realtime_ns <= realtime_ns) {
+                let samples = self.samples(segment, block);
+                if let Some(sample) = samples.iter().rposition(|sample| sample.at.realtime_ns <= realtime_ns) {
+                    return Some(Position { segment, block, sample });
+                }
+            }
+        }
+        None
+    }
+
+    /// The sample there.
+    pub fn sample(&mut self, at: Position) -> Option<Sample> {
+        self.samples(at.segment, at.block).get(at.sample).cloned()
+    }
+
+    /// The sample there and the one before it, for a model. The first sample of a store is its own predecessor: no rate is known of it.
+    pub fn pair(&mut self, at: Position) -> Option<(Sample, Sample)> {
+        let after = self.sample(at)?;
+        let before = self.previous(at).and_then(|before| self.sample(before)).unwrap_or_else(|| after.clone());
+        Some((before, after))
+    }
+
+    /// The sample before.
+    pub fn previous(&mut self, at: Position) -> Option<Position> {
+        if at.sample > 0 {
+            return Some(Position { sample: at.sample - 1, ..at });
+        }
+        let Position { mut segment, mut block, .. } = at;
+        loop {
+            while block > 0 {
+                block -= 1;
+                if let Some(sample) = self.samples(segment, block).len().checked_sub(1) {
+                    return Some(Position { segment, block, sample });
+                }
+            }
+            segment = segment.checked_sub(1)?;
+            block = self.blocks(segment).len();
+        }
+    }
+
+    /// The sample after.
+    pub fn next(&mut self, at: Position) -> Option<Position> {
+        let Position { mut segment, mut block, sample } = at;
+        if sample + 1 < self.samples(segment, block).len() {
+            return Some(Position { sample: sample + 1, ..at });
+        }
+        while segment < self.segments.len() {
+            block += 1;
+            if block >= self.blocks(segment).len() {
+                (segment, block) = (segment + 1, 0);
+            }
+            if !self.samples(segment, block).is_empty() {
+                return Some(Position { segment, block, sample: 0 });
+            }
+        }
+        None
+    }
+
+    /// The blocks of a segment; none if it can't be read.
+    fn blocks(&mut self, segment: usize) -> &[Block] {
+        if self.blocks.as_ref().is_none_or(|(of, _)| *of != segment) {
+            let blocks = self.segments.get(segment).map(|name| self.read_blocks(name)).unwrap_or_default();
+            self.blocks = Some((segment, blocks));
+        }
+        self.blocks.as_ref().map_or(&[], |(_, blocks)| blocks)
+    }
+
+    fn read_blocks(&self, name: &SegmentName) -> Vec<Block> {
+        let Ok(file) = File::open(self.dir.join(name.to_string())) else { return Vec::new() };
+        let Ok(length) = file.metadata().map(|there| there.len()) else { return Vec::new() };
+        let index = File::open(self.dir.join(name.index())).ok().and_then(|file| read(&file, 0, INDEX_BYTES_MAX));
+        if let Some(blocks) = index.as_deref().and_then(parse_index)
+            && blocks.first().is_some_and(|first| first.at == SEGMENT_HEAD_BYTES as u64)
+            && let Some(last) = blocks.last()
+            && last.at < length
+            && length - last.at <= BLOCK_BYTES_MAX
+        {
+            // Blocks that were written after the last entry.
+            let rest = read(&file, last.at, length - last.at).unwrap_or_default();
+            let found = search_blocks(&rest);
+            if found.first().is_some_and(|first| first.at == 0 && first.realtime_ns == last.realtime_ns) {
+                let later = found.iter().skip(1).map(|block| Block { at: block.at + last.at, ..*block });
+                return blocks.iter().copied().chain(later).collect();
+            }
+        }
+        read(&file, 0, length.min(SEARCHED_BYTES_MAX)).map(|bytes| search_blocks(&bytes)).unwrap_or_default()
+    }
+
+    /// The samples of a block; none if it can't be read.
+    fn samples(&mut self, segment: usize, block: usize) -> &[Sample] {
+        if self.samples.as_ref().is_none_or(|(of, at, _)| (*of, *at) != (segment, block)) {
+            let samples = self.read_samples(segment, block).unwrap_or_default();
+            self.samples = Some((segment, block, samples));
+        }
+        self.samples.as_ref().map_or(&[], |(_, _, samples)| samples)
+    }
+
+    fn read_samples(&mut self, segment: usize, block: usize) -> Option<Vec<Sample>> {
+        let blocks = self.blocks(segment);
+        let begin = blocks.get(block)?.at;
+        let next = blocks.get(block + 1).map(|block| block.at);
+        let file = File::open(self.dir.join(self.segments.get(segment)?.to_string())).ok()?;
+        let end = match next {
+            Some(next) => next,
+            None => file.metadata().ok()?.len(),
+        };
+        let bytes = read(&file, begin, end.saturating_sub(begin).min(BLOCK_BYTES_MAX))?;
+        Some(parse_segment(&bytes, SAMPLES_MAX).samples)
+    }
+}
+
+/// Up to so many bytes of a file, from there on.
+fn read(file: &File, from: u64, bytes_max: u64) -> Option<Vec<u8>> {
+    let length = file.metadata().ok()?.len().saturating_sub(from).min(bytes_max);
+    let mut bytes = vec![0; usize::try_from(length).ok()?];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read_at(&mut bytes[filled..], from + filled as u64) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    bytes.truncate(filled);
+    Some(bytes)
+}

@@ -1,0 +1,160 @@
+//! Reads the frames of a segment. Any bytes give samples and a count of what is damaged, in bounded memory.
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use super::frame::{FRAME_MAGIC, HEAD_BYTES, Head};
+use super::index::Block;
+use crate::sample::Sample;
+
+/// The most samples in a block, and the most bytes of all of them. A longer block is cut there.
+pub(super) const BLOCK_SAMPLES_MAX: usize = 64;
+const BLOCK_BYTES_MAX: usize = 64 << 20;
+
+/// What could not be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Frames that are torn or damaged.
+    pub frames: u64,
+    /// Whole frames that can't be read, because an earlier one of their block is damaged.
+    pub orphans: u64,
+}
+
+/// The samples of a segment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parsed {
+    /// In the order of writing.
+    pub samples: Vec<Sample>,
+    /// What could not be read.
+    pub damage: Damage,
+}
+
+/// The samples of a whole segment, for small ones and for tests: at most `samples_max`.
+pub fn parse_segment(bytes: &[u8], samples_max: usize) -> Parsed {
+    let mut parsed = Parsed::default();
+    let mut at = 0;
+    while let Some(found) = next_key(bytes, at) {
+        let room = samples_max.saturating_sub(parsed.samples.len());
+        if room == 0 {
+            break;
+        }
+        let block = read_block(&bytes[found..]);
+        parsed.samples.extend(block.samples.into_iter().take(room));
+        parsed.damage.frames += block.damage.frames;
+        parsed.damage.orphans += block.damage.orphans;
+        at = found + block.bytes.max(1);
+    }
+    parsed
+}
+
+/// The blocks of a segment, found by their heads.
+pub(super) fn search_blocks(bytes: &[u8]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut at = 0;
+    while let Some(found) = next_key(bytes, at) {
+        let Some(head) = Head::parse(&bytes[found..]) else { break };
+        blocks.push(Block { realtime_ns: head.realtime_ns, at: found as u64 });
+        at = found + HEAD_BYTES;
+    }
+    blocks
+}
+
+/// Where the next frame that begins a block is.
+fn next_key(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at = next_head(bytes, at)?;
+        if Head::parse(&bytes[at..]).is_some_and(|head| head.is_key) {
+            return Some(at);
+        }
+        at += HEAD_BYTES;
+    }
+}
+
+/// Where the next head with a right checksum is.
+fn next_head(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(rest) = bytes.get(at..) {
+        let found = rest.windows(FRAME_MAGIC.len()).position(|window| window == FRAME_MAGIC)?;
+        at += found;
+        if Head::parse(&bytes[at..]).is_some() {
+            return Some(at);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// A block.
+#[derive(Debug, Default)]
+pub(super) struct ReadBlock {
+    pub(super) samples: Vec<Sample>,
+    damage: Damage,
+    /// From its first frame to the first one of the next block.
+    bytes: usize,
+}
+
+/// The block that begins at the first of these bytes.
+pub(super) fn read_block(bytes: &[u8]) -> ReadBlock {
+    let mut block = ReadBlock::default();
+    let mut stream = Some(Decompress::new(false));
+    let mut at = 0;
+    let mut raw_bytes = 0_usize;
+    while let Some(head) = Head::parse(&bytes[at..]) {
+        if head.is_key && at > 0 {
+            break;
+        }
+        raw_bytes = raw_bytes.saturating_add(head.raw_bytes);
+        let payload = bytes.get(at + HEAD_BYTES..at + HEAD_BYTES + head.bytes);
+        let payload = payload.filter(|payload| crc32fast::hash(payload) == head.sum);
+        let is_bounded = block.samples.len() < BLOCK_SAMPLES_MAX && raw_bytes <= BLOCK_BYTES_MAX;
+        match (payload, &mut stream) {
+            (Some(payload), Some(open)) if is_bounded => match sample(open, payload, head.raw_bytes) {
+                Some(sample) => block.samples.push(sample),
+                None => {
+                    block.damage.frames += 1;
+                    stream = None;
+                }
+            },
+            (Some(_), _) => block.damage.orphans += 1,
+            (None, _) => {
+                // Torn or damaged. Its length may be that of a frame which was never written as a whole, so search behind its head.
+                block.damage.frames += 1;
+                stream = None;
+                match next_head(bytes, at + HEAD_BYTES) {
+                    Some(next) => at = next,
+                    None => at = bytes.len(),
+                }
+                continue;
+            }
+        }
+        at += HEAD_BYTES + head.bytes;
+        // Behind a whole frame comes another, or something torn.
+        if at < bytes.len() && Head::parse(&bytes[at..]).is_none() {
+            block.damage.frames += 1;
+            stream = None;
+            at = next_head(bytes, at).unwrap_or(bytes.len());
+        }
+    }
+    block.bytes = at;
+    block
+}
+
+/// The next sample of a stream.
+fn sample(stream: &mut Decompress, payload: &[u8], raw_bytes: usize) -> Option<Sample> {
+    let mut raw = Vec::with_capacity(raw_bytes);
+    let begun = stream.total_in();
+    loop {
+        let taken = usize::try_from(stream.total_in() - begun).ok()?;
+        let before = (taken, raw.len());
+        let status = stream.decompress_vec(payload.get(taken..)?, &mut raw, FlushDecompress::Sync).ok()?;
+        let taken = usize::try_from(stream.total_in() - begun).ok()?;
+        let is_done = taken == payload.len() && raw.len() == raw_bytes;
+        if is_done {
+            return serde_json::from_slice(&raw).ok();
+        }
+        // The announced length is the most that is held. Without progress there is none to come.
+        if status == Status::StreamEnd || before == (taken, raw.len()) {
+            return None;
+        }
+    }
+}

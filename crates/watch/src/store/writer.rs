@@ -1,0 +1,250 @@
+//! Appends samples to a store.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use flate2::{Compress, Compression, FlushCompress};
+use rustix::fs::{FlockOperation, OFlags};
+
+use super::error::StoreError;
+use super::frame::{HEAD_BYTES, Head, SAMPLE_BYTES_MAX, segment_head};
+use super::index::Block;
+use super::names::{SegmentName, day_of};
+use crate::sample::Sample;
+
+/// The samples of a block. A damaged frame costs at most these.
+const BLOCK_SAMPLES: u32 = 60;
+/// The shortest segment, whatever the limit of the store is.
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+/// Segments that a full store has, so that deleting one frees a small part.
+const SEGMENTS: u64 = 16;
+const LOCK: &str = "lock";
+
+/// How much a store holds.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// The days to hold: the newest with samples, so that a wrong clock deletes none of the others at once.
+    pub keep_days: usize,
+    /// The bytes to hold. The segment that is written to comes on top.
+    pub bytes_max: u64,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions { keep_days: 30, bytes_max: 1 << 30 }
+    }
+}
+
+/// A store to append to.
+#[derive(Debug)]
+pub struct StoreWriter {
+    dir: PathBuf,
+    options: StoreOptions,
+    /// Other writers wait for its lock.
+    _lock: File,
+    open: Option<OpenSegment>,
+}
+
+/// The segment that is written to.
+#[derive(Debug)]
+struct OpenSegment {
+    name: SegmentName,
+    file: File,
+    index: File,
+    bytes: u64,
+    block: Option<OpenBlock>,
+}
+
+/// The block that is written to.
+#[derive(Debug)]
+struct OpenBlock {
+    stream: Compress,
+    samples: u32,
+}
+
+impl StoreWriter {
+    /// Opens the store in this folder, which is made if only the last part of its path is missing.
+    ///
+    /// # Errors
+    /// The kernel's error, or that another process writes to it.
+    pub fn open(dir: &Path, options: StoreOptions) -> Result<StoreWriter, StoreError> {
+        match std::fs::DirBuilder::new().mode(0o750).create(dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(StoreError::io("make the folder", dir)(error));
+            }
+            _ => {}
+        }
+        let lock = append(&dir.join(LOCK))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::InUse { path: dir.to_owned() }),
+            Err(errno) => return Err(StoreError::io("lock", &dir.join(LOCK))(errno.into())),
+        }
+        let mut writer = StoreWriter { dir: dir.to_owned(), options, _lock: lock, open: None };
+        writer.retire()?;
+        Ok(writer)
+    }
+
+    /// Appends a sample.
+    ///
+    /// # Errors
+    /// The kernel's error, such as that the disk is full. The sample is lost then, and no other; the next one may be appended.
+    pub fn append(&mut self, sample: &Sample) -> Result<(), StoreError> {
+        let raw = serde_json::to_vec(sample)
+            .map_err(|error| StoreError::io("encode a sample for", &self.dir)(error.into()))?;
+        if raw.len() > SAMPLE_BYTES_MAX {
+            return Err(StoreError::TooLarge { bytes: raw.len() });
+        }
+        let day = day_of(sample.at.realtime_ns);
+        let bytes_max = (self.options.bytes_max / SEGMENTS).max(SEGMENT_BYTES_MIN);
+        if self.open.as_ref().is_none_or(|open| open.name.day != day || open.bytes >= bytes_max) {
+            self.open = None;
+            self.open = Some(self.begin_segment(&day)?);
+            self.retire()?;
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let written = open.append(&raw, sample.at.realtime_ns, &self.dir);
+        if written.is_err() {
+            // The stream has gone on without what was lost.
+            open.block = None;
+        }
+        written
+    }
+
+    /// A new segment for each run: what an earlier one left behind is never written to.
+    fn begin_segment(&self, day: &str) -> Result<OpenSegment, StoreError> {
+        let last = segments(&self.dir)?.into_iter().filter(|name| name.day == day).max();
+        let mut name = match last {
+            Some(last) => last.next(),
+            None => Some(SegmentName { day: day.to_owned(), number: 0 }),
+        };
+        // Somebody else may have made a file of that name.
+        while let Some(free) = name {
+            let path = self.dir.join(free.to_string());
+
+            match created(&path) {
+                Ok(mut file) => {
+                    let index_path = self.dir.join(free.index());
+                    let index = append(&index_path)?;
+                    index.set_len(0).map_err(StoreError::io("empty", &index_path))?;
+                    file.write_all(&segment_head()).map_err(StoreError::io("write", &path))?;
+                    let bytes = segment_head().len() as u64;
+                    return Ok(OpenSegment { name: free, file, index, bytes, block: None });
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => name = free.next(),
+                Err(error) => return Err(StoreError::io("create", &path)(error)),
+            }
+        }
+        let error = std::io::Error::other("a million segments are there already");
+        Err(StoreError::io("create a segment in", &self.dir)(error))
+    }
+
+    /// Deletes what is beyond the limits, the oldest first, and never the segment that is written to.
+    fn retire(&mut self) -> Result<(), StoreError> {
+        let names = segments(&self.dir)?;
+        let current = self.open.as_ref().map(|open| open.name.clone());
+        let mut days: Vec<&str> = names.iter().map(|name| name.day.as_str()).collect();
+        days.dedup();
+        let oldest = days.len().checked_sub(self.options.keep_days.max(1)).and_then(|at| days.get(at)).copied();
+        let size =
+            |name: &SegmentName| std::fs::metadata(self.dir.join(name.to_string())).map_or(0, |there| there.len());
+        let mut total = names.iter().map(size).fold(0, u64::saturating_add);
+        for name in &names {
+            let is_old = oldest.is_some_and(|oldest| name.day.as_str() < oldest);
+            if Some(name) == current.as_ref() || !(is_old || total > self.options.bytes_max) {
+                continue;
+            }
+            total = total.saturating_sub(size(name));
+            for file in [name.index(), name.to_string()] {
+                let path = self.dir.join(file);
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(StoreError::io("delete", &path)(error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OpenSegment {
+    fn append(&mut self, raw: &[u8], realtime_ns: u64, dir: &Path) -> Result<(), StoreError> {
+        let is_full = self.block.as_ref().is_none_or(|block| block.samples >= BLOCK_SAMPLES);
+        if is_full {
+            self.block = Some(OpenBlock { stream: Compress::new(Compression::default(), false), samples: 0 });
+        }
+        let path = || dir.join(self.name.to_string());
+        let Some(block) = &mut self.block else { return Ok(()) };
+        let mut frame = vec![0; HEAD_BYTES];
+        compress(&mut block.stream, raw, &mut frame).map_err(StoreError::io("compress a sample for", &path()))?;
+        let payload = &frame[HEAD_BYTES..];
+        if payload.len() > SAMPLE_BYTES_MAX {
+            return Err(StoreError::TooLarge { bytes: payload.len() });
+        }
+        let head = Head {
+            is_key: block.samples == 0,
+            realtime_ns,
+            raw_bytes: raw.len(),
+            bytes: payload.len(),
+            sum: crc32fast::hash(payload),
+        };
+        frame[..HEAD_BYTES].copy_from_slice(&head.to_bytes());
+        block.samples += 1;
+        if let Err(error) = self.file.write_all(&frame) {
+            // Give back the room of a torn frame. If that fails, readers search behind it.
+            let _ = self.file.set_len(self.bytes);
+            self.bytes = self.file.metadata().map_or(self.bytes, |there| there.len());
+            return Err(StoreError::io("write", &path())(error));
+        }
+        if head.is_key {
+            // Without an entry the segment is searched, so a failure here loses nothing.
+            let _ = self.index.write_all(&Block { realtime_ns, at: self.bytes }.to_bytes());
+            // Once a block, so that a power failure costs at most one more. A sync after each sample would disturb the host.
+            let _ = self.file.sync_data();
+        }
+        self.bytes += frame.len() as u64;
+        Ok(())
+    }
+}
+
+/// Compresses so that a reader can decompress all of it.
+fn compress(stream: &mut Compress, raw: &[u8], frame: &mut Vec<u8>) -> std::io::Result<()> {
+    let begun = stream.total_in();
+    loop {
+        let taken = usize::try_from(stream.total_in() - begun).unwrap_or(usize::MAX);
+        let rest = raw.get(taken..).unwrap_or_default();
+        frame.reserve(rest.len() / 2 + 1024);
+        stream.compress_vec(rest, frame, FlushCompress::Sync).map_err(std::io::Error::other)?;
+        let taken = usize::try_from(stream.total_in() - begun).unwrap_or(usize::MAX);
+        // All was flushed if room is left.
+        if taken >= raw.len() && frame.len() < frame.capacity() {
+            return Ok(());
+        }
+    }
+}
+
+fn created(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    OpenOptions::new().append(true).create_new(true).mode(0o640).custom_flags(flags.bits() as i32).open(path)
+}
+
+fn append(path: &Path) -> Result<File, StoreError> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(flags.bits() as i32).open(path);
+    file.map_err(StoreError::io("open", path))
+}
+
+/// The segments of a folder, in order.
+pub(super) fn segments(dir: &Path) -> Result<Vec<SegmentName>, StoreError> {
+    /// More than a store of any limit has.
+    const ENTRIES_MAX: usize = 100_000;
+    let entries = std::fs::read_dir(dir).map_err(StoreError::io("read the folder", dir))?;
+    let names = entries.take(ENTRIES_MAX).flatten().filter_map(|entry| SegmentName::parse(entry.file_name().to_str()?));
+    let mut names: Vec<SegmentName> = names.collect();
+    names.sort_unstable();
+    Ok(names)
+}

@@ -1,0 +1,170 @@
+//! The ledger on planted samples: what the collector would have read.
+
+use evenkeel_watch::ledger::{entries, totals_of};
+use evenkeel_watch::sample::{Cause, HistogramSample, LateTicks, Sample};
+use evenkeel_watch::{Model, metrics};
+
+use crate::rates::{sample, telemetry};
+
+/// The first bucket whose values are all beyond 5 ms, and one of 20 us.
+const LATE: usize = 76;
+const EARLY: usize = 26;
+
+/// A second of 50 ticks, of which so many were late, on a host where nothing else happened.
+fn second(late: u64) -> (Sample, Sample) {
+    let histogram = |late: u64, ticks: u64| HistogramSample {
+        sum_ns: ticks * 1_000_000,
+        max_ns: Some(30_000_000),
+        buckets: [(EARLY, ticks - late), (LATE, late)].into_iter().filter(|(_, count)| *count > 0).collect(),
+    };
+    let mut samples = [(100, 1000), (101, 1050)].map(|(at_s, ticks)| {
+        let mut sample = sample(100);
+        sample.at.monotonic_ns = at_s * 1_000_000_000;
+        let mut page = telemetry(ticks);
+        let late = if at_s == 101 { late } else { 0 };
+        (page.missed, page.major_faults) = (0, Some(0));
+        (page.lateness, page.work) = (histogram(late, ticks), histogram(0, ticks));
+        sample.servers[0].telemetry = Some(Ok(page));
+        sample.host.pressure.io = sample.host.pressure.cpu.clone();
+        sample.host.pressure.memory = sample.host.pressure.cpu.clone();
+        let process = sample.servers[0].process.as_mut().unwrap();
+        process.thread_cpus = [(7, 0)].into();
+        process.threads.get_mut(&7).unwrap().voluntary_switches = ticks;
+        process.threads.get_mut(&7).unwrap().cpu_ns = ticks * 1_000_000;
+        sample
+    });
+    samples[1].at.realtime_ns += 1_000_000_000;
+    let [before, after] = samples;
+    (before, after)
+}
+
+fn judged(late: u64, plant: impl Fn(&mut Sample)) -> Vec<LateTicks> {
+    let (before, mut after) = second(late);
+    plant(&mut after);
+    entries(&before, &after).new
+}
+
+#[track_caller]
+fn is(expected: Cause, plant: impl Fn(&mut Sample)) {
+    let found = judged(10, plant);
+    assert_eq!((found.len(), found[0].late, found[0].cause), (1, 10, expected), "{found:?}");
+}
+
+fn thread(sample: &mut Sample) -> &mut evenkeel_measure::meters::rates::ThreadCounts {
+    sample.servers[0].process.as_mut().unwrap().threads.get_mut(&7).unwrap()
+}
+
+fn cpu(sample: &mut Sample) -> &mut evenkeel_watch::sample::CpuTimes {
+    sample.host.stat.as_mut().unwrap().cpus.get_mut(&0).unwrap()
+}
+
+fn page(sample: &mut Sample) -> &mut evenkeel_watch::sample::TelemetrySample {
+    sample.servers[0].telemetry.as_mut().unwrap().as_mut().unwrap()
+}
+
+fn throttle(sample: &mut Sample, us: u64) {
+    let group = sample.host.groups.as_mut().unwrap().limited.get_mut("/game.slice").unwrap();
+    *group.throttled_us.as_mut().unwrap() += us;
+}
+
+#[test]
+fn each_planted_cause_is_the_one_of_all_late_ticks() {
+    assert_eq!(judged(0, |_| {}), []);
+    is(Cause::Unknown, |_| {});
+    is(Cause::Preempted, |sample| thread(sample).run_delay_ns += 80_000_000);
+    is(Cause::Stolen, |sample| cpu(sample).steal += 8);
+    is(Cause::Throttled, |sample| {
+        throttle(sample, 80_000);
+        thread(sample).run_delay_ns += 80_000_000;
+    });
+    is(Cause::Interrupt, |sample| cpu(sample).softirq += 8);
+    is(Cause::PageFault, |sample| {
+        page(sample).major_faults = Some(10);
+        sample.host.pressure.memory.as_mut().unwrap().some_us += 80_000;
+    });
+    is(Cause::OwnWork, |sample| {
+        // Above 25 ms: a period and the bound.
+        page(sample).work.buckets = [(EARLY, 1040), (92, 10)].into();
+        thread(sample).cpu_ns += 1_000_000_000;
+    });
+}
+
+#[test]
+fn what_does_not_decide_is_unknown() {
+    // Steal on another CPU, or on one that the thread left.
+    is(Cause::Unknown, |sample| sample.host.stat.as_mut().unwrap().cpus.get_mut(&1).unwrap().steal += 8);
+    is(Cause::Unknown, |sample| {
+        cpu(sample).steal += 8;
+        sample.servers[0].process.as_mut().unwrap().thread_cpus = [(7, 1)].into();
+    });
+    // The server left its group, or the limit was removed.
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        sample.servers[0].process.as_mut().unwrap().group = Some("/".to_owned());
+    });
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        sample.host.groups.as_mut().unwrap().limited.clear();
+    });
+    // A second thread that sleeps once a tick, or is busier.
+    for (cpu_ns, sleeps) in [(0, 50), (1_000_000_000, 0)] {
+        let (mut before, mut after) = second(10);
+        thread(&mut after).run_delay_ns += 80_000_000;
+        for (sample, more) in [(&mut before, 0), (&mut after, 1)] {
+            let mut other = thread(sample).clone();
+            (other.cpu_ns, other.voluntary_switches) = (cpu_ns * more, sleeps * more);
+            sample.servers[0].process.as_mut().unwrap().threads.insert(8, other);
+        }
+        assert_eq!(entries(&before, &after).new[0].cause, Cause::Unknown, "{cpu_ns} {sleeps}");
+    }
+    // Threads that are not read.
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        let process = sample.servers[0].process.as_mut().unwrap();
+        process.threads_beyond = 1;
+    });
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        cpu(sample).steal += 1;
+    });
+    // A limit that is new: what it did before is not known.
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        let groups = &mut sample.host.groups.as_mut().unwrap().limited;
+        groups.insert("/game.slice/one".to_owned(), Default::default());
+    });
+    // Missed ticks stand for much more time than the thread waited.
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        page(sample).missed = 20;
+    });
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        sample.host.stat = Err(evenkeel_watch::Unknown { unknown: evenkeel_watch::Kind::Denied, why: String::new() });
+    });
+}
+
+#[test]
+fn counts_add_up_in_the_model_and_the_metrics() {
+    let (before, mut after) = second(10);
+    thread(&mut after).run_delay_ns += 80_000_000;
+    after.ledger = entries(&before, &after);
+    page(&mut after).missed = 0;
+    let mut later = after.clone();
+    later.at.monotonic_ns += 1_000_000_000;
+    page(&mut later).missed = 3;
+    page(&mut later).ticks += 50;
+    later.ledger = entries(&after, &later);
+    let counts: Vec<(Cause, u64)> = totals_of(&later, &later.servers[0].name, Some(7)).collect();
+    assert_eq!(counts, [(Cause::Preempted, 10), (Cause::Unknown, 3)]);
+    let model = Model::from_samples(&after, &later);
+    assert_eq!((model.late_ticks[0].missed, model.servers[0].causes[&Cause::Preempted]), (3, 10));
+    let text = metrics::render(&model);
+    assert!(
+        text.contains("evenkeel_server_late_ticks_total{server=\"game server\",pid=\"7\",cause=\"preempted\"} 10"),
+        "{text}"
+    );
+    // A session that begins anew has no earlier ticks to compare with.
+    page(&mut later).began_realtime_ns = 2;
+    assert_eq!(entries(&after, &later).new, []);
+}
