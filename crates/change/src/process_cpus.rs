@@ -91,14 +91,19 @@ impl ProcessCpus {
     /// Gives all its threads other CPUs, and reads them back.
     ///
     /// # Errors
-    /// If it has ended, or the kernel refuses. Some threads may have the new CPUs then: [`put_back`](ProcessCpus::put_back).
+    /// If it has ended, or the kernel refuses or removes CPUs. Some threads may have the new CPUs then: [`put_back`](ProcessCpus::put_back).
     pub fn set(&self, wanted: &CpuSet) -> Result<(), ProcessCpusError> {
         if !self.is_there() {
             return Err(ProcessCpusError::Gone(self.pid));
         }
         self.each_thread(|tid| {
             thread::set_affinity_of(tid, wanted)?;
-            thread::affinity_of(tid)
+            let found = thread::affinity_of(tid)?;
+            if found != *wanted {
+                // `put_back` knows only threads with all of ours.
+                thread::set_affinity_of(tid, &self.cpus)?;
+            }
+            Ok(found)
         })?
         .into_iter()
         .find(|found| found != wanted)
@@ -184,6 +189,11 @@ mod tests {
         assert_eq!(ProcessCpus::read(child.id()).unwrap(), before);
         // No machine has this CPU.
         assert!(matches!(before.set(&CpuSet::from_iter([1023])), Err(ProcessCpusError::Refused { .. })));
+        // So the kernel removes it from a set with others.
+        let wanted = CpuSet::from_iter(one.iter().chain([1023]));
+        let error = ProcessCpusError::ReadsOtherwise { pid: child.id(), found: one.clone(), wanted: wanted.clone() };
+        assert_eq!(before.set(&wanted), Err(error));
+        assert_eq!(ProcessCpus::read(child.id()).unwrap(), before);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(before.put_back(&one), Ok(()));

@@ -17,7 +17,9 @@ fn a_limit_that_is_never_broken_is_no_upper_bound() {
     let windows: Vec<u64> =
         answer["curve"].as_array().unwrap().iter().map(|step| step["held"].as_u64().unwrap()).collect();
     assert_eq!(windows, [3, 3, 3, 8]);
-    assert_eq!(scene.read("need.csv"), "session,cpus,tick_hz,memory_mib\nsession,0.1000,,\n");
+    // What other programs do to the memory of this machine meanwhile may be in the last column.
+    let need = scene.read("need.csv");
+    assert!(need.starts_with("session,cpus,tick_hz,memory_mib\nsession,0.1000,,"), "{need}");
     assert_eq!(scene.run("instances need.csv --rows 1").code, 0);
 }
 

@@ -7,6 +7,7 @@ use evenkeel_host::CpuSet;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::asked::SESSIONS_MAX;
 use super::machine::Machine;
 use super::report::{Placement, Report};
 use crate::sessions::CPU_WEIGHT_MAX;
@@ -34,6 +35,9 @@ pub enum ServicesError {
     /// A newer program wrote it.
     #[error("this evenkeel does not know format {0}; use the version that wrote it")]
     Format(u32),
+    /// There are more than a placement has.
+    #[error("more than {SESSIONS_MAX} sessions")]
+    TooMany,
     /// Some sessions have no place.
     #[error("{0} of the sessions have no place")]
     LeftOut(u64),
@@ -144,6 +148,9 @@ fn checked(placements: Vec<SavedPlacement>, left_out: u64, machine: &Machine) ->
             if !seen.insert(service.unit.unit.to_string()) {
                 let why = format!("another session has the unit {} too", service.unit.unit);
                 return Err(ServicesError::Unit { session: service.session, why });
+            }
+            if all.len() as u64 == SESSIONS_MAX {
+                return Err(ServicesError::TooMany);
             }
             fit(&mut service, machine)?;
             all.push(service);

@@ -179,7 +179,7 @@ fn wrong(path: &Path, error: &ServicesError) -> Failure {
             (exit::WRONG_USE, "add the column unit: arena.service, or arena@{n}.service in a row with a count")
         }
         ServicesError::Machine { .. } => (exit::NOT_POSSIBLE, "make the plan again: evenkeel pack plan SESSIONS.csv"),
-        ServicesError::Text(_) | ServicesError::Format(_) | ServicesError::Unit { .. } => {
+        ServicesError::Text(_) | ServicesError::Format(_) | ServicesError::TooMany | ServicesError::Unit { .. } => {
             (exit::WRONG_USE, "`evenkeel pack plan SESSIONS.csv --json > FILE` writes such a file")
         }
     };

@@ -13,7 +13,7 @@ pub struct Foreground(Started);
 pub struct ForegroundEnd {
     /// Whether its exit code was 0.
     pub is_success: bool,
-    /// The program, how it ended, and its last lines.
+    /// How it ended, and its last lines.
     pub text: String,
 }
 
@@ -35,7 +35,11 @@ impl Foreground {
     /// How it ended; `None` while it runs. What it left running in the background is ended too.
     pub fn ended(&mut self) -> Option<ForegroundEnd> {
         let status = self.0.status()?;
-        Some(ForegroundEnd { is_success: status.success(), text: self.0.error_of_end().to_string() })
+        let text = match self.0.error_of_end() {
+            WorkloadError::Program { why, .. } => why,
+            other => other.to_string(),
+        };
+        Some(ForegroundEnd { is_success: status.success(), text })
     }
 
     /// The CPU time of its processes since each began, in nanoseconds; `None` if none runs or can be read.
