@@ -11,6 +11,7 @@ mod sockets;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_host::Facts;
@@ -25,6 +26,8 @@ use groups::Groups;
 use servers::Servers;
 use settings::Settings;
 
+/// How long to sleep between checks for a stop.
+const NAP_NS: u64 = 100_000_000;
 /// The shortest interval that is accepted: a sample takes some milliseconds.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// The longest interval that is accepted.
@@ -98,6 +101,21 @@ impl Collector {
     /// When the next sample is due, on the monotonic clock. `None` before the first one: it is due at once.
     pub fn due_ns(&self) -> Option<u64> {
         self.due_ns
+    }
+
+    /// Sleeps until the next sample is due. Returns whether it is; if not, `stop` was set.
+    pub fn wait(&self, stop: &AtomicBool) -> bool {
+        let due_ns = self.due_ns.unwrap_or(0);
+        loop {
+            let now_ns = clock::monotonic_ns();
+            if stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            if now_ns >= due_ns {
+                return true;
+            }
+            clock::sleep_until_ns_or_signal(due_ns.min(now_ns.saturating_add(NAP_NS)));
+        }
     }
 
     /// Reads a sample now, and sets when the next one is due.

@@ -1,9 +1,8 @@
 //! The collector in a thread of its own, and its latest answer for everybody.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use evenkeel_sys::clock;
 use evenkeel_watch::{Collector, Model};
@@ -13,8 +12,6 @@ use super::history::{History, Point};
 use crate::exit;
 use crate::failure::Failure;
 
-/// How long the thread sleeps between checks for a stop.
-const NAP_NS: u64 = 100_000_000;
 /// A collector that is so late hangs.
 const FRESH_NS: u64 = 10_000_000_000;
 
@@ -55,7 +52,7 @@ impl Feed {
         let keep = shared.clone();
         let body = move || {
             let mut before = collector.sample();
-            while wait(&collector, &stop) {
+            while collector.wait(&stop) {
                 let after = collector.sample();
                 let model = Model::from_samples(&before, &after);
                 let point = Point::from_model(&model);
@@ -87,19 +84,4 @@ pub(super) fn is_fresh(latest: Option<&Latest>) -> bool {
         let age_ns = clock::monotonic_ns().saturating_sub(sample.at.monotonic_ns);
         age_ns <= sample.asked.interval_ns.saturating_mul(3).saturating_add(FRESH_NS)
     })
-}
-
-/// Sleeps until the next sample is due; whether it is, rather than a stop requested.
-fn wait(collector: &Collector, stop: &AtomicBool) -> bool {
-    let due_ns = collector.due_ns().unwrap_or(0);
-    loop {
-        let now_ns = clock::monotonic_ns();
-        if stop.load(Ordering::Relaxed) {
-            return false;
-        }
-        if now_ns >= due_ns {
-            return true;
-        }
-        std::thread::sleep(Duration::from_nanos((due_ns - now_ns).min(NAP_NS)));
-    }
 }

@@ -1,16 +1,11 @@
 //! The arguments of `watch`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use evenkeel_hostfs::{Root, RootKind};
 use evenkeel_watch::store::StoreOptions;
-use evenkeel_watch::{CollectorOptions, INTERVAL_MAX, INTERVAL_MIN};
 
 use super::at::At;
-use crate::args::{HostArgs, MetadataArgs, StateArgs};
-use crate::failure::Failure;
-use crate::times;
+use crate::watch_args::WatchArgs;
 
 /// Watch the host and the servers on it: CPUs, ticks, network, settings; nothing is changed
 ///
@@ -28,15 +23,6 @@ pub(crate) struct Args {
     /// Take two samples one interval apart, print what happened between, and end
     #[arg(long)]
     pub(super) once: bool,
-    /// The time from one sample to the next, 100ms to 60s
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
-    interval: Duration,
-    /// Watch this process too; may be given several times
-    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) pids: Vec<u32>,
-    /// A tick that begins this much after it was due is late [default: a quarter of the server's period]
-    #[arg(long, value_name = "TIME", value_parser = times::time)]
-    late: Option<Duration>,
     /// Append every sample to the store in DIR
     #[arg(long, value_name = "DIR")]
     pub(super) store: Option<PathBuf>,
@@ -56,35 +42,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) textfile: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) host: HostArgs,
-    #[command(flatten)]
-    pub(super) metadata: MetadataArgs,
-    #[command(flatten)]
-    state: StateArgs,
+    pub(super) watch: WatchArgs,
 }
 
 impl Args {
     pub(super) fn store_options(&self) -> StoreOptions {
         StoreOptions { keep_days: self.keep_days as usize, bytes_max: self.store_mib.saturating_mul(1 << 20) }
-    }
-
-    pub(super) fn options(&self, root: &Root) -> Result<CollectorOptions, Failure> {
-        // The journal of this machine says nothing about another one.
-        let has_journal = root.kind() == RootKind::Live || self.state.state.is_some();
-        Ok(CollectorOptions {
-            interval: self.interval,
-            late_after: self.late,
-            pids: self.pids.clone(),
-            telemetry_folders: None,
-            journal: has_journal.then(|| self.state.path()).transpose()?,
-        })
-    }
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let interval = times::time(text)?;
-    match (INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
-        true => Ok(interval),
-        false => Err(format!("samples are {} to {} apart", times::option(INTERVAL_MIN), times::option(INTERVAL_MAX))),
     }
 }

@@ -36,16 +36,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     if let Some(dir) = &args.replay {
         return replay(args, dir, out);
     }
-    let root = args.metadata.open(&args.host)?;
+    let root = args.watch.open()?;
     let is_live = root.kind() != RootKind::Captured;
-    for pid in args.pids.iter().filter(|_| is_live) {
-        if let Err(refusal) = root.text(&format!("/proc/{pid}/stat")) {
-            return Err(Failure::text(exit::WRONG_USE, format_args!("watch process {pid}"), refusal)
-                .hint("`pgrep -a NAME` shows the numbers of processes"));
-        }
-    }
     let outputs = Outputs::open(args)?;
-    let collector = Collector::new(root.clone(), args.options(&root)?);
+    let collector = Collector::new(root.clone(), args.watch.options(&root)?);
     match (args.once || !is_live || out.is_json(), is_interactive()) {
         (false, true) => terminal::run(Timeline::live(collector, outputs), palette(out)),
         (false, false) if !outputs.is_empty() => headless::run(collector, outputs, out),
@@ -68,7 +62,7 @@ fn once(mut collector: Collector, mut outputs: Outputs, out: &Out) -> Outcome {
     let stop = stop_flag()?;
     let before = collector.sample();
     let mut failures = vec![outputs.store(&before)];
-    if before.is_live && !headless::wait(&collector, &stop) {
+    if before.is_live && !collector.wait(&stop) {
         return Ok(exit::STOPPED);
     }
     let after = collector.sample();
