@@ -24,6 +24,7 @@ mod tutorials;
 mod tutorials_run;
 #[path = "../common/wait.rs"]
 mod wait;
+mod watch;
 mod workloads;
 #[path = "../common/workloads.rs"]
 mod workloads_started;

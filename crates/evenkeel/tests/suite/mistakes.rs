@@ -5,10 +5,10 @@ use expect_test::expect_file;
 use crate::support::{HOST, Scene};
 
 /// None of them depends on the machine or on the user.
-const LINES: [&str; 46] = [
+const LINES: [&str; 48] = [
     "frobnicate",
     "auditt",
-    "watch",
+    "monitor",
     "guar",
     "par",
     "profile recrod",
@@ -52,6 +52,8 @@ const LINES: [&str; 46] = [
     "image",
     "man nope",
     "completions nosh",
+    "watch --interval 50ms",
+    "watch --replay missing",
 ];
 
 #[test]

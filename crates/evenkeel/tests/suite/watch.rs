@@ -1,6 +1,8 @@
 //! `watch`: the page, the answer, the file of metrics, and what is wrong use.
 
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::process;
@@ -108,4 +110,41 @@ fn a_watcher_that_is_killed_leaves_what_it_stored() {
     assert_eq!(scene.run("watch --once --interval 100ms --store samples").code, 0);
     let (_, last) = scene.json("watch --replay samples");
     assert!(last["elapsed_ns"].as_u64() > Some(0), "{last}");
+}
+
+/// The program on a pseudo-terminal, which util-linux's `script` makes.
+#[test]
+fn the_screen_is_drawn_and_keys_move_it() {
+    let script = ["/usr/bin/script", "/bin/script"].into_iter().find(|path| std::path::Path::new(path).exists());
+    let Some(script) = script else {
+        evenkeel_testkit::skipped("util-linux's script is missing");
+        return;
+    };
+    let scene = Scene::new();
+    let line = format!("stty cols 80 rows 24; exec {} watch --interval 100ms", env!("CARGO_BIN_EXE_evenkeel"));
+    let mut command = Command::new(script);
+    command.args(["-qfec", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+    let mut child = command.current_dir(scene.path("")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut seen = String::new();
+    // A hang ends with the pipe: the program ends when its terminal does.
+    let mut until = |text: &str| {
+        let mut bytes = [0; 4096];
+        while !seen.contains(text) {
+            let length = screen.read(&mut bytes).unwrap();
+            assert!(length > 0, "waited in vain for {text:?}: {seen:?}");
+            seen.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+        seen.clear();
+    };
+    until("[overview]");
+    until("live");
+    keys.write_all(b"\x1b[C").unwrap();
+    until("[CPUs]");
+    keys.write_all(b"[").unwrap();
+    until("1 back");
+    keys.write_all(b"q").unwrap();
+    // The screen of the shell comes back.
+    until("\u{1b}[?1049l");
+    assert!(child.wait().unwrap().success());
 }

@@ -120,6 +120,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    type Plant = fn(&mut Evidence);
+
     /// Five ticks of 50 a second, 10 ms late each, with nothing else.
     fn quiet() -> Evidence {
         Evidence {
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_planted_cause_is_found_and_two_are_unknown() {
-        let table: [(&str, fn(&mut Evidence), Cause); 20] = [
+        let table: [(&str, Plant, Cause); 20] = [
             ("nothing seen", |_| {}, Cause::Unknown),
             ("preempted", |of| of.run_delay_ns = Some(60 * MS), Cause::Preempted),
             ("not long enough", |of| of.run_delay_ns = Some(20 * MS), Cause::Unknown),

@@ -1,5 +1,7 @@
 //! The tests of the crate on captured, made-up and live hosts.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test fails")]
+
 mod captured;
 mod ledger;
 mod live;

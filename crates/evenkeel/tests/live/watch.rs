@@ -1,0 +1,139 @@
+//! The ledger of late ticks against causes that are planted: a real-time thread, a limit, work that is too long.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use evenkeel_sys::{CpuSet, clock, process};
+use evenkeel_testkit::cgroup::Group;
+use evenkeel_testkit::fitness::{self, Needs};
+use evenkeel_testkit::{HostLock, live};
+use evenkeel_watch::Sample;
+use evenkeel_watch::sample::Cause;
+use evenkeel_watch::store::Replay;
+
+use crate::scene::Scene;
+use crate::workloads_started::missing_arena;
+
+const TRIES: usize = 3;
+const CPU: usize = 0;
+/// How long each cause lasts. The seconds in which it begins and ends are not judged.
+const PLANTED: Duration = Duration::from_secs(6);
+
+/// A server that counts its ticks, on one CPU.
+struct Server {
+    child: Child,
+    commands: ChildStdin,
+}
+
+impl Server {
+    fn start(session: &str) -> Server {
+        let program = Path::new(env!("CARGO_BIN_EXE_evenkeel")).with_file_name("evenkeel-arena");
+        let mut command = Command::new(program);
+        command.args(["--session", session, "--tick-hz", "50"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        process::run_on(&mut command, &CpuSet::from_iter([CPU])).unwrap();
+        let mut child = command.spawn().unwrap();
+        let commands = child.stdin.take().unwrap();
+        Server { child, commands }
+    }
+
+    fn work_us(&mut self, us: u32) {
+        writeln!(self.commands, "{{\"cmd\":\"work_us\",\"value\":{us}}}").unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Watches a server while `plant` runs: the late ticks by cause of the seconds in between.
+fn watched(plant: impl FnOnce(&Scene, &mut Server)) -> Vec<(Cause, u64)> {
+    let scene = Scene::new();
+    let session = format!("ledger {}", std::process::id());
+    let mut server = Server::start(&session);
+    let mut watcher = scene.command("watch --interval 1s --store samples").spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    let begun_ns = clock::realtime_ns();
+    plant(&scene, &mut server);
+    let ended_ns = clock::realtime_ns();
+    std::thread::sleep(Duration::from_secs(2));
+    process::ask_to_end(watcher.id());
+    watcher.wait().unwrap();
+    let whole = |sample: &Sample| {
+        let at_ns = sample.at.realtime_ns;
+        at_ns > begun_ns + 2_000_000_000 && at_ns < ended_ns
+    };
+    let late = samples(&scene.path("samples")).into_iter().filter(whole).flat_map(|sample| sample.ledger.new);
+    late.filter(|late| late.server == session).map(|late| (late.cause, late.late + late.missed)).collect()
+}
+
+fn samples(dir: &PathBuf) -> Vec<Sample> {
+    let mut replay = Replay::open(dir).unwrap();
+    let mut at = replay.last();
+    let mut found = Vec::new();
+    while let Some(position) = at {
+        found.extend(replay.sample(position));
+        at = replay.previous(position);
+    }
+    found
+}
+
+/// At least half of the late ticks carry the planted cause, and none a wrong one: the others are unknown.
+fn judge(found: &[(Cause, u64)], planted: Cause) -> Result<(), String> {
+    let count =
+        |of: &dyn Fn(Cause) -> bool| found.iter().filter(|(cause, _)| of(*cause)).map(|(_, count)| count).sum::<u64>();
+    let all = count(&|_| true);
+    let right = count(&|cause| cause == planted);
+    let wrong = count(&|cause| cause != planted && cause != Cause::Unknown);
+    println!("{planted:?}: {right} right, {wrong} wrong of {all}");
+    match all > 0 && wrong == 0 && right * 2 >= all {
+        true => Ok(()),
+        false => Err(format!("{planted:?}: {right} right, {wrong} wrong of {all}: {found:?}")),
+    }
+}
+
+fn check(planted: Cause, plant: impl Fn(&Scene, &mut Server)) {
+    let _host = HostLock::take();
+    if let Some(why) = missing_arena() {
+        live::not_judged(why);
+        return;
+    }
+    fitness::one_of(TRIES, &Needs::on_cpu(CPU), || judge(&watched(&plant), planted));
+}
+
+#[test]
+fn a_real_time_thread_preempts() {
+    check(Cause::Preempted, |scene, _| {
+        let line = format!(
+            "disturb quantum --by thief --cpus {CPU} --period-ms 200 --share 0.85 --seconds {}",
+            PLANTED.as_secs()
+        );
+        assert!(scene.run(&line).status.success());
+    });
+}
+
+#[test]
+fn a_limit_throttles() {
+    check(Cause::Throttled, |_, server| match Group::with_cpu_limit(2_000, 100_000) {
+        Ok(group) => {
+            group.enter(server.child.id());
+            std::thread::sleep(PLANTED);
+            // The server ends with the group.
+            let _ = server.child.kill();
+            let _ = server.child.wait();
+        }
+        Err(why) => live::not_judged(why),
+    });
+}
+
+#[test]
+fn work_that_is_too_long_is_its_own() {
+    check(Cause::OwnWork, |_, server| {
+        server.work_us(28_000);
+        std::thread::sleep(PLANTED);
+    });
+}
