@@ -121,30 +121,34 @@ fn the_screen_is_drawn_and_keys_move_it() {
         return;
     };
     let scene = Scene::new();
-    let line = format!("stty cols 80 rows 24; exec {} watch --interval 100ms", env!("CARGO_BIN_EXE_evenkeel"));
+    let line = format!(
+        "stty cols 80 rows 24; exec timeout --foreground 100 {} watch --interval 100ms",
+        env!("CARGO_BIN_EXE_evenkeel")
+    );
     let mut command = Command::new(script);
     command.args(["-qfec", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
     let mut child = command.current_dir(scene.path("")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut seen = String::new();
-    // A hang ends with the pipe: the program ends when its terminal does.
-    let mut until = |text: &str| {
+    // A hang ends with the pipe, because the program is ended then.
+    // The key is pressed again, because there may be nothing yet that it could show.
+    let mut until = |key: &[u8], text: &str| {
         let mut bytes = [0; 4096];
         while !seen.contains(text) {
+            // After the last key nobody may read it.
+            let _ = keys.write_all(key);
             let length = screen.read(&mut bytes).unwrap();
             assert!(length > 0, "waited in vain for {text:?}: {seen:?}");
             seen.push_str(&String::from_utf8_lossy(&bytes[..length]));
         }
         seen.clear();
     };
-    until("[overview]");
-    until("live");
-    keys.write_all(b"\x1b[C").unwrap();
-    until("[CPUs]");
-    keys.write_all(b"[").unwrap();
-    until("1 back");
-    keys.write_all(b"q").unwrap();
+    until(b"", "[overview]");
+    // Only cells that change are written, so wait for words in cells that were blank.
+    until(b"", "UTC");
+    until(b"[", "back");
+    until(b"\x1b[C", "[CPUs]");
     // The screen of the shell comes back.
-    until("\u{1b}[?1049l");
+    until(b"q", "\u{1b}[?1049l");
     assert!(child.wait().unwrap().success());
 }

@@ -120,11 +120,7 @@ impl Collector {
 
     /// Reads a sample now, and sets when the next one is due.
     pub fn sample(&mut self) -> Sample {
-        let at = Moment {
-            monotonic_ns: clock::monotonic_ns(),
-            boottime_ns: clock::boottime_ns(),
-            realtime_ns: clock::realtime_ns(),
-        };
+        let at = now();
         let late_ns = self.due_ns.map(|due_ns| at.monotonic_ns.saturating_sub(due_ns));
         let run_delay_ns =
             RunDelay::of_this_thread().and_then(|delay| delay.read()).ok().map(|counted| counted.run_delay_ns);
@@ -155,6 +151,25 @@ impl Collector {
         self.before = Some(sample.clone());
         sample
     }
+}
+
+/// The time on all clocks. They are read one after the other, and a thread may lose its CPU in between.
+fn now() -> Moment {
+    const TRIES: u32 = 10;
+    const TOGETHER_NS: u64 = 100_000;
+    let read = || {
+        let monotonic_ns = clock::monotonic_ns();
+        let (boottime_ns, realtime_ns) = (clock::boottime_ns(), clock::realtime_ns());
+        (Moment { monotonic_ns, boottime_ns, realtime_ns }, clock::monotonic_ns().saturating_sub(monotonic_ns))
+    };
+    let mut found = read();
+    for _ in 0..TRIES {
+        if found.1 <= TOGETHER_NS {
+            break;
+        }
+        found = read();
+    }
+    found.0
 }
 
 /// The most things that may be listed as unreadable.

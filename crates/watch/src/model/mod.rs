@@ -120,7 +120,7 @@ impl Model {
         Model {
             at_realtime_ns: after.at.realtime_ns,
             elapsed_ns: span.elapsed_ns(),
-            suspended_ns: if span.elapsed_ns() > 0 { boottime_ns.saturating_sub(span.elapsed_ns()) } else { 0 },
+            suspended_ns: suspended_ns(boottime_ns, span.elapsed_ns()),
             collector: CollectorModel {
                 late_ns: after.collector.late_ns,
                 cpu: of_thread("the collector's CPU time", before.collector.cpu_ns, after.collector.cpu_ns),
@@ -142,6 +142,12 @@ impl Model {
             sample: after.clone(),
         }
     }
+}
+
+/// The clocks are read one after the other, so a difference of milliseconds is none. No machine is suspended for so short a time.
+fn suspended_ns(boottime_ns: u64, elapsed_ns: u64) -> u64 {
+    const LEAST_NS: u64 = 100_000_000;
+    Some(boottime_ns.saturating_sub(elapsed_ns)).filter(|ns| elapsed_ns > 0 && *ns >= LEAST_NS).unwrap_or(0)
 }
 
 /// One process may serve several sessions.

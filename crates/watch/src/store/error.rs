@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use evenkeel_sys::Errno;
+
 /// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The kernel refused.
-    #[error("{tried} {}: {error}", path.display())]
+    #[error("{tried} {}: {}", path.display(), words(error))]
     Io {
         /// What was tried, such as `open`.
         tried: &'static str,
@@ -41,6 +43,14 @@ pub enum StoreError {
         /// The number in it.
         format: u32,
     },
+}
+
+/// The kernel's error as everywhere: with its meaning and its name.
+fn words(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(_) => Errno::from(error).to_string(),
+        None => error.to_string(),
+    }
 }
 
 impl StoreError {

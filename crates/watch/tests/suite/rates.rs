@@ -116,6 +116,9 @@ fn a_suspended_laptop_shows_as_such() {
     other.at.realtime_ns = 1;
     let model = Model::from_samples(&one, &other);
     assert_eq!((model.elapsed_ns, model.suspended_ns), (10_000_000_000, 3_600_000_000_000));
+    let mut apart = sample(110);
+    apart.at.boottime_ns += 2_000_000;
+    assert_eq!(Model::from_samples(&one, &apart).suspended_ns, 0, "two clocks are not read at once");
     is(&model.host.context_switches_per_s, 900.0);
 }
 

@@ -72,7 +72,9 @@ pub(super) fn failure(error: StoreError) -> Failure {
         StoreError::Io { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
             (exit::NOT_ALLOWED, "name a folder that you may write to")
         }
-        StoreError::Io { .. } => (exit::WRONG_USE, "name a folder whose parent exists"),
+        StoreError::Io { .. } => {
+            (exit::WRONG_USE, "`evenkeel watch --store DIR` makes DIR; the folder above it must exist")
+        }
         StoreError::InUse { .. } => (exit::NOT_POSSIBLE, "end the other one, or name another folder"),
         StoreError::Empty { .. } => (exit::WRONG_USE, "`evenkeel watch --store DIR` writes one"),
         StoreError::TooLarge { .. } => (exit::NOT_POSSIBLE, "watch fewer servers"),
