@@ -1,6 +1,6 @@
 //! A host reduced to the rows that are compared. Facts and advice of one host take a megabyte; this takes a few kilobytes.
 
-use evenkeel_host::{Advice, Fact, Facts, State};
+use evenkeel_host::{Advice, Fact, Facts, Place, State, knobs};
 use serde::Serialize;
 
 use super::asked::By;
@@ -37,7 +37,7 @@ impl Observed {
     /// Reduces the facts and the advice of a host.
     pub fn new(facts: &Facts, advice: &[Advice]) -> Observed {
         let mut rows = fact_rows(facts);
-        rows.extend(advice.iter().map(advice_row));
+        rows.extend(advice.iter().map(|advice| advice_row(facts, advice)));
         let beyond = rows.len().saturating_sub(ROWS_MAX);
         rows.truncate(ROWS_MAX);
         let traits = By::ALL.iter().map(|by| trait_value(*by, facts)).collect();
@@ -57,16 +57,23 @@ fn trait_value(by: By, facts: &Facts) -> String {
     value.known().cloned().unwrap_or_else(|| format!("unknown {}", by.noun()))
 }
 
-fn advice_row(advice: &Advice) -> ObservedRow {
+fn advice_row(facts: &Facts, advice: &Advice) -> ObservedRow {
     let is_set = advice.state == State::Set;
     ObservedRow {
         id: advice.id.clone(),
         knob: Some(advice.knob),
         state: Some(advice.state),
-        value: advice.current.clone(),
+        value: advice.current.clone().or_else(|| argument(facts, advice.knob)),
         wanted: advice.wanted.clone().filter(|_| is_set),
         why: (advice.state == State::Unknown).then(|| advice.reason.clone()),
     }
+}
+
+/// The value of an argument of the kernel. That the command line does not have it is a value, which other hosts may differ from.
+fn argument(facts: &Facts, knob: &str) -> Option<String> {
+    let Place::KernelArgument { name } = knobs::find(knob).ok()?.place else { return None };
+    facts.kernel.command_line.known()?;
+    Some(facts.kernel.argument(name).unwrap_or("absent").to_owned())
 }
 
 /// The facts that explain why hosts of one type behave differently.

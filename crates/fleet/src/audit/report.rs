@@ -132,7 +132,7 @@ pub struct RowInGroup {
     pub values: Vec<ValueCount>,
     /// Values that are not listed.
     pub values_beyond: usize,
-    /// The value of more than half of the hosts whose value is known.
+    /// The value of more than half of the hosts whose value is known; at least two have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usual: Option<String>,
     /// Hosts by the reason why the value or the advice is unknown.

@@ -1,5 +1,5 @@
 //! Hosts by group, and in each group what most of its hosts have. A value is that of the group if more than half of the hosts whose value is
-//! known have it: the most frequent of many different values says nothing about a host that has another.
+//! known have it, and more than one: the most frequent of many different values says nothing about a host that has another.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -106,10 +106,10 @@ fn advice(row: &Row) -> Option<AdviceKey> {
     row.state.filter(|state| *state != State::Unknown).map(|state| (state, row.wanted))
 }
 
-/// The one that more than half have.
+/// The one that more than half have, and more than one host.
 fn majority<'a, K: Copy + 'a>(counts: impl IntoIterator<Item = (&'a K, &'a usize)> + Clone) -> Option<K> {
     let all: usize = counts.clone().into_iter().map(|(_, count)| count).sum();
-    counts.into_iter().find(|(_, count)| **count * 2 > all).map(|(key, _)| *key)
+    counts.into_iter().find(|(_, count)| **count * 2 > all && **count > 1).map(|(key, _)| *key)
 }
 
 fn by_count<'a>(counts: &FxHashMap<Name, usize>, hosts: &'a Hosts) -> Vec<(&'a str, usize)> {

@@ -135,3 +135,12 @@ fn groups_follow_the_traits_and_the_largest_is_first() {
     );
     assert_eq!(FleetDiff::new(&hosts, &[By::None], Vec::new()).differing, 1);
 }
+
+/// One host whose value is known is not a majority, however many others are unknown.
+#[test]
+fn one_host_is_no_majority() {
+    let row = |state, value| vec![knob("vm.swappiness", state, value, None)];
+    let hosts = hosts(vec![host("a", row(State::Keep, "1")), host("a", row(State::Unknown, ""))]);
+    let audit = FleetAudit::new(&hosts, &[By::Instance], AdviceContext::default(), Vec::new());
+    assert_eq!((audit.rows[0].groups[0].usual.as_deref(), audit.groups[0].differing), (None, 0));
+}

@@ -15,6 +15,9 @@ pub(super) fn traits(traits: &[Trait]) -> String {
 }
 
 pub(super) fn by(by: &[By]) -> String {
+    if by == [By::None] {
+        return "nothing".to_owned();
+    }
     by.iter().map(|by| by.noun()).collect::<Vec<_>>().join(", ")
 }
 
