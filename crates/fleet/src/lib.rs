@@ -1,5 +1,6 @@
-//! Many servers: where to put them, on which machines, and for how much. Reads and computes; neither prints nor changes a host.
+//! Many servers: where to put them, on which machines, for how much, and how their hosts differ. Reads and computes; neither prints nor changes a host.
 
+pub mod audit;
 pub mod capacity;
 pub mod credits;
 pub mod instances;

@@ -51,7 +51,7 @@ pub(crate) struct Args {
 
 /// The findings that somebody may have to act on, the most urgent first; each level includes those before it.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Level {
+pub(crate) enum Level {
     /// Another value would suit better.
     Set,
     /// Another program or file sets it.
@@ -105,7 +105,7 @@ fn today() -> Date {
 }
 
 impl Level {
-    fn state(self) -> State {
+    pub(crate) fn state(self) -> State {
         match self {
             Level::Set => State::Set,
             Level::OwnedBy => State::OwnedBy,

@@ -19,6 +19,7 @@ mod documents;
 #[path = "../common/faults.rs"]
 mod faults;
 mod fleet;
+mod fleet_audit;
 mod formats;
 mod fuzz_targets;
 mod gaps;

@@ -150,7 +150,9 @@ formats! {
     "credits" 1 "evenkeel credits" => credits::Answer;
     "serve" 1 "evenkeel serve" => serve::Answer;
     "watch" 1 "evenkeel watch --once" => watch::Answer;
-    "fleet-table" 1 "evenkeel fleet table" => fleet::Answer;
+    "fleet-table" 1 "evenkeel fleet table" => fleet::table::Answer;
+    "fleet-audit" 1 "evenkeel fleet audit" => evenkeel_fleet::audit::FleetAudit;
+    "fleet-diff" 1 "evenkeel fleet diff" => evenkeel_fleet::audit::FleetDiff;
     "completions" 1 "evenkeel completions" => completions::Answer<'static>;
     "man" 1 "evenkeel man" => man::Answer<'static>;
     "schema" 1 "evenkeel schema: the list" => SchemaList;

@@ -1,4 +1,4 @@
-//! `evenkeel fleet`: many machines at once, from files that they wrote.
+//! `fleet table`: the cards of many machines by generation.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,6 @@ const USUAL_LIMIT: (&str, f64) = ("wake_udp_100us_ns_p99", 2e6);
 const USUAL_LINES: [&str; 5] =
     ["wake_udp_100us_ns_p99", "gaps_longest_ns", "quantum_share_ppm", "clock_all_busy_khz", "memory_65536kib_small_ps"];
 
-/// Compare many machines by the files that they wrote
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum What {
-    Table(TableArgs),
-}
-
 /// Merge the cards of many machines by hardware generation: medians, spreads, and which generations hold a tick
 ///
 /// A card is the file of `evenkeel measure all --output FILE.json`. Machines with the same traits are a generation. Names of traits and of numbers are those
@@ -43,7 +31,7 @@ enum What {
   evenkeel fleet table cards/*.json
   evenkeel fleet table cards/ --by CPU --limit gaps_longest_ns=5000000
   evenkeel fleet table cards/ --line udp_echo_ns_p99 --line disk_sync_write_ns_p99")]
-struct TableArgs {
+pub(crate) struct Args {
     /// Cards, or folders with cards (*.json)
     #[arg(value_name = "CARD.json", required = true)]
     cards: Vec<PathBuf>,
@@ -75,7 +63,6 @@ struct Unread {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let What::Table(args) = &args.what;
     let (mut cards, mut unread) = (Vec::new(), Vec::new());
     for path in files(&args.cards)? {
         let file = path.display().to_string();
@@ -104,7 +91,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let answer = Answer { table: table(&cards, &asked), unread };
     let lines = if args.line.is_empty() { USUAL_LINES.map(str::to_owned).to_vec() } else { args.line.clone() };
     let unread = answer.unread.iter().map(|one| format!("{}: {}", one.file, one.why)).collect::<Vec<_>>();
-    out.answer(&answer, || show::fleet::page(&answer.table, &lines, &unread))?;
+    out.answer(&answer, || show::fleet::table::page(&answer.table, &lines, &unread))?;
     Ok(exit::WELL)
 }
 

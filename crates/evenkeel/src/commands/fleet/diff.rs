@@ -1,0 +1,40 @@
+//! `fleet diff`: which hosts differ from their group, and in what.
+
+use evenkeel_fleet::audit::FleetDiff;
+
+use super::hosts::{CaptureArgs, read};
+use crate::args::GoalArgs;
+use crate::exit;
+use crate::failure::Outcome;
+use crate::show::{self, Out};
+
+/// List the captured machines that differ from their group, with the value of each and that of the group
+///
+/// Groups, values and facts are those of `evenkeel fleet audit`. Exits with code 1 if a host differs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel fleet diff hosts/
+  evenkeel fleet diff hosts/ --by instance --by kernel
+  evenkeel fleet diff hosts/*.txt --md")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    captures: CaptureArgs,
+    #[command(flatten)]
+    goal: GoalArgs,
+    /// Show every difference on the page
+    #[arg(long)]
+    all: bool,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    md: bool,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let read = read(&args.captures, &args.goal.context())?;
+    let diff = FleetDiff::new(&read.hosts, &args.captures.by(), read.unread);
+    match args.md {
+        true => out.text(&show::fleet::diff::markdown(&diff, args.all))?,
+        false => out.answer(&diff, || show::fleet::diff::page(&diff, args.all))?,
+    }
+    Ok(if diff.differing > 0 { exit::NO } else { exit::WELL })
+}

@@ -1,0 +1,23 @@
+//! Many hosts at once: their settings and facts by group, what is advised for them, and who differs from the rest of a group.
+
+mod answer;
+mod asked;
+mod diff;
+mod difference;
+mod hosts;
+mod names;
+mod observed;
+mod report;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+pub use answer::{Trait, Unread, ValueCount};
+pub use asked::By;
+pub use diff::{FleetDiff, GroupDiff, HostDiff, Mixed, RowDiff};
+pub use difference::Difference;
+pub use hosts::{Full, Hosts};
+pub use observed::Observed;
+pub use report::{
+    FleetAudit, GroupStates, GroupSummary, KnobStates, LevelCount, Outlier, RowInGroup, RowSummary, StateCount,
+};
