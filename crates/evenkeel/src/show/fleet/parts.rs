@@ -16,7 +16,7 @@ pub(super) fn traits(traits: &[Trait]) -> String {
 
 pub(super) fn by(by: &[By]) -> String {
     if by == [By::None] {
-        return "nothing".to_owned();
+        return "no trait".to_owned();
     }
     by.iter().map(|by| by.noun()).collect::<Vec<_>>().join(", ")
 }
