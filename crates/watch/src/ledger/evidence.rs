@@ -44,7 +44,7 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
     };
     let io_ns = stalls(|sample| &sample.host.pressure.io);
     let memory_ns = stalls(|sample| &sample.host.pressure.memory);
-    let (overruns, work_ns) = overruns(page_before, page, ticks.bound_ns);
+    let Overruns { count: overruns, excess_ns, work_ns } = overruns(page_before, page, ticks.bound_ns);
     Some(Evidence {
         ticks,
         run_delay_ns: thread.as_ref().and_then(|thread| grown(thread.before.run_delay_ns, thread.after.run_delay_ns)),
@@ -54,6 +54,7 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
         major_faults: page.major_faults.zip(page_before.major_faults).and_then(|(now, then)| grown(then, now)),
         stalled_ns: io_ns.zip(memory_ns).map(|(io, memory)| io.max(memory)),
         overruns,
+        excess_ns,
         work_ns,
         cpu_ns: thread.as_ref().and_then(|thread| grown(thread.before.cpu_ns, thread.after.cpu_ns)),
     })
@@ -83,11 +84,21 @@ fn late_count(before: &TelemetrySample, after: &TelemetrySample, asked_ns: Optio
     Some(LateCount { late, missed, lateness_ns: lateness_ns.max(missed_ns), bound_ns })
 }
 
-/// Ticks that worked so long that the next one had to be late, and the work of all.
-fn overruns(before: &TelemetrySample, after: &TelemetrySample, bound_ns: u64) -> (u64, u64) {
+/// Ticks that worked so long that the next one had to be late.
+struct Overruns {
+    count: u64,
+    /// Beyond the period, together.
+    excess_ns: u64,
+    /// The work of all ticks.
+    work_ns: u64,
+}
+
+fn overruns(before: &TelemetrySample, after: &TelemetrySample, bound_ns: u64) -> Overruns {
     let work = after.work.to_page().since(&before.work.to_page());
-    let overruns = after.period_ns.map_or(0, |period_ns| above(&work, period_ns.saturating_add(bound_ns)).0);
-    (overruns, work.sum_ns)
+    let period_ns = after.period_ns.unwrap_or(u64::MAX);
+    let (count, worked_ns) = above(&work, period_ns.saturating_add(bound_ns));
+    let excess_ns = worked_ns.saturating_sub(count.saturating_mul(period_ns));
+    Overruns { count, excess_ns, work_ns: work.sum_ns }
 }
 
 /// The thread that runs the ticks.
