@@ -393,9 +393,9 @@ fn rules_and_dashboard_use_metrics_that_exist() {
     let session = Session::start("metrics");
     let scene = Scene::new();
     let server = Server::start(&scene, "");
-    let has_ticks = |body: &str| body.contains(&format!("evenkeel_ticks_total{{session=\"{}\"", session.name));
+    let has_players = |body: &str| body.contains(&format!("evenkeel_players{{session=\"{}\"", session.name));
     let metrics =
-        wait_for("the ticks of a session", || Some(server.get("/metrics").body).filter(|body| has_ticks(body)));
+        wait_for("the players of a session", || Some(server.get("/metrics").body).filter(|body| has_players(body)));
     let exist: std::collections::BTreeSet<String> = metrics
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
