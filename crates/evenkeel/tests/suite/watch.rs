@@ -152,3 +152,31 @@ fn the_screen_is_drawn_and_keys_move_it() {
     until(b"q", "\u{1b}[?1049l");
     assert!(child.wait().unwrap().success());
 }
+
+/// A limit on the size of files stands for a full disk: the kernel refuses each write beyond it.
+#[test]
+fn a_full_disk_is_reported_once_and_loses_no_earlier_sample() {
+    let scene = Scene::new();
+    // 25 is SIGXFSZ. The limit is 32 blocks of 512 bytes, or of 1024.
+    let program = env!("CARGO_BIN_EXE_evenkeel");
+    let line = format!("trap '' 25; ulimit -f 32; exec {program} watch --interval 100ms --store samples");
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &line]).current_dir(scene.path("")).stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut complaints = child.stderr.take().unwrap();
+    let mut seen = String::new();
+    let mut bytes = [0; 1024];
+    while !seen.contains("EFBIG") {
+        let length = complaints.read(&mut bytes).unwrap();
+        assert!(length > 0, "it ended: {seen}");
+        seen.push_str(&String::from_utf8_lossy(&bytes[..length]));
+    }
+    // It goes on, and fails again.
+    std::thread::sleep(Duration::from_millis(500));
+    process::ask_to_end(child.id());
+    assert!(child.wait().unwrap().success());
+    complaints.read_to_string(&mut seen).unwrap();
+    assert_eq!(seen.matches("warning: write samples/").count(), 1, "{seen}");
+    let (code, last) = scene.json("watch --replay samples");
+    assert!(code == 0 && last["elapsed_ns"].as_u64() > Some(0), "{last}");
+}
