@@ -1,7 +1,7 @@
 //! The ledger of late ticks against causes that are planted: a real-time thread, a limit, work that is too long.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn watched(plant: impl FnOnce(&mut Server)) -> Vec<(Cause, u64)> {
     late.filter(|late| late.server == session).map(|late| (late.cause, late.late + late.missed)).collect()
 }
 
-fn samples(dir: &PathBuf) -> Vec<Sample> {
+fn samples(dir: &Path) -> Vec<Sample> {
     let mut replay = Replay::open(dir).unwrap();
     let mut at = replay.last();
     let mut found = Vec::new();

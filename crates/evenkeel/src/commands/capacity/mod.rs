@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use evenkeel_change::State;
 use evenkeel_fleet::capacity::{self, CapacityReport, Comparison, Ended, Limit, Search, Subject, Window};
 use evenkeel_hostfs::Root;
 use evenkeel_stats::Direction;
@@ -134,14 +135,13 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let _alone = TrialLock::take(&args.state)?;
     let _concurrent = experiment::announce(out, "capacity");
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
-    let mut state = compared.as_ref().map(|compared| compared.state(&root, &args.state)).transpose()?.flatten();
+    let state = compared.as_ref().map(|compared| compared.state(&root, &args.state)).transpose()?.flatten();
     let mut sessions = Sessions::new(&args.workload, args.first_port, seed, &stop);
     sessions.set(1).map_err(|failure| experiment::stopped_or(failure, &stop))?;
     let about = sessions.about().cloned();
     let about =
         about.ok_or_else(|| Failure::text(exit::NOT_POSSIBLE, "start a session", "its thread gave no answer"))?;
-    let limits = args.limits(&about)?;
-    let window = args.window(&about);
+    let (limits, window) = (args.limits(&about)?, args.window(&about));
     let head = Head {
         format: LOG_FORMAT,
         workload: args.workload.line(),
@@ -160,41 +160,24 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         has_load: !args.workload.is_alone()?,
         price_per_hour: args.price_per_hour,
     };
-    let writer = root.writer().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    if let Some(compared) = &compared {
-        workload_settings::rehearse(&mut sessions, &compared.settings)?;
-        experiment::explain_signals(out, &args.state);
-    }
-    let arms = compared.as_ref().map(|compared| compared.switch(&root, &writer, state.as_mut())).transpose()?;
-    let sides = sides(args.max, arms.is_some(), windows, &limits);
-    let mut run = Run {
-        out,
-        stop: &stop,
-        sessions,
-        arms,
-        sides,
-        limits: &limits,
-        window,
-        settle: args.settle,
-        log,
-        notes: Vec::new(),
-    };
-    let searched = run.search(Instant::now() + args.budget);
-    let Run { sides, notes, arms, sessions, .. } = run;
-    // First what concerns the host, whatever became of the search.
-    arms.map_or(Ok(()), |arms| arms.end(&args.state))?;
-    drop(sessions);
-    searched?;
+    let sides = sides(args.max, compared.is_some(), windows, &limits);
+    let (settle, notes) = (args.settle, Vec::new());
+    let run = Run { out, stop: &stop, sessions, arms: None, sides, limits: &limits, window, settle, log, notes };
+    let host = Host { root: &root, compared: compared.as_ref(), state };
+    let (sides, notes) = args.search(host, run)?;
     let mut reports = sides.iter().map(|side| side_report(&subject, side, &notes));
     let report = reports.next().ok_or_else(|| Failure::text(exit::NOT_POSSIBLE, "report", "nothing was measured"))?;
     let compared = reports.next().map(|with| Comparison::new(head.settings, &report, with));
-    let need_file = args.save_need.as_ref().map(|path| save_need(path, &report)).transpose()?.flatten();
-    let log = args.log.as_ref().map(|path| path.display().to_string());
-    let answer = Answer { report, compared, seed, log, need_file };
-    out.answer(&answer, || {
-        show::capacity::page(&answer.report, answer.compared.as_ref(), answer.need_file.as_deref())
-    })?;
+    args.answer(out, report, compared, seed)?;
     Ok(if stop.load(Ordering::Relaxed) { exit::STOPPED } else { exit::WELL })
+}
+
+/// What is changed during the search, if anything is.
+struct Host<'a> {
+    root: &'a Root,
+    compared: Option<&'a Compared>,
+    /// The journal, if files are written.
+    state: Option<State>,
 }
 
 /// Without the settings, and with them if there are some; with the windows of an earlier run.
@@ -218,6 +201,41 @@ fn side_report(subject: &Subject, side: &Side, notes: &[String]) -> CapacityRepo
 }
 
 impl Args {
+    /// Searches, and restores the host. The sides, and what happened meanwhile.
+    fn search<'a>(&self, host: Host<'a>, mut run: Run<'a>) -> Result<(Vec<Side>, Vec<String>), Failure> {
+        let Host { root, compared, mut state } = host;
+        let writer = root.writer().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        let until = Instant::now() + self.budget;
+        let Some(compared) = compared else {
+            run.search(until)?;
+            return Ok((run.sides, run.notes));
+        };
+        workload_settings::rehearse(&mut run.sessions, &compared.settings)?;
+        experiment::explain_signals(run.out, &self.state);
+        let mut run = Run { arms: Some(compared.switch(root, &writer, state.as_mut())?), ..run };
+        let searched = run.search(until);
+        let Run { sides, notes, arms, sessions, .. } = run;
+        // First what concerns the host, whatever became of the search.
+        arms.map_or(Ok(()), |arms| arms.end(&self.state))?;
+        drop(sessions);
+        searched.map(|()| (sides, notes))
+    }
+
+    fn answer(
+        &self,
+        out: &Out,
+        report: CapacityReport,
+        compared: Option<Comparison>,
+        seed: u64,
+    ) -> Result<(), Failure> {
+        let need_file = self.save_need.as_ref().map(|path| save_need(path, &report)).transpose()?.flatten();
+        let log = self.log.as_ref().map(|path| path.display().to_string());
+        let answer = Answer { report, compared, seed, log, need_file };
+        out.answer(&answer, || {
+            show::capacity::page(&answer.report, answer.compared.as_ref(), answer.need_file.as_deref())
+        })
+    }
+
     fn limits(&self, about: &About) -> Result<Vec<Limit>, Failure> {
         let find = |name: &str, value: f64| {
             let metric = about.metrics.iter().find(|metric| metric.name == name)?;
