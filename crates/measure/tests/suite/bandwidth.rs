@@ -124,7 +124,8 @@ fn a_client_that_goes_away_gets_no_more() {
         let (arrived_bytes, served) = with_server(&report, |at| {
             let stop = AtomicBool::new(false);
             let one = Settings { to: Some(at), streams: 1, seconds: 60.0, bytes: None, ..back(By::Udp) };
-            let leave = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
+            // After 0.3 s of the minute: at the first report, nothing may have come yet on a busy machine.
+            let leave = |share: f64, _: &str| stop.store(share > 0.005, Ordering::Relaxed);
             let settings = Settings { bits_per_s: Some(10e6), ..one };
             let report = bandwidth::run(&settings, &Watch::new(&stop, &leave)).unwrap();
             sessions.store(NONE, Ordering::Relaxed);
