@@ -31,8 +31,8 @@ fi
 registry=${CARGO_HOME:-$HOME/.cargo}
 RUSTFLAGS="$linker $id --remap-path-prefix=$repository=/usr/src/evenkeel --remap-path-prefix=$registry=/usr/src/cargo"
 RUSTFLAGS+=" --remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/usr/src/rust"
-# A panic ends the program, so nothing unwinds its stack. A debugger has these tables in the file of the line tables.
-RUSTFLAGS+=" -C force-unwind-tables=no"
+# A panic ends the program, so nothing looks up the tables that unwind its stack. 16,000 addresses that the loader adds to are packed.
+RUSTFLAGS+=" -C force-unwind-tables=no -C link-arg=-Wl,--no-eh-frame-hdr -C link-arg=-Wl,-z,pack-relative-relocs"
 export RUSTFLAGS CARGO_INCREMENTAL=0
 unset CARGO_TARGET_DIR
 (cd "$repository" && $cargo build --profile dist --locked --target "$target" --target-dir "$built" -p evenkeel -p evenkeel-arena)
