@@ -57,6 +57,7 @@ fn text<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, Errno> {
 
 /// Stall times since boot, or since a group was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stalls {
     /// At least one thread waited, in microseconds.
     pub some_us: u64,

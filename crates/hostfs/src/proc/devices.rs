@@ -1,5 +1,7 @@
 //! /proc/net/dev and /proc/diskstats: counts of each network interface and of each disk.
 
+use serde::{Deserialize, Serialize};
+
 use super::LINES_MAX;
 
 /// The unit of sizes in /proc/diskstats, whatever the disk's own sectors are.
@@ -38,7 +40,7 @@ pub fn parse_interfaces(text: &str) -> impl Iterator<Item = (&str, InterfaceCoun
 }
 
 /// The counts of a disk or a partition since boot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskCounts {
     /// Completed reads.
     pub reads: u64,

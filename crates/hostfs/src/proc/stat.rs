@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use evenkeel_sys::MAX_CPUS;
+use serde::{Deserialize, Serialize};
 
 use super::LINES_MAX;
 
 /// The times of CPUs since boot, in [ticks](super::TICK_NS).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTicks {
     /// In user space, nice or not; what guests of this machine ran is a part of it.
     pub user: u64,

@@ -4,7 +4,7 @@ use evenkeel_host::Facts;
 use evenkeel_host::catalogue;
 use evenkeel_host::credits::{CreditBalance, CreditMode, CreditRates};
 use evenkeel_hostfs::Root;
-use evenkeel_hostfs::proc::{CpuTicks, TICK_NS};
+use evenkeel_hostfs::proc::TICK_NS;
 
 use super::read::parsed;
 use crate::sample::{CreditsSample, HostSample};
@@ -36,7 +36,7 @@ impl Credits {
     /// The balance now. `None` if the CPU time is unknown.
     pub(super) fn read(&mut self, host: &HostSample, now_ns: u64) -> Option<CreditsSample> {
         let cpus = host.stat.as_ref().ok()?.cpus.values();
-        let busy_s = cpus.map(|times| CpuTicks::from(*times).busy() as f64 * TICK_NS as f64 / 1e9).sum::<f64>();
+        let busy_s = cpus.map(|ticks| ticks.busy() as f64 * TICK_NS as f64 / 1e9).sum::<f64>();
         let (seconds, used_s) = match self.before {
             // Its whole time until now, at its mean use: nothing is known of the order.
             None => (self.uptime_s, busy_s),

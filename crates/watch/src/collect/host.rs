@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use evenkeel_host::facts::{UdpCounters, parse_losses, parse_snmp, parse_snmp6, parse_softnet};
 use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::{
-    Pairs, parse_disks, parse_fields, parse_interfaces, parse_pairs, parse_per_cpu, parse_run_queues, parse_stat,
-    under_name,
+    DiskCounts, Pairs, parse_disks, parse_fields, parse_interfaces, parse_pairs, parse_per_cpu, parse_run_queues,
+    parse_stat, under_name,
 };
 use evenkeel_measure::meters::rates::stalls;
 
 use super::read::{absent, odd, parsed, refused};
 use crate::sample::{
-    Counted, DiskSample, GroupsSample, HostSample, IdleSample, InterfaceSample, InterruptsSample, MemorySample,
-    PagingSample, PressureSample, RunQueueSample, SoftnetSample, StallSample, StatSample, UdpSample,
+    Counted, GroupsSample, HostSample, IdleSample, InterfaceSample, InterruptsSample, MemorySample, PagingSample,
+    PressureSample, SoftnetSample, StatSample, UdpSample,
 };
 
 const CPUS_DIR: &str = "/sys/devices/system/cpu";
@@ -29,10 +29,9 @@ const DISKS_MAX: usize = 64;
 pub(super) fn read(root: &Root, process: &str, groups: Counted<GroupsSample>) -> HostSample {
     let stat = stat(root);
     let cpus: Vec<usize> = stat.as_ref().map(|stat| stat.cpus.keys().copied().collect()).unwrap_or_default();
-    let pressure = |name: &str| stalls(root, &format!("/proc/pressure/{name}")).into_result().map(StallSample::from);
+    let pressure = |name: &str| stalls(root, &format!("/proc/pressure/{name}")).into_result();
     HostSample {
-        run_queues: parsed(root, "/proc/schedstat", "the counts of run queues", parse_run_queues)
-            .map(|queues| queues.into_iter().map(|(cpu, counts)| (cpu, RunQueueSample::from(counts))).collect()),
+        run_queues: parsed(root, "/proc/schedstat", "the counts of run queues", parse_run_queues),
         pressure: PressureSample { cpu: pressure("cpu"), memory: pressure("memory"), io: pressure("io") },
         groups,
         frequency_khz: frequency(root, &cpus),
@@ -57,7 +56,7 @@ pub(super) fn read(root: &Root, process: &str, groups: Counted<GroupsSample>) ->
 fn stat(root: &Root) -> Counted<StatSample> {
     let stat = parsed(root, "/proc/stat", "the times of CPUs", parse_stat)?;
     Ok(StatSample {
-        cpus: stat.cpus.into_iter().map(|(cpu, ticks)| (cpu, ticks.into())).collect(),
+        cpus: stat.cpus.into_iter().collect(),
         context_switches: stat.context_switches,
         interrupts: stat.interrupts,
         forks: stat.forks,
@@ -208,12 +207,12 @@ fn paging(pairs: &Pairs) -> PagingSample {
 }
 
 /// Whole disks that were used. Partitions are parts of them.
-fn disks(root: &Root) -> Counted<BTreeMap<String, DiskSample>> {
+fn disks(root: &Root) -> Counted<BTreeMap<String, DiskCounts>> {
     let whole = root.entries("/sys/block").ok();
     let is_disk = |name: &str| whole.as_ref().is_none_or(|whole| whole.iter().any(|disk| disk == name));
-    let found: BTreeMap<String, DiskSample> = parsed(root, "/proc/diskstats", "counts of disks", |text| {
+    let found: BTreeMap<String, DiskCounts> = parsed(root, "/proc/diskstats", "counts of disks", |text| {
         let rows = parse_disks(text).filter(|(name, counts)| is_disk(name) && (counts.reads > 0 || counts.writes > 0));
-        Some(rows.take(DISKS_MAX).map(|(name, counts)| (name.to_owned(), counts.into())).collect())
+        Some(rows.take(DISKS_MAX).map(|(name, counts)| (name.to_owned(), counts)).collect())
     })?;
     if found.is_empty() { Err(absent("/proc/diskstats has no disk that was used")) } else { Ok(found) }
 }

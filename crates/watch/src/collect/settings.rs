@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use evenkeel_change::{Log, verify};
-use evenkeel_host::{AdviceContext, Facts, State, advise};
+use evenkeel_host::{AdviceContext, Facts, advise};
 use evenkeel_hostfs::Root;
 
 use crate::sample::{DriftSample, SettingsSample};
@@ -26,8 +26,8 @@ impl Settings {
     pub(super) fn new(facts: &Facts, journal: Option<PathBuf>) -> Settings {
         let mut findings = BTreeMap::new();
         for advice in advise(facts, &AdviceContext::default()) {
-            if let Some(level) = level(advice.state) {
-                *findings.entry(level.to_owned()).or_default() += 1;
+            if advice.state.is_finding() {
+                *findings.entry(advice.state.name().to_owned()).or_default() += 1;
             }
         }
         Settings { journal, findings, last: None }
@@ -68,16 +68,5 @@ impl Settings {
         });
         settings.drift = drifts.collect();
         settings
-    }
-}
-
-/// The levels of `audit --fail-on`; the other states ask nothing of anybody.
-fn level(state: State) -> Option<&'static str> {
-    match state {
-        State::Set => Some("set"),
-        State::OwnedBy => Some("owned-by"),
-        State::Blocked => Some("blocked"),
-        State::Unknown => Some("unknown"),
-        State::Keep | State::NotHere | State::Removed => None,
     }
 }

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_hostfs::proc::TICK_NS;
+use evenkeel_hostfs::proc::{CpuTicks, TICK_NS};
 use evenkeel_measure::meters::rates::ThreadCounts;
+use evenkeel_sys::stall::Stalls;
 use evenkeel_sys::telemetry::PageHistogram;
 use evenkeel_sys::telemetry::layout::BOUNDS_NS;
 
 use super::cause::{Evidence, LateCount};
-use crate::sample::{
-    Counted, CpuTimes, GroupsSample, ProcessSample, Sample, ServerSample, StallSample, TelemetrySample,
-};
+use crate::sample::{Counted, GroupsSample, ProcessSample, Sample, ServerSample, TelemetrySample};
 
 /// The share of the server's CPU time that a loop which is always behind uses at least.
 const DOMINATES: f64 = 0.9;
@@ -34,11 +33,11 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
     let thread = process.and_then(|(then, now)| tick_thread(then, now, page.ticks.saturating_sub(page_before.ticks)));
     let groups = before.host.groups.as_ref().ok().zip(after.host.groups.as_ref().ok());
     let cpu = thread.as_ref().and_then(|thread| thread.cpu);
-    let on_cpu = |of: fn(&CpuTimes) -> u64| {
+    let on_cpu = |of: fn(&CpuTicks) -> u64| {
         let (then, now) = before.host.stat.as_ref().ok().zip(after.host.stat.as_ref().ok())?;
         grown(of(then.cpus.get(&cpu?)?), of(now.cpus.get(&cpu?)?))?.checked_mul(TICK_NS)
     };
-    let stalls = |of: fn(&Sample) -> &Counted<StallSample>| {
+    let stalls = |of: fn(&Sample) -> &Counted<Stalls>| {
         let (then, now) = of(before).as_ref().ok().zip(of(after).as_ref().ok())?;
         grown(then.some_us, now.some_us)?.checked_mul(1000)
     };

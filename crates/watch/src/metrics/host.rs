@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_hostfs::proc::TICK_NS;
+use evenkeel_hostfs::proc::{CpuTicks, DiskCounts, TICK_NS};
+use evenkeel_sys::stall::Stalls;
 
 use super::family::{Family, Labels};
 use crate::model::Model;
-use crate::sample::{
-    Counted, CpuTimes, DiskSample, GroupSample, HostSample, InterfaceSample, SoftnetSample, StallSample,
-};
+use crate::sample::{Counted, GroupSample, HostSample, InterfaceSample, SoftnetSample};
 
 const US: f64 = 1e6;
 
-type TimeOf = fn(&CpuTimes) -> u64;
+type TimeOf = fn(&CpuTicks) -> u64;
 
 pub(super) fn families(model: &Model) -> Vec<Family> {
     let host = &model.sample.host;
@@ -43,14 +42,14 @@ fn by_key<'a, K: ToString + 'a, T: 'a>(
 }
 
 fn cpus(host: &HostSample) -> Vec<Family> {
-    const MODES: [(&str, TimeOf); 7] = [
+    // Without `iowait`, a part of idle time that the kernel lets go back: Prometheus would take that for a restart.
+    const MODES: [(&str, TimeOf); 6] = [
         ("user", |times| times.user),
         ("system", |times| times.system),
         ("irq", |times| times.irq),
         ("softirq", |times| times.softirq),
         ("steal", |times| times.steal),
-        ("idle", |times| times.idle.saturating_sub(times.iowait)),
-        ("iowait", |times| times.iowait),
+        ("idle", |times| times.idle),
     ];
     let times = host.stat.iter().flat_map(|stat| &stat.cpus).flat_map(|(cpu, times)| {
         MODES.map(|(mode, of)| (vec![("cpu", cpu.to_string()), ("mode", mode.to_owned())], Some(seconds(of(times)))))
@@ -90,7 +89,7 @@ fn cpus(host: &HostSample) -> Vec<Family> {
 }
 
 fn pressure(host: &HostSample) -> Vec<(Labels, Option<f64>)> {
-    let of = |resource: &'static str, stalls: &Counted<StallSample>| {
+    let of = |resource: &'static str, stalls: &Counted<Stalls>| {
         let labels = |kind: &str| vec![("resource", resource.to_owned()), ("kind", kind.to_owned())];
         let stalls = stalls.as_ref().ok();
         let full_us = stalls.and_then(|stalls| stalls.full_us);
@@ -167,7 +166,7 @@ fn memory_and_disks(host: &HostSample) -> Vec<Family> {
     let memory = host.memory.as_ref().ok();
     let swap_used = memory.and_then(|memory| Some(memory.swap_bytes?.saturating_sub(memory.swap_free_bytes?)));
     let paging = host.paging.as_ref().ok();
-    let disk = |of: fn(&DiskSample) -> f64| by_key(&host.disks, "disk", move |disk| Some(of(disk)));
+    let disk = |of: fn(&DiskCounts) -> f64| by_key(&host.disks, "disk", move |disk| Some(of(disk)));
     vec![
         Family::gauge("evenkeel_host_memory_size", "Memory.").bytes().one(memory.and_then(|memory| memory.total_bytes)),
         Family::gauge("evenkeel_host_memory_available", "Memory available without swapping.")

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_hostfs::proc::DiskCounts;
 use evenkeel_measure::meters::rates::Measured;
 use serde::Serialize;
 
 use super::span::Span;
-use crate::sample::{DiskSample, InterfaceSample};
+use crate::sample::InterfaceSample;
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,16 +74,16 @@ pub(super) fn interfaces(
 }
 
 pub(super) fn disks(
-    before: &BTreeMap<String, DiskSample>,
-    after: &BTreeMap<String, DiskSample>,
+    before: &BTreeMap<String, DiskCounts>,
+    after: &BTreeMap<String, DiskCounts>,
     span: Span,
 ) -> Vec<DiskModel> {
-    let one = |(name, now): (&String, &DiskSample)| {
+    let one = |(name, now): (&String, &DiskCounts)| {
         // A disk that was never used is not among the earlier ones.
         let then = before.get(name).copied().unwrap_or_default();
-        let of = |what: &str, of: fn(&DiskSample) -> u64| span.per_s(what, of(&then), of(now));
-        let requests = |disk: &DiskSample| disk.reads.saturating_add(disk.writes);
-        let request_ms = |disk: &DiskSample| disk.read_ms.saturating_add(disk.write_ms);
+        let of = |what: &str, of: fn(&DiskCounts) -> u64| span.per_s(what, of(&then), of(now));
+        let requests = |disk: &DiskCounts| disk.reads.saturating_add(disk.writes);
+        let request_ms = |disk: &DiskCounts| disk.read_ms.saturating_add(disk.write_ms);
         let mean = span.increase("requests", requests(&then), requests(now)).and_then(|requests| {
             let waited = span.increase("time of requests", request_ms(&then), request_ms(now));
             waited.map(|ms| (*requests > 0).then(|| ms as f64 / *requests as f64))

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use evenkeel_hostfs::proc::{CpuTicks, TICK_NS};
 use evenkeel_measure::meters::rates::Measured;
+use evenkeel_sys::stall::Stalls;
 use serde::Serialize;
 
 use super::devices::{DiskModel, InterfaceModel, disks, interfaces};
 use super::span::{Span, both};
 use crate::sample::{
-    Counted, CpuTimes, GroupSample, GroupsSample, HostSample, IdleSample, MemorySample, PagingSample, SoftnetSample,
-    StallSample, StatSample, UdpSample,
+    Counted, GroupSample, GroupsSample, HostSample, IdleSample, MemorySample, PagingSample, SoftnetSample, StatSample,
+    UdpSample,
 };
 
 /// The most sources of interrupts to list: those that came most often.
@@ -265,8 +266,8 @@ fn sum<T>(cpus: &BTreeMap<usize, T>, of: impl Fn(&T) -> u64) -> u64 {
 }
 
 /// How a CPU's time was spent between two readings. A kind that went back makes all unknown, except idle time, which some kernels correct.
-fn cpu_use(before: CpuTimes, after: CpuTimes, span: Span) -> Measured<CpuUse> {
-    let kinds = |times: CpuTimes| {
+fn cpu_use(before: CpuTicks, after: CpuTicks, span: Span) -> Measured<CpuUse> {
+    let kinds = |times: CpuTicks| {
         [
             ("user", times.user),
             ("system", times.system),
@@ -280,7 +281,7 @@ fn cpu_use(before: CpuTimes, after: CpuTimes, span: Span) -> Measured<CpuUse> {
             return Measured::Unknown(unknown);
         }
     }
-    let grown = CpuTicks::from(after).since(&before.into());
+    let grown = after.since(&before);
     let total = grown.total();
     if total == 0 {
         return Measured::odd("the kernel counted no time of it: it was offline, or the machine was paused");
@@ -302,12 +303,12 @@ fn all_cpus(before: &StatSample, after: &StatSample, span: Span) -> Measured<Cpu
     let (mut first, mut last, mut cpus) = (CpuTicks::default(), CpuTicks::default(), 0_u32);
     for (cpu, now) in &after.cpus {
         if let Some(then) = before.cpus.get(cpu) {
-            first.add(&CpuTicks::from(*then));
-            last.add(&CpuTicks::from(*now));
+            first.add(then);
+            last.add(now);
             cpus += 1;
         }
     }
-    let all = cpu_use(first.into(), last.into(), span);
+    let all = cpu_use(first, last, span);
     all.map(|all| CpuUse { counted: all.counted / f64::from(cpus.max(1)), ..all })
 }
 
@@ -371,7 +372,7 @@ fn idle_states(
     after.iter().filter_map(one).collect()
 }
 
-fn pressure(name: &str, before: &Counted<StallSample>, after: &Counted<StallSample>, span: Span) -> StallShares {
+fn pressure(name: &str, before: &Counted<Stalls>, after: &Counted<Stalls>, span: Span) -> StallShares {
     let stalls = both(before, after);
     StallShares {
         some: stalls.and_then(|(before, after)| {

@@ -170,9 +170,8 @@ fn settings_of(settings: &SettingsSample, now_ns: u64) -> SettingsModel {
 
 fn credits_of(credits: &CreditsSample, before: &Sample, after: &Sample, host: &HostModel, span: Span) -> CreditsModel {
     let cpus = both(&before.host.stat, &after.host.stat).and_then(|(before, after)| {
-        let busy = |stat: &crate::sample::StatSample| {
-            stat.cpus.values().map(|times| CpuTicks::from(*times).busy()).fold(0, u64::saturating_add)
-        };
+        let busy =
+            |stat: &crate::sample::StatSample| stat.cpus.values().map(CpuTicks::busy).fold(0, u64::saturating_add);
         span.share("CPU time", busy(before), busy(after), TICK_NS)
     });
     let rates = catalogue::instance(&credits.instance_type).as_ref().and_then(CreditRates::from_instance);

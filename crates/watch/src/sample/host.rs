@@ -14,7 +14,7 @@ pub struct HostSample {
     /// CPU times and sums, of /proc/stat.
     pub stat: Counted<StatSample>,
     /// Run queues by CPU, of /proc/schedstat.
-    pub run_queues: Counted<BTreeMap<usize, RunQueueSample>>,
+    pub run_queues: Counted<BTreeMap<usize, RunQueueCounts>>,
     /// Pressure.
     pub pressure: PressureSample,
     /// Control groups with a limit on CPU time.
@@ -36,7 +36,7 @@ pub struct HostSample {
     /// Page faults and swapping.
     pub paging: Counted<PagingSample>,
     /// Disks by name.
-    pub disks: Counted<BTreeMap<String, DiskSample>>,
+    pub disks: Counted<BTreeMap<String, DiskCounts>>,
     /// The clock source in use.
     pub clock_source: Counted<String>,
 }
@@ -45,7 +45,7 @@ pub struct HostSample {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatSample {
     /// The online CPUs.
-    pub cpus: BTreeMap<usize, CpuTimes>,
+    pub cpus: BTreeMap<usize, CpuTicks>,
     /// Switches between threads.
     pub context_switches: Option<u64>,
     /// Interrupts of all kinds.
@@ -54,70 +54,13 @@ pub struct StatSample {
     pub forks: Option<u64>,
 }
 
-/// The times of a CPU since boot, in hundredths of a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "those of CpuTicks")]
-pub struct CpuTimes {
-    pub user: u64,
-    pub system: u64,
-    pub irq: u64,
-    pub softirq: u64,
-    pub steal: u64,
-    pub idle: u64,
-    pub iowait: u64,
-}
-
-impl From<CpuTicks> for CpuTimes {
-    fn from(ticks: CpuTicks) -> CpuTimes {
-        let CpuTicks { user, system, irq, softirq, steal, idle, iowait } = ticks;
-        CpuTimes { user, system, irq, softirq, steal, idle, iowait }
-    }
-}
-
-impl From<CpuTimes> for CpuTicks {
-    fn from(times: CpuTimes) -> CpuTicks {
-        let CpuTimes { user, system, irq, softirq, steal, idle, iowait } = times;
-        CpuTicks { user, system, irq, softirq, steal, idle, iowait }
-    }
-}
-
-/// The run queue of a CPU since boot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunQueueSample {
-    /// The time that threads ran, in nanoseconds.
-    pub ran_ns: u64,
-    /// The time that threads were ready but did not run, in nanoseconds, summed over threads.
-    pub waited_ns: u64,
-}
-
-impl From<RunQueueCounts> for RunQueueSample {
-    fn from(counts: RunQueueCounts) -> RunQueueSample {
-        RunQueueSample { ran_ns: counts.ran_ns, waited_ns: counts.waited_ns }
-    }
-}
-
 /// Pressure since boot, by resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct PressureSample {
-    pub cpu: Counted<StallSample>,
-    pub memory: Counted<StallSample>,
-    pub io: Counted<StallSample>,
-}
-
-/// The time that threads waited for a resource since boot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StallSample {
-    /// At least one thread waited, in microseconds.
-    pub some_us: u64,
-    /// All non-idle threads waited, in microseconds. Older kernels do not count this for CPUs.
-    pub full_us: Option<u64>,
-}
-
-impl From<Stalls> for StallSample {
-    fn from(stalls: Stalls) -> StallSample {
-        StallSample { some_us: stalls.some_us, full_us: stalls.full_us }
-    }
+    pub cpu: Counted<Stalls>,
+    pub memory: Counted<Stalls>,
+    pub io: Counted<Stalls>,
 }
 
 /// Control groups.
@@ -243,26 +186,6 @@ pub struct PagingSample {
     pub swap_outs: Option<u64>,
     /// Processes that the OOM killer ended.
     pub oom_kills: Option<u64>,
-}
-
-/// A disk since boot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "those of DiskCounts")]
-pub struct DiskSample {
-    pub reads: u64,
-    pub read_bytes: u64,
-    pub read_ms: u64,
-    pub writes: u64,
-    pub written_bytes: u64,
-    pub write_ms: u64,
-    pub busy_ms: u64,
-}
-
-impl From<DiskCounts> for DiskSample {
-    fn from(counts: DiskCounts) -> DiskSample {
-        let DiskCounts { reads, read_bytes, read_ms, writes, written_bytes, write_ms, busy_ms } = counts;
-        DiskSample { reads, read_bytes, read_ms, writes, written_bytes, write_ms, busy_ms }
-    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 pub use counted::Counted;
 pub use host::{
-    CpuTimes, DiskSample, GroupSample, GroupsSample, HostSample, IdleSample, InterfaceSample, InterruptsSample,
-    MemorySample, PagingSample, PressureSample, RunQueueSample, SoftnetSample, StallSample, StatSample, UdpSample,
+    GroupSample, GroupsSample, HostSample, IdleSample, InterfaceSample, InterruptsSample, MemorySample, PagingSample,
+    PressureSample, SoftnetSample, StatSample, UdpSample,
 };
 pub use ledger::{Cause, LateTicks, LedgerSample};
 pub use server::{

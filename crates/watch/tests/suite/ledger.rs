@@ -54,7 +54,7 @@ fn thread(sample: &mut Sample) -> &mut evenkeel_measure::meters::rates::ThreadCo
     sample.servers[0].process.as_mut().unwrap().threads.get_mut(&7).unwrap()
 }
 
-fn cpu(sample: &mut Sample) -> &mut evenkeel_watch::sample::CpuTimes {
+fn cpu(sample: &mut Sample) -> &mut evenkeel_hostfs::proc::CpuTicks {
     sample.host.stat.as_mut().unwrap().cpus.get_mut(&0).unwrap()
 }
 
