@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use evenkeel_host::{Advice, State, knobs};
+use evenkeel_host::{Advice, knobs};
 use evenkeel_hostfs::user_file;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize, Serializer};
@@ -118,7 +118,7 @@ impl Waiver {
 
     /// A waiver applies only to findings that ask for action.
     fn waives(&self, advice: &Advice) -> bool {
-        advice.state <= State::Unknown && self.is_of(advice)
+        advice.state.is_finding() && self.is_of(advice)
     }
 
     fn warning(&self, advice: &[Advice], today: Date) -> Option<String> {

@@ -51,7 +51,7 @@ pub struct Advice {
 pub fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Advice> {
     let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, context)).collect();
     advice.sort_by_key(|advice| {
-        let needs_action = advice.state <= State::Unknown;
+        let needs_action = advice.state.is_finding();
         (advice.state, needs_action.then_some((advice.effect, advice.when)))
     });
     advice
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn what_is_worth_acting_on_comes_first() {
         let advice = advise(&base(), &Goal::Latency.into());
-        let (worth, rest) = advice.split_at(advice.partition_point(|advice| advice.state <= State::Unknown));
+        let (worth, rest) = advice.split_at(advice.partition_point(|advice| advice.state.is_finding()));
         let as_text: String =
             worth.iter().map(|advice| format!("{:?} {} {}\n", advice.state, advice.knob, advice.place)).collect();
         expect![[r#"

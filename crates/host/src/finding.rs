@@ -29,6 +29,26 @@ pub enum State {
     Removed,
 }
 
+impl State {
+    /// As JSON has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Set => "set",
+            State::OwnedBy => "owned-by",
+            State::Blocked => "blocked",
+            State::Unknown => "unknown",
+            State::Keep => "keep",
+            State::NotHere => "not-here",
+            State::Removed => "removed",
+        }
+    }
+
+    /// Whether somebody may have to act: the levels of `audit --fail-on`.
+    pub fn is_finding(self) -> bool {
+        self <= State::Unknown
+    }
+}
+
 /// The result of a knob for one of its places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

@@ -64,7 +64,7 @@ impl Audit<'_> {
         let groups = groups(self.findings.iter().copied());
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for group in &groups {
-            let name = if group[0].waived.is_some() { "waived" } else { name(group[0].advice.state) };
+            let name = if group[0].waived.is_some() { "waived" } else { group[0].advice.state.name() };
             match counts.iter_mut().find(|(counted, _)| *counted == name) {
                 Some((_, count)) => *count += 1,
                 None => counts.push((name, 1)),
@@ -222,7 +222,7 @@ pub(crate) fn opinion(step: &Step, advice: &[Advice]) -> Option<String> {
 /// State, knob, places and values on one line; below it the reason and the command.
 pub(crate) fn finding(page: &mut Page, group: &[Finding<'_>], facts: &Facts) {
     let Finding { advice: first, waived } = group[0];
-    let state = format!("{:TEXT_COLUMN$}", name(first.state));
+    let state = format!("{:TEXT_COLUMN$}", first.state.name());
     page.parts(&[(style(first.state), &state), (HEADING, first.knob), (PLAIN, &values(first))]);
     let places: Vec<String> = group.iter().filter_map(|finding| place(finding.advice)).collect();
     if !places.is_empty() {
@@ -323,19 +323,6 @@ fn deed(group: &[Finding<'_>], facts: &Facts) -> Option<String> {
         count => format!(", and so at {} more", count - 1),
     };
     plan.steps.first().map(|step| how(step) + &more)
-}
-
-/// The state as it is in JSON.
-pub(crate) fn name(state: State) -> &'static str {
-    match state {
-        State::Set => "set",
-        State::OwnedBy => "owned-by",
-        State::Blocked => "blocked",
-        State::Unknown => "unknown",
-        State::Keep => "keep",
-        State::NotHere => "not-here",
-        State::Removed => "removed",
-    }
 }
 
 /// The effect as it is in JSON.

@@ -93,15 +93,15 @@ fn side(page: &mut Page, report: &CapacityReport) {
     }
 }
 
-/// A line about a window, while the search goes on. `is_set`: whether it has the settings, if some are compared.
-pub(crate) fn progress(window: &Window, is_set: Option<bool>, limits: &[Limit], search: &Search) -> String {
+/// A line about a window, while the search goes on. `with_settings`: whether it has the settings, if some are compared.
+pub(crate) fn progress(window: &Window, with_settings: Option<bool>, limits: &[Limit], search: &Search) -> String {
     let values: Vec<String> = limits.iter().zip(&window.worst).map(|(limit, worst)| value(limit, *worst)).collect();
     let held = if window.is_held(limits) { "held" } else { "broken" };
     let Found { at_least, at_most, .. } = search.found();
     let most = at_most.map_or_else(|| "?".to_owned(), |most| most.to_string());
     let s = if window.sessions == 1 { "" } else { "s" };
     let worst = values.join(", ");
-    let side = match is_set {
+    let side = match with_settings {
         None => "",
         Some(false) => "without, ",
         Some(true) => "with, ",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::show::advice::{Audit, Group, commands, effect, is_to_set, name};
+use crate::show::advice::{Audit, Group, commands, effect, is_to_set};
 use crate::view::Text;
 use crate::view::markdown::{self, code};
 
@@ -41,7 +41,7 @@ fn cell(column: &str, group: &Group<'_>, audit: &Audit<'_>) -> String {
         |codes: &mut dyn Iterator<Item = &String>| codes.map(|text| code(text)).collect::<Vec<_>>().join("<br>");
     match column {
         "finding" => lines(&mut group.iter().map(|finding| &finding.advice.id)),
-        "state" => name(first.state).to_owned(),
+        "state" => first.state.name().to_owned(),
         "now" => value(&first.current),
         "wanted" => value(&first.wanted),
         "effect" => effect(first.effect).to_owned(),

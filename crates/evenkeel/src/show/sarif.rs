@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::exit;
 use crate::failure::Failure;
-use crate::show::advice::{Audit, Finding, effect, name};
+use crate::show::advice::{Audit, Finding, effect};
 use crate::show::json;
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -94,7 +94,7 @@ fn result(finding: &Finding<'_>, files: &Files) -> Option<Value> {
         "locations": [location],
         "partialFingerprints": {FINGERPRINT: advice.id},
         "properties": {
-            "state": name(advice.state),
+            "state": advice.state.name(),
             "effect": effect(advice.effect),
             "when": advice.when,
             "current": advice.current,
@@ -127,7 +127,7 @@ impl Files {
     fn from_audit(audit: &Audit<'_>, facts: &Facts) -> Files {
         let mut files = BTreeMap::new();
         for knob in knobs::ALL.iter().copied() {
-            let asks = |finding: &Finding<'_>| finding.advice.knob == knob.id && finding.advice.state <= State::Unknown;
+            let asks = |finding: &Finding<'_>| finding.advice.knob == knob.id && finding.advice.state.is_finding();
             if !audit.findings.iter().any(asks) {
                 continue;
             }

@@ -4,7 +4,6 @@ use evenkeel_fleet::audit::{FleetAudit, GroupStates, GroupSummary, KnobStates, L
 use evenkeel_host::State;
 
 use super::parts::{by, counted, difference, limits, row_name, traits};
-use crate::show::advice::name;
 use crate::show::page::width;
 
 use crate::view::{Block, Column, Text, markdown, terminal};
@@ -31,8 +30,8 @@ fn title(audit: &FleetAudit) -> String {
 }
 
 fn blocks(audit: &FleetAudit, is_whole: bool, columns: usize) -> Vec<Block> {
-    let urgent = audit.levels.iter().filter(|level| level.state <= State::Unknown);
-    let levels = urgent.map(|one| [name(one.state).to_owned(), one.findings.to_string(), one.hosts.to_string()]);
+    let urgent = audit.levels.iter().filter(|level| level.state.is_finding());
+    let levels = urgent.map(|one| [one.state.name().to_owned(), one.findings.to_string(), one.hosts.to_string()]);
     let mut blocks = vec![Block::table(
         [Column::from("findings"), Column::number("number"), Column::number("hosts")],
         levels.collect(),
@@ -113,9 +112,9 @@ fn cell(knob: &KnobStates, group: usize) -> String {
         knob.groups.iter().find(|groups| groups.group == group).map_or(&[], |groups| &groups.states);
     match states {
         [] => "-".to_owned(),
-        [one] => name(one.state).to_owned(),
+        [one] => one.state.name().to_owned(),
         several => {
-            several.iter().map(|one| format!("{} {}", one.hosts, name(one.state))).collect::<Vec<_>>().join(", ")
+            several.iter().map(|one| format!("{} {}", one.hosts, one.state.name())).collect::<Vec<_>>().join(", ")
         }
     }
 }

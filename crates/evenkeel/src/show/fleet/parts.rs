@@ -3,7 +3,6 @@
 use evenkeel_fleet::audit::{By, Difference, Trait, Unread, ValueCount};
 use evenkeel_host::State;
 
-use crate::show::advice::name;
 use crate::view::{Block, Text};
 
 /// The most unread files on a page; JSON has all.
@@ -50,8 +49,8 @@ pub(super) fn row_name(id: &str) -> Text {
 
 fn advice(state: State, wanted: Option<&str>) -> String {
     match wanted {
-        Some(wanted) => format!("{} to {}", name(state), shown(wanted)),
-        None => name(state).to_owned(),
+        Some(wanted) => format!("{} to {}", state.name(), shown(wanted)),
+        None => state.name().to_owned(),
     }
 }
 
