@@ -3,7 +3,6 @@
 use evenkeel_fleet::audit::FleetAudit;
 
 use super::hosts::{CaptureArgs, read};
-use crate::args::GoalArgs;
 use crate::commands::audit::Level;
 use crate::exit;
 use crate::failure::Outcome;
@@ -21,26 +20,17 @@ use crate::show::{self, Out};
 pub(crate) struct Args {
     #[command(flatten)]
     captures: CaptureArgs,
-    #[command(flatten)]
-    goal: GoalArgs,
-    /// Show every knob and every group on the page
-    #[arg(long)]
-    all: bool,
     /// Exit with code 1 if a host has findings at LEVEL or above
     #[arg(long, value_enum, value_name = "LEVEL")]
     fail_on: Option<Level>,
-    /// Print Markdown
-    #[arg(long, conflicts_with = "json")]
-    md: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let context = args.goal.context();
-    let read = read(&args.captures, &context)?;
-    let audit = FleetAudit::new(&read.hosts, &args.captures.by(), context, read.unread);
-    match args.md {
-        true => out.text(&show::fleet::audit::markdown(&audit, args.all))?,
-        false => out.answer(&audit, || show::fleet::audit::page(&audit, args.all))?,
+    let read = read(&args.captures)?;
+    let audit = FleetAudit::new(&read.hosts, &args.captures.by(), args.captures.context(), read.unread);
+    match args.captures.md {
+        true => out.text(&show::fleet::audit::markdown(&audit, args.captures.all))?,
+        false => out.answer(&audit, || show::fleet::audit::page(&audit, args.captures.all))?,
     }
     let fails = |level: Level| audit.findings_at(level.state()) > 0;
     Ok(if args.fail_on.is_some_and(fails) { exit::NO } else { exit::WELL })

@@ -3,7 +3,6 @@
 use evenkeel_fleet::audit::FleetDiff;
 
 use super::hosts::{CaptureArgs, read};
-use crate::args::GoalArgs;
 use crate::exit;
 use crate::failure::Outcome;
 use crate::show::{self, Out};
@@ -19,22 +18,14 @@ use crate::show::{self, Out};
 pub(crate) struct Args {
     #[command(flatten)]
     captures: CaptureArgs,
-    #[command(flatten)]
-    goal: GoalArgs,
-    /// Show every difference on the page
-    #[arg(long)]
-    all: bool,
-    /// Print Markdown
-    #[arg(long, conflicts_with = "json")]
-    md: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let read = read(&args.captures, &args.goal.context())?;
+    let read = read(&args.captures)?;
     let diff = FleetDiff::new(&read.hosts, &args.captures.by(), read.unread);
-    match args.md {
-        true => out.text(&show::fleet::diff::markdown(&diff, args.all))?,
-        false => out.answer(&diff, || show::fleet::diff::page(&diff, args.all))?,
+    match args.captures.md {
+        true => out.text(&show::fleet::diff::markdown(&diff, args.captures.all))?,
+        false => out.answer(&diff, || show::fleet::diff::page(&diff, args.captures.all))?,
     }
     Ok(if diff.differing > 0 { exit::NO } else { exit::WELL })
 }

@@ -1,6 +1,5 @@
 //! Reads many captures on all CPUs. Only as many captures are in memory as threads read them; of each host, only what is compared stays.
 
-use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,17 +10,22 @@ use evenkeel_fleet::audit::{By, Hosts, Observed, Unread};
 use evenkeel_host::{AdviceContext, Facts, advise};
 use evenkeel_hostfs::{Capture, Root};
 
-use crate::exit;
+use super::files::Wanted;
+use crate::args::GoalArgs;
 use crate::failure::Failure;
 
-/// The most captures.
-const CAPTURES_MAX: usize = 100_000;
+const CAPTURES: Wanted = Wanted {
+    noun: "capture",
+    extension: "txt",
+    made_by: "`evenkeel capture --output FILE` takes a capture on the machine itself",
+    max: 100_000,
+};
 /// The most threads that read captures, each of which may have 32 MiB.
 const THREADS_MAX: usize = 64;
 /// The captures that are read before their hosts are added in order, so that the answer does not depend on which thread was first.
 const BATCH: usize = 256;
 
-/// Which captures, and what makes a group.
+/// Which captures, what makes a group, and what is shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CaptureArgs {
     /// Captures, or folders with captures (*.txt)
@@ -30,6 +34,14 @@ pub(crate) struct CaptureArgs {
     /// A trait that hosts of a group share; repeatable [default: instance, kernel, cpu]
     #[arg(long, value_enum, value_name = "TRAIT")]
     by: Vec<ByTrait>,
+    #[command(flatten)]
+    goal: GoalArgs,
+    /// Show everything on the page
+    #[arg(long)]
+    pub(super) all: bool,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub(super) md: bool,
 }
 
 /// A trait on the command line.
@@ -48,6 +60,11 @@ enum ByTrait {
 }
 
 impl CaptureArgs {
+    /// What the advice is for.
+    pub(super) fn context(&self) -> AdviceContext {
+        self.goal.context()
+    }
+
     /// The traits that make a group.
     pub(super) fn by(&self) -> Vec<By> {
         let mut by: Vec<By> = Vec::new();
@@ -72,10 +89,14 @@ pub(super) struct ReadHosts {
     pub(super) unread: Vec<Unread>,
 }
 
-/// Reads the captures. Fails if there is none.
-pub(super) fn read(args: &CaptureArgs, context: &AdviceContext) -> Result<ReadHosts, Failure> {
+/// Reads the captures.
+///
+/// # Errors
+/// If none could be read.
+pub(super) fn read(args: &CaptureArgs) -> Result<ReadHosts, Failure> {
+    let context = &args.context();
     let mut read = ReadHosts { hosts: Hosts::default(), unread: Vec::new() };
-    let files: Vec<PathBuf> = files(&args.captures, &mut read.unread)?.into_iter().collect();
+    let files: Vec<PathBuf> = CAPTURES.files(&args.captures, &mut read.unread)?.into_iter().collect();
     for batch in files.chunks(BATCH) {
         for (file, observed) in batch.iter().zip(observe_all(batch, context)) {
             let file = file.display().to_string();
@@ -86,15 +107,7 @@ pub(super) fn read(args: &CaptureArgs, context: &AdviceContext) -> Result<ReadHo
             }
         }
     }
-    if read.hosts.is_empty() {
-        let why = read
-            .unread
-            .first()
-            .map_or_else(|| "there is no file *.txt".to_owned(), |one| format!("{}: {}", one.file, one.why));
-        return Err(Failure::text(exit::NOT_POSSIBLE, "find a capture", why)
-            .hint("`evenkeel capture --output FILE` takes a capture on the machine itself"));
-    }
-    Ok(read)
+    if read.hosts.is_empty() { Err(CAPTURES.none(&read.unread)) } else { Ok(read) }
 }
 
 /// The hosts of these files, in their order.
@@ -128,41 +141,4 @@ fn observe(file: &Path, context: &AdviceContext) -> Result<Observed, String> {
     let capture = Capture::load(file).map_err(|error| format!("failed to {error}"))?;
     let facts = Facts::probe(&Root::captured(capture).unrecorded());
     Ok(Observed::new(&facts, &advise(&facts, context)))
-}
-
-/// The files that are named, and the *.txt of the folders that are named.
-fn files(named: &[PathBuf], unread: &mut Vec<Unread>) -> Result<BTreeSet<PathBuf>, Failure> {
-    let mut files = BTreeSet::new();
-    for path in named {
-        if !path.is_dir() {
-            files.insert(path.clone());
-        } else {
-            match of_folder(path) {
-                Ok(captures) => files.extend(captures),
-                Err(error) => unread.push(Unread {
-                    file: path.display().to_string(),
-                    why: format!("failed to read the folder: {}", evenkeel_sys::Errno::from(&error)),
-                }),
-            }
-        }
-        if files.len() > CAPTURES_MAX {
-            let why = format!("more than {CAPTURES_MAX} files");
-            return Err(Failure::text(exit::WRONG_USE, "read the captures", why));
-        }
-    }
-    Ok(files)
-}
-
-fn of_folder(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut captures = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "txt") {
-            captures.push(path);
-        }
-        if captures.len() > CAPTURES_MAX {
-            break;
-        }
-    }
-    Ok(captures)
 }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod diff;
+mod files;
 mod hosts;
 pub(crate) mod table;
 

@@ -1,20 +1,25 @@
 //! `fleet table`: the cards of many machines by generation.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use evenkeel_fleet::audit::Unread;
 use evenkeel_hostfs::user_file;
 use evenkeel_measure::card::table::{GenerationTable, TIME_SLICES, TableAsked, table};
 use evenkeel_measure::card::{Card, MAX_CARD_BYTES};
 use serde::Serialize;
 
+use super::files::Wanted;
 use crate::args::named_limit;
 use crate::exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::show::{self, Out};
 
-/// The most cards.
-const CARDS_MAX: usize = 10_000;
+const CARDS: Wanted = Wanted {
+    noun: "card",
+    extension: "json",
+    made_by: "`evenkeel measure all --output FILE.json` writes a card",
+    max: 10_000,
+};
 /// What holds a tick if nobody says so: a packet wakes its thread within 2 ms in 99 of 100 cases.
 const USUAL_LIMIT: (&str, f64) = ("wake_udp_100us_ns_p99", 2e6);
 /// The numbers on the page if nobody chooses.
@@ -55,16 +60,9 @@ pub(crate) struct Answer {
     unread: Vec<Unread>,
 }
 
-/// A file that is no card.
-#[derive(Serialize, schemars::JsonSchema)]
-struct Unread {
-    file: String,
-    why: String,
-}
-
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let (mut cards, mut unread) = (Vec::new(), Vec::new());
-    for path in files(&args.cards)? {
+    for path in CARDS.files(&args.cards, &mut unread)? {
         let file = path.display().to_string();
         let text = user_file::read_text(&path, MAX_CARD_BYTES as u64).map_err(|error| error.to_string());
         match text.and_then(|text| Card::parse(&text).map_err(|error| format!("failed to {error}"))) {
@@ -73,11 +71,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
     }
     if cards.is_empty() {
-        let why = unread
-            .first()
-            .map_or_else(|| "there is no file *.json".to_owned(), |one| format!("{}: {}", one.file, one.why));
-        return Err(Failure::text(exit::WRONG_USE, "find a card", why)
-            .hint("`evenkeel measure all --output FILE.json` writes a card"));
+        return Err(CARDS.none(&unread));
     }
     let usual_by = || ["instance type", "CPU", TIME_SLICES].map(str::to_owned).to_vec();
     let asked = TableAsked {
@@ -93,29 +87,6 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let unread = answer.unread.iter().map(|one| format!("{}: {}", one.file, one.why)).collect::<Vec<_>>();
     out.answer(&answer, || show::fleet::table::page(&answer.table, &lines, &unread))?;
     Ok(exit::WELL)
-}
-
-/// The files that are named, and the *.json of the folders that are named.
-fn files(named: &[PathBuf]) -> Result<BTreeSet<PathBuf>, Failure> {
-    let mut files = BTreeSet::new();
-    for path in named {
-        if path.is_dir() {
-            files.extend(of_folder(path)?);
-        } else {
-            files.insert(path.clone());
-        }
-        if files.len() > CARDS_MAX {
-            return Err(Failure::text(exit::WRONG_USE, "read the cards", format_args!("more than {CARDS_MAX} files")));
-        }
-    }
-    Ok(files)
-}
-
-fn of_folder(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let failed = |error| Failure::io(exit::WRONG_USE, format_args!("read the folder {}", folder.display()), &error);
-    let entries = std::fs::read_dir(folder).map_err(failed)?.take(CARDS_MAX + 1);
-    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
-    Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect())
 }
 
 fn limit(text: &str) -> Result<(String, f64), String> {

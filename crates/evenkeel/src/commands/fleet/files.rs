@@ -1,0 +1,73 @@
+//! The files that a command line names, and those of the folders that it names.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use evenkeel_fleet::audit::Unread;
+use evenkeel_sys::Errno;
+
+use crate::exit;
+use crate::failure::Failure;
+
+/// The files that are looked for.
+pub(super) struct Wanted {
+    /// What one is called, such as `capture`.
+    pub(super) noun: &'static str,
+    /// The end of their names in a folder, without the dot.
+    pub(super) extension: &'static str,
+    /// The command that writes one.
+    pub(super) made_by: &'static str,
+    /// The most files.
+    pub(super) max: usize,
+}
+
+impl Wanted {
+    /// The files, each once and in order. A folder that can't be read is noted in `unread`.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub(super) fn files(&self, named: &[PathBuf], unread: &mut Vec<Unread>) -> Result<BTreeSet<PathBuf>, Failure> {
+        let mut files = BTreeSet::new();
+        for path in named {
+            if !path.is_dir() {
+                files.insert(path.clone());
+            } else {
+                match self.of_folder(path) {
+                    Ok(found) => files.extend(found),
+                    Err(error) => unread.push(Unread {
+                        file: path.display().to_string(),
+                        why: format!("failed to read the folder: {}", Errno::from(&error)),
+                    }),
+                }
+            }
+            if files.len() > self.max {
+                let (tried, why) = (format!("read each {}", self.noun), format!("more than {} files", self.max));
+                return Err(Failure::text(exit::WRONG_USE, tried, why));
+            }
+        }
+        Ok(files)
+    }
+
+    fn of_folder(&self, folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == self.extension) {
+                found.push(path);
+            }
+            if found.len() > self.max {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The failure if none of the files could be read.
+    pub(super) fn none(&self, unread: &[Unread]) -> Failure {
+        let why = match unread.first() {
+            Some(one) => format!("{}: {}", one.file, one.why),
+            None => format!("there is no file *.{}", self.extension),
+        };
+        Failure::text(exit::WRONG_USE, format!("find a {}", self.noun), why).hint(self.made_by)
+    }
+}
