@@ -100,7 +100,7 @@ impl ProcessCpus {
             thread::set_affinity_of(tid, wanted)?;
             let found = thread::affinity_of(tid)?;
             if found != *wanted {
-                // `put_back` knows only threads with all of ours.
+                // `put_back` restores only threads that have all the CPUs of the set.
                 thread::set_affinity_of(tid, &self.cpus)?;
             }
             Ok(found)
@@ -110,17 +110,17 @@ impl ProcessCpus {
         .map_or(Ok(()), |found| Err(ProcessCpusError::ReadsOtherwise { pid: self.pid, found, wanted: wanted.clone() }))
     }
 
-    /// Gives its threads their CPUs back, if they still have `ours`: somebody may have placed them since. A process that has ended needs nothing.
+    /// Gives its threads their CPUs back, if they still have `placed`: somebody may have placed them since. A process that has ended needs nothing.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn put_back(&self, ours: &CpuSet) -> Result<(), ProcessCpusError> {
+    pub fn put_back(&self, placed: &CpuSet) -> Result<(), ProcessCpusError> {
         if !self.is_there() {
             return Ok(());
         }
         self.each_thread(|tid| {
             let now = thread::affinity_of(tid)?;
-            if now == *ours {
+            if now == *placed {
                 thread::set_affinity_of(tid, &self.cpus)?;
             }
             Ok(now)

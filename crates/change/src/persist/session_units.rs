@@ -77,7 +77,7 @@ pub fn has_unit_file(root: &Root, unit: &ServiceName) -> Result<bool, String> {
     unknown.map_or(Ok(false), Err)
 }
 
-/// Whether a path is that of a drop-in of ours.
+/// Whether a path is that of a drop-in that `pack apply` wrote.
 pub fn is_session_unit(path: &str) -> bool {
     path.starts_with(units::UNITS) && path.ends_with(&format!("/{FILE}"))
 }

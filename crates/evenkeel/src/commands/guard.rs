@@ -47,8 +47,8 @@ pub(crate) enum Undo {
     Restore { path: PathBuf, value: String },
     /// Kills the remaining processes in a control group that evenkeel created, and removes the group.
     RemoveGroup(PathBuf),
-    /// Gives the threads of a process their CPUs back, if they still have ours.
-    RestoreCpus { process: ProcessCpus, ours: CpuSet },
+    /// Gives the threads of a process their CPUs back, if they still have those that evenkeel set.
+    RestoreCpus { process: ProcessCpus, placed: CpuSet },
     /// Ends the servers that the command with this number started for its user. They run independently of evenkeel.
     EndServersOf(u32),
 }
@@ -59,8 +59,8 @@ impl Undo {
         match self {
             Undo::Restore { path, value } => format!("restore {} {value}\n", path.display()),
             Undo::RemoveGroup(path) => format!("remove-cgroup {}\n", path.display()),
-            Undo::RestoreCpus { process: ProcessCpus { pid, start_ticks, cpus }, ours } => {
-                format!("restore-cpus {pid} {start_ticks} {ours} {cpus}\n")
+            Undo::RestoreCpus { process: ProcessCpus { pid, start_ticks, cpus }, placed } => {
+                format!("restore-cpus {pid} {start_ticks} {placed} {cpus}\n")
             }
             Undo::EndServersOf(pid) => format!("end-servers-of {pid}\n"),
         }
@@ -95,8 +95,8 @@ impl Undo {
             Undo::Restore { path, value } => restore(path, value),
             Undo::RemoveGroup(path) => cgroup::remove(path, EMPTY_LIMIT)
                 .map_err(|errno| not_undone(format!("remove the control group {}", path.display()), errno)),
-            Undo::RestoreCpus { process, ours } => {
-                process.put_back(ours).map_err(|error| Failure::new(exit::NOT_UNDONE, error))
+            Undo::RestoreCpus { process, placed } => {
+                process.put_back(placed).map_err(|error| Failure::new(exit::NOT_UNDONE, error))
             }
             Undo::EndServersOf(pid) => end_left_by(*pid, EMPTY_LIMIT).map_err(|left| {
                 let why = format!("processes {left:?} live on");
@@ -111,9 +111,9 @@ fn restore_cpus(text: &str) -> Option<Undo> {
     let mut words = text.split(' ');
     let (pid, start_ticks) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let mut list = || CpuSet::parse_list(words.next()?).filter(|cpus| !cpus.is_empty());
-    let (ours, cpus) = (list()?, list()?);
+    let (placed, cpus) = (list()?, list()?);
     let process = ProcessCpus { pid, start_ticks, cpus };
-    words.next().is_none().then_some(Undo::RestoreCpus { process, ours })
+    words.next().is_none().then_some(Undo::RestoreCpus { process, placed })
 }
 
 fn restore(path: &Path, value: &str) -> Result<(), Failure> {
@@ -302,7 +302,7 @@ mod tests {
             Undo::RemoveGroup("/sys/fs/cgroup/cpu/evenkeel-7".into()),
             Undo::RestoreCpus {
                 process: ProcessCpus { pid: 7, start_ticks: 99, cpus: CpuSet::from_iter(0..8) },
-                ours: CpuSet::from_iter([0, 2]),
+                placed: CpuSet::from_iter([0, 2]),
             },
             Undo::EndServersOf(4711),
         ];

@@ -96,10 +96,10 @@ fn settings_are_worth_a_number_of_sessions() {
     assert!(compared["report"]["price_per_session_hour"].is_null(), "no session fits");
     let gain = &compared["gain"];
     assert_eq!((&gain["sessions"], &gain["at_most"], &gain["verdict"]), (&(-8).into(), &(-8).into(), &"fewer".into()));
-    // The sides take turns, and begin in turns.
+    // Windows with and without the settings alternate, and so does which of them begins.
     let log = scene.read("windows.jsonl");
-    let turns: Vec<bool> = log.lines().skip(1).map(|line| line.contains("\"is_set\":true")).take(8).collect();
-    assert_eq!(turns, [false, true, true, false, false, true, true, false]);
+    let order: Vec<bool> = log.lines().skip(1).map(|line| line.contains("\"with_settings\":true")).take(8).collect();
+    assert_eq!(order, [false, true, true, false, false, true, true, false]);
     let whole = log.lines().count();
     let cut: String = log.lines().take(7).map(|line| format!("{line}\n")).collect();
     scene.write("windows.jsonl", cut);

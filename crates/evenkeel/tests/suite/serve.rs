@@ -452,6 +452,6 @@ fn the_units_are_valid() {
         .output();
     let Ok(output) = verified else { return skipped("systemd-analyze is not installed (Debian: systemd)") };
     let said = String::from_utf8_lossy(&output.stderr);
-    // It also reads other units of the machine, which are not ours.
+    // It also reports on other units of the machine.
     assert!(!said.contains("evenkeel-serve"), "{said}");
 }

@@ -52,7 +52,7 @@ pub struct MachineUse {
 pub struct Window {
     /// Whether the settings that are compared were in force.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_set: bool,
+    pub with_settings: bool,
     /// Running sessions.
     pub sessions: u32,
     /// The worst session's value of each limit; none if a session had no value.
@@ -343,7 +343,7 @@ mod tests {
     fn window(sessions: u32, worst: f64, cpus_busy: f64) -> Window {
         let memory_available_mib = 3500.0 - 20.0 * f64::from(sessions);
         let machine = MachineUse { cpus_busy, memory_available_mib, ..MachineUse::default() };
-        Window { is_set: false, sessions, worst: vec![Some(worst)], session_cpus: None, machine }
+        Window { with_settings: false, sessions, worst: vec![Some(worst)], session_cpus: None, machine }
     }
 
     fn of(windows: &[Window]) -> CapacityReport {

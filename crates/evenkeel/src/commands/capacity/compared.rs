@@ -1,4 +1,4 @@
-//! The settings that are compared: without them and with them, in turns.
+//! The settings that are compared, and the host without and with them.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ impl Compared {
         state.open().map(Some)
     }
 
-    /// Writes into the journal what is to be restored.
+    /// Writes the current values into the journal.
     ///
     /// # Errors
     /// If a setting can't be switched while the machine runs.
@@ -76,23 +76,27 @@ impl Compared {
         root: &'a Root,
         writer: &'a HostWriter,
         state: Option<&'a mut State>,
-    ) -> Result<Arms<'a>, Failure> {
+    ) -> Result<ComparedHost<'a>, Failure> {
         let title = format!("capacity with {}", text_of(&self.settings));
         let switch = Switch::begin(root, writer, state, &title, &self.plans);
         let count = self.settings.len();
-        Ok(Arms { switch: switch.map_err(failed)?, arms: [Arm::as_it_was(count), Arm::planned(count)], in_force: None })
+        Ok(ComparedHost {
+            switch: switch.map_err(failed)?,
+            arms: [Arm::as_it_was(count), Arm::planned(count)],
+            in_force: None,
+        })
     }
 }
 
 /// The host with and without the settings. Dropping it restores the host.
-pub(super) struct Arms<'a> {
+pub(super) struct ComparedHost<'a> {
     switch: Switch<'a>,
     arms: [Arm; 2],
     /// Whether the settings are in force in all sessions that run; none before the first switch.
     in_force: Option<bool>,
 }
 
-impl Arms<'_> {
+impl ComparedHost<'_> {
     /// Makes the settings those of the arm, in all running sessions. `is_grown`: some of them have just started. Whether it changed
     /// anything.
     ///
@@ -100,16 +104,16 @@ impl Arms<'_> {
     /// If a value did not take, or a session did not come back.
     pub(super) fn set(
         &mut self,
-        is_set: bool,
+        with_settings: bool,
         is_grown: bool,
         sessions: &mut Sessions<'_>,
     ) -> Result<bool, TrialError> {
-        if self.in_force == Some(is_set) && !is_grown {
+        if self.in_force == Some(with_settings) && !is_grown {
             return Ok(false);
         }
         self.in_force = None;
-        self.switch.to(&self.arms[usize::from(is_set)], sessions)?;
-        self.in_force = Some(is_set);
+        self.switch.to(&self.arms[usize::from(with_settings)], sessions)?;
+        self.in_force = Some(with_settings);
         Ok(true)
     }
 

@@ -73,7 +73,7 @@ impl Log {
                 let at = windows.len() + 2;
                 let window: Window =
                     serde_json::from_str(&line).map_err(|error| wrong(format!("line {at}: {error}")))?;
-                let is_of_settings = !window.is_set || !head.settings.is_empty();
+                let is_of_settings = !window.with_settings || !head.settings.is_empty();
                 if !is_of_settings || !window.is_of(&head.limits, sessions_max) {
                     let why = format!("line {at}: {} sessions and {} values", window.sessions, window.worst.len());
                     return Err(wrong(why).hint(format!(

@@ -47,7 +47,8 @@ const WINDOW_MAX: Duration = Duration::from_secs(15);
 /// in most windows. Ends when the number is proven in both directions, or when the budget is used up, and then ends all sessions. In your
 /// command line and its load, {session} stands for the number of the session from 0, and {port} for its port.
 ///
-/// With settings, it finds the number without them and with them, in turns, says how many sessions they are worth, and restores the host.
+/// With settings, it finds the number without them and with them in alternate windows, shows how many sessions they are worth, and restores
+/// the host.
 /// Without settings, nothing on the host is changed.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -182,10 +183,11 @@ struct Host<'a> {
 
 /// Without the settings, and with them if there are some; with the windows of an earlier run.
 fn sides(sessions_max: u32, is_compared: bool, windows: Vec<Window>, limits: &[Limit]) -> Vec<Side> {
-    let side = |is_set| Side { is_set, search: Search::new(sessions_max), windows: Vec::new(), ended: None };
+    let side =
+        |with_settings| Side { with_settings, search: Search::new(sessions_max), windows: Vec::new(), ended: None };
     let mut sides: Vec<Side> = std::iter::once(false).chain(is_compared.then_some(true)).map(side).collect();
     for window in windows {
-        if let Some(side) = sides.iter_mut().find(|side| side.is_set == window.is_set) {
+        if let Some(side) = sides.iter_mut().find(|side| side.with_settings == window.with_settings) {
             side.search.add(window.sessions, window.is_held(limits));
             side.windows.push(window);
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use evenkeel_fleet::capacity::{Ended, Limit, Search, Window};
 use evenkeel_workload::Sample;
 
-use super::compared::{self, Arms, of_workload};
+use super::compared::{self, ComparedHost, of_workload};
 use super::log::Log;
 use super::machine::Counters;
 use super::sessions::{Sessions, Times};
@@ -19,7 +19,7 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 /// One side of the comparison, or the only one.
 pub(super) struct Side {
-    pub(super) is_set: bool,
+    pub(super) with_settings: bool,
     pub(super) search: Search,
     pub(super) windows: Vec<Window>,
     /// Why no more windows are taken; none while some are.
@@ -31,7 +31,7 @@ pub(super) struct Run<'a> {
     pub(super) out: &'a Out,
     pub(super) stop: &'a Arc<AtomicBool>,
     pub(super) sessions: Sessions<'a>,
-    pub(super) arms: Option<Arms<'a>>,
+    pub(super) arms: Option<ComparedHost<'a>>,
     pub(super) sides: Vec<Side>,
     pub(super) limits: &'a [Limit],
     pub(super) window: Duration,
@@ -65,8 +65,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The side of the next window, and its number of sessions. The sides take turns, and begin in turns, so that a machine that slowly
-    /// changes favours neither.
+    /// The side of the next window, and its number of sessions. The sides alternate, and so does the one that begins a pair, so that a
+    /// machine that slowly changes favours neither.
     fn next(&mut self) -> Option<(usize, u32)> {
         for side in self.sides.iter_mut().filter(|side| side.ended.is_none()) {
             if side.search.next().is_none() {
@@ -92,10 +92,10 @@ impl Run<'_> {
                 (false, session) => Ok(Some(Ended::NoStart { session, why: failure.message() })),
             };
         }
-        let is_set = self.sides[at].is_set;
+        let with_settings = self.sides[at].with_settings;
         let switched = match &mut self.arms {
             None => Ok(false),
-            Some(arms) => arms.set(is_set, wanted > before, &mut self.sessions),
+            Some(arms) => arms.set(with_settings, wanted > before, &mut self.sessions),
         };
         let is_switched = match switched {
             Ok(is_switched) => is_switched,
@@ -103,14 +103,14 @@ impl Run<'_> {
             Err(error) => return Err(compared::failed(error)),
         };
         let settle = if wanted != before || is_switched { self.settle } else { SETTLE };
-        let Some(window) = self.measure(wanted, is_set, settle)? else { return Ok(Some(Ended::Stopped)) };
+        let Some(window) = self.measure(wanted, with_settings, settle)? else { return Ok(Some(Ended::Stopped)) };
         if let Some(log) = &mut self.log {
             log.add(&window)?;
         }
         let side = &mut self.sides[at];
         side.search.add(wanted, window.is_held(self.limits));
         if !self.out.is_json() {
-            let with = self.arms.is_some().then_some(is_set);
+            let with = self.arms.is_some().then_some(with_settings);
             self.out.warn(&show::capacity::progress(&window, with, self.limits, &side.search));
         }
         side.windows.push(window);
@@ -118,11 +118,11 @@ impl Run<'_> {
     }
 
     /// A window of all sessions; none if the user stopped it.
-    fn measure(&mut self, sessions: u32, is_set: bool, settle: Duration) -> Result<Option<Window>, Failure> {
+    fn measure(&mut self, sessions: u32, with_settings: bool, settle: Duration) -> Result<Option<Window>, Failure> {
         let before = Counters::read()?;
         let samples = self.sessions.samples(Times { settle, window: self.window });
         let machine = Counters::read()?.since(&before);
-        let changed = self.arms.as_ref().map(Arms::changed).unwrap_or_default();
+        let changed = self.arms.as_ref().map(ComparedHost::changed).unwrap_or_default();
         changed.into_iter().for_each(|what| self.note(format!("another program changed {what}")));
         let samples = match samples {
             Ok(samples) => samples,
@@ -137,7 +137,7 @@ impl Run<'_> {
         let cpus: Option<Vec<f64>> = samples.iter().map(|sample| sample.get("cpu_share").copied()).collect();
         let session_cpus =
             cpus.filter(|cpus| !cpus.is_empty()).map(|cpus| cpus.iter().sum::<f64>() / cpus.len() as f64);
-        Ok(Some(Window { is_set, sessions, worst, session_cpus, machine }))
+        Ok(Some(Window { with_settings, sessions, worst, session_cpus, machine }))
     }
 
     fn note(&mut self, note: String) {

@@ -192,10 +192,10 @@ fn not_possible(path: &Path, why: String) -> Failure {
 
 /// An earlier transaction may have placed services that this one leaves out. They would keep CPUs that now belong to others.
 fn refuse_earlier(root: &Root, log: &Log, plan: &PlanFile, file: &Path, state: &StateArgs) -> Result<(), Failure> {
-    let ours: BTreeSet<&str> =
+    let planned: BTreeSet<&str> =
         plan.persist.iter().flat_map(|lasting| &lasting.persist.files).map(|file| file.path.as_str()).collect();
     for done in history(root, log).iter().filter(|done| matches!(done.status, Status::InForce | Status::Overdue)) {
-        let is_left = |what: &&str| is_session_unit(what) && !ours.contains(what);
+        let is_left = |what: &&str| is_session_unit(what) && !planned.contains(what);
         let left = done.persisted.iter().map(|one| one.what.as_str()).find(is_left);
         // Somebody may have removed it since.
         let is_there = |path: &&str| {

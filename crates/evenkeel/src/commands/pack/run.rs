@@ -75,7 +75,7 @@ enum Running {
     Server(Foreground),
     Process(ProcessCpus),
     Ended(ForegroundEnd),
-    /// A process that was not ours has ended.
+    /// A process that evenkeel did not start has ended.
     Gone,
 }
 
@@ -192,7 +192,7 @@ impl Place {
             Failure::new(code, error)
         };
         let process = ProcessCpus::read(pid).map_err(failed)?;
-        guard.hold(&Undo::RestoreCpus { process: process.clone(), ours: self.cpus.clone() })?;
+        guard.hold(&Undo::RestoreCpus { process: process.clone(), placed: self.cpus.clone() })?;
         process.set(&self.cpus).map_err(failed)?;
         Ok(Running::Process(process))
     }

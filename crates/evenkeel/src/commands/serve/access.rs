@@ -53,7 +53,7 @@ impl Access {
     /// The name of the host is checked so that a page of another site, which makes its own name point to this machine, can't read the answers.
     pub(super) fn decide(&self, uri: &Uri, headers: &HeaderMap) -> Decision {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        if !host.is_some_and(|host| self.is_ours(host)) {
+        if !host.is_some_and(|host| self.names_this_host(host)) {
             return Decision::ForeignHost;
         }
         let Some(token) = &self.token else { return Decision::Answer };
@@ -75,7 +75,7 @@ impl Access {
     }
 
     /// Whether a `Host` header names this machine: by an address, as localhost, or by a name that the user gave.
-    fn is_ours(&self, host: &str) -> bool {
+    fn names_this_host(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or_default(),
             None => host.rsplit_once(':').map_or(host, |(name, _)| name),

@@ -107,7 +107,7 @@ fn serve(stream: TcpStream, router: Router) -> Connection {
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX);
         let connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        // A peer that breaks off, or sends what is no request, gets no answer and is no error of ours.
+        // A client that disconnects, or sends no valid request, is no error of the server.
         let _ = tokio::time::timeout(LIFE, connection).await;
     });
     Connection { task, is_used }

@@ -102,15 +102,15 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     served.map(|()| exit::WELL)
 }
 
-/// Waits for a stop. Until then, tells systemd's watchdog that the collector still takes samples.
+/// Waits for a stop. Until then, notifies systemd's watchdog while the collector takes samples.
 async fn supervised(feed: &Feed, stop: &AtomicBool) {
     let every = sd_notify::watchdog_enabled().map(|time| time / 3);
-    let mut told = std::time::Instant::now();
+    let mut notified = std::time::Instant::now();
     while !stop.load(Ordering::Relaxed) {
         tokio::time::sleep(LOOK_EVERY).await;
-        if every.is_some_and(|every| told.elapsed() >= every) && feed.is_fresh() {
+        if every.is_some_and(|every| notified.elapsed() >= every) && feed.is_fresh() {
             let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
-            told = std::time::Instant::now();
+            notified = std::time::Instant::now();
         }
     }
 }
