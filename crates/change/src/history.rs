@@ -2,7 +2,7 @@
 
 use evenkeel_host::{Action, Step, TakesEffect};
 use evenkeel_hostfs::Root;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::deadline::overdue;
 use crate::log::{End, Log, Logged, boot_id};
@@ -23,7 +23,7 @@ pub struct Transaction {
     pub kind: Kind,
     /// Its purpose.
     pub title: String,
-    /// The trial that it belongs to.
+    /// The trial or the cluster's goal that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
     /// Its outcome.
@@ -49,7 +49,7 @@ pub struct PersistedReport {
 }
 
 /// The outcome of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {

@@ -24,7 +24,7 @@ pub struct Job<'a> {
     /// The steps whose places have another owner, which will set them again. They are applied because the user asked
     /// for them; the report names the owner instead of claiming that they are in force.
     pub owned: &'a [OwnedStep],
-    /// The trial that it belongs to.
+    /// The trial or the cluster's goal that it belongs to.
     pub owner: Option<&'a Owner>,
 }
 

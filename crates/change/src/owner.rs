@@ -1,5 +1,5 @@
-//! `Owner`: the trial that a transaction belongs to, so that its program finds the transaction again. Titles are only
-//! for people.
+//! `Owner`: the trial or the cluster's goal that a transaction belongs to, so that its program finds the transaction again. Titles are
+//! only for people.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,15 @@ pub enum Owner {
         trial: String,
         /// What the transaction changes.
         part: BootsPart,
+    },
+    /// A goal of a cluster, which the agent of this node applied.
+    Goal {
+        /// Its name.
+        name: String,
+        /// Its uid, since another goal may have the name later.
+        uid: String,
+        /// Its generation.
+        generation: i64,
     },
 }
 

@@ -51,7 +51,7 @@ pub(crate) enum Event {
         /// When it reverts itself unless the user confirms it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Until>,
-        /// The trial that it belongs to.
+        /// The trial or the cluster's goal that it belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Owner>,
     },

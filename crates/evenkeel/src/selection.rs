@@ -1,6 +1,7 @@
 //! The settings that a user selects, in the form that every planning command takes: settings, a plan's file, or all advice; until the next
 //! reboot, or persistent.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use evenkeel_change::persist::{PersistContext, boot_files};
@@ -187,13 +188,16 @@ fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
     PlanFile::parse(&text).map_err(|error| no_plan(error.cause()))
 }
 
-/// The path of this program, for units that call it. None if it is in a build folder or another place that may disappear.
+/// The path of this program, for units that call it. None if it is in a build folder or another place that may disappear, or is not in this root:
+/// the agent of a node runs it from its container.
 fn program(root: &Root) -> Option<String> {
     let path: PathBuf = match root.kind() {
         RootKind::Live => std::env::current_exe().ok()?,
         RootKind::Mounted | RootKind::Captured => return None,
     };
-    let path = path.to_str()?;
+    let (there, running) = (std::fs::metadata(&path).ok()?, std::fs::metadata("/proc/self/exe").ok()?);
+    let is_here = (there.dev(), there.ino()) == (running.dev(), running.ino());
+    let path = path.to_str().filter(|_| is_here)?;
     ["/usr/", "/opt/"].iter().any(|top| path.starts_with(top)).then(|| path.to_owned())
 }
 

@@ -4,6 +4,8 @@ pub mod audit;
 pub mod capacity;
 pub mod credits;
 pub mod instances;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod pack;
 mod records;
 pub mod regions;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use evenkeel_change::{
-    ApplyError, Blocker, HalfWay, Job, Log, OnFailure, Outcome as StepOutcome, PlanFile, State, StepError, Transaction,
-    Until,
+    ApplyError, Blocker, HalfWay, Job, Log, OnFailure, Outcome as StepOutcome, Owner, PlanFile, State, StepError,
+    Transaction, Until,
 };
 use evenkeel_host::Facts;
 use evenkeel_hostfs::{Root, RootKind};
@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// With --host: write the captured machine as it is afterwards to FILE
     #[arg(long, short, value_name = "FILE", requires = "host", conflicts_with = "plan_only")]
     output: Option<PathBuf>,
+    /// The goal of a cluster that this belongs to; given by the agent of a node
+    #[arg(long, hide = true, value_name = "NAME/UID/GENERATION", value_parser = goal_owner, conflicts_with = "try_seconds")]
+    for_goal: Option<Owner>,
     #[command(flatten)]
     state: StateArgs,
 }
@@ -63,6 +66,25 @@ fn try_seconds(text: &str) -> Result<u64, String> {
     seconds
         .filter(|seconds| (1..=TRY_SECONDS_MAX).contains(seconds))
         .ok_or_else(|| format!("expected a whole number of seconds from 1 to {TRY_SECONDS_MAX}"))
+}
+
+/// The longest name of a Kubernetes object.
+const GOAL_NAME_BYTES_MAX: usize = 253;
+
+fn goal_owner(text: &str) -> Result<Owner, String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word.len() <= GOAL_NAME_BYTES_MAX
+            && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b))
+    };
+    match parts.as_slice() {
+        [name, uid, generation] if is_word(name) && is_word(uid) => {
+            let generation = generation.parse().map_err(|_| "the generation is a whole number".to_owned())?;
+            Ok(Owner::Goal { name: (*name).to_owned(), uid: (*uid).to_owned(), generation })
+        }
+        _ => Err("expected NAME/UID/GENERATION".to_owned()),
+    }
 }
 
 #[derive(Serialize, schemars::JsonSchema)]
@@ -89,7 +111,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
     args.selection.refuse_what_can_not_be(&plan)?;
     let is_done = plan.is_done(&root).map_err(|error| Failure::new(exit_of(error.errno, exit::NOT_POSSIBLE), error))?;
-    if is_done {
+    // The agent of a node verifies a goal by its transaction, so there is one even if all values are set already.
+    if is_done && args.for_goal.is_none() {
         let text = "Nothing to do: all values are set already.\n".to_owned();
         out.answer(&Answer { plan: &plan, transaction: None }, || text)?;
         return Ok(exit::WELL);
@@ -133,13 +156,18 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
         seconds,
     });
     let (steps, owned) = (plan.plan(), plan.owned());
+    let title = match &args.for_goal {
+        Some(Owner::Goal { name, generation, .. }) => format!("goal {name}, generation {generation}: {}", plan.title),
+        _ => plan.title.clone(),
+    };
     let job = Job {
         settings: &plan.settings,
         lasting: plan.persist.as_ref(),
         until,
         owned: &owned,
         on_failure: if args.keep_going { OnFailure::GoOn } else { OnFailure::PutBack },
-        ..Job::new(&steps, &plan.title)
+        owner: args.for_goal.as_ref(),
+        ..Job::new(&steps, &title)
     };
     let dir = args.state.path()?;
     let mut without_timer = None;

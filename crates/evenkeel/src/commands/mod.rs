@@ -1,5 +1,6 @@
 //! The commands: one file each, and two lines here (its module, and its row in the table).
 
+mod agent;
 mod apply;
 mod audit;
 mod capacity;
@@ -86,6 +87,7 @@ commands! {
     Instances => instances,
     Credits => credits,
     Fleet => fleet,
+    Agent => agent,
     Mcp => mcp,
     Schema => schema,
     Completions => completions,

@@ -62,6 +62,18 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// All bytes except letters, digits, `-_.~` and those of `kept` percent-encoded (RFC 3986).
+pub(crate) fn percent_encoded(text: &str, kept: &[u8]) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) || kept.contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+        encoded
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::exit;
 use crate::failure::Failure;
 use crate::show::advice::{Audit, Finding, effect};
+use crate::show::escape::percent_encoded;
 use crate::show::json;
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -150,17 +151,9 @@ impl Files {
     }
 }
 
-/// The URI of an absolute path. All characters except letters, digits and `/-_.~` are percent-encoded (RFC 3986).
+/// The URI of an absolute path.
 fn file_uri(path: &str) -> String {
-    let mut uri = "file://".to_owned();
-    for byte in path.bytes() {
-        match byte {
-            b'/' | b'-' | b'_' | b'.' | b'~' => uri.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    uri
+    format!("file://{}", percent_encoded(path, b"/"))
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ impl<'a> BootTransactions<'a> {
     fn open_ones(&self, log: &Log) -> Vec<Transaction> {
         let is_ours = |owner: &Owner| match owner {
             Owner::Boots { trial, .. } => self.id.is_empty() || *trial == self.id,
+            Owner::Goal { .. } => false,
         };
         let mut open = history(self.root, log);
         open.retain(|done| {

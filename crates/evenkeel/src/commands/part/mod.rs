@@ -3,8 +3,13 @@
 
 mod tick;
 
+use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::chroot;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use evenkeel_workload::part::{DrainLoad, DrainServer, DrainSettings, EchoLoad, EchoServer, EchoSettings, Part, serve};
 
@@ -58,9 +63,20 @@ enum Role {
     },
     /// Tick
     Tick(tick::Settings),
+    /// Run a command of this program with DIR as the root; the agent of a node does, for its host
+    InRoot {
+        /// The host's root
+        dir: PathBuf,
+        /// The command
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
 }
 
 pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
+    if let Role::InRoot { dir, command } = &args.role {
+        return Err(in_root(dir, command));
+    }
     let part = start(&args.role).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start a part of a workload", &error));
     // An error means that the parent is gone, so no one can read it.
     let _ = serve(part?.as_mut(), io::stdin().lock(), io::stdout().lock());
@@ -77,5 +93,16 @@ fn start(role: &Role) -> io::Result<Box<dyn Part>> {
         }
         Role::DrainLoad { to, pps, bytes } => Box::new(DrainLoad::start(to, pps, bytes)?),
         Role::Tick(settings) => Box::new(tick::Tick::start(settings)?),
+        Role::InRoot { .. } => return Err(io::ErrorKind::InvalidInput.into()),
     })
+}
+
+/// Becomes the command, or says why not. The program itself need not be in the new root, whose `/proc` leads back to it.
+fn in_root(dir: &Path, command: &[OsString]) -> Failure {
+    let entered = chroot(dir).and_then(|()| std::env::set_current_dir("/"));
+    let error = match entered {
+        Ok(()) => Command::new("/proc/self/exe").args(command).exec(),
+        Err(error) => error,
+    };
+    Failure::io(exit::NOT_POSSIBLE, format_args!("run a command in {}", dir.display()), &error)
 }

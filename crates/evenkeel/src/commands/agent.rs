@@ -1,0 +1,107 @@
+//! `agent`: keeps the host of one Kubernetes node as the cluster's goals say.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::args::StateArgs;
+use crate::failure::Outcome;
+use crate::show::Out;
+use crate::times;
+
+/// Keep the host of this Kubernetes node as the cluster's HostGoals say; one agent a node
+///
+/// Watches the HostGoals, applies those for this node with the journal of its host, verifies them, and writes what came of each to the HostState of
+/// the node. A deleted goal is put back. When the agent ends, what is in force stays in force, and `evenkeel revert` on the host undoes it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel agent --node worker-1
+  evenkeel agent --node worker-1 --root /host      in a container that has the host's root at /host")]
+#[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "read in programs for Kubernetes"))]
+pub(crate) struct Args {
+    /// Name of the node that this host is
+    #[arg(long, value_name = "NAME")]
+    node: String,
+    /// Root of the host, mounted with its /proc and /sys [default: this machine's]
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// File of the cluster's address and credentials [default: those of the pod, or $KUBECONFIG]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// How often to verify what is in force
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = verify_every)]
+    verify_every: Duration,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+/// From a second to an hour.
+fn verify_every(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(1)..=Duration::from_secs(3600);
+    times::time(text)
+        .ok()
+        .filter(|time| range.contains(time))
+        .ok_or_else(|| "expected a time from 1s to 60min".to_owned())
+}
+
+#[cfg(not(feature = "kubernetes"))]
+pub(crate) fn run(_: &Args, _: &Out) -> Outcome {
+    Err(crate::commands::fleet::without_kubernetes("run the agent"))
+}
+
+#[cfg(feature = "kubernetes")]
+pub(crate) use self::with_kubernetes::run;
+
+#[cfg(feature = "kubernetes")]
+#[path = "agent_host.rs"]
+mod host;
+
+#[cfg(feature = "kubernetes")]
+mod with_kubernetes {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use evenkeel_fleet::kubernetes::agent;
+
+    use super::host::ThisHost;
+    use super::{Args, Out, Outcome};
+    use crate::commands::fleet::connect;
+    use crate::exit;
+    use crate::experiment::stop_flag;
+    use crate::failure::Failure;
+
+    pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+        let stop = stop_flag()?;
+        let host = Arc::new(ThisHost::new(args.root.as_deref(), &args.state)?);
+        let options = agent::Options {
+            node: args.node.clone(),
+            verify_every: args.verify_every,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            labels: host.labels(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the agent", &error))?;
+        let ran = runtime.block_on(async {
+            let client = connect(args.kubeconfig.as_deref()).await?;
+            let mut log = Notes(out);
+            let ran = agent::run(client, host, options, stopped(&stop), &mut log).await;
+            ran.map_err(|error| Failure::text(exit::NOT_POSSIBLE, "watch the cluster", error))
+        });
+        runtime.shutdown_timeout(Duration::from_secs(10));
+        ran.map(|()| exit::WELL)
+    }
+
+    struct Notes<'a>(&'a Out);
+
+    impl agent::Log for Notes<'_> {
+        fn note(&mut self, text: &str) {
+            self.0.status(text);
+        }
+    }
+
+    async fn stopped(stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The host of an agent: this program's own commands, run in the host's root. So whatever kills an agent kills a command that may be killed anywhere.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use evenkeel_change::{Owner, Status};
+use evenkeel_fleet::kubernetes::{
+    AdvisedGoal, Allow, Applied, Desired, DriftedKnob, GROUP, GoalOwner, Host, HostError, Journal, OwnedTransaction,
+    Verified,
+};
+use evenkeel_sys::process;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::args::StateArgs;
+use crate::exit;
+use crate::failure::Failure;
+
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// How long a command may take.
+const COMMAND_MAX: Duration = Duration::from_secs(120);
+/// How often to look whether it ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The longest message that goes into the status of a node.
+const MESSAGE_BYTES_MAX: usize = 1000;
+
+/// The host on which this agent runs.
+pub(crate) struct ThisHost {
+    program: std::path::PathBuf,
+    /// What comes before a command: how to enter the host's root.
+    enter: Vec<OsString>,
+    state: Vec<OsString>,
+}
+
+#[derive(Deserialize)]
+struct HistoryAnswer {
+    transactions: Vec<HistoryTransaction>,
+}
+
+#[derive(Deserialize)]
+struct HistoryTransaction {
+    id: u64,
+    owner: Option<Owner>,
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct VerifyAnswer {
+    drift: Vec<VerifyDrift>,
+    pending: Vec<VerifyPending>,
+}
+
+#[derive(Deserialize)]
+struct VerifyDrift {
+    knob: String,
+    place: String,
+    wanted: String,
+    found: Value,
+    why: String,
+    mend: String,
+}
+
+#[derive(Deserialize)]
+struct VerifyPending {
+    knob: String,
+}
+
+#[derive(Deserialize)]
+struct ApplyAnswer {
+    plan: ApplyPlan,
+    #[serde(default)]
+    transaction: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct ApplyPlan {
+    steps: Vec<ApplyStep>,
+}
+
+#[derive(Deserialize)]
+struct ApplyStep {
+    knob: String,
+    wanted: String,
+    #[serde(default)]
+    already_so: bool,
+}
+
+impl ThisHost {
+    /// The host whose root is at `root`, or this machine.
+    pub(crate) fn new(root: Option<&Path>, state: &StateArgs) -> Result<ThisHost, Failure> {
+        let program =
+            std::env::current_exe().map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find this program", &error))?;
+        let enter =
+            root.map(|root| vec!["part".into(), "in-root".into(), root.into(), "--".into()]).unwrap_or_default();
+        let state = state.state.iter().flat_map(|dir| ["--state".into(), dir.into()]).collect();
+        Ok(ThisHost { program, enter, state })
+    }
+
+    /// The labels of the node that say what machine it is; none for what is not known.
+    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::new();
+        let Ok((facts, _)) = self.run::<Value>(&["inspect"], false) else { return labels };
+        for (label, pointer) in [("hypervisor", "/facts/hypervisor/kind"), ("cpu-model", "/facts/cpus/model")] {
+            let value = facts.pointer(pointer).and_then(Value::as_str).map(label_value);
+            labels.extend(value.filter(|value| !value.is_empty()).map(|value| (format!("{GROUP}/{label}"), value)));
+        }
+        labels
+    }
+
+    fn run<T: DeserializeOwned>(&self, words: &[&str], takes_state: bool) -> Result<(T, u8), HostError> {
+        let unreachable = |why: String| HostError::Unreachable { why };
+        let mut command = Command::new(&self.program);
+        command.args(&self.enter).arg("--json").args(words);
+        if takes_state {
+            command.args(&self.state);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|error| unreachable(error.to_string()))?;
+        let (answer, code) = finish(child).map_err(unreachable)?;
+        let answer: Value = serde_json::from_slice(&answer)
+            .map_err(|_| unreachable(format!("no answer from evenkeel {}", words.join(" "))))?;
+        if let Some(message) = answer.pointer("/error/message").and_then(Value::as_str) {
+            return Err(error_of(code, message));
+        }
+        let answer = serde_json::from_value(answer).map_err(|error| unreachable(format!("odd answer: {error}")))?;
+        Ok((answer, code))
+    }
+
+    fn settings<'a>(goal: &'a Desired, words: &mut Vec<&'a str>) {
+        match goal.advised {
+            Some(advised) => words.extend([
+                "--advised",
+                "--goal",
+                match advised.goal {
+                    AdvisedGoal::Latency => "latency",
+                    AdvisedGoal::Throughput => "throughput",
+                    AdvisedGoal::Density => "density",
+                },
+            ]),
+            None => words.extend(goal.settings.iter().map(String::as_str)),
+        }
+    }
+}
+
+/// Waits for a command and reads its answer, within bounds of size and time.
+fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
+    let stdout = child.stdout.take().ok_or("its output cannot be read")?;
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came before an error is all there is.
+        let _ = stdout.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
+        bytes
+    });
+    let until = Instant::now() + COMMAND_MAX;
+    let mut is_asked = false;
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            let bytes = reader.join().map_err(|_| "its output cannot be read")?;
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            return Ok((bytes, code.ok_or_else(|| format!("it ended by {status}"))?));
+        }
+        if Instant::now() > until && !is_asked {
+            // It puts back what it changed so far, and answers.
+            process::ask_to_end(child.id());
+            is_asked = true;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn error_of(code: u8, message: &str) -> HostError {
+    let mut why = message.to_owned();
+    why.truncate(why.floor_char_boundary(MESSAGE_BYTES_MAX));
+    if code == exit::NOT_POSSIBLE.code {
+        HostError::NotApplicable { why }
+    } else if code == exit::NOT_UNDONE.code {
+        HostError::NotPutBack { why }
+    } else {
+        HostError::Refused { why }
+    }
+}
+
+/// In the characters that a label's value may have.
+fn label_value(text: &str) -> String {
+    let safe: String =
+        text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(63).collect();
+    let words: Vec<&str> = safe.split('-').filter(|word| !word.is_empty()).collect();
+    words.join("-").trim_matches('.').to_owned()
+}
+
+fn found_text(found: &Value) -> String {
+    match found {
+        Value::String(text) => text.clone(),
+        other => other
+            .get("unknown")
+            .and_then(Value::as_str)
+            .map_or_else(|| other.to_string(), |why| format!("unknown: {why}")),
+    }
+}
+
+impl Host for ThisHost {
+    fn journal(&self) -> Result<Journal, HostError> {
+        let (history, _) = self.run::<HistoryAnswer>(&["history"], true)?;
+        let owned = |transaction: HistoryTransaction| {
+            let owner = GoalOwner::of(transaction.owner.as_ref()?)?;
+            Some(OwnedTransaction { id: transaction.id, owner, status: transaction.status })
+        };
+        let transactions = history.transactions.into_iter().filter_map(owned).collect();
+        let (verify, _) = self.run::<VerifyAnswer>(&["verify"], true)?;
+        let drifted = |drift: VerifyDrift| DriftedKnob {
+            found: found_text(&drift.found),
+            knob: drift.knob,
+            place: drift.place,
+            wanted: drift.wanted,
+            why: drift.why,
+            mend: drift.mend,
+        };
+        let pending = verify.pending.into_iter().map(|pending| pending.knob).collect();
+        let verified = Verified { drift: verify.drift.into_iter().map(drifted).collect(), pending };
+        Ok(Journal { transactions, verified })
+    }
+
+    fn apply(&self, goal: &Desired) -> Result<Applied, HostError> {
+        let owner = format!("{}/{}/{}", goal.owner.name, goal.owner.uid, goal.owner.generation);
+        let mut words = vec!["apply", "--for-goal", &owner];
+        if goal.allow == Allow::Reboot {
+            words.push("--persist");
+        }
+        ThisHost::settings(goal, &mut words);
+        let (answer, _) = self.run::<ApplyAnswer>(&words, true)?;
+        Ok(Applied { already_so: answer.transaction.is_none() })
+    }
+
+    fn audit(&self, goal: &Desired) -> Result<String, HostError> {
+        let mut words = vec!["apply", "--plan-only"];
+        ThisHost::settings(goal, &mut words);
+        let (answer, _) = self.run::<ApplyAnswer>(&words, true)?;
+        let missing: Vec<String> = answer
+            .plan
+            .steps
+            .iter()
+            .filter(|step| !step.already_so)
+            .map(|step| format!("{}={}", step.knob, step.wanted))
+            .collect();
+        let mut text = match missing.len() {
+            0 => "nothing would change".to_owned(),
+            count => format!("{count} would change: {}", missing.join(" ")),
+        };
+        text.truncate(text.floor_char_boundary(MESSAGE_BYTES_MAX));
+        Ok(text)
+    }
+
+    fn revert(&self, transaction: u64) -> Result<(), HostError> {
+        let number = transaction.to_string();
+        let (_, code) = self.run::<Value>(&["revert", &number], true)?;
+        if code == exit::WELL.code {
+            return Ok(());
+        }
+        Err(HostError::NotPutBack { why: format!("evenkeel revert {number} ended with exit code {code}") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_have_only_the_characters_that_kubernetes_takes() {
+        let table = [
+            ("Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz", "Intel-R-Xeon-R-Platinum-8259CL-CPU-2.50GHz"),
+            ("kvm", "kvm"),
+            ("--a--", "a"),
+            ("...", ""),
+            ("", ""),
+        ];
+        for (text, value) in table {
+            assert_eq!(label_value(text), value, "{text}");
+        }
+        assert!(label_value(&"x y".repeat(100)).len() <= 63);
+    }
+
+    #[test]
+    fn exit_codes_are_states() {
+        let error = |code| error_of(code, "failed to set x");
+        assert!(matches!(error(4), HostError::NotApplicable { .. }));
+        assert!(matches!(error(6), HostError::NotPutBack { .. }));
+        for code in [2, 3, 5] {
+            assert!(matches!(error(code), HostError::Refused { .. }), "{code}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! `fleet rollout`: brings goals of a Kubernetes cluster to their nodes in waves.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::failure::Outcome;
+use crate::show::Out;
+use crate::times;
+
+/// Bring goals of a Kubernetes cluster to their nodes in waves, and halt when something gets worse
+///
+/// The canaries first; then twice as many nodes in each wave, up to the goal's maxUnavailable, with its pause between. It halts when a node refuses
+/// the goal, drifts or is not ready, or when a guard's number gets worse. The state is in the cluster: this command may end at any time and be
+/// started again, and with --forever it runs as a Deployment.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel fleet rollout steady-games
+  evenkeel fleet rollout steady-games --prometheus http://prometheus:9090
+  evenkeel fleet rollout steady-games --undo      every node puts the goal back
+  evenkeel fleet rollout --forever                all goals, as they come")]
+#[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "read in programs for Kubernetes"))]
+pub(super) struct Args {
+    /// The goals by name; without them, all
+    #[arg(value_name = "GOAL", required_unless_present_any = ["forever", "definitions"])]
+    goals: Vec<String>,
+    /// Go on with new goals and new nodes until a signal
+    #[arg(long, conflicts_with_all = ["undo", "again", "resume"])]
+    forever: bool,
+    /// Withdraw the goals, so that every node puts them back
+    #[arg(long, conflicts_with_all = ["again", "resume"])]
+    undo: bool,
+    /// Roll out once more what was undone
+    #[arg(long, conflicts_with = "resume")]
+    again: bool,
+    /// Go on with what was halted
+    #[arg(long)]
+    resume: bool,
+    /// Prometheus, which has the numbers of the guards
+    #[arg(long, value_name = "http://HOST:PORT")]
+    prometheus: Option<String>,
+    /// How often to look at the cluster
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = times::time)]
+    every: Duration,
+    /// File of the cluster's address and credentials [default: those of the pod, or $KUBECONFIG]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Print the definitions of HostGoal and HostState for `kubectl apply`, and end
+    #[arg(long, exclusive = true)]
+    definitions: bool,
+}
+
+#[cfg(not(feature = "kubernetes"))]
+pub(super) fn run(_: &Args, _: &Out) -> Outcome {
+    Err(super::without_kubernetes("roll out goals"))
+}
+
+#[cfg(feature = "kubernetes")]
+pub(super) use self::with_kubernetes::run;
+
+#[cfg(feature = "kubernetes")]
+mod with_kubernetes {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use evenkeel_fleet::kubernetes::controller::{Controller, Metrics, Progress};
+    use evenkeel_fleet::kubernetes::{RolloutPhase, manifests};
+    use evenkeel_workload::source::http::Address;
+    use serde::{Deserialize, Serialize};
+
+    use super::super::connect;
+    use super::{Args, Out, Outcome};
+    use crate::exit::{self, Exit};
+    use crate::experiment::stop_flag;
+    use crate::failure::Failure;
+    use crate::show::escape::percent_encoded;
+
+    /// How far each goal came.
+    #[derive(Serialize, schemars::JsonSchema)]
+    struct Answer {
+        goals: Vec<GoalAnswer>,
+    }
+
+    #[derive(Serialize, schemars::JsonSchema)]
+    struct GoalAnswer {
+        goal: String,
+        /// None for a goal without a rollout.
+        phase: Option<RolloutPhase>,
+        message: String,
+        selected: u32,
+        in_force: u32,
+    }
+
+    pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+        if args.definitions {
+            // Another program's format, with or without --json.
+            let text = serde_json::to_string_pretty(&manifests::definitions()).unwrap_or_default() + "\n";
+            out.text(&text)?;
+            return Ok(exit::WELL);
+        }
+        let stop = stop_flag()?;
+        let prometheus = args.prometheus.as_deref().map(Prometheus::parse).transpose()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the rollout", &error))?;
+        runtime.block_on(async {
+            let client = connect(args.kubeconfig.as_deref()).await?;
+            let mut controller = Controller::new(client, prometheus);
+            prepare(args, &controller).await?;
+            follow(args, out, &mut controller, &stop).await
+        })
+    }
+
+    async fn prepare(args: &Args, controller: &Controller<Prometheus>) -> Result<(), Failure> {
+        for goal in &args.goals {
+            let asked = match (args.undo || args.again, args.resume) {
+                (true, _) => controller.ask_undo(goal, args.undo).await,
+                (false, true) => controller.resume(goal).await,
+                (false, false) => continue,
+            };
+            if !asked.map_err(failed)? {
+                return Err(no_goal(goal));
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(error: impl std::fmt::Display) -> Failure {
+        Failure::text(exit::NOT_POSSIBLE, "roll out", error)
+            .hint("the rollout is as far as the cluster says; start this command again")
+    }
+
+    fn no_goal(name: &str) -> Failure {
+        Failure::text(exit::WRONG_USE, "roll out", format_args!("no HostGoal is named {name:?}"))
+            .hint("kubectl get hostgoals")
+    }
+
+    /// Steps until every named goal is at an end.
+    async fn follow(args: &Args, out: &Out, controller: &mut Controller<Prometheus>, stop: &AtomicBool) -> Outcome {
+        let mut said: BTreeMap<String, String> = BTreeMap::new();
+        let is_wanted = |name: &str| args.goals.is_empty() || args.goals.iter().any(|goal| goal == name);
+        loop {
+            match controller.step(is_wanted).await {
+                Ok(progress) => {
+                    if let Some(missing) = args.goals.iter().find(|goal| !progress.iter().any(|one| one.goal == **goal))
+                    {
+                        return Err(no_goal(missing));
+                    }
+                    for one in &progress {
+                        let line = line_of(one);
+                        if said.insert(one.goal.clone(), line.clone()).as_ref() != Some(&line) {
+                            out.status(&line);
+                        }
+                    }
+                    if !args.forever && progress.iter().all(|one| is_over(args, one)) {
+                        return answer(out, &progress);
+                    }
+                }
+                // The API server may be on its way back.
+                Err(error) if args.forever => out.warn(&format!("{error}\n")),
+                Err(error) => return Err(failed(error)),
+            }
+            if wait(args.every, stop).await {
+                return Ok(if args.forever { exit::WELL } else { exit::STOPPED });
+            }
+        }
+    }
+
+    /// Whether a signal came meanwhile.
+    async fn wait(time: Duration, stop: &AtomicBool) -> bool {
+        let until = Instant::now() + time;
+        while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(50).min(time)).await;
+        }
+        stop.load(Ordering::Relaxed)
+    }
+
+    fn is_over(args: &Args, progress: &Progress) -> bool {
+        match progress.rollout.as_ref().map(|rollout| rollout.phase) {
+            // Without a rollout every node goes by itself, and the goal is only counted.
+            None => true,
+            Some(RolloutPhase::Halted | RolloutPhase::Complete) => !args.undo,
+            Some(RolloutPhase::Undone) => progress.still_released == 0 && progress.nodes.in_force == 0,
+            Some(RolloutPhase::Progressing) => false,
+        }
+    }
+
+    fn line_of(progress: &Progress) -> String {
+        let nodes = progress.nodes;
+        let rollout = progress.rollout.as_ref();
+        let phase =
+            rollout.map_or("no rollout".to_owned(), |rollout| format!("{:?}, wave {}", rollout.phase, rollout.wave));
+        let message = rollout.map(|rollout| rollout.message.as_str()).filter(|message| !message.is_empty());
+        let mut line = format!("{}: {phase}: {} of {} nodes in force", progress.goal, nodes.in_force, nodes.selected);
+        for text in message.into_iter().chain(progress.blind.iter().map(String::as_str)) {
+            line += "; ";
+            line += text;
+        }
+        line
+    }
+
+    fn answer(out: &Out, progress: &[Progress]) -> Outcome {
+        let goals = progress.iter().map(|one| GoalAnswer {
+            goal: one.goal.clone(),
+            phase: one.rollout.as_ref().map(|rollout| rollout.phase),
+            message: one.rollout.as_ref().map(|rollout| rollout.message.clone()).unwrap_or_default(),
+            selected: one.nodes.selected,
+            in_force: one.nodes.in_force,
+        });
+        out.answer(&Answer { goals: goals.collect() }, String::new)?;
+        let is_halted =
+            |one: &Progress| one.rollout.as_ref().is_some_and(|rollout| rollout.phase == RolloutPhase::Halted);
+        let code: Exit = if progress.iter().any(is_halted) { exit::NO } else { exit::WELL };
+        Ok(code)
+    }
+
+    /// The server with the numbers of the guards.
+    struct Prometheus {
+        base: String,
+    }
+
+    #[derive(Deserialize)]
+    struct QueryAnswer {
+        data: QueryData,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
+    enum QueryData {
+        Vector(Vec<Sample>),
+        #[serde(other)]
+        Other,
+    }
+
+    #[derive(Deserialize)]
+    struct Sample {
+        metric: BTreeMap<String, String>,
+        value: (f64, String),
+    }
+
+    impl Prometheus {
+        fn parse(base: &str) -> Result<Prometheus, Failure> {
+            let base = base.trim_end_matches('/').to_owned();
+            let wrong = |error: &dyn std::fmt::Display| Failure::text(exit::WRONG_USE, "find Prometheus", error);
+            Address::parse(&format!("{base}/api/v1/query")).map_err(|error| wrong(&error))?;
+            Ok(Prometheus { base })
+        }
+    }
+
+    impl Metrics for Prometheus {
+        fn query(&self, query: &str) -> Result<BTreeMap<String, f64>, String> {
+            let address = format!("{}/api/v1/query?query={}", self.base, percent_encoded(query, b""));
+            let address = Address::parse(&address).map_err(|error| error.to_string())?;
+            let page = address.get().map_err(|error| error.to_string())?;
+            let answer: QueryAnswer = serde_json::from_str(&page).map_err(|error| format!("odd answer: {error}"))?;
+            let QueryData::Vector(samples) = answer.data else {
+                return Err("the query does not give one number a node".to_owned());
+            };
+            let number = |sample: Sample| Some((sample.metric.get("node")?.clone(), sample.value.1.parse().ok()?));
+            Ok(samples.into_iter().filter_map(number).collect())
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn the_answer_of_a_query_is_read() {
+            let text = r#"{"status":"success","data":{"resultType":"vector","result":[
+                {"metric":{"node":"vm-1"},"value":[1.5,"2.5"]},{"metric":{},"value":[1,"1"]}]}}"#;
+            let answer: QueryAnswer = serde_json::from_str(text).unwrap();
+            let QueryData::Vector(samples) = answer.data else { panic!("no vector") };
+            assert_eq!((samples.len(), samples[0].value.1.as_str()), (2, "2.5"));
+            let scalar = r#"{"data":{"resultType":"scalar","result":[1,"2"]}}"#;
+            assert!(serde_json::from_str::<QueryAnswer>(scalar).is_err());
+        }
+    }
+}

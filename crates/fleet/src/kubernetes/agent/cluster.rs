@@ -1,0 +1,181 @@
+//! What an agent writes to the API server: its state, one condition and the labels of its node, and events. Each is written only when it differs
+//! from what the watch has shown, so an idle node costs no request.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::json;
+
+use super::super::goal::HostGoal;
+use super::super::names::{GROUP, NODE_CONDITION};
+use super::super::state::{GoalPhase, GoalState, HostState, HostStateSpec, HostStateStatus};
+
+/// The name under which the server remembers which fields are the agent's.
+const FIELD_MANAGER: &str = "evenkeel-agent";
+
+/// What an agent is told at its start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The name of its node.
+    pub node: String,
+    /// How often it verifies what is in force.
+    pub verify_every: Duration,
+    /// Its own version.
+    pub version: String,
+    /// The labels of the node that it keeps, below the group `evenkeel.dev`.
+    pub labels: BTreeMap<String, String>,
+}
+
+pub(super) struct Cluster {
+    states: Api<HostState>,
+    nodes: Api<Node>,
+    recorder: Recorder,
+    name: String,
+    labels: BTreeMap<String, String>,
+}
+
+impl Cluster {
+    pub(super) fn new(client: Client, options: &Options) -> Cluster {
+        let reporter = Reporter { controller: format!("{GROUP}/agent"), instance: Some(options.node.clone()) };
+        Cluster {
+            states: Api::all(client.clone()),
+            nodes: Api::all(client.clone()),
+            recorder: Recorder::new(client, reporter),
+            name: options.node.clone(),
+            labels: options.labels.clone(),
+        }
+    }
+
+    /// Writes what changed. `before` is the state as the watch has shown it.
+    pub(super) async fn write(
+        &self,
+        node: &Node,
+        before: Option<&HostState>,
+        status: &HostStateStatus,
+        goals: &[HostGoal],
+    ) -> Result<(), kube::Error> {
+        self.label(node).await?;
+        if before.is_none() {
+            self.create(node).await?;
+        }
+        let known = before.and_then(|state| state.status.as_ref());
+        if known != Some(status) {
+            let patch = json!({
+                "apiVersion": HostState::api_version(&()),
+                "kind": HostState::kind(&()),
+                "status": status,
+            });
+            let params = PatchParams::apply(FIELD_MANAGER).force();
+            self.states.patch_status(&self.name, &params, &Patch::Apply(&patch)).await?;
+        }
+        self.condition(node, status).await?;
+        let known = known.map(|status| status.goals.as_slice()).unwrap_or_default();
+        self.events(known, &status.goals, goals).await;
+        Ok(())
+    }
+
+    async fn create(&self, node: &Node) -> Result<(), kube::Error> {
+        let mut state = HostState::new(&self.name, HostStateSpec::default());
+        // The state goes with its node.
+        state.metadata.owner_references = node.owner_ref(&()).map(|owner| vec![owner]);
+        match self.states.create(&PostParams::default(), &state).await {
+            // A rollout, or this agent before it was restarted, was faster.
+            Err(kube::Error::Api(error)) if error.is_already_exists() => Ok(()),
+            created => created.map(|_| ()),
+        }
+    }
+
+    async fn label(&self, node: &Node) -> Result<(), kube::Error> {
+        let is_missing = |(key, value): &(&String, &String)| node.labels().get(*key) != Some(*value);
+        let missing: BTreeMap<&String, &String> = self.labels.iter().filter(is_missing).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let patch = json!({ "metadata": { "labels": missing } });
+        self.nodes.patch_metadata(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(|_| ())
+    }
+
+    async fn condition(&self, node: &Node, status: &HostStateStatus) -> Result<(), kube::Error> {
+        let (is_true, reason) = condition_of(&status.goals);
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let before = conditions.into_iter().find(|condition| condition.type_ == NODE_CONDITION);
+        let value = if is_true { "True" } else { "False" };
+        let is_same = before.is_some_and(|before| {
+            before.status == value
+                && before.reason.as_deref() == Some(reason)
+                && before.message.as_deref() == Some(status.summary.as_str())
+        });
+        if is_same {
+            return Ok(());
+        }
+        let now = Timestamp::now();
+        let changed =
+            before.filter(|before| before.status == value).and_then(|before| before.last_transition_time.clone());
+        let since = changed.map_or(now, |time| time.0);
+        let patch = json!({ "status": { "conditions": [{
+            "type": NODE_CONDITION,
+            "status": value,
+            "reason": reason,
+            "message": status.summary,
+            "lastHeartbeatTime": seconds(now),
+            "lastTransitionTime": seconds(since),
+        }] } });
+        self.nodes.patch_status(&self.name, &PatchParams::default(), &Patch::Strategic(&patch)).await.map(|_| ())
+    }
+
+    /// Events are for people: one that is lost does no harm, so errors end here.
+    async fn events(&self, before: &[GoalState], after: &[GoalState], goals: &[HostGoal]) {
+        for state in after {
+            let known = before.iter().find(|known| known.goal == state.goal && known.generation == state.generation);
+            if known.is_some_and(|known| known.phase == state.phase) || state.phase == GoalPhase::Waiting {
+                continue;
+            }
+            let Some(goal) = goals.iter().find(|goal| goal.name_any() == state.goal) else { continue };
+            let reference: ObjectReference = goal.object_ref(&());
+            let is_bad = state.phase.is_bad();
+            let mut note = match state.message.as_str() {
+                "" => format!("node {}, generation {}", self.name, state.generation),
+                why => format!("node {}: {why}", self.name),
+            };
+            note.truncate(note.floor_char_boundary(1000));
+            let event = Event {
+                type_: if is_bad { EventType::Warning } else { EventType::Normal },
+                reason: format!("{:?}", state.phase),
+                note: Some(note),
+                action: "Apply".to_owned(),
+                secondary: None,
+            };
+            let _ = self.recorder.publish(&event, &reference).await;
+        }
+    }
+}
+
+/// The API's times have whole seconds.
+fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+/// Whether all is in force, and the reason in one word.
+fn condition_of(goals: &[GoalState]) -> (bool, &'static str) {
+    let any = |phase: GoalPhase| goals.iter().any(|goal| goal.phase == phase);
+    if any(GoalPhase::NotPutBack) {
+        (false, "NotPutBack")
+    } else if any(GoalPhase::Refused) {
+        (false, "Refused")
+    } else if any(GoalPhase::Drifted) {
+        (false, "Drifted")
+    } else if any(GoalPhase::PendingReboot) {
+        (false, "PendingReboot")
+    } else if any(GoalPhase::Waiting) {
+        (false, "Waiting")
+    } else if any(GoalPhase::NotApplicable) {
+        (false, "NotApplicable")
+    } else {
+        (true, "InForce")
+    }
+}

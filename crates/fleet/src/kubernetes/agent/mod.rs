@@ -1,0 +1,189 @@
+//! The agent of one node: watches the goals, its node and its own state, and brings the host to what they say.
+//!
+//! It writes its [`HostState`]'s status, one condition and some labels of its node, and events, each only when something changed. While the API
+//! server cannot be reached nothing is put back: the agent goes on with what it last saw.
+
+mod cluster;
+mod node;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watch_object, watcher};
+use kube::{Api, Client, ResourceExt};
+
+use self::cluster::Cluster;
+pub use self::cluster::Options;
+use self::node::NodeAgent;
+use super::goal::HostGoal;
+use super::host::Host;
+use super::state::HostState;
+
+/// How long changes are gathered before the host is brought to them.
+const GATHER: Duration = Duration::from_millis(200);
+/// The most goals of a cluster that an agent considers.
+const GOALS_MAX: usize = 200;
+
+/// What an agent says of itself while it runs.
+pub trait Log: Send {
+    /// Something that people may want to know.
+    fn note(&mut self, text: &str);
+}
+
+/// What the agent has seen of the cluster.
+#[derive(Default)]
+struct Seen {
+    goals: Option<BTreeMap<String, HostGoal>>,
+    /// The list under way after a watch was restarted.
+    listing: BTreeMap<String, HostGoal>,
+    node: Option<Node>,
+    /// The outer value is there when the watch has answered, the inner one if the object exists.
+    state: Option<Option<HostState>>,
+}
+
+/// Runs until `stop` is ready. What is in force stays in force.
+///
+/// # Errors
+/// If the first connection fails; later failures are noted and tried again.
+pub async fn run<H: Host>(
+    client: Client,
+    host: Arc<H>,
+    options: Options,
+    stop: impl Future<Output = ()>,
+    log: &mut dyn Log,
+) -> Result<(), kube::Error> {
+    let mut goals = watcher(Api::<HostGoal>::all(client.clone()), watcher::Config::default()).default_backoff().boxed();
+    let mut nodes = watch_object(Api::<Node>::all(client.clone()), &options.node).default_backoff().boxed();
+    let mut states = watch_object(Api::<HostState>::all(client.clone()), &options.node).default_backoff().boxed();
+    let cluster = Cluster::new(client, &options);
+    let mut agent = NodeAgent::new(options.version.clone());
+    let mut seen = Seen::default();
+    let mut due = Instant::now();
+    let mut stop = pin!(stop);
+    loop {
+        let wait = tokio::time::sleep_until(due.into());
+        let changed = tokio::select! {
+            () = &mut stop => return Ok(()),
+            Some(event) = goals.next() => seen.goals_changed(event, log),
+            Some(node) = nodes.next() => seen.node_changed(node, log),
+            Some(state) = states.next() => seen.state_changed(state, log),
+            () = wait => {
+                due = Instant::now() + options.verify_every;
+                if let Some(at) = pass(&cluster, &host, &mut agent, &seen, log).await {
+                    due = due.min(at);
+                }
+                false
+            }
+        };
+        if changed {
+            due = due.min(Instant::now() + GATHER);
+        }
+    }
+}
+
+/// Brings the host to what was seen, and writes what came of it. The answer is when it wants to be called again, at the latest.
+async fn pass<H: Host>(
+    cluster: &Cluster,
+    host: &Arc<H>,
+    agent: &mut NodeAgent,
+    seen: &Seen,
+    log: &mut dyn Log,
+) -> Option<Instant> {
+    let (Some(goals), Some(node), Some(state)) = (&seen.goals, &seen.node, &seen.state) else { return None };
+    let goals: Vec<HostGoal> = goals.values().take(GOALS_MAX).cloned().collect();
+    let released = state.as_ref().map(|state| state.spec.released.clone()).unwrap_or_default();
+    let labels = node.labels().clone();
+    let host = Arc::clone(host);
+    let mut working = std::mem::take(agent);
+    // The host's program takes its time, and the watches must be read meanwhile.
+    let done = tokio::task::spawn_blocking(move || {
+        let status = working.bring(&*host, &goals, &labels, &released, Instant::now());
+        (working, status, goals)
+    });
+    let (working, brought, goals) = done.await.ok()?;
+    *agent = working;
+    let brought = match brought {
+        Ok(brought) => brought,
+        Err(error) => {
+            log.note(&error.to_string());
+            return None;
+        }
+    };
+    for line in &brought.notes {
+        log.note(line);
+    }
+    if let Err(error) = cluster.write(node, state.as_ref(), &brought.status, &goals).await {
+        log.note(&format!("failed to write the state of the node: {error}"));
+        return Some(Instant::now() + Duration::from_secs(5));
+    }
+    brought.again
+}
+
+impl Seen {
+    fn goals_changed(&mut self, event: watcher::Result<Event<HostGoal>>, log: &mut dyn Log) -> bool {
+        match event {
+            Ok(Event::Init) => self.listing.clear(),
+            Ok(Event::InitApply(goal)) => {
+                self.listing.insert(goal.name_any(), goal);
+            }
+            Ok(Event::InitDone) => {
+                self.goals = Some(std::mem::take(&mut self.listing));
+                return true;
+            }
+            Ok(Event::Apply(goal)) => {
+                let goals = self.goals.get_or_insert_default();
+                let before = goals.insert(goal.name_any(), goal.clone());
+                // A rollout writes the status often, which means nothing here.
+                return before.is_none_or(|before| {
+                    before.metadata.generation != goal.metadata.generation || before.uid() != goal.uid()
+                });
+            }
+            Ok(Event::Delete(goal)) => {
+                self.goals.get_or_insert_default().remove(&goal.name_any());
+                return true;
+            }
+            Err(error) => log.note(&format!("failed to watch the goals: {error}")),
+        }
+        false
+    }
+
+    fn node_changed(&mut self, node: watcher::Result<Option<Node>>, log: &mut dyn Log) -> bool {
+        match node {
+            Ok(Some(node)) => {
+                let is_new = self.node.as_ref().is_none_or(|before| before.labels() != node.labels());
+                self.node = Some(node);
+                is_new
+            }
+            // The node comes back, or this agent is ended with its pod. Goals stay in force until then.
+            Ok(None) => {
+                log.note("this node is not in the cluster");
+                self.node = None;
+                false
+            }
+            Err(error) => {
+                log.note(&format!("failed to watch the node: {error}"));
+                false
+            }
+        }
+    }
+
+    fn state_changed(&mut self, state: watcher::Result<Option<HostState>>, log: &mut dyn Log) -> bool {
+        match state {
+            Ok(state) => {
+                let is_new = self.state.as_ref().is_none_or(|before| *before != state);
+                self.state = Some(state);
+                is_new
+            }
+            Err(error) => {
+                log.note(&format!("failed to watch the state of this node: {error}"));
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What an agent remembers between two passes, and one pass over its host. No API server and no clock in here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::super::decide::{NodeView, Step, decide};
+use super::super::desired::{Desired, HEALS_PER_HOUR_MAX};
+use super::super::goal::HostGoal;
+use super::super::host::{Host, HostError};
+use super::super::journal::{GoalOwner, Journal};
+use super::super::report::{Outcomes, report};
+use super::super::state::{HostStateStatus, Release};
+
+/// One pass ends after so many rounds of steps, so that a host that never comes to rest cannot hold the agent.
+const ROUNDS_MAX: usize = 3;
+/// How long a goal that failed waits for its next try: doubled from the first to the last.
+const RETRY_FIRST: Duration = Duration::from_secs(30);
+const RETRY_LAST: Duration = Duration::from_secs(1800);
+/// How long a goal that found everything set already, and so has no transaction, counts as in force.
+const ALREADY_SO: Duration = Duration::from_secs(600);
+/// How often an audit is made anew.
+const AUDIT_EVERY: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The memory of an agent. Losing it costs a repetition, never the truth, which the host's journal holds.
+#[derive(Debug, Default)]
+pub(super) struct NodeAgent {
+    version: String,
+    outcomes: Outcomes,
+    /// By goal: in which generation, and when, something was done.
+    already_so: BTreeMap<String, (GoalOwner, Instant)>,
+    audited: BTreeMap<String, (GoalOwner, Instant)>,
+    failed: BTreeMap<String, Failed>,
+    heals: BTreeMap<String, VecDeque<Instant>>,
+    /// Transactions that could not be put back, and when the next try is.
+    stuck: BTreeMap<u64, (Instant, String)>,
+}
+
+#[derive(Debug)]
+struct Failed {
+    owner: GoalOwner,
+    tries: u32,
+    next: Instant,
+}
+
+/// What a pass came to.
+#[derive(Debug)]
+pub(super) struct Brought {
+    /// The status of the node.
+    pub status: HostStateStatus,
+    /// When something is to be tried again.
+    pub again: Option<Instant>,
+    /// What was done, for the log.
+    pub notes: Vec<String>,
+}
+
+impl NodeAgent {
+    /// An agent that remembers nothing.
+    pub(super) fn new(version: String) -> NodeAgent {
+        NodeAgent { version, ..NodeAgent::default() }
+    }
+
+    /// Brings the host to what the goals say.
+    ///
+    /// # Errors
+    /// If the host's journal cannot be read. Nothing was changed then.
+    pub(super) fn bring(
+        &mut self,
+        host: &impl Host,
+        goals: &[HostGoal],
+        labels: &BTreeMap<String, String>,
+        released: &[Release],
+        now: Instant,
+    ) -> Result<Brought, HostError> {
+        let mut notes = Vec::new();
+        let mut journal = host.journal()?;
+        let desired = NodeView { labels, goals, released }.desired();
+        self.forget_others(&desired);
+        for _ in 0..ROUNDS_MAX {
+            let steps = self.steps(&desired, &journal, now);
+            if steps.is_empty() {
+                break;
+            }
+            for step in steps {
+                let is_revert = matches!(step, Step::Revert { .. });
+                let (note, is_done) = self.take(host, step, now);
+                notes.push(note);
+                // What is left of it would be restored over whatever is applied next.
+                if is_revert && !is_done {
+                    break;
+                }
+            }
+            journal = host.journal()?;
+        }
+        let mut status = report(&desired, &journal, &self.outcomes, &self.version);
+        for (transaction, (_, why)) in &self.stuck {
+            status.summary += &format!("; transaction {transaction} could not be put back: {why}");
+        }
+        let retries = self.failed.values().map(|failed| failed.next).chain(self.stuck.values().map(|(next, _)| *next));
+        Ok(Brought { status, again: retries.min(), notes })
+    }
+
+    /// What is to be done and not to be waited for.
+    fn steps(&self, desired: &[Desired], journal: &Journal, now: Instant) -> Vec<Step> {
+        let recent = |then: &Instant, length: Duration| now.duration_since(*then) < length;
+        let already_so = |owner: &GoalOwner| {
+            self.already_so.get(&owner.name).is_some_and(|(of, at)| of == owner && recent(at, ALREADY_SO))
+        };
+        let may_heal = |owner: &GoalOwner| {
+            let heals = self.heals.get(&owner.name).into_iter().flatten();
+            heals.filter(|at| recent(at, HOUR)).count() < HEALS_PER_HOUR_MAX
+        };
+        let is_due = |step: &Step| match step {
+            Step::Revert { transaction, .. } => self.stuck.get(transaction).is_none_or(|(next, _)| *next <= now),
+            Step::Apply { goal, .. } => {
+                let failed = self.failed.get(&goal.owner.name);
+                failed.is_none_or(|failed| failed.owner != goal.owner || failed.next <= now)
+            }
+            Step::Audit(goal) => {
+                let audited = self.audited.get(&goal.owner.name);
+                audited.is_none_or(|(of, at)| *of != goal.owner || !recent(at, AUDIT_EVERY))
+            }
+        };
+        let (due, later): (Vec<Step>, Vec<Step>) =
+            decide(desired, journal, already_so, may_heal).into_iter().partition(is_due);
+        // What is still to be put back would be restored over whatever is applied before.
+        let is_blocked = later.iter().any(|step| matches!(step, Step::Revert { .. }));
+        due.into_iter().filter(|step| !is_blocked || !matches!(step, Step::Apply { .. })).collect()
+    }
+
+    /// Takes one step, and says what it did and whether that went well.
+    fn take(&mut self, host: &impl Host, step: Step, now: Instant) -> (String, bool) {
+        match step {
+            Step::Revert { transaction, goal } => match host.revert(transaction) {
+                Ok(()) => {
+                    self.stuck.remove(&transaction);
+                    (format!("put transaction {transaction} of goal {goal} back"), true)
+                }
+                Err(error) => {
+                    self.stuck.insert(transaction, (now + RETRY_FIRST, error.to_string()));
+                    (format!("failed to put transaction {transaction} of goal {goal} back: {error}"), false)
+                }
+            },
+            Step::Apply { goal, heals } => self.apply(host, goal, heals, now),
+            Step::Audit(goal) => {
+                let said = host.audit(&goal);
+                self.audited.insert(goal.owner.name.clone(), (goal.owner.clone(), now));
+                let text = format!("audited goal {}", goal.owner.name);
+                self.outcomes.insert(goal.owner.name, said);
+                (text, true)
+            }
+        }
+    }
+
+    fn apply(&mut self, host: &impl Host, goal: Desired, heals: bool, now: Instant) -> (String, bool) {
+        let name = goal.owner.name.clone();
+        if heals {
+            let heals = self.heals.entry(name.clone()).or_default();
+            heals.push_back(now);
+            while heals.len() > HEALS_PER_HOUR_MAX {
+                heals.pop_front();
+            }
+        }
+        match host.apply(&goal) {
+            Ok(applied) => {
+                self.failed.remove(&name);
+                self.already_so.remove(&name);
+                if applied.already_so {
+                    self.already_so.insert(name.clone(), (goal.owner.clone(), now));
+                }
+                self.outcomes.insert(name.clone(), Ok(String::new()));
+                let what = if heals { "healed" } else { "applied" };
+                (format!("{what} goal {name}, generation {}", goal.owner.generation), true)
+            }
+            Err(error) => {
+                let before = self.failed.get(&name).filter(|failed| failed.owner == goal.owner);
+                let tries = before.map_or(0, |failed| failed.tries);
+                let wait = RETRY_FIRST.saturating_mul(1 << tries.min(10)).min(RETRY_LAST);
+                let failed = Failed { owner: goal.owner, tries: tries.saturating_add(1), next: now + wait };
+                self.failed.insert(name.clone(), failed);
+                let text = format!("failed to apply goal {name}: {error}");
+                self.outcomes.insert(name, Err(error));
+                (text, false)
+            }
+        }
+    }
+
+    /// Forgets goals that are no longer for this node, and what was said of an earlier generation.
+    fn forget_others(&mut self, desired: &[Desired]) {
+        let is_here = |name: &String, owner: Option<&GoalOwner>| {
+            desired.iter().any(|goal| goal.owner.name == *name && owner.is_none_or(|owner| *owner == goal.owner))
+        };
+        self.failed.retain(|name, failed| is_here(name, Some(&failed.owner)));
+        self.already_so.retain(|name, (owner, _)| is_here(name, Some(owner)));
+        self.audited.retain(|name, (owner, _)| is_here(name, Some(owner)));
+        self.heals.retain(|name, _| is_here(name, None));
+        let (failed, already_so, audited) = (&self.failed, &self.already_so, &self.audited);
+        self.outcomes
+            .retain(|name, _| failed.contains_key(name) || already_so.contains_key(name) || audited.contains_key(name));
+    }
+}
+
+#[cfg(test)]
+#[path = "node_tests.rs"]
+mod tests;

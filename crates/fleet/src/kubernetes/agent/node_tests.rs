@@ -1,0 +1,222 @@
+use std::cell::RefCell;
+use std::sync::Mutex;
+
+use evenkeel_change::Status;
+use kube::ResourceExt;
+
+use super::super::super::goal::{Allow, HostGoalSpec, OnDrift};
+use super::super::super::host::Applied;
+use super::super::super::journal::{OwnedTransaction, Verified};
+use super::super::super::state::{DriftedKnob, GoalPhase};
+use super::*;
+
+/// A host with one number a setting, and a journal. `dies_in` counts calls down to one that is killed half-way.
+#[derive(Default)]
+struct FakeHost(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    values: BTreeMap<String, String>,
+    transactions: Vec<(OwnedTransaction, BTreeMap<String, String>, BTreeMap<String, String>)>,
+    dies_in: Option<u32>,
+    refuses: bool,
+    calls: u32,
+}
+
+impl Inner {
+    /// Whether this call is the one that is killed half-way.
+    fn is_killed(&mut self) -> bool {
+        self.calls += 1;
+        let left = self.dies_in.map(|left| left.saturating_sub(1));
+        self.dies_in = left.filter(|left| *left > 0);
+        left == Some(0)
+    }
+}
+
+fn pair(setting: &str) -> (String, String) {
+    let (knob, value) = setting.split_once('=').unwrap();
+    (knob.to_owned(), value.to_owned())
+}
+
+impl Host for FakeHost {
+    fn journal(&self) -> Result<Journal, HostError> {
+        let inner = self.0.lock().unwrap();
+        let transactions = inner.transactions.iter().map(|(transaction, ..)| transaction.clone()).collect();
+        let in_force = inner.transactions.iter().filter(|(transaction, ..)| transaction.status == Status::InForce);
+        let wanted: BTreeMap<&String, &String> = in_force.flat_map(|(_, _, wanted)| wanted).collect();
+        let drift = wanted.into_iter().filter(|(knob, value)| inner.values.get(*knob) != Some(*value));
+        let drift = drift.map(|(knob, value)| DriftedKnob {
+            knob: knob.clone(),
+            place: String::new(),
+            wanted: value.clone(),
+            found: inner.values.get(knob).cloned().unwrap_or_default(),
+            why: String::new(),
+            mend: String::new(),
+        });
+        Ok(Journal { transactions, verified: Verified { drift: drift.collect(), pending: Vec::new() } })
+    }
+
+    fn apply(&self, goal: &Desired) -> Result<Applied, HostError> {
+        let mut inner = self.0.lock().unwrap();
+        if inner.refuses {
+            return Err(HostError::Refused { why: "no".to_owned() });
+        }
+        let wanted: BTreeMap<String, String> = goal.settings.iter().map(|setting| pair(setting)).collect();
+        let before = wanted.keys().filter_map(|knob| Some((knob.clone(), inner.values.get(knob)?.clone()))).collect();
+        let id = inner.transactions.len() as u64 + 1;
+        let is_killed = inner.is_killed();
+        let status = if is_killed { Status::Interrupted } else { Status::InForce };
+        let half = if is_killed { wanted.len() / 2 } else { wanted.len() };
+        inner.values.extend(wanted.clone().into_iter().take(half));
+        inner.transactions.push((OwnedTransaction { id, owner: goal.owner.clone(), status }, before, wanted));
+        if is_killed {
+            Err(HostError::Unreachable { why: "killed".to_owned() })
+        } else {
+            Ok(Applied { already_so: false })
+        }
+    }
+
+    fn audit(&self, goal: &Desired) -> Result<String, HostError> {
+        self.0.lock().unwrap().calls += 1;
+        Ok(format!("{} would change", goal.settings.len()))
+    }
+
+    fn revert(&self, transaction: u64) -> Result<(), HostError> {
+        let mut inner = self.0.lock().unwrap();
+        let is_killed = inner.is_killed();
+        let at = transaction as usize - 1;
+        let (_, before, _) = inner.transactions[at].clone();
+        let half = if is_killed { before.len() / 2 } else { before.len() };
+        inner.values.extend(before.into_iter().take(half));
+        inner.transactions[at].0.status = if is_killed { Status::Interrupted } else { Status::Reverted };
+        if is_killed { Err(HostError::Unreachable { why: "killed".to_owned() }) } else { Ok(()) }
+    }
+}
+
+impl FakeHost {
+    fn new() -> FakeHost {
+        let host = FakeHost::default();
+        host.0.lock().unwrap().values = BTreeMap::from([pair("vm.swappiness=60"), pair("vm.dirty_ratio=20")]);
+        host
+    }
+
+    fn set(&self, setting: &str) {
+        let (knob, value) = pair(setting);
+        self.0.lock().unwrap().values.insert(knob, value);
+    }
+
+    fn values(&self) -> String {
+        let inner = self.0.lock().unwrap();
+        inner.values.iter().map(|(knob, value)| format!("{knob}={value}")).collect::<Vec<_>>().join(" ")
+    }
+}
+
+const AS_BEFORE: &str = "vm.dirty_ratio=20 vm.swappiness=60";
+
+fn goal(name: &str, settings: &[&str]) -> HostGoal {
+    let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+    let mut goal = HostGoal::new(name, HostGoalSpec { settings, allow: Allow::Runtime, ..HostGoalSpec::default() });
+    goal.metadata.uid = Some(format!("uid-{}", goal.name_any()));
+    goal.metadata.generation = Some(1);
+    goal
+}
+
+fn bring(agent: &mut NodeAgent, host: &FakeHost, goals: &[HostGoal], now: Instant) -> Brought {
+    agent.bring(host, goals, &BTreeMap::new(), &[], now).unwrap()
+}
+
+#[test]
+fn a_goal_comes_drifts_is_healed_and_goes() {
+    let (host, mut agent) = (FakeHost::new(), NodeAgent::new("1".to_owned()));
+    let mut one = goal("one", &["vm.swappiness=10", "vm.dirty_ratio=5"]);
+    let mut now = Instant::now();
+    let brought = bring(&mut agent, &host, std::slice::from_ref(&one), now);
+    assert_eq!(
+        (brought.status.goals[0].phase, host.values().as_str()),
+        (GoalPhase::InForce, "vm.dirty_ratio=5 vm.swappiness=10")
+    );
+    assert_eq!((brought.status.summary.as_str(), brought.again), ("1 InForce", None));
+    host.set("vm.swappiness=30");
+    let brought = bring(&mut agent, &host, std::slice::from_ref(&one), now);
+    let state = &brought.status.goals[0];
+    assert_eq!((state.phase, state.drift.len(), state.drift[0].found.as_str()), (GoalPhase::Drifted, 1, "30"));
+    one.spec.on_drift = OnDrift::Heal;
+    for heal in 0..HEALS_PER_HOUR_MAX {
+        host.set("vm.swappiness=30");
+        let brought = bring(&mut agent, &host, std::slice::from_ref(&one), now);
+        assert_eq!(brought.status.goals[0].phase, GoalPhase::InForce, "heal {heal}");
+    }
+    host.set("vm.swappiness=30");
+    let brought = bring(&mut agent, &host, std::slice::from_ref(&one), now);
+    let state = &brought.status.goals[0];
+    assert_eq!(state.phase, GoalPhase::Drifted);
+    assert_eq!(state.message, "healed 6 times within an hour, so something else sets it");
+    now += Duration::from_secs(3601);
+    assert_eq!(bring(&mut agent, &host, std::slice::from_ref(&one), now).status.goals[0].phase, GoalPhase::InForce);
+    let brought = bring(&mut agent, &host, &[], now);
+    assert_eq!((host.values().as_str(), brought.status.summary.as_str()), (AS_BEFORE, "no goal for this node"));
+}
+
+#[test]
+fn a_refused_goal_is_tried_again_more_and_more_rarely() {
+    let (host, mut agent) = (FakeHost::new(), NodeAgent::new("1".to_owned()));
+    host.0.lock().unwrap().refuses = true;
+    let one = [goal("one", &["vm.swappiness=10"])];
+    let begun = Instant::now();
+    let mut now = begun;
+    let mut tries = Vec::new();
+    for _ in 0..7 {
+        let brought = bring(&mut agent, &host, &one, now);
+        assert_eq!(brought.status.goals[0].phase, GoalPhase::Refused);
+        let again = brought.again.unwrap();
+        // Nothing is tried before.
+        assert!(bring(&mut agent, &host, &one, again - Duration::from_millis(1)).notes.is_empty());
+        tries.push((again - now).as_secs());
+        now = again;
+    }
+    assert_eq!(tries, [30, 60, 120, 240, 480, 960, 1800]);
+    host.0.lock().unwrap().refuses = false;
+    assert_eq!(bring(&mut agent, &host, &one, now).status.goals[0].phase, GoalPhase::InForce);
+}
+
+/// The agent is killed at each step, with the host's command half-way, and starts anew without its memory.
+#[test]
+fn however_often_it_is_killed_the_host_ends_as_the_goals_say() {
+    let settings = ["vm.swappiness=10", "vm.dirty_ratio=5"];
+    let mut newer = goal("one", &["vm.swappiness=20", "vm.dirty_ratio=8"]);
+    newer.metadata.generation = Some(2);
+    for dies_in in 1..=4 {
+        let host = FakeHost::new();
+        let now = RefCell::new(Instant::now());
+        let settle = |goals: &[HostGoal]| {
+            // Killed once, and then left in peace.
+            host.0.lock().unwrap().dies_in = Some(dies_in);
+            for _ in 0..5 {
+                *now.borrow_mut() += Duration::from_secs(3600);
+                let mut agent = NodeAgent::new("1".to_owned());
+                bring(&mut agent, &host, goals, *now.borrow());
+            }
+        };
+        settle(&[goal("one", &settings)]);
+        assert_eq!(host.values(), "vm.dirty_ratio=5 vm.swappiness=10", "{dies_in}");
+        settle(std::slice::from_ref(&newer));
+        assert_eq!(host.values(), "vm.dirty_ratio=8 vm.swappiness=20", "{dies_in}");
+        settle(&[]);
+        assert_eq!(host.values(), AS_BEFORE, "{dies_in}");
+    }
+}
+
+#[test]
+fn an_audit_changes_nothing_and_is_made_once_an_hour() {
+    let (host, mut agent) = (FakeHost::new(), NodeAgent::new("1".to_owned()));
+    let mut one = goal("one", &["vm.swappiness=10"]);
+    one.spec.allow = Allow::Audit;
+    let now = Instant::now();
+    for _ in 0..3 {
+        let brought = bring(&mut agent, &host, std::slice::from_ref(&one), now);
+        let state = &brought.status.goals[0];
+        assert_eq!((state.phase, state.message.as_str()), (GoalPhase::Audited, "1 would change"));
+    }
+    let calls = host.0.lock().unwrap().calls;
+    assert_eq!((calls, host.values().as_str()), (1, AS_BEFORE));
+}

@@ -1,0 +1,27 @@
+//! From credentials to a client.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Error};
+
+/// How long the API server may take for an answer that is no watch.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// The cluster of a file of credentials; without one, that of this pod or of `$KUBECONFIG`.
+///
+/// # Errors
+/// If there are no credentials, or they cannot be read. Whether the server answers is seen at the first request.
+pub async fn connect(file: Option<&Path>) -> Result<Client, Error> {
+    let mut config = match file {
+        Some(file) => {
+            let read = Kubeconfig::read_from(file).map_err(|error| Error::Service(Box::new(error)))?;
+            let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+            config.map_err(|error| Error::Service(Box::new(error)))?
+        }
+        None => Config::infer().await.map_err(Error::InferConfig)?,
+    };
+    config.connect_timeout = Some(CONNECT_MAX);
+    Client::try_from(config)
+}

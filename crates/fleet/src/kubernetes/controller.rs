@@ -1,0 +1,300 @@
+//! Carries rollouts out: reads the cluster, asks [`next`](super::rollout::next), and writes releases and the status of goals. It keeps nothing that
+//! the API server does not hold, so it may die at any time and another may go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::json;
+
+use super::goal::{Counts, HostGoal, HostGoalStatus, RolloutPhase, RolloutStatus};
+use super::guard::{GuardLook, GuardState};
+use super::names::UNDO;
+use super::rollout::{ClusterView, Next, NodeInfo, next, with_release};
+use super::state::{HostState, HostStateSpec, Release};
+
+const FIELD_MANAGER: &str = "evenkeel-rollout";
+/// How often guards look: Prometheus has no new number more often than it scrapes.
+const GUARDS_EVERY: Duration = Duration::from_secs(15);
+
+/// Where the numbers of guards come from.
+pub trait Metrics {
+    /// The numbers of a query by the label `node`.
+    ///
+    /// # Errors
+    /// Why there are none, for people.
+    fn query(&self, query: &str) -> Result<BTreeMap<String, f64>, String>;
+}
+
+/// How far one goal is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Its name.
+    pub goal: String,
+    /// The nodes by state.
+    pub nodes: Counts,
+    /// Its rollout, if it has one.
+    pub rollout: Option<RolloutStatus>,
+    /// How many nodes still have it released, while it is withdrawn.
+    pub still_released: usize,
+    /// Guards that could not be asked, and why.
+    pub blind: Vec<String>,
+}
+
+/// Carries out the rollouts of a cluster.
+pub struct Controller<M> {
+    goals: Api<HostGoal>,
+    states: Api<HostState>,
+    nodes: Api<Node>,
+    metrics: Option<M>,
+    looked: BTreeMap<String, Instant>,
+}
+
+/// One reading of the cluster.
+struct Cluster {
+    goals: Vec<HostGoal>,
+    nodes: Vec<NodeInfo>,
+    states: BTreeMap<String, HostState>,
+}
+
+impl<M: Metrics> Controller<M> {
+    /// A controller that asks `metrics` for the numbers of guards.
+    pub fn new(client: Client, metrics: Option<M>) -> Controller<M> {
+        let (goals, states) = (Api::all(client.clone()), Api::all(client.clone()));
+        Controller { goals, states, nodes: Api::all(client), metrics, looked: BTreeMap::new() }
+    }
+
+    /// Takes the next step of each goal that `is_wanted`, and says how far each is.
+    ///
+    /// # Errors
+    /// The API server's. What was written until then stays, and the next step goes on from there.
+    pub async fn step(&mut self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Progress>, kube::Error> {
+        let cluster = self.read().await?;
+        let mut progress = Vec::new();
+        for goal in cluster.goals.iter().filter(|goal| is_wanted(&goal.name_any())) {
+            progress.push(self.step_of(goal, &cluster).await?);
+        }
+        let names = cluster.goals.iter().map(ResourceExt::name_any).collect();
+        self.forget_deleted(&cluster, &names).await?;
+        Ok(progress)
+    }
+
+    async fn read(&self) -> Result<Cluster, kube::Error> {
+        let listing = ListParams::default();
+        let goals = self.goals.list(&listing).await?.items;
+        let nodes = self.nodes.list(&listing).await?.items.iter().map(node_info).collect();
+        let states = self.states.list(&listing).await?.items;
+        let states = states.into_iter().map(|state| (state.name_any(), state)).collect();
+        Ok(Cluster { goals, nodes, states })
+    }
+
+    async fn step_of(&mut self, goal: &HostGoal, cluster: &Cluster) -> Result<Progress, kube::Error> {
+        let now = Timestamp::now().as_second();
+        let view = ClusterView { goal, nodes: &cluster.nodes, states: &cluster.states, now };
+        let (guards, looks, blind) = self.guards(&view);
+        let Next { release, withdraw, mut rollout, counts } = next(&view, &looks);
+        if let Some(rollout) = &mut rollout {
+            rollout.guards = guards;
+        }
+        self.write_status(goal, counts, rollout.as_ref()).await?;
+        // The status first: if this process dies in between, the wave is counted and released again.
+        let name = goal.name_any();
+        for node in &release {
+            let generation = goal.metadata.generation;
+            self.release(node, cluster.states.get(node), &cluster.nodes, &name, generation).await?;
+        }
+        for node in &withdraw {
+            self.release(node, cluster.states.get(node), &cluster.nodes, &name, None).await?;
+        }
+        Ok(Progress { goal: name, nodes: counts, rollout, still_released: withdraw.len(), blind })
+    }
+
+    /// What each guard has seen with the look that is due, what it says, and which could not be asked.
+    fn guards(
+        &mut self,
+        view: &ClusterView<'_>,
+    ) -> (BTreeMap<String, GuardState>, Vec<(String, GuardLook)>, Vec<String>) {
+        let mut states = BTreeMap::new();
+        let (mut looks, mut blind) = (Vec::new(), Vec::new());
+        let Some(rollout) = &view.goal.spec.rollout else { return (states, looks, blind) };
+        let generation = view.goal.metadata.generation.unwrap_or_default();
+        let before = view.goal.status.as_ref().and_then(|status| status.rollout.as_ref());
+        let before = before.filter(|before| before.generation == generation);
+        let is_over = before.is_some_and(|before| matches!(before.phase, RolloutPhase::Halted | RolloutPhase::Undone));
+        let is_begun = view.selected().iter().any(|node| view.is_released(&node.name));
+        for guard in &rollout.guards {
+            let mut state = before.and_then(|before| before.guards.get(&guard.name)).cloned().unwrap_or_default();
+            let key = format!("{}/{}", view.goal.name_any(), guard.name);
+            let is_due = self.looked.get(&key).is_none_or(|at| at.elapsed() >= GUARDS_EVERY);
+            if is_due && !is_over {
+                self.looked.insert(key, Instant::now());
+                let numbers = match &self.metrics {
+                    Some(metrics) => metrics.query(&guard.query),
+                    None => Err("name Prometheus with --prometheus".to_owned()),
+                };
+                match numbers {
+                    Ok(numbers) if !is_begun => state.note_before(&numbers),
+                    Ok(numbers) => {
+                        let look = state.look(&numbers, |node| view.is_released(node), guard.worse);
+                        if look == GuardLook::Blind {
+                            blind.push(format!("guard {}: no number of a released node", guard.name));
+                        }
+                        looks.push((guard.name.clone(), look));
+                    }
+                    Err(why) => blind.push(format!("guard {}: {why}", guard.name)),
+                }
+            }
+            states.insert(guard.name.clone(), state);
+        }
+        (states, looks, blind)
+    }
+
+    async fn release(
+        &self,
+        node: &str,
+        state: Option<&HostState>,
+        nodes: &[NodeInfo],
+        goal: &str,
+        generation: Option<i64>,
+    ) -> Result<(), kube::Error> {
+        let before = state.map(|state| state.spec.released.as_slice()).unwrap_or_default();
+        let released = with_release(before, goal, generation);
+        match state {
+            Some(state) => self.write_releases(state, &released).await,
+            None if nodes.iter().any(|known| known.name == node) => {
+                let state = HostState::new(node, HostStateSpec { released });
+                match self.states.create(&PostParams::default(), &state).await {
+                    Err(kube::Error::Api(error)) if error.is_already_exists() => Ok(()),
+                    created => created.map(|_| ()),
+                }
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A state that somebody changed meanwhile is left for the next step.
+    async fn write_releases(&self, state: &HostState, released: &[Release]) -> Result<(), kube::Error> {
+        let version = state.resource_version();
+        let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "released": released } });
+        match self.states.patch(&state.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
+            Err(kube::Error::Api(error)) if error.is_conflict() || error.is_not_found() => Ok(()),
+            patched => patched.map(|_| ()),
+        }
+    }
+
+    async fn forget_deleted(&self, cluster: &Cluster, goals: &BTreeSet<String>) -> Result<(), kube::Error> {
+        for state in cluster.states.values() {
+            let kept: Vec<Release> =
+                state.spec.released.iter().filter(|release| goals.contains(&release.goal)).cloned().collect();
+            if kept.len() < state.spec.released.len() {
+                self.write_releases(state, &kept).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_status(
+        &self,
+        goal: &HostGoal,
+        nodes: Counts,
+        rollout: Option<&RolloutStatus>,
+    ) -> Result<(), kube::Error> {
+        let before = goal.status.clone().unwrap_or_default();
+        let generation = goal.metadata.generation.unwrap_or_default();
+        let conditions = conditions(&before.conditions, nodes, rollout, generation);
+        let status = HostGoalStatus { observed_generation: generation, nodes, conditions, rollout: rollout.cloned() };
+        if goal.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        let patch = json!({
+            "apiVersion": HostGoal::api_version(&()),
+            "kind": HostGoal::kind(&()),
+            "status": status,
+        });
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        match self.goals.patch_status(&goal.name_any(), &params, &Patch::Apply(&patch)).await {
+            // Deleted meanwhile.
+            Err(kube::Error::Api(error)) if error.is_not_found() => Ok(()),
+            patched => patched.map(|_| ()),
+        }
+    }
+
+    /// Asks for the undo of a goal's rollout, or takes the question back. Answers whether the goal exists.
+    ///
+    /// # Errors
+    /// The API server's.
+    pub async fn ask_undo(&self, goal: &str, undo: bool) -> Result<bool, kube::Error> {
+        let value = undo.then(|| "true".to_owned());
+        let patch = json!({ "metadata": { "annotations": { UNDO: value } } });
+        found(self.goals.patch(goal, &PatchParams::default(), &Patch::Merge(&patch)).await)
+    }
+
+    /// Lets a halted rollout go on. Its guards begin anew.
+    ///
+    /// # Errors
+    /// The API server's.
+    pub async fn resume(&self, goal: &str) -> Result<bool, kube::Error> {
+        let patch =
+            json!({ "status": { "rollout": { "phase": RolloutPhase::Progressing, "message": null, "guards": null } } });
+        found(self.goals.patch_status(goal, &PatchParams::default(), &Patch::Merge(&patch)).await)
+    }
+}
+
+fn found(patched: Result<HostGoal, kube::Error>) -> Result<bool, kube::Error> {
+    match patched {
+        Err(kube::Error::Api(error)) if error.is_not_found() => Ok(false),
+        patched => patched.map(|_| true),
+    }
+}
+
+fn node_info(node: &Node) -> NodeInfo {
+    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let is_ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    NodeInfo { name: node.name_any(), labels: node.labels().clone(), is_ready }
+}
+
+/// The conditions of a goal, each with the time at which it last changed.
+fn conditions(before: &[Condition], nodes: Counts, rollout: Option<&RolloutStatus>, generation: i64) -> Vec<Condition> {
+    let all = nodes.selected == nodes.in_force + nodes.not_applicable && nodes.selected > 0;
+    let halted = rollout.filter(|rollout| rollout.phase == RolloutPhase::Halted);
+    let bad = nodes.drifted + nodes.refused;
+    let rows = [
+        (
+            "InForce",
+            all,
+            if all { "AllNodes" } else { "SomeNodes" },
+            format!("{} of {} nodes", nodes.in_force, nodes.selected),
+        ),
+        (
+            "Degraded",
+            bad > 0,
+            if bad > 0 { "NodesDiffer" } else { "AsExpected" },
+            format!("{} drifted, {} refused", nodes.drifted, nodes.refused),
+        ),
+        (
+            "Halted",
+            halted.is_some(),
+            if halted.is_some() { "Halted" } else { "NotHalted" },
+            halted.map(|halted| halted.message.clone()).unwrap_or_default(),
+        ),
+    ];
+    let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
+    rows.into_iter()
+        .map(|(type_, is_true, reason, message)| {
+            let status = if is_true { "True" } else { "False" };
+            let known = before.iter().find(|known| known.type_ == type_ && known.status == status);
+            Condition {
+                type_: type_.to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message,
+                last_transition_time: known.map_or(Time(now), |known| known.last_transition_time.clone()),
+                observed_generation: Some(generation),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,159 @@
+//! What the agent of a node does next: from goals, labels, releases and the journal to steps. Pure, so that every crash and every order of
+//! events can be tried in a test.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use evenkeel_host::Setting;
+use kube::ResourceExt;
+
+use super::desired::{Desired, Standing};
+use super::goal::{Allow, HostGoal, OnDrift};
+use super::journal::{GoalOwner, Journal, OwnedTransaction};
+use super::selector::matches;
+use super::state::Release;
+
+/// So many transactions a goal may have before a drift makes it begin anew.
+const TRANSACTIONS_MAX: usize = 20;
+
+/// What a node's agent sees.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeView<'a> {
+    /// The node's labels.
+    pub labels: &'a BTreeMap<String, String>,
+    /// All goals of the cluster.
+    pub goals: &'a [HostGoal],
+    /// What rollouts released to this node.
+    pub released: &'a [Release],
+}
+
+/// One thing to do, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Put a transaction back.
+    Revert {
+        /// Its number.
+        transaction: u64,
+        /// The goal that it belonged to.
+        goal: String,
+    },
+    /// Apply a goal, or its drifted settings again.
+    Apply {
+        /// The goal.
+        goal: Desired,
+        /// Whether it was in force before.
+        heals: bool,
+    },
+    /// Tell what would change.
+    Audit(Desired),
+}
+
+impl NodeView<'_> {
+    /// The goals for this node, the oldest first: of two that contradict each other it is the older one that holds.
+    pub fn desired(&self) -> Vec<Desired> {
+        let is_for_us = |goal: &&HostGoal| {
+            let selector = goal.spec.node_selector.as_ref();
+            goal.metadata.deletion_timestamp.is_none() && selector.is_none_or(|selector| matches(selector, self.labels))
+        };
+        let mut goals: Vec<&HostGoal> = self.goals.iter().filter(is_for_us).collect();
+        goals.sort_by(|a, b| by_age(a, b));
+        let mut claims = BTreeMap::new();
+        goals.into_iter().map(|goal| self.desired_of(goal, &mut claims)).collect()
+    }
+
+    fn desired_of(&self, goal: &HostGoal, claims: &mut BTreeMap<String, (String, String)>) -> Desired {
+        let owner = GoalOwner {
+            name: goal.name_any(),
+            uid: goal.uid().unwrap_or_default(),
+            generation: goal.metadata.generation.unwrap_or_default(),
+        };
+        let released =
+            self.released.iter().find(|release| release.goal == owner.name).map(|release| release.generation);
+        let waits = goal.spec.rollout.is_some() && released != Some(owner.generation);
+        let standing = match (refusal(goal, &owner.name, claims), waits) {
+            (Some(why), _) => Standing::Refused { why },
+            (None, true) => Standing::Waiting { released },
+            (None, false) => Standing::Free,
+        };
+        Desired {
+            owner,
+            settings: goal.spec.settings.clone(),
+            advised: goal.spec.advised,
+            allow: goal.spec.allow,
+            on_drift: goal.spec.on_drift,
+            standing,
+        }
+    }
+}
+
+fn by_age(a: &HostGoal, b: &HostGoal) -> Ordering {
+    let key = |goal: &HostGoal| (goal.metadata.creation_timestamp.as_ref().map(|time| time.0), goal.name_any());
+    key(a).cmp(&key(b))
+}
+
+/// Why a goal cannot be applied anywhere, or not beside the older ones. A goal that only audits contradicts none, and claims nothing.
+fn refusal(goal: &HostGoal, name: &str, claims: &mut BTreeMap<String, (String, String)>) -> Option<String> {
+    let mut own = Vec::new();
+    for text in &goal.spec.settings {
+        match Setting::parse(text) {
+            Ok(setting) => own.push(setting),
+            Err(error) => return Some(format!("{text:?}: {error}")),
+        }
+    }
+    if goal.spec.allow == Allow::Audit {
+        return None;
+    }
+    let key = |setting: &Setting| match &setting.place {
+        Some(place) => format!("{}@{place}", setting.knob.id),
+        None => setting.knob.id.to_owned(),
+    };
+    for setting in &own {
+        let key = key(setting);
+        if let Some((other, value)) = claims.get(&key).filter(|(_, value)| *value != setting.value) {
+            return Some(format!("{key} is {value} in the older goal {other}, and {} here", setting.value));
+        }
+    }
+    claims.extend(own.into_iter().map(|setting| (key(&setting), (name.to_owned(), setting.value))));
+    None
+}
+
+/// The steps that are left. `already_so` says whether a goal came out set without a transaction: then there is nothing in the journal to see it by.
+/// `may_heal` says whether a goal was not healed too often.
+pub fn decide(
+    desired: &[Desired],
+    journal: &Journal,
+    already_so: impl Fn(&GoalOwner) -> bool,
+    may_heal: impl Fn(&GoalOwner) -> bool,
+) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let is_crowded = |goal: &Desired| {
+        !goal.drift(&journal.verified.drift).is_empty() && goal.transactions(journal).count() > TRANSACTIONS_MAX
+    };
+    // Each heal is a transaction. When there are many, the goal begins anew.
+    let crowded: Vec<&GoalOwner> = desired.iter().filter(|goal| is_crowded(goal)).map(|goal| &goal.owner).collect();
+    let keeps =
+        |goal: &Desired, transaction: &OwnedTransaction| goal.keeps(transaction) && !crowded.contains(&&goal.owner);
+    // Newest first, so that each finds the values that it left.
+    for transaction in journal.transactions.iter().rev().filter(|transaction| transaction.is_open()) {
+        if !desired.iter().any(|goal| keeps(goal, transaction)) {
+            steps.push(Step::Revert { transaction: transaction.id, goal: transaction.owner.name.clone() });
+        }
+    }
+    for goal in desired.iter().filter(|goal| goal.standing == Standing::Free) {
+        if goal.allow == Allow::Audit {
+            steps.push(Step::Audit(goal.clone()));
+            continue;
+        }
+        let has_transaction = goal.transactions(journal).next().is_some() && !crowded.contains(&&goal.owner);
+        let is_in_force = has_transaction || already_so(&goal.owner);
+        let heals = is_in_force && !goal.drift(&journal.verified.drift).is_empty();
+        if !is_in_force || (heals && goal.on_drift == OnDrift::Heal && may_heal(&goal.owner)) {
+            steps.push(Step::Apply { goal: goal.clone(), heals });
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

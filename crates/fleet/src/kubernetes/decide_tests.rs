@@ -1,0 +1,143 @@
+use std::collections::BTreeMap;
+
+use evenkeel_change::Status;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use k8s_openapi::jiff::Timestamp;
+
+use super::super::goal::{HostGoalSpec, Rollout};
+use super::super::journal::{OwnedTransaction, Verified};
+use super::super::state::DriftedKnob;
+use super::*;
+
+fn goal(name: &str, settings: &[&str]) -> HostGoal {
+    let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+    let spec = HostGoalSpec { settings, allow: Allow::Runtime, ..HostGoalSpec::default() };
+    let mut goal = HostGoal::new(name, spec);
+    goal.metadata.uid = Some(format!("uid-{name}"));
+    goal.metadata.generation = Some(1);
+    goal
+}
+
+fn transaction(id: u64, goal: &HostGoal, generation: i64, status: Status) -> OwnedTransaction {
+    let owner = GoalOwner { name: goal.name_any(), uid: goal.uid().unwrap(), generation };
+    OwnedTransaction { id, owner, status }
+}
+
+fn journal(transactions: Vec<OwnedTransaction>) -> Journal {
+    Journal { transactions, verified: Verified::default() }
+}
+
+/// The steps as short texts.
+fn steps(goals: &[HostGoal], released: &[Release], journal: &Journal) -> Vec<String> {
+    let labels = BTreeMap::from([("pool".to_owned(), "games".to_owned())]);
+    let desired = NodeView { labels: &labels, goals, released }.desired();
+    decide(&desired, journal, |_| false, |_| true)
+        .into_iter()
+        .map(|step| match step {
+            Step::Revert { transaction, .. } => format!("revert {transaction}"),
+            Step::Apply { goal, heals: false } => format!("apply {}", goal.owner.name),
+            Step::Apply { goal, heals: true } => format!("heal {}", goal.owner.name),
+            Step::Audit(goal) => format!("audit {}", goal.owner.name),
+        })
+        .collect()
+}
+
+#[test]
+fn a_goal_is_applied_kept_changed_and_put_back() {
+    let one = goal("one", &["vm.swappiness=10"]);
+    assert_eq!(steps(std::slice::from_ref(&one), &[], &journal(vec![])), ["apply one"]);
+    let in_force = journal(vec![transaction(3, &one, 1, Status::InForce)]);
+    assert!(steps(std::slice::from_ref(&one), &[], &in_force).is_empty());
+    let mut newer = one.clone();
+    newer.metadata.generation = Some(2);
+    assert_eq!(steps(&[newer], &[], &in_force), ["revert 3", "apply one"]);
+    assert_eq!(steps(&[], &[], &in_force), ["revert 3"]);
+    // Deleted and made again under the same name: another goal.
+    let mut again = one.clone();
+    again.metadata.uid = Some("other".to_owned());
+    assert_eq!(steps(&[again], &[], &in_force), ["revert 3", "apply one"]);
+    let mut deleting = one.clone();
+    deleting.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    assert_eq!(steps(&[deleting], &[], &in_force), ["revert 3"]);
+    let mut audit = one.clone();
+    audit.spec.allow = Allow::Audit;
+    assert_eq!(steps(&[audit], &[], &in_force), ["revert 3", "audit one"]);
+    let mut elsewhere = one;
+    let pool = BTreeMap::from([("pool".to_owned(), "voice".to_owned())]);
+    elsewhere.spec.node_selector = Some(LabelSelector { match_labels: Some(pool), match_expressions: None });
+    assert_eq!(steps(&[elsewhere], &[], &in_force), ["revert 3"]);
+}
+
+#[test]
+fn what_was_killed_or_lost_is_put_back_newest_first_and_applied_again() {
+    let one = goal("one", &["vm.swappiness=10"]);
+    let left = journal(vec![
+        transaction(3, &one, 1, Status::EndedByReboot),
+        transaction(4, &one, 1, Status::Reverted),
+        transaction(5, &one, 1, Status::Interrupted),
+        transaction(6, &one, 1, Status::RolledBack),
+    ]);
+    assert_eq!(steps(&[one], &[], &left), ["revert 5", "revert 3", "apply one"]);
+}
+
+#[test]
+fn drift_is_healed_only_where_the_goal_says_so_and_it_is_its_own() {
+    let mut one = goal("one", &["vm.swappiness=10"]);
+    let mut drifted = journal(vec![transaction(3, &one, 1, Status::InForce)]);
+    let knob = |knob: &str| DriftedKnob {
+        knob: knob.to_owned(),
+        place: String::new(),
+        wanted: "10".to_owned(),
+        found: "60".to_owned(),
+        why: String::new(),
+        mend: String::new(),
+    };
+    drifted.verified.drift = vec![knob("vm.swappiness")];
+    assert!(steps(std::slice::from_ref(&one), &[], &drifted).is_empty());
+    one.spec.on_drift = OnDrift::Heal;
+    assert_eq!(steps(std::slice::from_ref(&one), &[], &drifted), ["heal one"]);
+    drifted.verified.drift = vec![knob("vm.dirty_ratio")];
+    assert!(steps(std::slice::from_ref(&one), &[], &drifted).is_empty());
+    // After many heals the journal starts anew.
+    drifted.verified.drift = vec![knob("vm.swappiness")];
+    drifted.transactions = (1..=21).map(|id| transaction(id, &one, 1, Status::InForce)).collect();
+    let steps = steps(&[one], &[], &drifted);
+    assert_eq!((steps.len(), steps[0].as_str(), steps[21].as_str()), (22, "revert 21", "apply one"));
+}
+
+#[test]
+fn a_rollout_holds_back_and_withdraws() {
+    let mut one = goal("one", &["vm.swappiness=10"]);
+    one.metadata.generation = Some(2);
+    one.spec.rollout = Some(serde_json::from_str::<Rollout>("{}").unwrap());
+    let release = |generation| Release { goal: "one".to_owned(), generation };
+    let goals = [one.clone()];
+    let old = journal(vec![transaction(3, &one, 1, Status::InForce)]);
+    assert!(steps(&goals, &[], &journal(vec![])).is_empty(), "not released");
+    assert_eq!(steps(&goals, &[release(2)], &journal(vec![])), ["apply one"]);
+    // A node of a later wave keeps what it has.
+    assert!(steps(&goals, &[release(1)], &old).is_empty());
+    assert_eq!(steps(&goals, &[release(2)], &old), ["revert 3", "apply one"]);
+    assert_eq!(steps(&goals, &[], &old), ["revert 3"], "withdrawn");
+}
+
+#[test]
+fn the_older_of_two_contradicting_goals_holds() {
+    let (mut old, mut new) = (goal("z-old", &["vm.swappiness=10"]), goal("a-new", &["vm.swappiness=20"]));
+    old.metadata.creation_timestamp = Some(Time(Timestamp::from_second(10).unwrap()));
+    new.metadata.creation_timestamp = Some(Time(Timestamp::from_second(20).unwrap()));
+    assert_eq!(steps(&[new.clone(), old.clone()], &[], &journal(vec![])), ["apply z-old"]);
+    let labels = BTreeMap::new();
+    let goals = [new.clone(), old.clone()];
+    let desired = NodeView { labels: &labels, goals: &goals, released: &[] }.desired();
+    let Standing::Refused { why } = &desired[1].standing else { panic!("{desired:?}") };
+    assert_eq!(why, "vm.swappiness is 10 in the older goal z-old, and 20 here");
+    // The same value twice is no contradiction, and a goal that only audits claims nothing.
+    new.spec.settings = vec!["vm.swappiness=10".to_owned()];
+    assert_eq!(steps(&[new.clone(), old.clone()], &[], &journal(vec![])), ["apply z-old", "apply a-new"]);
+    new.spec.settings = vec!["vm.swappiness=20".to_owned()];
+    old.spec.allow = Allow::Audit;
+    assert_eq!(steps(&[new, old], &[], &journal(vec![])), ["audit z-old", "apply a-new"]);
+    let wrong = goal("wrong", &["vm.swappines=10"]);
+    assert!(steps(&[wrong], &[], &journal(vec![])).is_empty());
+}

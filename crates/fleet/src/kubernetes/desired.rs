@@ -1,0 +1,76 @@
+//! A goal as one node sees it: what it wants, and whether it may be applied here.
+
+use evenkeel_change::Status;
+use evenkeel_host::Setting;
+
+use super::goal::{Advised, Allow, OnDrift};
+use super::journal::{GoalOwner, Journal, OwnedTransaction};
+use super::state::DriftedKnob;
+
+/// How often a goal's drift is healed within an hour. Whoever changes a setting more often must be found instead.
+pub const HEALS_PER_HOUR_MAX: usize = 6;
+
+/// A goal that is for this node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// Which goal, in which generation.
+    pub owner: GoalOwner,
+    /// Its settings.
+    pub settings: Vec<String>,
+    /// Or all that the audit advises.
+    pub advised: Option<Advised>,
+    /// What may happen.
+    pub allow: Allow,
+    /// What happens after a drift.
+    pub on_drift: OnDrift,
+    /// Whether it may be applied.
+    pub standing: Standing,
+}
+
+/// Whether a goal may be applied on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It may.
+    Free,
+    /// A rollout has released another generation, or none.
+    Waiting {
+        /// The generation that it released.
+        released: Option<i64>,
+    },
+    /// A setting is invalid, or contradicts an older goal.
+    Refused {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Desired {
+    /// Whether a transaction in force is to stay so.
+    pub(super) fn keeps(&self, transaction: &OwnedTransaction) -> bool {
+        let owner = &transaction.owner;
+        let generation = match self.standing {
+            Standing::Free => self.owner.generation,
+            // The nodes of later waves keep the generation that they have.
+            Standing::Waiting { released: Some(released) } => released,
+            Standing::Waiting { released: None } | Standing::Refused { .. } => return false,
+        };
+        let is_ours = owner.name == self.owner.name && owner.uid == self.owner.uid;
+        let is_in_force = matches!(transaction.status, Status::InForce);
+        self.allow > Allow::Audit && is_ours && owner.generation == generation && is_in_force
+    }
+
+    /// Those of the drifted settings that are of this goal. A goal of advice has no list of its settings, so all drift counts.
+    pub fn drift<'a>(&self, drift: &'a [DriftedKnob]) -> Vec<&'a DriftedKnob> {
+        let is_ours = |drifted: &&DriftedKnob| {
+            let names_it =
+                |setting: &String| Setting::parse(setting).is_ok_and(|setting| setting.knob.id == drifted.knob);
+            self.advised.is_some() || self.settings.iter().any(names_it)
+        };
+        drift.iter().filter(is_ours).collect()
+    }
+
+    pub(super) fn transactions<'a>(&self, journal: &'a Journal) -> impl Iterator<Item = &'a OwnedTransaction> {
+        let kept = journal.transactions.iter().filter(|transaction| self.keeps(transaction));
+        kept.collect::<Vec<_>>().into_iter()
+    }
+}

@@ -1,0 +1,285 @@
+//! `HostGoal`: what a cluster wants of its hosts, and how far it got.
+
+#![allow(unreachable_pub, reason = "the derive repeats each structure inside a function")]
+
+use std::collections::BTreeMap;
+
+use evenkeel_host::{Setting, SettingError};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use super::guard::{Guard, GuardState};
+
+/// The settings that hosts shall have.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "evenkeel.dev",
+    version = "v1alpha1",
+    kind = "HostGoal",
+    plural = "hostgoals",
+    shortname = "hg",
+    status = "HostGoalStatus",
+    derive = "PartialEq",
+    doc = "Settings that nodes shall have. The agent of each node applies them, verifies them, and puts them back when the goal is deleted.",
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes.selected"),
+    printcolumn(name = "In force", type_ = "integer", json_path = ".status.nodes.inForce"),
+    printcolumn(name = "Drifted", type_ = "integer", json_path = ".status.nodes.drifted"),
+    printcolumn(name = "Refused", type_ = "integer", json_path = ".status.nodes.refused"),
+    printcolumn(name = "Rollout", type_ = "string", json_path = ".status.rollout.phase"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.advised) != (has(self.settings) && size(self.settings) > 0)").message("name either settings or advised"),
+    validation = Rule::new("!has(self.rollout) || self.allow != 'audit'").message("a goal that only audits has nothing to roll out"),
+)]
+pub struct HostGoalSpec {
+    /// The nodes; without it, all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<LabelSelector>,
+    /// The settings as KNOB=VALUE, or KNOB@PLACE=VALUE for one queue or interrupt; `evenkeel explain` lists the knobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 200), inner(length(max = 1000), regex(pattern = r"^[A-Za-z0-9_.-]+(@[^=\n]+)?=[^\n]+$")))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub settings: Vec<String>,
+    /// Instead of settings: all that the audit of each node advises.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advised: Option<Advised>,
+    /// What may happen to a node.
+    #[serde(default)]
+    pub allow: Allow,
+    /// What the agent does when a setting is changed by somebody else.
+    #[serde(default)]
+    pub on_drift: OnDrift,
+    /// Without it, every node applies the goal as soon as it sees it. With it, each node waits until the rollout releases it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+}
+
+/// The audit's advice, for a goal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Advised {
+    /// What the advice favours where one thing costs another.
+    #[serde(default)]
+    pub goal: AdvisedGoal,
+}
+
+/// What the advice favours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AdvisedGoal {
+    /// Steady ticks and short waits.
+    #[default]
+    Latency,
+    /// Work per second.
+    Throughput,
+    /// Sessions per machine.
+    Density,
+}
+
+/// What may happen to a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Allow {
+    /// Nothing is changed. The state tells what would be.
+    #[default]
+    Audit,
+    /// Settings of the running kernel. The agent applies them again after a boot.
+    Runtime,
+    /// Files that take effect at the next boot too, such as kernel arguments. The agent tells that a reboot is pending, and reboots nothing.
+    Reboot,
+}
+
+/// What the agent does when a setting is changed by somebody else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum OnDrift {
+    /// It tells so.
+    #[default]
+    Report,
+    /// It applies the setting again, up to six times an hour.
+    Heal,
+}
+
+/// How a goal reaches its nodes.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// The nodes of the first wave: their number, or a selector of labels.
+    #[serde(default)]
+    pub canaries: Canaries,
+    /// How many nodes may have the goal released and not yet in force: a number, or a percentage such as 10%.
+    #[serde(default)]
+    pub max_unavailable: MaxUnavailable,
+    /// How long each wave is in force before the next one, in seconds.
+    #[serde(default = "default_pause_seconds")]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub pause_seconds: u32,
+    /// What halts the rollout.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub guards: Vec<Guard>,
+}
+
+fn default_pause_seconds() -> u32 {
+    60
+}
+
+/// The first wave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Canaries {
+    /// How many nodes, the first by name. With a selector, how many of those.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub count: u32,
+    /// Which nodes; without it, any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Default for Canaries {
+    fn default() -> Canaries {
+        Canaries { count: 1, selector: None }
+    }
+}
+
+/// A number of nodes, or a percentage of those selected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MaxUnavailable(pub String);
+
+impl Default for MaxUnavailable {
+    fn default() -> MaxUnavailable {
+        MaxUnavailable("10%".to_owned())
+    }
+}
+
+impl schemars::JsonSchema for MaxUnavailable {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "MaxUnavailable".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "pattern": "^([1-9][0-9]{0,5}|[1-9][0-9]?%|100%)$",
+            "maxLength": 6,
+        })
+    }
+}
+
+impl MaxUnavailable {
+    /// Of this many nodes; at least one.
+    pub fn of(&self, nodes: usize) -> usize {
+        let number = match self.0.strip_suffix('%') {
+            Some(percent) => percent.parse::<usize>().ok().map(|percent| nodes.saturating_mul(percent) / 100),
+            None => self.0.parse::<usize>().ok(),
+        };
+        number.unwrap_or(1).max(1)
+    }
+}
+
+/// How far a goal got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostGoalStatus {
+    /// The generation that this status is about.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// The nodes by state.
+    #[serde(default)]
+    pub nodes: Counts,
+    /// `InForce`, `Drifted` and `Halted`, by the conventions of Kubernetes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// How far its rollout got.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
+}
+
+/// Nodes by the state that they report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Nodes that the goal is for.
+    pub selected: u32,
+    /// All settings in force.
+    pub in_force: u32,
+    /// A setting was changed by somebody else.
+    pub drifted: u32,
+    /// A reboot is missing.
+    pub pending_reboot: u32,
+    /// The host refused it, and is as it was.
+    pub refused: u32,
+    /// A setting does not exist there.
+    pub not_applicable: u32,
+    /// Not released yet, or not seen by the node's agent.
+    pub waiting: u32,
+}
+
+/// How far a rollout got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// The generation of the goal that is rolled out.
+    pub generation: i64,
+    /// Where it is.
+    #[serde(default)]
+    pub phase: RolloutPhase,
+    /// The wave, from 1; 1 is that of the canaries.
+    #[serde(default)]
+    pub wave: u32,
+    /// When the whole wave came into force, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wave_in_force_since: Option<i64>,
+    /// Why it halted, or what it waits for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// What the guards have seen so far, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub guards: BTreeMap<String, GuardState>,
+}
+
+/// Where a rollout is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub enum RolloutPhase {
+    /// Nodes are released wave by wave.
+    #[default]
+    Progressing,
+    /// A node refused it or drifted, a guard got worse, or a node is not ready: nothing more is released.
+    Halted,
+    /// All selected nodes have it.
+    Complete,
+    /// The user asked for an undo: every node puts the goal's settings back.
+    Undone,
+}
+
+/// A setting of a goal that evenkeel does not know or accept.
+#[derive(Debug, thiserror::Error)]
+#[error("{setting:?}: {error}")]
+pub struct SettingProblem {
+    /// As it was written.
+    pub setting: String,
+    /// What is wrong with it.
+    pub error: SettingError,
+}
+
+impl HostGoalSpec {
+    /// Checks what the schema can't: that each knob exists and accepts its value.
+    ///
+    /// # Errors
+    /// The first setting that is wrong.
+    pub fn validate(&self) -> Result<(), SettingProblem> {
+        self.settings.iter().try_for_each(|setting| match Setting::parse(setting) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(SettingProblem { setting: setting.clone(), error }),
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! Guards of a rollout: a number of Prometheus a node, compared between the nodes that have the goal and those that wait for it.
+//!
+//! Each look gives one pair: how the released nodes changed since before their release, beside how the others changed in the same time. What
+//! moves the whole cluster, such as the evening's players, moves both. The sequential test of `evenkeel-stats` looks after every pair. Its error
+//! bound assumes a random order, which a rollout does not have: a node that drifts by itself can halt it. That errs on the safe side.
+
+use std::collections::BTreeMap;
+
+use evenkeel_stats::{Direction, Options, Pair, Sequential, Verdict, median};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The most pairs that are kept: the oldest go first.
+const PAIRS_MAX: usize = 200;
+/// The most nodes whose number before the release is kept.
+const NODES_MAX: usize = 2_000;
+
+/// A number of Prometheus that must not get worse.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Guard {
+    /// Its name in messages.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// A query with one number a node, whose label `node` has the node's name.
+    #[schemars(length(min = 1, max = 4000))]
+    pub query: String,
+    /// In which direction it gets worse.
+    pub worse: Worse,
+}
+
+/// In which direction a number gets worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Worse {
+    /// A higher number is worse, as with lateness.
+    Higher,
+    /// A lower number is worse, as with ticks per second.
+    Lower,
+}
+
+/// What a guard has seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GuardState {
+    /// The number of each node before anything was released.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub before: BTreeMap<String, f64>,
+    /// How the number changed since then, as a ratio: of the waiting nodes, and of the released ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pairs: Vec<[f64; 2]>,
+}
+
+/// What a guard says now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GuardLook {
+    /// Nothing got worse, as far as can be seen.
+    Well {
+        /// How many pairs there are.
+        pairs: usize,
+    },
+    /// It got worse by more than the smallest effect that matters.
+    Worse {
+        /// For people: by how much.
+        why: String,
+    },
+    /// The query gave no number for any node that matters.
+    Blind,
+}
+
+impl GuardState {
+    /// Notes the numbers before the first release.
+    pub fn note_before(&mut self, numbers: &BTreeMap<String, f64>) {
+        let usable = numbers.iter().filter(|(_, number)| number.is_finite() && **number > 0.0);
+        self.before = usable.take(NODES_MAX).map(|(node, number)| (node.clone(), *number)).collect();
+    }
+
+    /// Adds the numbers of one look, and says what they mean.
+    pub fn look(
+        &mut self,
+        numbers: &BTreeMap<String, f64>,
+        is_released: impl Fn(&str) -> bool,
+        worse: Worse,
+    ) -> GuardLook {
+        let (mut waiting, mut released) = (Vec::new(), Vec::new());
+        for (node, before) in &self.before {
+            let now = numbers.get(node).copied().filter(|now| now.is_finite() && *now > 0.0);
+            let Some(now) = now else { continue };
+            if is_released(node) { &mut released } else { &mut waiting }.push(now / before);
+        }
+        let Some(b) = median(&released) else { return GuardLook::Blind };
+        // When the last wave is out nobody waits, and only the time before is left to compare with.
+        let a = median(&waiting).unwrap_or(1.0);
+        self.pairs.push([a, b]);
+        let surplus = self.pairs.len().saturating_sub(PAIRS_MAX);
+        self.pairs.drain(..surplus);
+        self.judge(worse)
+    }
+
+    fn judge(&self, worse: Worse) -> GuardLook {
+        let better = match worse {
+            Worse::Higher => Direction::Lower,
+            Worse::Lower => Direction::Higher,
+        };
+        let Ok(mut test) = Sequential::new(Options { confidence: 0.99, ..Options::new(better) }) else {
+            return GuardLook::Blind;
+        };
+        for &[a, b] in &self.pairs {
+            // A pair from a status that somebody edited is no reason to fail.
+            if test.add(Pair { a, b }).is_ok() && test.verdict() == Verdict::Worse {
+                let look = test.look();
+                let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+                let (low, high) = (percent(look.low), percent(look.high));
+                let pairs = test.pairs();
+                return GuardLook::Worse { why: format!("changed by {low:+.0} to {high:+.0} % in {pairs} looks") };
+            }
+        }
+        GuardLook::Well { pairs: test.pairs() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        pairs.iter().map(|(node, number)| ((*node).to_owned(), *number)).collect()
+    }
+
+    /// Four nodes, `a` released; `effect` multiplies its number, the evening all of them.
+    fn looks(effect: f64, worse: Worse) -> Option<usize> {
+        let mut guard = GuardState::default();
+        guard.note_before(&numbers(&[("a", 100.0), ("b", 80.0), ("c", 120.0), ("d", 100.0)]));
+        (1..=100)
+            .find(|look| {
+                let evening = 1.0 + f64::from(*look) / 50.0;
+                let wobble = 1.0 + 0.01 * f64::from(look % 5);
+                let now = numbers(&[
+                    ("a", 100.0 * evening * effect * wobble),
+                    ("b", 80.0 * evening),
+                    ("c", 120.0 * evening / wobble),
+                    ("d", 100.0 * evening),
+                ]);
+                matches!(guard.look(&now, |node| node == "a", worse), GuardLook::Worse { .. })
+            })
+            .map(|look| look as usize)
+    }
+
+    #[test]
+    fn what_moves_the_whole_cluster_is_no_harm_and_a_worse_node_is() {
+        assert_eq!(looks(1.0, Worse::Higher), None);
+        let seen = looks(1.5, Worse::Higher).unwrap();
+        assert!((5..40).contains(&seen), "{seen}");
+        assert_eq!(looks(1.5, Worse::Lower), None, "more is better here");
+        assert!(looks(0.5, Worse::Lower).is_some());
+    }
+
+    #[test]
+    fn a_query_without_numbers_is_blind_and_hostile_numbers_do_no_harm() {
+        let mut guard = GuardState::default();
+        assert_eq!(guard.look(&numbers(&[("a", 1.0)]), |_| true, Worse::Higher), GuardLook::Blind);
+        guard.note_before(&numbers(&[("a", f64::NAN), ("b", 0.0), ("c", -1.0), ("d", 2.0)]));
+        assert_eq!(guard.before.len(), 1);
+        assert_eq!(guard.look(&numbers(&[("d", f64::INFINITY)]), |_| true, Worse::Higher), GuardLook::Blind);
+        guard.pairs = vec![[f64::NAN, 1.0], [0.0, -1.0]];
+        assert!(matches!(guard.look(&numbers(&[("d", 2.0)]), |_| true, Worse::Higher), GuardLook::Well { .. }));
+        for _ in 0..1_000 {
+            guard.look(&numbers(&[("d", 2.0)]), |_| true, Worse::Higher);
+        }
+        assert_eq!(guard.pairs.len(), PAIRS_MAX);
+    }
+}

@@ -1,0 +1,67 @@
+//! What the agent needs of its host: the journal and what is in force; one goal applied, one transaction put back.
+
+use super::desired::Desired;
+use super::journal::Journal;
+
+/// The host that an agent looks after. Each call may take seconds and blocks.
+pub trait Host: Send + Sync + 'static {
+    /// The transactions of goals, and which settings hold.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    fn journal(&self) -> Result<Journal, HostError>;
+
+    /// Applies a goal as one transaction, or nothing of it.
+    ///
+    /// # Errors
+    /// If the host is not as this goal wants it.
+    fn apply(&self, goal: &Desired) -> Result<Applied, HostError>;
+
+    /// What [`Host::apply`] would change, as one line.
+    ///
+    /// # Errors
+    /// As [`Host::apply`].
+    fn audit(&self, goal: &Desired) -> Result<String, HostError>;
+
+    /// Puts one transaction back.
+    ///
+    /// # Errors
+    /// If not everything could be put back.
+    fn revert(&self, transaction: u64) -> Result<(), HostError>;
+}
+
+/// A goal whose settings are set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Nothing was to be changed, so there is no transaction.
+    pub already_so: bool,
+}
+
+/// Why a host did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// A setting does not exist on this host.
+    #[error("not possible on this host: {why}")]
+    NotApplicable {
+        /// In the words of the host's program.
+        why: String,
+    },
+    /// It was refused or failed, and the host is as it was before.
+    #[error("refused, and all is as before: {why}")]
+    Refused {
+        /// In the words of the host's program.
+        why: String,
+    },
+    /// It failed, and not all is as it was before.
+    #[error("not everything could be put back: {why}; on the host run: evenkeel revert")]
+    NotPutBack {
+        /// In the words of the host's program.
+        why: String,
+    },
+    /// The program of the host could not be run, or its answer not be read.
+    #[error("failed to ask the host: {why}")]
+    Unreachable {
+        /// What happened.
+        why: String,
+    },
+}

@@ -1,0 +1,64 @@
+//! What the journal of a host says of goals: their transactions, and whether these are in force.
+
+use evenkeel_change::{Owner, Status};
+
+use super::state::DriftedKnob;
+
+/// The goal that a transaction belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoalOwner {
+    /// The goal's name.
+    pub name: String,
+    /// Its uid: another goal may have the name later.
+    pub uid: String,
+    /// Its generation.
+    pub generation: i64,
+}
+
+impl GoalOwner {
+    /// If the transaction belongs to a goal.
+    pub fn of(owner: &Owner) -> Option<GoalOwner> {
+        match owner {
+            Owner::Goal { name, uid, generation } => {
+                Some(GoalOwner { name: name.clone(), uid: uid.clone(), generation: *generation })
+            }
+            Owner::Boots { .. } => None,
+        }
+    }
+}
+
+/// A transaction that belongs to a goal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedTransaction {
+    /// Its number in the journal.
+    pub id: u64,
+    /// Its goal.
+    pub owner: GoalOwner,
+    /// What became of it.
+    pub status: Status,
+}
+
+impl OwnedTransaction {
+    /// Whether `revert` has anything to do for it.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.status, Status::Reverted | Status::RolledBack)
+    }
+}
+
+/// What the journal holds, and whether it is in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Journal {
+    /// The transactions of goals, oldest first.
+    pub transactions: Vec<OwnedTransaction>,
+    /// Which settings hold.
+    pub verified: Verified,
+}
+
+/// Which settings hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Settings that somebody else changed.
+    pub drift: Vec<DriftedKnob>,
+    /// Knobs that wait for a reboot or a restart.
+    pub pending: Vec<String>,
+}

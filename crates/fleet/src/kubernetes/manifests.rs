@@ -1,0 +1,36 @@
+//! The definitions of the custom resources, made from the Rust types: what `deploy/kubernetes` holds.
+
+use kube::CustomResourceExt;
+use serde_json::{Value, json};
+
+use super::goal::HostGoal;
+use super::state::HostState;
+
+/// The definitions, in the form that `kubectl apply` takes: a list in JSON.
+pub fn definitions() -> Value {
+    let mut list = json!({
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [HostGoal::crd(), HostState::crd()],
+    });
+    with_known_formats(&mut list);
+    list
+}
+
+/// The API server knows no unsigned numbers, and warns of them. Their minimum of 0 is in the schema besides.
+fn with_known_formats(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(Value::String(format)) = fields.get_mut("format") {
+                match format.as_str() {
+                    "uint32" => *format = "int32".to_owned(),
+                    "uint64" => *format = "int64".to_owned(),
+                    _ => {}
+                }
+            }
+            fields.values_mut().for_each(with_known_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(with_known_formats),
+        _ => {}
+    }
+}

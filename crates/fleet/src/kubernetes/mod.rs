@@ -1,0 +1,47 @@
+//! Goals for the hosts of a Kubernetes cluster: two custom resources, what the agent of a node decides, and rollouts in waves.
+//!
+//! A [`HostGoal`] holds settings and which nodes they are for. The agent of each node applies them with the journal of its host, and writes
+//! what came of it to the [`HostState`] of its node, the only object that it writes besides the labels and one condition of the [`Node`].
+//! A rollout releases a goal to one node after another, in the `spec` of their [`HostState`]s.
+//!
+//! ```text
+//! HostGoal ──┐
+//! labels   ──┼─ decide ─▶ Step[] ─ program of the host ─▶ journal
+//! released ──┘                                               │
+//! HostState.status ◀─ report ◀─ history, verify ─────────────┘
+//! HostState.status of all nodes ─ rollout ─▶ HostState.spec.released, HostGoal.status
+//! ```
+//!
+//! [`Node`]: k8s_openapi::api::core::v1::Node
+
+pub mod agent;
+mod connect;
+pub mod controller;
+mod decide;
+mod desired;
+mod goal;
+mod guard;
+mod host;
+mod journal;
+pub mod manifests;
+mod names;
+mod report;
+pub mod rollout;
+mod selector;
+mod state;
+
+pub use kube::Client;
+
+pub use connect::connect;
+pub use decide::{NodeView, Step, decide};
+pub use desired::{Desired, HEALS_PER_HOUR_MAX, Standing};
+pub use goal::{
+    Advised, AdvisedGoal, Allow, Canaries, Counts, HostGoal, HostGoalSpec, HostGoalStatus, MaxUnavailable, OnDrift,
+    Rollout, RolloutPhase, RolloutStatus, SettingProblem,
+};
+pub use guard::{Guard, GuardLook, GuardState, Worse};
+pub use host::{Applied, Host, HostError};
+pub use journal::{GoalOwner, Journal, OwnedTransaction, Verified};
+pub use names::{GROUP, NODE_CONDITION, UNDO};
+pub use selector::matches;
+pub use state::{DriftedKnob, GoalPhase, GoalState, HostState, HostStateSpec, HostStateStatus, Release};

@@ -1,0 +1,8 @@
+//! Names that the cluster sees.
+
+/// The group of the custom resources, of the labels and of the annotations.
+pub const GROUP: &str = "evenkeel.dev";
+/// The condition of a node.
+pub const NODE_CONDITION: &str = "EvenkeelSettings";
+/// The annotation of a goal that asks for the undo of its rollout.
+pub const UNDO: &str = "evenkeel.dev/undo";

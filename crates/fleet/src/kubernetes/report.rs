@@ -1,0 +1,75 @@
+//! The state of each goal on a node, from the journal and from what the last steps said.
+
+use std::collections::BTreeMap;
+
+use super::desired::{Desired, HEALS_PER_HOUR_MAX, Standing};
+use super::goal::{Allow, OnDrift};
+use super::host::HostError;
+use super::journal::Journal;
+use super::state::{GoalPhase, GoalState, HostStateStatus};
+
+/// What the last try of a goal came to, by the goal's name: what an audit said, or why it failed.
+pub(super) type Outcomes = BTreeMap<String, Result<String, HostError>>;
+
+/// The status of a node.
+pub(super) fn report(desired: &[Desired], journal: &Journal, outcomes: &Outcomes, version: &str) -> HostStateStatus {
+    let goals: Vec<GoalState> = desired.iter().map(|goal| state_of(goal, journal, outcomes)).collect();
+    HostStateStatus { version: version.to_owned(), summary: summary(&goals), goals }
+}
+
+fn state_of(goal: &Desired, journal: &Journal, outcomes: &Outcomes) -> GoalState {
+    let drift = goal.drift(&journal.verified.drift);
+    let transaction = goal.transactions(journal).last().map(|transaction| transaction.id);
+    let (phase, message) = match (&goal.standing, outcomes.get(&goal.owner.name)) {
+        (Standing::Refused { why }, _) => (GoalPhase::Refused, why.clone()),
+        (_, Some(Err(error))) => (phase_of(error), error.to_string()),
+        (Standing::Waiting { released: Some(generation) }, _) => {
+            (GoalPhase::Waiting, format!("generation {generation} stays until the rollout releases this one"))
+        }
+        (Standing::Waiting { released: None }, _) => (GoalPhase::Waiting, "not released by its rollout yet".to_owned()),
+        (Standing::Free, Some(Ok(text))) if goal.allow == Allow::Audit => (GoalPhase::Audited, text.clone()),
+        (Standing::Free, _) if !drift.is_empty() => (GoalPhase::Drifted, drifted(goal)),
+        (Standing::Free, outcome) if transaction.is_some() || outcome.is_some() => in_force(journal, goal),
+        (Standing::Free, _) => (GoalPhase::Waiting, "not applied yet".to_owned()),
+    };
+    let drift = drift.into_iter().cloned().collect();
+    GoalState { goal: goal.owner.name.clone(), generation: goal.owner.generation, phase, transaction, drift, message }
+}
+
+fn phase_of(error: &HostError) -> GoalPhase {
+    match error {
+        HostError::NotApplicable { .. } => GoalPhase::NotApplicable,
+        HostError::Refused { .. } | HostError::Unreachable { .. } => GoalPhase::Refused,
+        HostError::NotPutBack { .. } => GoalPhase::NotPutBack,
+    }
+}
+
+fn drifted(goal: &Desired) -> String {
+    match goal.on_drift {
+        OnDrift::Report => "reported, as onDrift says".to_owned(),
+        OnDrift::Heal => {
+            format!("healed {} times within an hour, so something else sets it", HEALS_PER_HOUR_MAX)
+        }
+    }
+}
+
+fn in_force(journal: &Journal, goal: &Desired) -> (GoalPhase, String) {
+    let is_ours = |knob: &&String| {
+        goal.advised.is_some()
+            || goal.settings.iter().any(|setting| setting.split(['=', '@']).next() == Some(knob.as_str()))
+    };
+    let pending: Vec<&str> = journal.verified.pending.iter().filter(is_ours).map(String::as_str).collect();
+    if pending.is_empty() {
+        return (GoalPhase::InForce, String::new());
+    }
+    (GoalPhase::PendingReboot, format!("a reboot or a restart of the server is missing for {}", pending.join(", ")))
+}
+
+fn summary(goals: &[GoalState]) -> String {
+    let mut counts: BTreeMap<GoalPhase, usize> = BTreeMap::new();
+    for goal in goals {
+        *counts.entry(goal.phase).or_default() += 1;
+    }
+    let texts: Vec<String> = counts.iter().map(|(phase, count)| format!("{count} {phase:?}")).collect();
+    if texts.is_empty() { "no goal for this node".to_owned() } else { texts.join(", ") }
+}

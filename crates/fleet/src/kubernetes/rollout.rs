@@ -1,0 +1,230 @@
+//! Rollouts in waves: from the nodes and their states to what may be released next. Pure: [`next`] is called again and again with what the
+//! cluster says, and remembers nothing but the status of the goal. So the process that calls it may die at any time.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+
+use super::goal::{Allow, Counts, HostGoal, RolloutPhase, RolloutStatus};
+use super::guard::GuardLook;
+use super::names::UNDO;
+use super::selector::matches;
+use super::state::{GoalPhase, HostState, Release};
+
+/// How often each wave is larger than the one before.
+const GROWTH: usize = 2;
+
+/// A node, as a rollout sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether its kubelet says that it is ready.
+    pub is_ready: bool,
+}
+
+/// What the cluster says.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterView<'a> {
+    /// The goal.
+    pub goal: &'a HostGoal,
+    /// All nodes.
+    pub nodes: &'a [NodeInfo],
+    /// What their agents say, by node.
+    pub states: &'a BTreeMap<String, HostState>,
+    /// Seconds since 1970.
+    pub now: i64,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Next {
+    /// The nodes to which the goal is to be released now.
+    pub release: Vec<String>,
+    /// The nodes from which it is to be withdrawn, so that they put it back.
+    pub withdraw: Vec<String>,
+    /// The status of the rollout from now on; none for a goal without a rollout.
+    pub rollout: Option<RolloutStatus>,
+    /// The nodes by state.
+    pub counts: Counts,
+}
+
+impl ClusterView<'_> {
+    fn generation(&self) -> i64 {
+        self.goal.metadata.generation.unwrap_or_default()
+    }
+
+    /// The nodes that the goal selects, by name.
+    pub fn selected(&self) -> Vec<&NodeInfo> {
+        let selector = self.goal.spec.node_selector.as_ref();
+        let is_selected = |node: &&NodeInfo| selector.is_none_or(|selector| matches(selector, &node.labels));
+        let mut selected: Vec<&NodeInfo> = self.nodes.iter().filter(is_selected).collect();
+        selected.sort_by(|a, b| a.name.cmp(&b.name));
+        selected
+    }
+
+    /// The state of the goal's present generation on a node.
+    fn phase_on(&self, node: &str) -> Option<GoalPhase> {
+        let status = self.states.get(node)?.status.as_ref()?;
+        let name = self.goal.name_any();
+        let goal = status.goals.iter().find(|state| state.goal == name && state.generation == self.generation())?;
+        Some(goal.phase)
+    }
+
+    /// The generation that is released to a node.
+    fn released_on(&self, node: &str) -> Option<i64> {
+        let name = self.goal.name_any();
+        let released = self.states.get(node)?.spec.released.iter();
+        released.filter(|release| release.goal == name).map(|release| release.generation).next()
+    }
+
+    /// Whether the present generation is released to a node.
+    pub fn is_released(&self, node: &str) -> bool {
+        self.released_on(node) == Some(self.generation())
+    }
+
+    fn counts(&self, selected: &[&NodeInfo]) -> Counts {
+        let mut counts = Counts { selected: selected.len() as u32, ..Counts::default() };
+        for node in selected {
+            let count = match self.phase_on(&node.name) {
+                Some(GoalPhase::InForce | GoalPhase::Audited) => &mut counts.in_force,
+                Some(GoalPhase::Drifted) => &mut counts.drifted,
+                Some(GoalPhase::PendingReboot) => &mut counts.pending_reboot,
+                Some(GoalPhase::Refused | GoalPhase::NotPutBack) => &mut counts.refused,
+                Some(GoalPhase::NotApplicable) => &mut counts.not_applicable,
+                Some(GoalPhase::Waiting) | None => &mut counts.waiting,
+            };
+            *count += 1;
+        }
+        counts
+    }
+}
+
+/// What to do now. `guards` are what the goal's guards say, by name.
+pub fn next(view: &ClusterView<'_>, guards: &[(String, GuardLook)]) -> Next {
+    let selected = view.selected();
+    let counts = view.counts(&selected);
+    let Some(rollout) = view.goal.spec.rollout.as_ref().filter(|_| view.goal.spec.allow > Allow::Audit) else {
+        return Next { counts, ..Next::default() };
+    };
+    let before = view.goal.status.as_ref().and_then(|status| status.rollout.clone());
+    let is_same = before.as_ref().is_some_and(|before| before.generation == view.generation());
+    let begun = RolloutStatus { generation: view.generation(), ..RolloutStatus::default() };
+    let mut status = if is_same { before.unwrap_or_default() } else { begun };
+    if view.goal.annotations().contains_key(UNDO) {
+        return undo(view, status, counts);
+    }
+    if status.phase == RolloutPhase::Undone {
+        status = RolloutStatus { generation: view.generation(), ..RolloutStatus::default() };
+    }
+    if status.phase == RolloutPhase::Halted {
+        return Next { counts, rollout: Some(status), ..Next::default() };
+    }
+    if let Some(why) = halt(view, &selected, guards) {
+        let halted = RolloutStatus { phase: RolloutPhase::Halted, message: why, wave_in_force_since: None, ..status };
+        return Next { counts, rollout: Some(halted), ..Next::default() };
+    }
+    let unavailable_max = rollout.max_unavailable.of(selected.len());
+    let wave = Wave { view, selected: &selected, unavailable_max };
+    let (status, release) = wave.go_on(rollout.pause_seconds, status);
+    Next { release, withdraw: Vec::new(), rollout: Some(status), counts }
+}
+
+fn undo(view: &ClusterView<'_>, status: RolloutStatus, counts: Counts) -> Next {
+    let has_it = |name: &&String| view.released_on(name).is_some();
+    let withdraw: Vec<String> = view.states.keys().filter(has_it).cloned().collect();
+    let message = match withdraw.len() {
+        0 => String::new(),
+        left => format!("withdrawn from {left} nodes, which put it back"),
+    };
+    let rollout = RolloutStatus { phase: RolloutPhase::Undone, wave_in_force_since: None, message, ..status };
+    Next { withdraw, counts, rollout: Some(rollout), ..Next::default() }
+}
+
+/// Why nothing more may be released.
+fn halt(view: &ClusterView<'_>, selected: &[&NodeInfo], guards: &[(String, GuardLook)]) -> Option<String> {
+    for node in selected.iter().filter(|node| view.is_released(&node.name)) {
+        match view.phase_on(&node.name) {
+            Some(phase) if phase.is_bad() => return Some(format!("node {} reports {phase:?}", node.name)),
+            _ if !node.is_ready => return Some(format!("node {} is not ready", node.name)),
+            _ => {}
+        }
+    }
+    guards.iter().find_map(|(name, look)| match look {
+        GuardLook::Worse { why } => Some(format!("guard {name}: {why}")),
+        GuardLook::Well { .. } | GuardLook::Blind => None,
+    })
+}
+
+/// The wave that is under way.
+struct Wave<'a> {
+    view: &'a ClusterView<'a>,
+    selected: &'a [&'a NodeInfo],
+    unavailable_max: usize,
+}
+
+impl Wave<'_> {
+    fn go_on(&self, pause_seconds: u32, status: RolloutStatus) -> (RolloutStatus, Vec<String>) {
+        let (released, waiting): (Vec<&NodeInfo>, Vec<&NodeInfo>) =
+            self.selected.iter().copied().partition(|node| self.view.is_released(&node.name));
+        let is_done = |node: &&&NodeInfo| self.view.phase_on(&node.name).is_some_and(GoalPhase::is_good);
+        let open = released.len() - released.iter().filter(is_done).count();
+        let progressing = RolloutStatus { phase: RolloutPhase::Progressing, message: String::new(), ..status };
+        if open > 0 {
+            let message = format!("{open} of {} released nodes have not answered yet", released.len());
+            return (RolloutStatus { message, wave_in_force_since: None, ..progressing }, Vec::new());
+        }
+        let now = self.view.now;
+        let since = progressing.wave_in_force_since.unwrap_or(now);
+        let rest = i64::from(pause_seconds) - now.saturating_sub(since);
+        // The first wave has none before it to wait for.
+        if !released.is_empty() && rest > 0 {
+            let message = format!("wave {} is in force; {rest} s of the pause are left", progressing.wave);
+            return (RolloutStatus { message, wave_in_force_since: Some(since), ..progressing }, Vec::new());
+        }
+        if waiting.is_empty() {
+            let phase = RolloutPhase::Complete;
+            return (RolloutStatus { phase, wave_in_force_since: Some(since), ..progressing }, Vec::new());
+        }
+        let names = self.choose(released.len(), &waiting);
+        let message = match names.len() {
+            0 => "no node that waits is ready".to_owned(),
+            count => format!("released to {count} more nodes"),
+        };
+        let wave = progressing.wave + u32::from(!names.is_empty());
+        (RolloutStatus { wave, message, wave_in_force_since: None, ..progressing }, names)
+    }
+
+    /// The canaries first; then twice as many as have it, up to what may be unavailable.
+    fn choose(&self, released: usize, waiting: &[&NodeInfo]) -> Vec<String> {
+        let ready = waiting.iter().filter(|node| node.is_ready);
+        let canaries = self.view.goal.spec.rollout.as_ref().map(|rollout| &rollout.canaries).filter(|_| released == 0);
+        match canaries {
+            Some(canaries) => {
+                let is_one = |node: &&&NodeInfo| {
+                    canaries.selector.as_ref().is_none_or(|selector| matches(selector, &node.labels))
+                };
+                let count = (canaries.count as usize).min(self.unavailable_max);
+                ready.filter(is_one).take(count).map(|node| node.name.clone()).collect()
+            }
+            None => {
+                let count = released.saturating_mul(GROWTH).min(self.unavailable_max);
+                ready.take(count).map(|node| node.name.clone()).collect()
+            }
+        }
+    }
+}
+
+/// The releases of a node after a change: without the goal, or with its generation.
+pub fn with_release(before: &[Release], goal: &str, generation: Option<i64>) -> Vec<Release> {
+    let mut after: Vec<Release> = before.iter().filter(|release| release.goal != goal).cloned().collect();
+    after.extend(generation.map(|generation| Release { goal: goal.to_owned(), generation }));
+    after.sort_by(|a, b| a.goal.cmp(&b.goal));
+    after
+}
+
+#[cfg(test)]
+#[path = "rollout_tests.rs"]
+mod tests;

@@ -1,0 +1,191 @@
+use std::collections::BTreeMap;
+
+use super::super::goal::{Canaries, HostGoalSpec, MaxUnavailable, Rollout};
+use super::super::state::{GoalState, HostStateSpec, HostStateStatus};
+use super::*;
+
+/// A cluster whose agents do what they are told at the next call of [`Cluster::agents`].
+struct Cluster {
+    goal: HostGoal,
+    nodes: Vec<NodeInfo>,
+    states: BTreeMap<String, HostState>,
+    now: i64,
+}
+
+impl Cluster {
+    fn new(nodes: usize, rollout: Rollout) -> Cluster {
+        let spec = HostGoalSpec {
+            settings: vec!["vm.swappiness=10".to_owned()],
+            allow: Allow::Runtime,
+            rollout: Some(rollout),
+            ..HostGoalSpec::default()
+        };
+        let mut goal = HostGoal::new("steady", spec);
+        goal.metadata.generation = Some(1);
+        let node = |i: usize| NodeInfo { name: format!("vm-{i:03}"), labels: BTreeMap::new(), is_ready: true };
+        Cluster { goal, nodes: (0..nodes).map(node).collect(), states: BTreeMap::new(), now: 1_000 }
+    }
+
+    /// One step of the rollout, whose status and releases are written.
+    fn step(&mut self, guards: &[(String, GuardLook)]) -> Next {
+        let view = ClusterView { goal: &self.goal, nodes: &self.nodes, states: &self.states, now: self.now };
+        let next = next(&view, guards);
+        self.goal.status.get_or_insert_default().rollout = next.rollout.clone();
+        for (nodes, generation) in [(&next.release, self.goal.metadata.generation), (&next.withdraw, None)] {
+            for node in nodes {
+                let state =
+                    self.states.entry(node.clone()).or_insert_with(|| HostState::new(node, HostStateSpec::default()));
+                state.spec.released = with_release(&state.spec.released, "steady", generation);
+            }
+        }
+        next
+    }
+
+    /// Every agent reports `phase` for what is released to it.
+    fn agents(&mut self, phase: impl Fn(&str) -> GoalPhase) {
+        for (name, state) in &mut self.states {
+            let goals = state.spec.released.iter().map(|release| GoalState {
+                goal: release.goal.clone(),
+                generation: release.generation,
+                phase: phase(name),
+                transaction: None,
+                drift: Vec::new(),
+                message: String::new(),
+            });
+            state.status = Some(HostStateStatus { goals: goals.collect(), ..HostStateStatus::default() });
+        }
+    }
+
+    fn phase(&self) -> RolloutPhase {
+        self.goal.status.as_ref().unwrap().rollout.as_ref().unwrap().phase
+    }
+
+    fn message(&self) -> &str {
+        &self.goal.status.as_ref().unwrap().rollout.as_ref().unwrap().message
+    }
+}
+
+fn rollout(max_unavailable: &str) -> Rollout {
+    Rollout {
+        canaries: Canaries { count: 2, selector: None },
+        max_unavailable: MaxUnavailable(max_unavailable.to_owned()),
+        pause_seconds: 60,
+        guards: Vec::new(),
+    }
+}
+
+#[test]
+fn waves_grow_and_each_waits_for_its_pause() {
+    let mut cluster = Cluster::new(20, rollout("25%"));
+    let mut waves = Vec::new();
+    for _ in 0..100 {
+        let next = cluster.step(&[]);
+        if !next.release.is_empty() {
+            waves.push((cluster.now, next.release.len()));
+        }
+        if cluster.phase() == RolloutPhase::Complete {
+            break;
+        }
+        cluster.agents(|_| GoalPhase::InForce);
+        cluster.now += 10;
+    }
+    // In force ten seconds after the release, and a minute later the next: first two, then four, then a quarter of the nodes.
+    assert_eq!(waves, [(1000, 2), (1070, 4), (1140, 5), (1210, 5), (1280, 4)]);
+    assert_eq!((cluster.phase(), cluster.now), (RolloutPhase::Complete, 1350));
+}
+
+#[test]
+fn nothing_more_is_released_while_a_node_is_open() {
+    let mut cluster = Cluster::new(20, rollout("25%"));
+    cluster.step(&[]);
+    for _ in 0..10 {
+        cluster.now += 1_000;
+        assert!(cluster.step(&[]).release.is_empty());
+    }
+    assert_eq!(cluster.message(), "2 of 2 released nodes have not answered yet");
+    // A controller that dies after it wrote the status, and before it released, releases again.
+    let mut died = Cluster::new(20, rollout("25%"));
+    died.step(&[]);
+    died.states.clear();
+    assert_eq!(died.step(&[]).release.len(), 2);
+}
+
+#[test]
+fn it_halts_and_stays_so_until_it_is_resumed() {
+    type Breaks = fn(&mut Cluster) -> Vec<(String, GuardLook)>;
+    let refuses: Breaks = |cluster| {
+        cluster.agents(|node| if node == "vm-001" { GoalPhase::Refused } else { GoalPhase::InForce });
+        Vec::new()
+    };
+    let drifts: Breaks = |cluster| {
+        cluster.agents(|_| GoalPhase::Drifted);
+        Vec::new()
+    };
+    let not_ready: Breaks = |cluster| {
+        cluster.agents(|_| GoalPhase::InForce);
+        cluster.nodes[0].is_ready = false;
+        Vec::new()
+    };
+    let guard: Breaks = |cluster| {
+        cluster.agents(|_| GoalPhase::InForce);
+        vec![("lateness".to_owned(), GuardLook::Worse { why: "changed by +20 to +40 % in 9 looks".to_owned() })]
+    };
+    let table = [
+        (refuses, "node vm-001 reports Refused"),
+        (drifts, "node vm-000 reports Drifted"),
+        (not_ready, "node vm-000 is not ready"),
+        (guard, "guard lateness: changed by +20 to +40 % in 9 looks"),
+    ];
+    for (breaks, message) in table {
+        let mut cluster = Cluster::new(20, rollout("25%"));
+        cluster.step(&[]);
+        let guards = breaks(&mut cluster);
+        cluster.now += 1_000;
+        assert!(cluster.step(&guards).release.is_empty());
+        assert_eq!((cluster.phase(), cluster.message()), (RolloutPhase::Halted, message));
+        // What broke is well again, and it still waits for a person.
+        cluster.agents(|_| GoalPhase::InForce);
+        cluster.nodes[0].is_ready = true;
+        cluster.now += 1_000;
+        assert!(cluster.step(&[]).release.is_empty(), "{message}");
+        cluster.goal.status.as_mut().unwrap().rollout.as_mut().unwrap().phase = RolloutPhase::Progressing;
+        cluster.step(&[]);
+        cluster.now += 1_000;
+        assert_eq!(cluster.step(&[]).release.len(), 4, "{message}");
+    }
+}
+
+#[test]
+fn a_new_generation_begins_with_the_canaries_and_an_undo_withdraws_all() {
+    let mut cluster = Cluster::new(4, rollout("4"));
+    for _ in 0..10 {
+        cluster.step(&[]);
+        cluster.agents(|_| GoalPhase::InForce);
+        cluster.now += 100;
+    }
+    assert_eq!(cluster.phase(), RolloutPhase::Complete);
+    cluster.goal.metadata.generation = Some(2);
+    assert_eq!(cluster.step(&[]).release, ["vm-000", "vm-001"]);
+    cluster.goal.metadata.annotations = Some(BTreeMap::from([(UNDO.to_owned(), "true".to_owned())]));
+    assert_eq!(cluster.step(&[]).withdraw.len(), 4, "those of the older generation too");
+    assert!(cluster.step(&[]).withdraw.is_empty());
+    assert_eq!(cluster.phase(), RolloutPhase::Undone);
+    assert!(cluster.states.values().all(|state| state.spec.released.is_empty()));
+    cluster.goal.metadata.annotations = None;
+    assert_eq!(cluster.step(&[]).release.len(), 2, "once more");
+}
+
+#[test]
+fn hosts_that_cannot_have_it_are_counted_and_do_not_halt() {
+    let mut cluster = Cluster::new(3, rollout("3"));
+    for _ in 0..6 {
+        cluster.step(&[]);
+        cluster.agents(|node| if node == "vm-000" { GoalPhase::NotApplicable } else { GoalPhase::InForce });
+        cluster.now += 100;
+    }
+    let counts = cluster.step(&[]).counts;
+    assert_eq!(counts, Counts { selected: 3, in_force: 2, not_applicable: 1, ..Counts::default() });
+    assert_eq!(cluster.phase(), RolloutPhase::Complete);
+    assert_eq!(MaxUnavailable("10%".to_owned()).of(5), 1);
+    assert_eq!(MaxUnavailable("odd".to_owned()).of(5), 1);
+}

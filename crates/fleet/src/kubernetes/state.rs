@@ -1,0 +1,125 @@
+//! `HostState`: what the agent of one node has done with each goal. It has the name of its node.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a rollout allows a node; written by `evenkeel fleet rollout`.
+#[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[kube(
+    group = "evenkeel.dev",
+    version = "v1alpha1",
+    kind = "HostState",
+    plural = "hoststates",
+    shortname = "hs",
+    status = "HostStateStatus",
+    derive = "PartialEq",
+    doc = "What the agent of one node has done with each HostGoal. It has the name of its node and is deleted with it.",
+    printcolumn(name = "Summary", type_ = "string", json_path = ".status.summary"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct HostStateSpec {
+    /// The goals that rollouts have released to this node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 200))]
+    pub released: Vec<Release>,
+}
+
+/// One goal that may be applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Release {
+    /// Its name.
+    pub goal: String,
+    /// Its generation.
+    pub generation: i64,
+}
+
+/// What the agent has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostStateStatus {
+    /// The version of the agent.
+    #[serde(default)]
+    pub version: String,
+    /// One line for people.
+    #[serde(default)]
+    pub summary: String,
+    /// Each goal that is for this node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<GoalState>,
+}
+
+/// One goal on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GoalState {
+    /// Its name.
+    pub goal: String,
+    /// The generation that the state is about.
+    pub generation: i64,
+    /// What became of it.
+    pub phase: GoalPhase,
+    /// The newest transaction of the host's journal that belongs to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transaction: Option<u64>,
+    /// The settings that somebody else changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<DriftedKnob>,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// What became of a goal on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum GoalPhase {
+    /// All its settings are in force.
+    InForce,
+    /// The audit is done, and nothing was changed.
+    Audited,
+    /// Not released yet.
+    Waiting,
+    /// Written, and in force after a reboot or a restart of the server.
+    PendingReboot,
+    /// Somebody else changed a setting.
+    Drifted,
+    /// A setting does not exist on this host.
+    NotApplicable,
+    /// The host or its kernel refused it, or it contradicts another goal. Nothing of it is in force.
+    Refused,
+    /// It could not be put back completely; the message names the command to run on the host.
+    NotPutBack,
+}
+
+impl GoalPhase {
+    /// Whether a rollout may go on after a node with this state.
+    pub fn is_good(self) -> bool {
+        matches!(self, GoalPhase::InForce | GoalPhase::PendingReboot | GoalPhase::NotApplicable)
+    }
+
+    /// Whether it halts a rollout.
+    pub fn is_bad(self) -> bool {
+        matches!(self, GoalPhase::Drifted | GoalPhase::Refused | GoalPhase::NotPutBack)
+    }
+}
+
+/// A setting that somebody else changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DriftedKnob {
+    /// The knob.
+    pub knob: String,
+    /// Its place on the host.
+    pub place: String,
+    /// The value of the goal.
+    pub wanted: String,
+    /// The value found, or why it could not be read.
+    pub found: String,
+    /// What happened, as far as known.
+    pub why: String,
+    /// The command that repairs it on the host.
+    pub mend: String,
+}
