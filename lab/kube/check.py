@@ -315,7 +315,7 @@ def step_kills(lab):
     chance = random.Random(seed)
     rollout = {"canaries": {"count": 1}, "maxUnavailable": "3", "pauseSeconds": 0}
     lab.cluster.apply(goal("steady", onDrift="heal", rollout=rollout))
-    controller = lab.controller("--forever")
+    controller = lab.controller("--forever", account="evenkeel-rollout")
     value = 16384
     for kill in range(KILLS):
         time.sleep(chance.uniform(0.0, 0.6))
@@ -328,7 +328,7 @@ def step_kills(lab):
         if victim == "controller":
             controller.kill()
             controller.wait()
-            controller = lab.controller("--forever")
+            controller = lab.controller("--forever", account="evenkeel-rollout")
         else:
             lab.hosts.kill(victim)
             lab.hosts.spawn(victim)
@@ -363,7 +363,7 @@ def step_outage(lab):
 
 
 def step_rights(lab):
-    """Each right of the chart is used, and without it something fails; an agent's token writes to its own node only."""
+    """Each right of the chart was used in the steps before, and without it something fails; an agent's token writes to its own node only."""
     token = lab.cluster.token("evenkeel-agent", "host1")
     status = {"status": {"version": "x", "summary": "", "goals": []}}
     for path, body, kind in [
@@ -444,7 +444,7 @@ def step_scale(lab):
     lab.delete("many")
 
 
-STEPS = [step_schema, step_chart, step_goals, step_rollout, step_kills, step_outage, step_rights, step_scale]
+STEPS = [step_schema, step_chart, step_goals, step_rollout, step_kills, step_outage, step_scale, step_rights]
 
 
 def main():
