@@ -1,0 +1,19 @@
+#!/bin/bash
+# Runs the collection `evenkeel.host` with Debian's ansible-playbook over sshd on three hosts made of namespaces (hosts.sh).
+#
+# usage: lab/ansible.sh PROGRAM
+#
+# Exit code 77: something is missing here; the last line says what. lab/ansible/check.py has the steps.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+[ $# -eq 1 ] || {
+    echo "usage: lab/ansible.sh PROGRAM" >&2
+    exit 2
+}
+command -v ansible-playbook >/dev/null || {
+    echo "ansible: ansible-playbook is missing: apt-get install --no-install-recommends ansible-core" >&2
+    exit 77
+}
+work=$(mktemp -d /tmp/evenkeel-ansible.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+"$here/hosts.sh" "$work" 3 "$1" python3 -B "$here/ansible/check.py" "$work" "$1"

@@ -1,0 +1,223 @@
+"""The steps of lab/ansible.sh: runs plays on three hosts made of namespaces, and compares what Ansible says with what the hosts have.
+
+Runs among the hosts, as the command of lab/hosts.sh. Prints a line for each play with its time; fails at the first difference.
+"""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOP = HERE.parent.parent
+WORK = pathlib.Path(sys.argv[1])
+PROGRAM = sys.argv[2]
+HOSTS = ["host1", "host2", "host3"]
+DEMUX, RMEM = "/proc/sys/net/ipv4/udp_early_demux", "/proc/sys/net/ipv4/udp_rmem_min"
+SYSCTL_FILE = "/etc/sysctl.d/90-evenkeel.conf"
+GOAL = ["net.ipv4.udp_early_demux=0", "net.ipv4.udp_rmem_min=16384"]
+SECRET = "password-of-the-load"
+
+# A link that a driver loses with a setting: lost before the program ends, so that no timing decides; back with the old value.
+LOSING = f"""#!/bin/sh
+/opt/evenkeel/bin/evenkeel "$@"
+code=$?
+[ "$(cat {DEMUX})" = 1 ] || ip link set eth0 down
+exit $code
+"""
+LINK = f'while sleep 0.1; do [ "$(cat {DEMUX})" != 1 ] || ip link set eth0 up; done'
+
+
+def enter(host, *command, **options):
+    """Runs a command in a host, not over its network."""
+    pid = (WORK / f"{host}.pid").read_text().strip()
+    argv = ["nsenter", f"--target={pid}", "--mount", "--net", "--uts", "--pid", "--ipc", *command]
+    return subprocess.run(argv, check=True, text=True, capture_output=True, **options).stdout
+
+
+def state(host):
+    """The values and files of a host that the plays change."""
+    files = enter(host, "sh", "-c", "find /etc /usr/local -type f | sort | xargs cksum")
+    return (enter(host, "cat", DEMUX).strip(), enter(host, "cat", RMEM).strip(), files)
+
+
+class Play:
+    """One run of ansible-playbook, and what it recorded."""
+
+    def __init__(self, name, *options, good=(0,), variables=None):
+        record = WORK / "record.jsonl"
+        record.unlink(missing_ok=True)
+        extra = json.dumps(dict(variables or {}))
+        path = f"{HERE}/plays/{name}.yml" if "." not in name else name
+        argv = ["ansible-playbook", "--inventory", str(WORK / "inventory.ini"), "--extra-vars", extra, *options, path]
+        begin = time.monotonic()
+        done = subprocess.run(argv, env=environment(record), text=True, capture_output=True, cwd=WORK)
+        took_s = time.monotonic() - begin
+        print(f"play {name} {' '.join(options)}: {took_s:.1f} s, exit code {done.returncode}", flush=True)
+        self.out = done.stdout + done.stderr
+        self.lines = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+        if done.returncode not in good:
+            sys.exit(f"{name}: exit code {done.returncode}\n{self.out}")
+
+    def result(self, task, host):
+        """The one result of a task on a host."""
+        found = [line for line in self.lines if line["task"].split(" : ")[-1] == task and line["host"] == host]
+        if len(found) != 1:
+            sys.exit(f"{task} on {host}: {len(found)} results\n{self.out}")
+        return found[0]
+
+    def changed(self):
+        """The tasks that changed something, with their hosts."""
+        return [(line["task"], line["host"]) for line in self.lines if line["result"].get("changed")]
+
+    def expect(self, what, is_so, *about):
+        if not is_so:
+            sys.exit(f"not so: {what}\n{json.dumps(about, indent=1)}\n{self.out}")
+
+
+def environment(record):
+    """An environment of its own: nothing of the user's Ansible is read or written."""
+    own = dict(
+        HOME=str(WORK / "home"),
+        ANSIBLE_HOME=str(WORK / "home/.ansible"),
+        ANSIBLE_CONFIG=str(WORK / "ansible.cfg"),
+        ANSIBLE_COLLECTIONS_PATH=str(WORK / "collections"),
+        ANSIBLE_CALLBACK_PLUGINS=str(HERE / "callback"),
+        ANSIBLE_CALLBACKS_ENABLED="record",
+        EVENKEEL_RECORD=str(record),
+        PYTHONDONTWRITEBYTECODE="1",
+        LC_ALL="C.UTF-8",
+        PATH=os.environ["PATH"],
+    )
+    return own
+
+
+def prepare():
+    (WORK / "home").mkdir()
+    (WORK / "collections").mkdir()
+    (WORK / "collections/ansible_collections").symlink_to(TOP / "deploy/ansible")
+    (WORK / "ansible.cfg").write_text(
+        "[defaults]\nhost_key_checking = false\nforks = 4\nnocows = true\nretry_files_enabled = false\n"
+        "localhost_warning = false\n[ssh_connection]\npipelining = true\n"
+        f"control_path_dir = {WORK}/cp\nssh_args = -o ControlMaster=auto -o ControlPersist=60s -o UserKnownHostsFile=/dev/null\n"
+    )
+    evidence = dict(format=1, workload=dict(command=["load", "--password", SECRET]))
+    goal = dict(format=1, title="a proved set", settings=GOAL, steps=[], evidence=evidence)
+    (WORK / "goal.json").write_text(json.dumps(goal))
+    (WORK / "program").write_text('#!/bin/sh\nexec /opt/evenkeel/bin/evenkeel "$@"\n')
+
+
+def plan_then_apply():
+    """Check mode changes nothing, and its difference is what `apply` then does. A second run changes nothing."""
+    goal = dict(goal=str(WORK / "goal.json"), program=str(WORK / "program"))
+    before = {host: state(host) for host in HOSTS}
+    look = Play("look", "--check", "--diff", variables=goal)
+    for host in HOSTS:
+        facts = look.result("facts", host)["result"]["ansible_facts"]["evenkeel"]
+        look.expect("facts have the kernel", facts["kernel"]["release"] == os.uname().release, facts["kernel"])
+        audit = look.result("audit", host)["result"]
+        look.expect("the audit has advice", audit["advice"] and audit["counts"], audit)
+        plan = look.result("plan", host)["result"]
+        look.expect("check mode reports a change", plan["changed"] and len(plan["plan"]) == 2, plan)
+        look.expect("check mode changes nothing", state(host) == before[host], host)
+
+    tune = Play("tune", "--diff", variables=goal)
+    for host in HOSTS:
+        planned = look.result("plan", host)["result"]["diff"]
+        applied = tune.result("Apply the settings", host)["result"]
+        tune.expect("the difference is the planned one", applied["diff"] == planned and len(planned) == 3, planned, applied["diff"])
+        tune.expect("a new connection confirmed it", applied["confirmed"] and not applied["undone_by_host"], applied)
+        tune.expect("no evidence went to the hosts", SECRET not in json.dumps(applied), applied)
+        demux, rmem, _ = state(host)
+        tune.expect("the values are in force", (demux, rmem) == ("0", "16384"), demux, rmem)
+        text = enter(host, "cat", SYSCTL_FILE)
+        tune.expect("the file is what the difference shows", added(planned[2]["prepared"]) == text, text)
+        tune.expect("verify agrees", tune.result("Verify the settings", host)["result"]["holds"] == 3)
+
+    after = {host: state(host) for host in HOSTS}
+    again = Play("tune", "--diff", variables=goal)
+    again.expect("a second run changes nothing", again.changed() == [], again.changed())
+    again.expect("nor does it leave anything", {host: state(host) for host in HOSTS} == after)
+    check = Play("tune", "--check", variables=goal)
+    check.expect("check mode agrees", check.changed() == [], check.changed())
+    return before
+
+
+def added(unified):
+    """The text of a new file, from its unified difference."""
+    lines = unified.splitlines()
+    return "".join(line[1:] + "\n" for line in lines if line.startswith("+") and not line.startswith("+++"))
+
+
+def drift_and_revert(before):
+    """Drift on one host is found and repaired there alone. `revert` puts everything back, once."""
+    enter("host2", "sh", "-c", f"echo 1 > {DEMUX}")
+    drift = Play("drift", "--diff", variables=dict(goal=str(WORK / "goal.json")))
+    for host in HOSTS:
+        found = drift.result("drift", host)
+        drifted = [one["knob"] for one in found["result"]["drift"]]
+        is_there = host == "host2"
+        drift.expect("drift is on host2 alone", drifted == (["net.ipv4.udp_early_demux"] if is_there else []), host, drifted)
+        drift.expect("drift fails the task", (found["status"] == "failed") == is_there, found)
+        drift.expect("the repair changes host2 alone", drift.result("repair", host)["result"]["changed"] == is_there, host)
+        would, did = (drift.result(task, host)["result"] for task in ("would revert", "revert"))
+        drift.expect("check mode announces the undo", would["changed"] and did["changed"], would, did)
+        drift.expect("everything is undone", did["all_undone"], did)
+        drift.expect("a second revert changes nothing", not drift.result("revert again", host)["result"]["changed"], host)
+        left = state(host)
+        drift.expect("the values are as before", left[:2] == before[host][:2], left, before[host])
+        gone = [line for line in left[2].splitlines() if line not in before[host][2]]
+        drift.expect("of files only the program is left", [line.split()[-1] for line in gone] == ["/usr/local/bin/evenkeel"], gone)
+
+
+def trouble():
+    """Each host has its own end, and none of them hinders another."""
+    before = {host: state(host) for host in HOSTS}
+    enter("host2", "sh", "-c", f"mount --bind {RMEM} {RMEM} && mount -o remount,bind,ro {RMEM}")
+    enter("host3", "sh", "-c", "cat > /srv/losing && chmod 755 /srv/losing", input=LOSING)
+    pid = (WORK / "host3.pid").read_text().strip()
+    argv = ["nsenter", f"--target={pid}", "--mount", "--net", "--pid", "sh", "-c", LINK]
+    subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    inventory = (WORK / "inventory.ini").read_text()
+    own = "\n[all]\nghost ansible_host=10.99.0.99 ansible_user=root ansible_timeout=2\n"
+    own += "host3 program_here=/srv/losing limit_s=5\n"
+    (WORK / "inventory.ini").write_text(inventory + own)
+    play = Play("trouble", "--diff", good=(0, 2, 4))
+    status = {host: play.result("apply", host)["status"] for host in [*HOSTS, "ghost"]}
+    expected = dict(host1="ok", host2="failed", host3="failed", ghost="unreachable")
+    play.expect("each host has its own end", status == expected, status)
+    failed = play.result("apply", "host2")["result"]
+    play.expect("a change that fails half-way is undone", (failed["exit_code"], failed["outcome"]) == (5, "undone"), failed)
+    play.expect("and it says what was put back", failed["put_back"]["all_undone"] and not failed["changed"], failed)
+    lost = play.result("apply", "host3")["result"]
+    play.expect("the host undid the change itself", lost["undone_by_host"] and not lost["changed"], lost)
+    play.expect("host3 is there again", play.result("verify", "host3")["status"] == "ok")
+    play.expect("the change of host1 was confirmed", play.result("apply", "host1")["result"]["confirmed"])
+    play.expect("the revert undoes it", play.result("revert", "host1")["result"]["changed"])
+    for host in HOSTS:
+        play.expect("all is as before", state(host) == before[host], host, state(host), before[host])
+
+
+def report():
+    """One page for all hosts, the missing one named."""
+    play = Play("evenkeel.host.report", variables=dict(evenkeel_local_program=PROGRAM), good=(0,))
+    page = (WORK / "evenkeel-report.md").read_text()
+    for expected in ("3 hosts", "## Hosts without a capture", "- ghost: "):
+        play.expect(f"the report has {expected!r}", expected in page, page)
+    captures = sorted(path.name for path in (WORK / "evenkeel-captures").iterdir())
+    play.expect("the captures are files", captures == [f"{host}.txt" for host in HOSTS], captures)
+
+
+def main():
+    prepare()
+    drift_and_revert(plan_then_apply())
+    trouble()
+    report()
+    print("all is as expected")
+
+
+if __name__ == "__main__":
+    main()
