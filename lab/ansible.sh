@@ -14,6 +14,7 @@ command -v ansible-playbook >/dev/null || {
     echo "ansible: ansible-playbook is missing: apt-get install --no-install-recommends ansible-core" >&2
     exit 77
 }
+program=$(realpath "$1")
 work=$(mktemp -d /tmp/evenkeel-ansible.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-"$here/hosts.sh" "$work" 3 "$1" python3 -B "$here/ansible/check.py" "$work" "$1"
+"$here/hosts.sh" "$work" 3 "$program" python3 -B "$here/ansible/check.py" "$work" "$program"

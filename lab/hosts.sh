@@ -108,7 +108,7 @@ make_root() {
     cp "$dir/host-key" "$dir/host-key.pub" etc/ssh/
     cp "$dir/key.pub" root/.ssh/authorized_keys
     printf '%s\n' 'HostKey /etc/ssh/host-key' 'PidFile none' 'UsePAM no' 'PasswordAuthentication no' 'PermitRootLogin prohibit-password' \
-        'UseDNS no' 'MaxStartups 100' 'StrictModes no' >etc/ssh/sshd_config
+        'UseDNS no' 'MaxStartups 100' 'StrictModes no' 'Subsystem sftp internal-sftp' >etc/ssh/sshd_config
     touch opt/evenkeel/bin/evenkeel
     mount --bind "$program" opt/evenkeel/bin/evenkeel
     mount -o remount,bind,ro opt/evenkeel/bin/evenkeel

@@ -91,6 +91,7 @@ def environment(record):
         PYTHONDONTWRITEBYTECODE="1",
         LC_ALL="C.UTF-8",
         PATH=os.environ["PATH"],
+        PWD=str(WORK),
     )
     return own
 

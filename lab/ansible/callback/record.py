@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 
+from ansible.parsing.ajson import AnsibleJSONEncoder
 from ansible.plugins.callback import CallbackBase
 
 DOCUMENTATION = """
@@ -22,9 +23,10 @@ class CallbackModule(CallbackBase):
 
     def write(self, status, result):
         line = dict(status=status, host=result._host.name, task=result._task.get_name(), action=result._task.action)
-        line["result"] = json.loads(self._dump_results(result._result, indent=0, sort_keys=False))
+        # Also the differences and the arguments, which are left out where people read.
+        line["result"] = result._result
         with open(os.environ["EVENKEEL_RECORD"], "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(line, cls=AnsibleJSONEncoder) + "\n")
 
     def v2_runner_on_ok(self, result):
         self.write("ok", result)

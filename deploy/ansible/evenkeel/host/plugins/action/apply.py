@@ -29,6 +29,9 @@ PAUSE_S = 1
 # Without these, a session of ssh hangs until TCP gives up, which is many minutes after the host has undone the change.
 KEEP_ALIVE = "-o ServerAliveInterval=5 -o ServerAliveCountMax=3"
 
+# The line before the answer of the program.
+MARK = "evenkeel-answers"
+
 
 class ActionModule(ActionBase):
     """Runs the module, and confirms."""
@@ -139,13 +142,12 @@ class ActionModule(ActionBase):
             argv += ["--state", to_text(arguments["state_dir"])]
         line = " ".join(shlex.quote(word) for word in argv)
         path = ":".join(["$PATH"] + FOLDERS)
-        done = self._low_level_execute_command("PATH=%s %s" % (path, line), sudoable=True)
-        try:
-            answer = json.loads(done.get("stdout") or "")
-        except ValueError:
+        # With sudo there is a terminal, in which logins and standard error write too: the answer stands after a mark.
+        done = self._low_level_execute_command("echo %s; PATH=%s %s 2>/dev/null" % (MARK, path, line), sudoable=True)
+        answer = answer_of(done.get("stdout") or "")
+        if not answer:
             display.vv("evenkeel: no answer of %s: %s" % (line, to_text(done.get("stderr") or done.get("stdout"))))
-            return {}
-        return answer if isinstance(answer, dict) else {}
+        return answer
 
     def _reconnect(self):
         """Ends a connection that ssh shares between tasks, so that the next one is new."""
@@ -162,6 +164,15 @@ class ActionModule(ActionBase):
         if "ServerAliveInterval" not in given:
             self._connection.set_option("ssh_extra_args", ("%s %s" % (given, KEEP_ALIVE)).strip())
             self._reconnect()
+
+
+def answer_of(text):
+    """The object after the mark; empty if there is none."""
+    try:
+        answer = json.loads(text.rpartition(MARK)[2])
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def newest(transactions):

@@ -126,5 +126,5 @@ def server_words(server):
 
 def value_diff(place, before, after):
     """One value before and after, in the form that Ansible shows with --diff."""
-    text = lambda value: "" if value is None else "%s\n" % value  # noqa: E731
-    return dict(before_header=place, after_header=place, before=text(before), after=text(after))
+    before, after = ("" if value is None else "%s\n" % value for value in (before, after))
+    return dict(before_header=place, after_header=place, before=before, after=after)
