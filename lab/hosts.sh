@@ -88,7 +88,7 @@ host() {
 make_root() {
     root=$1 dir=$2 program=$3
     cd "$root"
-    mkdir -p usr etc/ssh etc/sysctl.d etc/systemd/system var/lib var/tmp run/sshd root/.ssh tmp proc sys dev opt/evenkeel/bin srv
+    mkdir -p usr etc/ssh var/log etc/sysctl.d etc/systemd/system var/lib var/tmp run/sshd root/.ssh tmp proc sys dev opt/evenkeel/bin srv
     chmod 700 root root/.ssh
     chmod 1777 tmp var/tmp
     mount --bind /usr usr
@@ -99,7 +99,7 @@ make_root() {
         [ -L "/$folder" ] && cp -P "/$folder" "$folder"
         [ -L "/$folder" ] || [ ! -d "/$folder" ] || { mkdir "$folder" && mount --bind "/$folder" "$folder"; }
     done
-    for file in group nsswitch.conf ld.so.cache ld.so.conf ld.so.conf.d alternatives os-release localtime; do
+    for file in group nsswitch.conf ld.so.cache ld.so.conf ld.so.conf.d alternatives os-release localtime pam.d security login.defs; do
         [ ! -e "/etc/$file" ] || cp -a "/etc/$file" etc/
     done
     grep -E '^(root|sshd|nobody):' /etc/passwd | sed 's|^\(root:[^:]*:0:0:[^:]*\):.*|\1:/root:/bin/bash|' >etc/passwd

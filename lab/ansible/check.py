@@ -54,7 +54,8 @@ class Play:
         path = f"{HERE}/plays/{name}.yml" if "." not in name else name
         argv = ["ansible-playbook", "--inventory", str(WORK / "inventory.ini"), "--extra-vars", extra, *options, path]
         begin = time.monotonic()
-        done = subprocess.run(argv, env=environment(record), text=True, capture_output=True, cwd=WORK)
+        # The bound is for a hang only.
+        done = subprocess.run(argv, env=environment(record), text=True, capture_output=True, cwd=WORK, timeout=300)
         took_s = time.monotonic() - begin
         print(f"play {name} {' '.join(options)}: {took_s:.1f} s, exit code {done.returncode}", flush=True)
         self.out = done.stdout + done.stderr
@@ -102,7 +103,7 @@ def prepare():
     (WORK / "collections/ansible_collections").symlink_to(TOP / "deploy/ansible")
     (WORK / "ansible.cfg").write_text(
         "[defaults]\nhost_key_checking = false\nforks = 4\nnocows = true\nretry_files_enabled = false\n"
-        "localhost_warning = false\n[ssh_connection]\npipelining = true\n"
+        "localhost_warning = false\n[privilege_escalation]\nbecome_allow_same_user = true\n[ssh_connection]\npipelining = true\n"
         f"control_path_dir = {WORK}/cp\nssh_args = -o ControlMaster=auto -o ControlPersist=60s -o UserKnownHostsFile=/dev/null\n"
     )
     evidence = dict(format=1, workload=dict(command=["load", "--password", SECRET]))
@@ -184,6 +185,8 @@ def trouble():
     subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     inventory = (WORK / "inventory.ini").read_text()
     own = "\n[all]\nghost ansible_host=10.99.0.99 ansible_user=root ansible_timeout=2\n"
+    # As root to root, `su` shows that a confirmation gets its rights as tasks do.
+    own += "host1 ansible_become=true ansible_become_method=su\n"
     own += "host3 program_here=/srv/losing limit_s=5\n"
     (WORK / "inventory.ini").write_text(inventory + own)
     play = Play("trouble", "--diff", good=(0, 2, 4))
@@ -202,6 +205,52 @@ def trouble():
         play.expect("all is as before", state(host) == before[host], host, state(host), before[host])
 
 
+# A program's exit code and answer, and what the module then says.
+ANSWERS = {
+    "silent": (0, "", "it is no JSON object"),
+    "words": (0, "well", "it is no JSON object"),
+    "list": (0, "[]", "it is no JSON object"),
+    "newer": (0, '{"format": 2}', "it has format 2, and this collection knows 1"),
+    "user": (3, '{"format": 1, "error": {"message": "denied", "exit_code": 3}}', "denied; run the task with become"),
+    "stuck": (6, '{"format": 1, "put_back": {"all_undone": false}}', "see put_back"),
+    "stopped": (8, '{"format": 1}', "exit code 8 (stopped)"),
+}
+TASKS = [
+    (dict(settings=["--state=/tmp/elsewhere"]), "unknown knob"),
+    (dict(settings=["/etc/passwd"]), "expected KNOB=VALUE"),
+    (dict(settings=["vm.swapiness=10"]), "did you mean"),
+    (dict(settings=["net.ipv4.udp_early_demux=7"]), "net.ipv4.udp_early_demux"),
+    (dict(settings=["a=1"], goal=dict(format=1)), "mutually exclusive"),
+    (dict(goal=dict(format=3, settings=["a=1"])), "has format 3"),
+    (dict(goal=dict(format=1, settings="a=1")), "has no settings"),
+    (dict(goal="no-such-file.json"), "failed to read the goal"),
+    (dict(settings=["net.ipv4.udp_early_demux=0"], executable="no-such-program"), "failed to find the program"),
+    ({"settings": ["net.ipv4.udp_early_demux=0"], "try": 0}, "from 1 to 3600"),
+    ({}, "one of the following is required"),
+]
+
+
+def answers():
+    """Answers that no program should give, and tasks that cannot be meant, are errors that say why. Nothing changes."""
+    before = state("host1")
+    enter("host1", "mkdir", "/srv/answers")
+    for name, (code, text, _) in ANSWERS.items():
+        script = f"#!/bin/sh\nprintf %s '{text}'\nexit {code}\n"
+        enter("host1", "sh", "-c", f"cat > /srv/answers/{name} && chmod 755 /srv/answers/{name}", input=script)
+    variables = dict(programs=list(ANSWERS), wrong=[task for task, _ in TASKS])
+    play = Play("answers", variables=variables)
+    wrong = [one["msg"] for one in play.result("answers", "host1")["result"]["results"]]
+    for message, (name, (_, _, expected)) in zip(wrong, ANSWERS.items(), strict=True):
+        play.expect(f"the answer {name} is refused", expected in message, message)
+    tasks = play.result("tasks", "host1")["result"]["results"]
+    for one, (task, expected) in zip(tasks, TASKS, strict=True):
+        play.expect(f"{task} is refused", one["failed"] and not one.get("changed") and expected in one["msg"], one)
+    audit = play.result("the audit fails where it is asked to", "host1")
+    levels = set(audit["result"]["counts"]) & {"set", "owned-by", "blocked", "unknown"}
+    play.expect("the audit fails for its findings", (audit["status"] == "failed") == bool(levels), audit)
+    play.expect("nothing changed", state("host1") == before)
+
+
 def report():
     """One page for all hosts, the missing one named."""
     play = Play("evenkeel.host.report", variables=dict(evenkeel_local_program=PROGRAM), good=(0,))
@@ -215,6 +264,7 @@ def report():
 def main():
     prepare()
     drift_and_revert(plan_then_apply())
+    answers()
     trouble()
     report()
     print("all is as expected")
