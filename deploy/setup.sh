@@ -85,6 +85,8 @@ mcs mono-mcs
 mono mono-runtime
 chromium chromium
 promtool prometheus
+prometheus-alertmanager prometheus-alertmanager
+sshd openssh-server
 LIST
     # `make check` compiles the runtime library for these systems, and skips them visibly where they are missing.
     if command -v rustup >/dev/null 2>&1; then
@@ -105,11 +107,14 @@ LIST
     apt-get update -qq
     # shellcheck disable=SC2086
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
-    for service in memcached redis-server nginx mosquitto prometheus; do
+    for service in memcached redis-server nginx mosquitto prometheus prometheus-alertmanager; do
         case " $missing " in
         *" $service"*) systemctl disable "$service" >/dev/null 2>&1 || true ;;
         esac
     done
+    case " $missing " in
+    *" openssh-server "*) systemctl disable ssh >/dev/null 2>&1 || true ;;
+    esac
     exit 0
 fi
 

@@ -10,11 +10,11 @@ here=$(cd "$(dirname "$0")" && pwd)
     echo "usage: lab/ansible.sh PROGRAM" >&2
     exit 2
 }
-command -v ansible-playbook >/dev/null || {
+command -v python3 >/dev/null && command -v ansible-playbook >/dev/null || {
     echo "ansible: ansible-playbook is missing: apt-get install --no-install-recommends ansible-core" >&2
     exit 77
 }
 program=$(realpath "$1")
-work=$(mktemp -d /tmp/evenkeel-ansible.XXXXXX)
+work=$(mktemp -d "${TMPDIR:-/tmp}/evenkeel-ansible.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 "$here/hosts.sh" "$work" 3 "$program" python3 -B "$here/ansible/check.py" "$work" "$program"

@@ -43,7 +43,8 @@ done
 "$runs" completions fish >"$share/fish/vendor_completions.d/evenkeel.fish"
 
 install -m 644 "$own"/evenkeel-{verify,serve}.service "$own/evenkeel-verify.timer" "$own/evenkeel-serve.socket" "$root/usr/lib/systemd/system/"
-install -D -m 644 -t "$share/evenkeel/prometheus" "$repository"/deploy/prometheus/evenkeel.*
+install -D -m 644 -t "$share/evenkeel/prometheus" "$repository"/deploy/prometheus/evenkeel*
+install -D -m 644 -t "$share/evenkeel/prometheus/scrape" "$repository"/deploy/prometheus/scrape/*.yml
 install -m 644 "$own/evenkeel.tmpfiles" "$root/usr/lib/tmpfiles.d/evenkeel.conf"
 install -m 644 "$own/waivers.toml" "$root/etc/evenkeel/"
 install -m 644 "$repository/README.md" "$repository/LICENSE-MIT" "$repository/LICENSE-APACHE" "$share/doc/evenkeel/"

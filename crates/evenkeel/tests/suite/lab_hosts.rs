@@ -1,0 +1,82 @@
+//! Other engines with evenkeel on three hosts made of namespaces: Ansible over sshd, Prometheus with Alertmanager. The scripts in `lab/`
+//! have the steps; they need root and Debian's programs, and are visibly skipped without.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use evenkeel_testkit::skipped;
+
+/// The settings that the scripts change in their hosts. Those of this machine must stay.
+const OURS: [&str; 2] = ["/proc/sys/net/ipv4/udp_early_demux", "/proc/sys/net/ipv4/udp_rmem_min"];
+/// The exit code of a script that this machine can't run.
+const SKIPPED: i32 = 77;
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn run(script: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = || OURS.map(|path| fs::read_to_string(path).ok());
+    let before = ours();
+    let output = Command::new("timeout")
+        .args(["--kill-after=10", "900"])
+        .arg(top().join("lab").join(script))
+        .arg(env!("CARGO_BIN_EXE_evenkeel"))
+        .env("TMPDIR", folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(ours(), before, "a setting of this machine changed");
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(processes_that_name(folder.path()), Vec::<String>::new());
+    if output.status.code() == Some(SKIPPED) {
+        return skipped(said.lines().last().unwrap_or("the script did not say why"));
+    }
+    assert!(output.status.success(), "{}\n{said}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// The command lines of processes that use the folder. Every process of the hosts does, or is a child of one that does.
+fn processes_that_name(folder: &Path) -> Vec<String> {
+    let folder = folder.to_str().unwrap();
+    let lines =
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(folder)).collect()
+}
+
+/// Check mode shows what `apply` does; a second run changes nothing; each trouble stays on its host; `revert` puts everything back.
+#[test]
+fn ansible_tunes_three_hosts() {
+    run("ansible.sh");
+}
+
+/// A host that drifts fires, a healed one resolves.
+#[test]
+fn alertmanager_hears_of_drift() {
+    run("fleet-alerts.sh");
+}
+
+/// The collection has the version of the program, and knows its exit codes.
+#[test]
+fn the_collection_fits_the_program() {
+    let collection = top().join("deploy/ansible/evenkeel/host");
+    let read = |name: &str| fs::read_to_string(collection.join(name)).unwrap();
+    let version = format!("\nversion: {}\n", env!("CARGO_PKG_VERSION"));
+    assert!(read("galaxy.yml").contains(&version), "galaxy.yml has another version than {version:?}");
+    let help = Command::new(env!("CARGO_BIN_EXE_evenkeel")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let codes = help.split("Exit codes:\n").nth(1).unwrap();
+    let codes = codes.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
+    let known = read("plugins/module_utils/program.py");
+    assert!(known.contains(&format!("= range({codes})")), "the program has {codes} exit codes");
+    for module in ["facts", "audit", "apply", "verify", "revert"] {
+        let text = read(&format!("plugins/modules/{module}.py"));
+        for part in ["DOCUMENTATION = ", "EXAMPLES = ", "RETURN = "] {
+            assert!(text.contains(part), "{module} has no {part}");
+        }
+        assert!(read("README.md").contains(&format!("`evenkeel.host.{module}`")), "README.md lacks {module}");
+    }
+}
