@@ -114,6 +114,18 @@ def prepare():
     (WORK / "program").write_text('#!/bin/sh\nexec /opt/evenkeel/bin/evenkeel "$@"\n')
 
 
+def isolated():
+    """No host can change a setting of the machine, or of another host."""
+    networks = {enter(host, "readlink", "/proc/self/ns/net") for host in HOSTS} | {os.readlink("/proc/self/ns/net")}
+    if len(networks) != len(HOSTS) + 1:
+        sys.exit(f"hosts share a network: {networks}")
+    for path in ("/proc/sys/vm/swappiness", "/proc/sys/net/ipv4/../../kernel/hostname", "/sys/kernel/mm/transparent_hugepage/enabled"):
+        for host in HOSTS:
+            tried = enter(host, "sh", "-c", f"cat {path} > /tmp/it; cat /tmp/it > {path} && echo written || true")
+            if "written" in tried:
+                sys.exit(f"{host} can write {path}")
+
+
 def plan_then_apply():
     """Check mode changes nothing, and its difference is what `apply` then does. A second run changes nothing."""
     goal = dict(goal=str(WORK / "goal.json"), program=str(WORK / "program"))
@@ -264,6 +276,7 @@ def report():
 
 
 def main():
+    isolated()
     prepare()
     drift_and_revert(plan_then_apply())
     answers()

@@ -21,6 +21,7 @@ class Selection(object):
             settings, keep = of_goal(goal)
         self.words = [checked(word) for word in settings or []]
         self.persist = bool(keep) if persist is None else persist
+        self.is_advised = bool(advised)
         self.options = ["--advised", "--goal", advised] if advised else []
         if server:
             self.options += ["--server", server]

@@ -98,7 +98,7 @@ plan:
   type: list
   elements: dict
 missed:
-  description: With O(keep_going), the steps that failed.
+  description: The steps that were not set. They failed under O(keep_going), or no write can set them.
   returned: if something was changed
   type: list
   elements: dict
@@ -141,6 +141,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.evenkeel.host.plugins.module_utils.program import (
     ARGUMENTS,
     NO,
+    NOT_POSSIBLE,
     PENDING,
     STATE,
     WELL,
@@ -153,8 +154,9 @@ from ansible_collections.evenkeel.host.plugins.module_utils.waits import waits
 
 TRY_SECONDS_MAX = 3600
 # Outcomes of a step that is as requested, now or after what it waits for.
-GOOD = ("applied", "owned-by", "already-so", "pending-reboot", "pending-start")
 CHANGED = ("applied", "owned-by")
+WAITING = ("pending-reboot", "pending-start")
+GOOD = CHANGED + WAITING + ("already-so",)
 
 
 class Change(object):
@@ -167,21 +169,44 @@ class Change(object):
         self.steps = difference["steps"]
         self.files = difference["files"]
 
-    def ask(self, command, options, good=(WELL,)):
+    def ask(self, command, options, good=(WELL,), words=None):
         options = self.program.state + self.selection.options + list(options)
-        return self.program.ask(command, options, self.selection.words, good)
+        return self.program.ask(command, options, self.selection.words if words is None else words, good)
+
+    def tried_words(self):
+        """The settings that a write to the running kernel sets: no other can cut a connection, and `--try` refuses them."""
+        knobs = set(step["knob"] for step in self.writes())
+        return [word for word in self.selection.words if word.partition("=")[0].partition("@")[0] in knobs]
 
     def writes(self):
         return [step for step in self.steps if step["action"] == "write"]
 
     def is_needed(self):
-        """Whether there is something to do. A setting that only waits, and whose request is recorded, needs nothing."""
+        """Whether `evenkeel apply` has something to do, or to refuse."""
         if self.files or self.writes():
             return True
-        if not self.steps or self.selection.persist:
+        if self.selection.persist:
+            # Files show what was requested, and they are in place. What cannot be persisted is for `evenkeel apply` to refuse.
             return False
-        recorded = set((one["knob"], one["wanted"]) for one in self.verified()["pending"])
-        return any((step["knob"], step["wanted"]) not in recorded for step in self.steps)
+        if self.selection.is_advised:
+            # What only the server or a person can set is a hint of the audit here.
+            waiting = [step for step in self.steps if step["action"] == "kernel-argument"]
+        else:
+            waiting = self.steps
+        recorded = set((one["knob"], one["wanted"]) for one in self.verified()["pending"]) if waiting else ()
+        return any((step["knob"], step["wanted"]) not in recorded for step in waiting)
+
+    def refusal(self):
+        """What `evenkeel apply` would refuse before it changes anything; None if nothing. Check mode asks this."""
+        if self.selection.is_advised or len(self.writes()) == len(self.steps) and not self.selection.persist:
+            return None
+        plan = self.ask("plan", self.selection.lasting()).data
+        keep = plan.get("keep")
+        if keep:
+            found = [one for one in keep.get("cannot", []) if one["setting"] in plan["settings"]]
+            return "%(setting)s cannot outlive a boot: %(why)s; %(todo)s" % found[0] if found else None
+        found = [step for step in plan["steps"] if step["action"] in ("hold", "by-hand", "process")]
+        return "%(knob)s=%(wanted)s is nothing that a write to the host can set" % found[0] if found else None
 
     def verified(self):
         return self.program.ask("verify", self.program.state, good=(WELL, NO, PENDING)).data
@@ -227,21 +252,41 @@ def selection_of(module):
 def apply(module, change):
     """Makes the change and returns the module's result."""
     params = module.params
-    # Only values of the running kernel can cut a connection. Files follow once they are confirmed.
-    tried = params["try"] and change.writes()
-    options = ["--try", str(params["try"])] if tried else change.selection.lasting()
+    options, words = change.selection.lasting(), None
+    # Files follow once the values are confirmed.
+    if params["try"] and change.writes():
+        refuse(module, change)
+        options, words = ["--try", str(params["try"])], change.tried_words()
     if params["keep_going"]:
         options += ["--keep-going"]
     good = (WELL, NO) if params["keep_going"] else (WELL,)
-    answer = change.ask("apply", options, good)
+    answer = change.ask("apply", options, good, words)
     transaction = answer.data.get("transaction")
-    result = dict(changed=transaction is not None, diff=[])
+    result = dict(changed=False, diff=[])
     if transaction:
-        missed = [step for step in transaction["steps"] if step["outcome"] not in GOOD]
-        result.update(transaction=transaction, missed=missed, diff=change.done_diff(transaction))
+        steps = transaction["steps"]
+        missed = [step for step in steps if step["outcome"] not in GOOD]
+        did = any(step["outcome"] in CHANGED + WAITING for step in steps)
+        did = did or any(kept["changed"] for kept in transaction.get("kept", []))
+        result = dict(changed=did, transaction=transaction, missed=missed, diff=change.done_diff(transaction))
         for step in missed:
             module.warn("%s=%s was not set: %s" % (step["knob"], step["wanted"], step["outcome"]))
     return result
+
+
+def refuse(module, change):
+    """Ends the module if `evenkeel apply` would refuse the whole change, before a part of it is made."""
+    refusal = change.refusal()
+    if refusal:
+        module.fail_json(msg=refusal, exit_code=NOT_POSSIBLE, outcome="not-possible", plan=change.steps)
+
+
+def planned(module, change):
+    """Ends the module in check mode, with what `evenkeel apply` would do or refuse."""
+    refuse(module, change)
+    if change.is_needed():
+        module.exit_json(changed=True, plan=change.steps, diff=change.planned_diff(), **change.would_wait())
+    module.exit_json(changed=False, plan=[], diff=[], **waits(change.verified()["pending"]))
 
 
 def main():
@@ -269,16 +314,14 @@ def main():
         module.fail_json(msg="try is a number of seconds from 1 to %s, and not %s" % (TRY_SECONDS_MAX, seconds))
     program = Program(module)
     change = Change(program, selection_of(module))
-    plan = change.steps
-    if not change.is_needed():
-        found = change.verified()["pending"] if not module.check_mode else None
-        wait = waits(found) if found is not None else change.would_wait()
-        more = {} if found is None else dict(pending=found)
-        module.exit_json(changed=False, plan=[], diff=[], **dict(wait, **more))
     if module.check_mode:
-        module.exit_json(changed=True, plan=plan, diff=change.planned_diff(), **change.would_wait())
-    result = apply(module, change)
+        planned(module, change)
+    if not change.is_needed() and not (change.selection.persist and change.steps):
+        result = dict(changed=False, diff=[])
+    else:
+        result = apply(module, change)
     pending = change.verified()["pending"]
+    plan = change.steps if result["changed"] else []
     module.exit_json(plan=plan, pending=pending, **dict(result, **waits(pending)))
 
 

@@ -63,16 +63,25 @@ from ansible_collections.evenkeel.host.plugins.module_utils.program import (
 )
 
 # A transaction with one of these has nothing left to undo.
-OVER = ("reverted", "rolled-back", "ended-by-reboot")
+OVER = ("reverted", "rolled-back")
+# Outcomes of a step that `revert` puts back.
+TO_UNDO = ("applied", "owned-by", "interrupted", "tried", "not-put-back")
+
+
+def has_to_undo(transaction):
+    """Whether something of it is still there. A reboot ends values of the kernel, and leaves files."""
+    has_files = any(kept["changed"] for kept in transaction.get("kept", []))
+    has_values = any(step["outcome"] in TO_UNDO for step in transaction["steps"])
+    if transaction["status"] == "ended-by-reboot":
+        return has_files
+    return transaction["status"] not in OVER and (has_files or has_values)
 
 
 def planned(program, number):
     """The transactions that `revert` would undo now, the newest first, and the values that would change."""
     history = program.ask("history", program.state, good=(WELL, NO)).data["transactions"]
-    mine = [one for one in history if number in (None, one["id"]) and one["status"] not in OVER]
-    # A tried value lasts only while its trial runs. A permanent file outlives a reboot.
-    kept = [one for one in history if number in (None, one["id"]) and one["status"] == "ended-by-reboot" and one.get("kept")]
-    found = sorted(mine + kept, key=lambda one: one["id"], reverse=True)
+    mine = [one for one in history if number in (None, one["id"])]
+    found = sorted((one for one in mine if has_to_undo(one)), key=lambda one: one["id"], reverse=True)
     diff = [
         value_diff(step["place"], step["wanted"], step["before"])
         for one in found
