@@ -10,10 +10,12 @@ here=$(cd "$(dirname "$0")" && pwd)
     echo "usage: lab/ansible.sh PROGRAM" >&2
     exit 2
 }
-command -v python3 >/dev/null && command -v ansible-playbook >/dev/null || {
-    echo "ansible: ansible-playbook is missing: apt-get install --no-install-recommends ansible-core" >&2
-    exit 77
-}
+for need in python3:python3 ansible-playbook:ansible-core; do
+    command -v "${need%%:*}" >/dev/null || {
+        echo "ansible: ${need%%:*} is missing: apt-get install --no-install-recommends ${need#*:}" >&2
+        exit 77
+    }
+done
 program=$(realpath "$1")
 work=$(mktemp -d "${TMPDIR:-/tmp}/evenkeel-ansible.XXXXXX")
 trap 'rm -rf "$work"' EXIT

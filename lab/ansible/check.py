@@ -4,11 +4,14 @@ Runs among the hosts, as the command of lab/hosts.sh. Prints a line for each pla
 """
 from __future__ import annotations
 
+import hashlib
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -126,9 +129,29 @@ def isolated():
                 sys.exit(f"{host} can write {path}")
 
 
+class Files(http.server.BaseHTTPRequestHandler):
+    """Serves the program to whoever has the token."""
+
+    def do_GET(self):
+        is_known = self.headers["Authorization"] == f"Bearer {SECRET}"
+        self.send_response(200 if is_known else 403)
+        self.end_headers()
+        self.wfile.write((WORK / "program").read_bytes() if is_known else b"")
+
+    def log_message(self, *_):
+        pass
+
+
 def plan_then_apply():
     """Check mode changes nothing, and its difference is what `apply` then does. A second run changes nothing."""
-    goal = dict(goal=str(WORK / "goal.json"), program=str(WORK / "program"))
+    server = http.server.ThreadingHTTPServer(("10.99.0.254", 8000), Files)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    goal = dict(
+        goal=str(WORK / "goal.json"),
+        url="http://10.99.0.254:8000/program",
+        checksum="sha256:" + hashlib.sha256((WORK / "program").read_bytes()).hexdigest(),
+        headers=dict(Authorization=f"Bearer {SECRET}"),
+    )
     before = {host: state(host) for host in HOSTS}
     look = Play("look", "--check", "--diff", variables=goal)
     for host in HOSTS:
@@ -147,6 +170,8 @@ def plan_then_apply():
         tune.expect("the difference is the planned one", applied["diff"] == planned and len(planned) == 3, planned, applied["diff"])
         tune.expect("a new connection confirmed it", applied["confirmed"] and not applied["undone_by_host"], applied)
         tune.expect("no evidence went to the hosts", SECRET not in json.dumps(applied), applied)
+        fetched = tune.result("Fetch the program", host)["result"]
+        tune.expect("the program was fetched, and the token is not logged", fetched["changed"] and "censored" in fetched, fetched)
         demux, rmem, _ = state(host)
         tune.expect("the values are in force", (demux, rmem) == ("0", "16384"), demux, rmem)
         text = enter(host, "cat", SYSCTL_FILE)
@@ -157,7 +182,8 @@ def plan_then_apply():
     again = Play("tune", "--diff", variables=goal)
     again.expect("a second run changes nothing", again.changed() == [], again.changed())
     again.expect("nor does it leave anything", {host: state(host) for host in HOSTS} == after)
-    check = Play("tune", "--check", variables=goal)
+    by_file = dict(goal=goal["goal"], program=str(WORK / "program"))
+    check = Play("tune", "--check", variables=by_file)
     check.expect("check mode agrees", check.changed() == [], check.changed())
     return before
 
@@ -251,7 +277,8 @@ def answers():
     for name, (code, text, _) in ANSWERS.items():
         script = f"#!/bin/sh\nprintf %s '{text}'\nexit {code}\n"
         enter("host1", "sh", "-c", f"cat > /srv/answers/{name} && chmod 755 /srv/answers/{name}", input=script)
-    variables = dict(programs=list(ANSWERS), wrong=[task for task, _ in TASKS])
+    url = dict(url="http://10.99.0.254:8000/program", headers=dict(Authorization=f"Bearer {SECRET}"))
+    variables = dict(programs=list(ANSWERS), wrong=[task for task, _ in TASKS], **url)
     play = Play("answers", variables=variables)
     wrong = [one["msg"] for one in play.result("answers", "host1")["result"]["results"]]
     for message, (name, (_, _, expected)) in zip(wrong, ANSWERS.items(), strict=True):
@@ -262,6 +289,9 @@ def answers():
     audit = play.result("the audit fails where it is asked to", "host1")
     levels = set(audit["result"]["counts"]) & {"set", "owned-by", "blocked", "unknown"}
     play.expect("the audit fails for its findings", (audit["status"] == "failed") == bool(levels), audit)
+    fetched = play.result("Fetch the program", "host1")["status"]
+    play.expect("a program with another checksum is refused", fetched == "failed", fetched)
+    play.expect("one of two changes is undone", (play.result("first undone", "host1")["result"]["holds"]) == 1)
     play.expect("nothing changed", state("host1") == before)
 
 
