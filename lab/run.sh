@@ -56,6 +56,7 @@ part 'packages in a fresh Debian' "$LAB/packages.sh"
 part 'reboots and power cuts' "$LAB/reboot.sh"
 part 'tries that nobody confirms, under systemd' "$LAB/tries.sh"
 part 'trials over boots' "$LAB/boots.sh"
+part 'the Ansible collection, by ansible-test' "$LAB/ansible-sanity.sh"
 part 'HTML pages in Chromium' pages
 part '100,000 mutated captures' mutations
 part '1,000,000 mutated files of every format' files

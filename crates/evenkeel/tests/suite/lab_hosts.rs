@@ -75,3 +75,25 @@ fn the_collection_fits_the_program() {
         assert!(read("README.md").contains(&format!("`evenkeel.host.{module}`")), "README.md lacks {module}");
     }
 }
+
+/// What systemd itself says of the units that the role installs. The hosts of namespaces have no systemd.
+#[test]
+fn the_units_of_the_role_are_valid() {
+    let templates = top().join("deploy/ansible/evenkeel/host/roles/tune/templates");
+    let folder = tempfile::tempdir().unwrap();
+    for unit in ["evenkeel-check.service", "evenkeel-check.timer"] {
+        let text = fs::read_to_string(templates.join(format!("{unit}.j2"))).unwrap();
+        let text = text.replace("{{ evenkeel_program }}", env!("CARGO_BIN_EXE_evenkeel"));
+        // The rest of the line is for a folder of the journal, which is left out here.
+        let lines = text.lines().map(|line| line.split("{{ (").next().unwrap_or(line));
+        fs::write(folder.path().join(unit), lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    }
+    let verified = Command::new("systemd-analyze")
+        .args(["verify", "./evenkeel-check.service", "./evenkeel-check.timer"])
+        .current_dir(folder.path())
+        .output();
+    let Ok(output) = verified else { return skipped("systemd-analyze is not installed (Debian: systemd)") };
+    let said = String::from_utf8_lossy(&output.stderr);
+    // It also reports on other units of the machine.
+    assert!(!said.contains("evenkeel-check"), "{said}");
+}

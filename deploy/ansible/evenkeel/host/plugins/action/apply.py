@@ -46,9 +46,7 @@ class ActionModule(ActionBase):
         return self._try(arguments, task_vars)
 
     def _module(self, arguments, task_vars):
-        return self._execute_module(
-            module_name="evenkeel.host.apply", module_args=arguments, task_vars=task_vars
-        )
+        return self._execute_module(module_name="evenkeel.host.apply", module_args=arguments, task_vars=task_vars)
 
     def _goal(self, goal):
         """The part of a goal that hosts need. A path names a file of the controller."""
@@ -68,7 +66,7 @@ class ActionModule(ActionBase):
         except (TypeError, ValueError):
             return self._module(arguments, task_vars)
         self._keep_alive()
-        before = newest(self._history())
+        history = self._history()
         result, lost = None, None
         try:
             result = self._module(arguments, task_vars)
@@ -78,6 +76,11 @@ class ActionModule(ActionBase):
             return result
         if result is not None:
             before = result["transaction"]["id"] - 1
+        elif history is not None:
+            before = newest(history)
+        else:
+            # Without the numbers from before, nothing shows which change is this one. The host undoes it.
+            raise lost
         transaction = self._confirmed(before, seconds)
         if transaction is None:
             raise lost or AnsibleActionFail("failed to confirm the change: the host's journal does not have it")
@@ -103,11 +106,12 @@ class ActionModule(ActionBase):
             return files
         merged = dict(result, **files)
         merged.update(changed=True, plan=result["plan"], diff=result["diff"] + files["diff"])
+        merged.update(transaction=result["transaction"], persisted=files.get("transaction"))
         return merged
 
     def _confirmed(self, before, seconds):
         """Confirms the change over new connections, and returns it once it stays or is undone. None if it never began."""
-        until = time.time() + seconds + GRACE_S
+        until = time.monotonic() + seconds + GRACE_S
         while True:
             self._reconnect()
             try:
@@ -123,10 +127,10 @@ class ActionModule(ActionBase):
                     if found and not is_open(found[0]):
                         return found[0]
             except AnsibleConnectionFailure as error:
-                if time.time() > until:
+                if time.monotonic() > until:
                     raise
                 display.vv("evenkeel: not reached again yet: %s" % to_text(error))
-            if time.time() > until:
+            if time.monotonic() > until:
                 raise AnsibleActionFail("failed to confirm the change: it is neither confirmed nor undone after %s s" % seconds)
             time.sleep(PAUSE_S)
 
@@ -177,7 +181,7 @@ def answer_of(text):
 
 def newest(transactions):
     """The highest number; 0 without any."""
-    return max([one["id"] for one in transactions or []] or [0])
+    return max([one["id"] for one in transactions] or [0])
 
 
 def waits_for_confirmation(result):

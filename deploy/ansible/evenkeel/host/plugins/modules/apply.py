@@ -97,6 +97,10 @@ plan:
   returned: always
   type: list
   elements: dict
+persisted:
+  description: With O(try) and O(persist), the second change, which wrote the files after the confirmation.
+  returned: with O(try) and O(persist), if something was changed
+  type: dict
 missed:
   description: The steps that were not set. They failed under O(keep_going), or no write can set them.
   returned: if something was changed
@@ -226,12 +230,9 @@ class Change(object):
 
     def would_wait(self):
         """In check mode: what the steps would wait for."""
-        effects = set(step["takes_effect"] for step in self.steps)
-        files = set(step["action"] for step in self.steps)
-        return dict(
-            reboot_required="reboot" in effects or "kernel-argument" in files,
-            restart_required=bool(effects & set(["new-sockets", "process-start"])) or "process" in files,
-        )
+        actions = set(step["action"] for step in self.steps)
+        needs_boot = any(step["takes_effect"] == "reboot" for step in self.steps)
+        return dict(reboot_required=needs_boot or "kernel-argument" in actions, restart_required="process" in actions)
 
 
 def selection_of(module):
