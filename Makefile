@@ -3,7 +3,7 @@
 # Each does the set-up that it needs on a fresh Debian or Ubuntu machine that has a Rust toolchain.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test live check model mutants lab bench site pictures build dist release-check install-rt setup fmt clean
+.PHONY: help demo test live check model mutants lab lab-kube bench site pictures build dist release-check install-rt setup fmt clean
 
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
@@ -23,7 +23,7 @@ TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell echo $$((4 * $$(nproc)))))
 # Tracy is C++, which programs in C cannot link, and rt-c tests such programs: `make check`, which compiles all features, tests it.
 # The benches are left out: the peers that they compare with are 40 packages that nothing else uses.
 TESTED := --workspace --exclude evenkeel-bench --exclude evenkeel-bench-uring \
-    --features evenkeel-rt/agones,evenkeel-rt/io-uring,evenkeel-rt/puffin,evenkeel-rt/tracing,evenkeel-rt-c/io-uring
+    --features evenkeel-rt/agones,evenkeel-rt/io-uring,evenkeel-rt/puffin,evenkeel-rt/tracing,evenkeel-rt-c/io-uring,evenkeel/kubernetes
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,7 +44,7 @@ live: setup ## run the live checks, one at a time: what measures the machine; NA
 check: setup $(DENY) ## formatting, lints, documentation; the test of Tracy; the libraries for other systems; licences, duplicates and known vulnerabilities of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
-	$(CARGO) clippy --workspace --test live --all-features --locked -- -D warnings
+	$(CARGO) clippy --workspace --bins --test live --locked -- -D warnings # without features too: as users build it
 	$(CARGO) test --locked -q -p evenkeel-rt --all-features --lib -- scope::
 	lab/other-systems.sh
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
@@ -59,6 +59,10 @@ mutants: setup $(MUTANTS) ## change the code of stats, change, host, workload an
 
 lab: setup ## capture guests under QEMU anew (hosts/qemu-*), compare facts with other tools, try 100,000 mutated captures and edited files, fuzz; says what it skipped
 	lab/run.sh
+
+lab-kube: setup ## build a Kubernetes control plane once (some 10 minutes, needs Go), and try agents and rollouts on it
+	lab/kube/build.sh target/tools/kube
+	$(CARGO) test --locked $(TESTED) --test suite -- --nocapture lab_hosts::a_cluster
 
 bench: build ## measure evenkeel beside its peers, into target/bench/; ROW=… for one row
 	$(CARGO) build --release --locked -p evenkeel-bench

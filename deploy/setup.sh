@@ -95,6 +95,8 @@ LIST
     fi
     # This library, which a peer in benches/ needs, has no program.
     [ -e /usr/include/tbb/task_group.h ] || [ -e /usr/include/oneapi/tbb/task_group.h ] || missing="$missing libtbb-dev"
+    # So has this module of Python.
+    python3 -c 'import yaml' 2>/dev/null || missing="$missing python3-yaml"
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2
     # Debian starts servers after installation and at boot. Tests start their own, so both are prevented.

@@ -1,4 +1,4 @@
-//! Other engines with evenkeel on three hosts made of namespaces: Ansible over sshd, Prometheus with Alertmanager. The scripts in `lab/`
+//! Other engines with evenkeel on three hosts made of namespaces: Ansible over sshd, Prometheus with Alertmanager, Kubernetes. The scripts in `lab/`
 //! have the steps; they need root and Debian's programs, and are visibly skipped without.
 
 use std::fs;
@@ -46,6 +46,12 @@ fn processes_that_name(folder: &Path) -> Vec<String> {
 #[test]
 fn ansible_tunes_three_hosts() {
     run("ansible.sh");
+}
+
+/// Goals come, drift, are healed and go on a real control plane; a rollout halts; agents and controllers are killed.
+#[test]
+fn a_cluster_keeps_its_hosts() {
+    run("kube.sh");
 }
 
 /// A host that drifts fires, a healed one resolves.
