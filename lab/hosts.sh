@@ -52,10 +52,12 @@ controller() {
         unshares[n]=$!
     done
     for n in $(seq "$number"); do
-        read -r state <"$dir/host$n.ready" || state=broken
+        # A host that fails says so; the bound is for one that could not even begin.
+        read -r -t 60 state <>"$dir/host$n.ready" || state=silent
         [ "$state" = ready ] || {
             sed 's/^/hosts: /' "$dir/host$n.log" >&2
-            cannot "host $n did not start"
+            say "host $n did not start ($state)"
+            exit 1
         }
         # The first process of its PID namespace is the only child of `unshare`.
         pgrep -P "${unshares[$n]}" >"$dir/host$n.pid"
@@ -66,6 +68,7 @@ controller() {
 # One host: its root, then sshd as its first process.
 host() {
     dir=$1 n=$2 program=$3
+    trap 'echo broken >"$dir/host$n.ready"' EXIT
     root=$dir/root$n
     mkdir -p "$root"
     mount -t tmpfs -o mode=755 none "$root"
@@ -150,10 +153,15 @@ case ${1:-} in
         command -v "${need%%:*}" >/dev/null || cannot "${need%%:*} is missing: apt-get install --no-install-recommends ${need#*:}"
     done
     dir=$(realpath "$1") program=$(realpath "$3")
+    [ -x "$program" ] || {
+        say "$program is no program"
+        exit 2
+    }
     number=$2
     shift 3
     mkdir -p "$dir"
-    unshare --mount --net --pid --uts --ipc true 2>/dev/null || cannot "this machine makes no namespaces"
+    unshare --mount --net --pid --uts --ipc --fork sh -c 'mount -t tmpfs none /run && mount -t proc none /proc && mount -t sysfs none /sys' 2>/dev/null ||
+        cannot "this machine makes no namespaces, or mounts nothing in them"
     exec unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private "$(realpath "$0")" --controller "$dir" "$number" "$program" "$@"
     ;;
 esac
