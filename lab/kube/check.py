@@ -28,7 +28,7 @@ WORK, PROGRAM, TOOLS = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 WANTED = sys.argv[4:]
 DEMUX, RMEM = "/proc/sys/net/ipv4/udp_early_demux", "/proc/sys/net/ipv4/udp_rmem_min"
 SETTINGS = ["net.ipv4.udp_early_demux=0", "net.ipv4.udp_rmem_min=16384"]
-KILLS = int(os.environ.get("EVENKEEL_KUBE_KILLS", "40"))
+KILLS = int(os.environ.get("EVENKEEL_KUBE_KILLS", "200"))
 FAKE_NODES = int(os.environ.get("EVENKEEL_KUBE_NODES", "500"))
 
 
@@ -210,6 +210,11 @@ class FakeAgents(threading.Thread):
         self.lab, self.prefix, self.refuses, self.ends = lab, prefix, set(), False
 
     def run(self):
+        for node in self.lab.cluster.get(NODES)["items"]:
+            if node["metadata"]["name"].startswith(self.prefix):
+                state = {"apiVersion": "evenkeel.dev/v1alpha1", "kind": "HostState", "metadata": {"name": node["metadata"]["name"]}, "spec": {}}
+                self.lab.cluster.apply(state)
+                self.lab.cluster.ask("PATCH", f"{STATES}/{node['metadata']['name']}/status", {"status": {"summary": "played"}}, MERGE)
         while not self.ends:
             try:
                 self.once()
@@ -235,9 +240,11 @@ class Numbers(http.server.BaseHTTPRequestHandler):
     """What Prometheus would say: one number a node."""
 
     numbers = {}
+    measure = None
 
     def do_GET(self):
-        rows = [{"metric": {"node": node}, "value": [0, str(number)]} for node, number in self.numbers.items()]
+        numbers = Numbers.measure() if Numbers.measure else self.numbers
+        rows = [{"metric": {"node": node}, "value": [0, str(number)]} for node, number in numbers.items()]
         body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -306,6 +313,55 @@ def step_rollout(lab):
     agents.ends = True
     agents.join()
     for i in range(17):
+        lab.cluster.ask("DELETE", f"{NODES}/fake-{i:02}")
+
+
+def step_prove(lab):
+    """A trial over hosts finds an effect that was planted, goes on after its program was killed, and puts everything back."""
+    for i in range(5):
+        lab.cluster.node(f"fake-{i:02}", {"pool": "games"})
+    agents = FakeAgents(lab, "fake-")
+    agents.start()
+    chance, nodes = random.Random(3), [*lab.hosts.names, *(f"fake-{i:02}" for i in range(5))]
+    level = {node: 100 * chance.uniform(0.8, 1.2) for node in nodes}
+    calls = [0]
+
+    def measure():
+        """The number of each node: its own level, an evening that all share, and a fifth less with the setting. Real hosts are looked at."""
+        calls[0] += 1
+        evening = 1 + 0.5 * (calls[0] % 10) / 10
+        released = {state["metadata"]["name"] for state in lab.cluster.get(STATES)["items"] if state["spec"].get("released")}
+        with_it = {node for node in nodes if (lab.values(node)[0] == "0" if node in lab.hosts.names else node in released)}
+        return {node: level[node] * evening * chance.uniform(0.98, 1.02) * (0.8 if node in with_it else 1) for node in nodes}
+
+    Numbers.measure = measure
+    numbers = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Numbers)
+    threading.Thread(target=numbers.serve_forever, daemon=True).start()
+    lab.cluster.apply(goal("steady", rollout={}))
+    log = WORK / "trial.jsonl"
+    argv = [PROGRAM, "--json", "fleet", "prove", "steady", "--metric", "lateness[$window]", "--prometheus", f"http://127.0.0.1:{numbers.server_address[1]}",
+            "--block", "200ms", "--wash-out", "0s", "--blocks-before", "4", "--blocks", "40", "--log", str(log), "--kubeconfig", str(lab.cluster.dir / "admin.conf")]
+    first = subprocess.Popen([*argv, "--seed", "11"], stdout=subprocess.DEVNULL, stderr=open(WORK / "prove.log", "a"))
+    until("two blocks of the trial", lambda: log.exists() and log.read_text().count('"record":"block"') >= 2)
+    first.kill()
+    first.wait()
+    other = subprocess.run([*argv[:-4], "--log", str(WORK / "other.jsonl"), *argv[-2:]], text=True, capture_output=True)
+    assert other.returncode == 2 and "is in trial" in other.stdout + other.stderr, other
+    second = subprocess.run([*argv, "--continue"], text=True, capture_output=True, timeout=200)
+    assert second.returncode == 0, second
+    answer = json.loads(second.stdout)
+    assert answer["verdict"] == "better" and answer["low"] < 0.8 < answer["high"], answer
+    assert answer["hosts"] == 8 and answer["before"] in ("same", "undecided") and not answer["caveats"], answer
+    lab.wait_as_before()
+    found = lab.cluster.get(f"{GOALS}/steady")
+    assert "evenkeel.dev/trial" not in found["metadata"].get("annotations", {}), found
+    assert not any(state["spec"].get("released") for state in lab.cluster.get(STATES)["items"])
+    print(f"  {answer['blocks']} blocks, {answer['ratio']:.3f} ({answer['low']:.3f} to {answer['high']:.3f}), 0.8 planted", flush=True)
+    Numbers.measure = None
+    lab.delete("steady")
+    agents.ends = True
+    agents.join()
+    for i in range(5):
         lab.cluster.ask("DELETE", f"{NODES}/fake-{i:02}")
 
 
@@ -444,7 +500,7 @@ def step_scale(lab):
     lab.delete("many")
 
 
-STEPS = [step_schema, step_chart, step_goals, step_rollout, step_kills, step_outage, step_scale, step_rights]
+STEPS = [step_schema, step_chart, step_goals, step_rollout, step_prove, step_kills, step_outage, step_scale, step_rights]
 
 
 def main():

@@ -165,7 +165,7 @@ class Cluster:
         return rows
 
 
-PLURALS = {"Node": "nodes", "HostGoal": "hostgoals", "ServiceAccount": "serviceaccounts", "Namespace": "namespaces", "Pod": "pods",
+PLURALS = {"Node": "nodes", "HostGoal": "hostgoals", "HostState": "hoststates", "ServiceAccount": "serviceaccounts", "Namespace": "namespaces", "Pod": "pods",
            "DaemonSet": "daemonsets", "Deployment": "deployments", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
            "Role": "roles", "RoleBinding": "rolebindings", "CustomResourceDefinition": "customresourcedefinitions",
            "ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings"}

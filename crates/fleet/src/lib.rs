@@ -10,6 +10,7 @@ pub mod pack;
 mod records;
 pub mod regions;
 mod sessions;
+pub mod switchback;
 mod system;
 
 pub use records::{TableError, TableFault};

@@ -16,7 +16,6 @@ use crate::times;
 #[command(after_help = "Examples:
   evenkeel agent --node worker-1
   evenkeel agent --node worker-1 --root /host      in a container that has the host's root at /host")]
-#[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "read in programs for Kubernetes"))]
 pub(crate) struct Args {
     /// Name of the node that this host is
     #[arg(long, value_name = "NAME")]

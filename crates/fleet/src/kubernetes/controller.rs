@@ -86,7 +86,7 @@ impl<M: Metrics> Controller<M> {
     async fn read(&self) -> Result<Cluster, kube::Error> {
         let listing = ListParams::default();
         let goals = self.goals.list(&listing).await?.items;
-        let nodes = self.nodes.list(&listing).await?.items.iter().map(node_info).collect();
+        let nodes = self.nodes.list(&listing).await?.items.iter().map(NodeInfo::of).collect();
         let states = self.states.list(&listing).await?.items;
         let states = states.into_iter().map(|state| (state.name_any(), state)).collect();
         Ok(Cluster { goals, nodes, states })
@@ -249,12 +249,6 @@ fn found(patched: Result<HostGoal, kube::Error>) -> Result<bool, kube::Error> {
         Err(kube::Error::Api(error)) if error.is_not_found() => Ok(false),
         patched => patched.map(|_| true),
     }
-}
-
-fn node_info(node: &Node) -> NodeInfo {
-    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let is_ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    NodeInfo { name: node.name_any(), labels: node.labels().clone(), is_ready }
 }
 
 /// The conditions of a goal, each with the time at which it last changed.

@@ -29,6 +29,7 @@ mod report;
 pub mod rollout;
 mod selector;
 mod state;
+pub mod trial;
 
 pub use kube::Client;
 
@@ -42,6 +43,6 @@ pub use goal::{
 pub use guard::{Guard, GuardLook, GuardState, Worse};
 pub use host::{Applied, Host, HostError};
 pub use journal::{GoalOwner, Journal, OwnedTransaction, Verified};
-pub use names::{GROUP, NODE_CONDITION, UNDO};
+pub use names::{GROUP, NODE_CONDITION, TRIAL, UNDO};
 pub use selector::matches;
 pub use state::{DriftedKnob, GoalPhase, GoalState, HostState, HostStateSpec, HostStateStatus, Release};

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
 use super::goal::{Allow, Counts, HostGoal, RolloutPhase, RolloutStatus};
 use super::guard::GuardLook;
-use super::names::UNDO;
+use super::names::{TRIAL, UNDO};
 use super::selector::matches;
 use super::state::{GoalPhase, HostState, Release};
 
@@ -23,6 +24,15 @@ pub struct NodeInfo {
     pub labels: BTreeMap<String, String>,
     /// Whether its kubelet says that it is ready.
     pub is_ready: bool,
+}
+
+impl NodeInfo {
+    /// From the node.
+    pub fn of(node: &Node) -> NodeInfo {
+        let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let is_ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        NodeInfo { name: node.name_any(), labels: node.labels().clone(), is_ready }
+    }
 }
 
 /// What the cluster says.
@@ -110,6 +120,9 @@ pub fn next(view: &ClusterView<'_>, guards: &[(String, GuardLook)]) -> Next {
         return Next { counts, ..Next::default() };
     };
     let before = view.goal.status.as_ref().and_then(|status| status.rollout.clone());
+    if view.goal.annotations().contains_key(TRIAL) {
+        return Next { counts, rollout: before, ..Next::default() };
+    }
     let is_same = before.as_ref().is_some_and(|before| before.generation == view.generation());
     let begun = RolloutStatus { generation: view.generation(), ..RolloutStatus::default() };
     let mut status = if is_same { before.unwrap_or_default() } else { begun };

@@ -176,6 +176,18 @@ fn a_new_generation_begins_with_the_canaries_and_an_undo_withdraws_all() {
 }
 
 #[test]
+fn a_goal_in_a_trial_is_left_to_it() {
+    let mut cluster = Cluster::new(4, rollout("4"));
+    cluster.goal.metadata.annotations = Some(BTreeMap::from([(TRIAL.to_owned(), "id".to_owned())]));
+    assert_eq!(
+        cluster.step(&[]),
+        Next { counts: Counts { selected: 4, waiting: 4, ..Counts::default() }, ..Next::default() }
+    );
+    cluster.goal.metadata.annotations = None;
+    assert_eq!(cluster.step(&[]).release.len(), 2);
+}
+
+#[test]
 fn hosts_that_cannot_have_it_are_counted_and_do_not_halt() {
     let mut cluster = Cluster::new(3, rollout("3"));
     for _ in 0..6 {

@@ -1,9 +1,16 @@
 //! `evenkeel fleet`: many machines at once, from files that they wrote or as a Kubernetes cluster.
 
+#[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "filled in programs for Kubernetes"))]
+pub(crate) mod answers;
 mod audit;
 mod diff;
 mod files;
 mod hosts;
+#[cfg(feature = "kubernetes")]
+mod prometheus;
+mod prove;
+#[cfg(feature = "kubernetes")]
+mod prove_log;
 mod rollout;
 pub(crate) mod table;
 
@@ -23,6 +30,7 @@ enum What {
     Audit(audit::Args),
     Diff(diff::Args),
     Rollout(rollout::Args),
+    Prove(Box<prove::Args>),
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
@@ -31,6 +39,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         What::Audit(args) => audit::run(args, out),
         What::Diff(args) => diff::run(args, out),
         What::Rollout(args) => rollout::run(args, out),
+        What::Prove(args) => prove::run(args, out),
     }
 }
 

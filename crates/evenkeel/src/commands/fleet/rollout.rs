@@ -18,7 +18,6 @@ use crate::times;
   evenkeel fleet rollout steady-games --prometheus http://prometheus:9090
   evenkeel fleet rollout steady-games --undo      every node puts the goal back
   evenkeel fleet rollout --forever                all goals, as they come")]
-#[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "read in programs for Kubernetes"))]
 pub(super) struct Args {
     /// The goals by name; without them, all
     #[arg(value_name = "GOAL", required_unless_present_any = ["forever", "definitions"])]
@@ -63,33 +62,16 @@ mod with_kubernetes {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    use evenkeel_fleet::kubernetes::controller::{Controller, Metrics, Progress};
+    use evenkeel_fleet::kubernetes::controller::{Controller, Progress};
     use evenkeel_fleet::kubernetes::{RolloutPhase, manifests};
-    use evenkeel_workload::source::http::Address;
-    use serde::{Deserialize, Serialize};
 
+    use super::super::answers::{GoalAnswer, RolloutAnswer};
     use super::super::connect;
+    use super::super::prometheus::Prometheus;
     use super::{Args, Out, Outcome};
     use crate::exit::{self, Exit};
     use crate::experiment::stop_flag;
     use crate::failure::Failure;
-    use crate::show::escape::percent_encoded;
-
-    /// How far each goal came.
-    #[derive(Serialize, schemars::JsonSchema)]
-    struct Answer {
-        goals: Vec<GoalAnswer>,
-    }
-
-    #[derive(Serialize, schemars::JsonSchema)]
-    struct GoalAnswer {
-        goal: String,
-        /// None for a goal without a rollout.
-        phase: Option<RolloutPhase>,
-        message: String,
-        selected: u32,
-        in_force: u32,
-    }
 
     pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         if args.definitions {
@@ -201,78 +183,15 @@ mod with_kubernetes {
     fn answer(out: &Out, progress: &[Progress]) -> Outcome {
         let goals = progress.iter().map(|one| GoalAnswer {
             goal: one.goal.clone(),
-            phase: one.rollout.as_ref().map(|rollout| rollout.phase),
+            phase: one.rollout.as_ref().map(|rollout| format!("{:?}", rollout.phase)),
             message: one.rollout.as_ref().map(|rollout| rollout.message.clone()).unwrap_or_default(),
             selected: one.nodes.selected,
             in_force: one.nodes.in_force,
         });
-        out.answer(&Answer { goals: goals.collect() }, String::new)?;
+        out.answer(&RolloutAnswer { goals: goals.collect() }, String::new)?;
         let is_halted =
             |one: &Progress| one.rollout.as_ref().is_some_and(|rollout| rollout.phase == RolloutPhase::Halted);
         let code: Exit = if progress.iter().any(is_halted) { exit::NO } else { exit::WELL };
         Ok(code)
-    }
-
-    /// The server with the numbers of the guards.
-    struct Prometheus {
-        base: String,
-    }
-
-    #[derive(Deserialize)]
-    struct QueryAnswer {
-        data: QueryData,
-    }
-
-    #[derive(Deserialize)]
-    #[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
-    enum QueryData {
-        Vector(Vec<Sample>),
-        #[serde(other)]
-        Other,
-    }
-
-    #[derive(Deserialize)]
-    struct Sample {
-        metric: BTreeMap<String, String>,
-        value: (f64, String),
-    }
-
-    impl Prometheus {
-        fn parse(base: &str) -> Result<Prometheus, Failure> {
-            let base = base.trim_end_matches('/').to_owned();
-            let wrong = |error: &dyn std::fmt::Display| Failure::text(exit::WRONG_USE, "find Prometheus", error);
-            Address::parse(&format!("{base}/api/v1/query")).map_err(|error| wrong(&error))?;
-            Ok(Prometheus { base })
-        }
-    }
-
-    impl Metrics for Prometheus {
-        fn query(&self, query: &str) -> Result<BTreeMap<String, f64>, String> {
-            let address = format!("{}/api/v1/query?query={}", self.base, percent_encoded(query, b""));
-            let address = Address::parse(&address).map_err(|error| error.to_string())?;
-            let page = address.get().map_err(|error| error.to_string())?;
-            let answer: QueryAnswer = serde_json::from_str(&page).map_err(|error| format!("odd answer: {error}"))?;
-            let QueryData::Vector(samples) = answer.data else {
-                return Err("the query does not give one number a node".to_owned());
-            };
-            let number = |sample: Sample| Some((sample.metric.get("node")?.clone(), sample.value.1.parse().ok()?));
-            Ok(samples.into_iter().filter_map(number).collect())
-        }
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn the_answer_of_a_query_is_read() {
-            let text = r#"{"status":"success","data":{"resultType":"vector","result":[
-                {"metric":{"node":"vm-1"},"value":[1.5,"2.5"]},{"metric":{},"value":[1,"1"]}]}}"#;
-            let answer: QueryAnswer = serde_json::from_str(text).unwrap();
-            let QueryData::Vector(samples) = answer.data else { panic!("no vector") };
-            assert_eq!((samples.len(), samples[0].value.1.as_str()), (2, "2.5"));
-            let scalar = r#"{"data":{"resultType":"scalar","result":[1,"2"]}}"#;
-            assert!(serde_json::from_str::<QueryAnswer>(scalar).is_err());
-        }
     }
 }

@@ -152,6 +152,8 @@ formats! {
     "watch" 1 "evenkeel watch --once" => watch::Answer;
     "fleet-table" 1 "evenkeel fleet table" => fleet::table::Answer;
     "fleet-audit" 1 "evenkeel fleet audit" => evenkeel_fleet::audit::FleetAudit;
+    "fleet-rollout" 1 "evenkeel fleet rollout" => fleet::answers::RolloutAnswer;
+    "fleet-prove" 1 "evenkeel fleet prove" => fleet::answers::ProveAnswer;
     "fleet-diff" 1 "evenkeel fleet diff" => evenkeel_fleet::audit::FleetDiff;
     "completions" 1 "evenkeel completions" => completions::Answer<'static>;
     "man" 1 "evenkeel man" => man::Answer<'static>;

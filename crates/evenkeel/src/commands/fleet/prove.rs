@@ -1,0 +1,102 @@
+//! `fleet prove`: whether a goal helps, over many hosts of a cluster.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use evenkeel_stats::Direction;
+
+use crate::args::number;
+use crate::times;
+
+/// Prove a HostGoal on the nodes of a Kubernetes cluster: like nodes are paired, and in each block of time a coin says which of a pair has it
+///
+/// The goal needs `rollout`, so that nodes wait for its release. First some blocks in which no node has it: they pair nodes with like numbers, and say how
+/// many blocks an effect takes. Then the trial, looked at after every block. At the end, however it comes, every node puts the goal back.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'max by (node) (tick_lateness_us_p99)'
+  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'x[$window]' --only-before
+  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'x[$window]' --continue
+
+--only-before says how many blocks an effect takes; --continue goes on after this command was ended.")]
+pub(super) struct Args {
+    /// The goal, by name
+    goal: String,
+    /// Query with one number a node, which has the label `node`; $window becomes the length of a block, such as 600s
+    #[arg(long, value_name = "PROMQL")]
+    metric: String,
+    /// Which direction of the number is better
+    #[arg(long, value_enum, default_value_t)]
+    better: Better,
+    /// Prometheus, which has the numbers
+    #[arg(long, value_name = "http://HOST:PORT")]
+    prometheus: String,
+    /// How long each block is measured
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = times::time)]
+    block: Duration,
+    /// How long the effect of a switch may last before a block is measured
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = times::time)]
+    wash_out: Duration,
+    /// Blocks before the trial, in which no node has the goal
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    blocks_before: u32,
+    /// Blocks of the trial at the most
+    #[arg(long, value_name = "N", default_value_t = 144, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    blocks: u32,
+    /// The smallest effect that matters, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
+    smallest_effect: f64,
+    /// End after the blocks before the trial, with the table of how many blocks an effect takes
+    #[arg(long)]
+    only_before: bool,
+    /// How long nodes may take to apply the goal or put it back
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = times::time)]
+    patience: Duration,
+    /// Log of the trial, from which --continue goes on [default: fleet-GOAL.jsonl]
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Go on with the trial in the log
+    #[arg(long = "continue", conflicts_with_all = ["seed", "only_before"])]
+    go_on: bool,
+    /// Seed of the coins [default: a new one]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// File of the cluster's address and credentials [default: those of the pod, or $KUBECONFIG]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// Which direction of the number is better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Better {
+    #[default]
+    Lower,
+    Higher,
+}
+
+impl From<Better> for Direction {
+    fn from(better: Better) -> Direction {
+        match better {
+            Better::Lower => Direction::Lower,
+            Better::Higher => Direction::Higher,
+        }
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    number(text.trim_end_matches('%'), 0.1..=50.0, "expected a percentage from 0.1 to 50")
+        .map(|percent| percent / 100.0)
+}
+
+#[cfg(not(feature = "kubernetes"))]
+pub(super) fn run(_: &Args, _: &crate::show::Out) -> crate::failure::Outcome {
+    Err(super::without_kubernetes("prove a goal on a cluster"))
+}
+
+#[cfg(feature = "kubernetes")]
+pub(super) use self::with_kubernetes::run;
+
+#[cfg(feature = "kubernetes")]
+#[path = "prove_trial.rs"]
+mod with_kubernetes;

@@ -1,0 +1,176 @@
+//! The log of a trial over a fleet: a line a record, on disk before the trial goes on. Coins come from the seed, so the log is all that is needed to
+//! continue.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use evenkeel_fleet::switchback::Numbers;
+use evenkeel_hostfs::user_file;
+use serde::{Deserialize, Serialize};
+
+use crate::exit;
+use crate::failure::Failure;
+
+const FORMAT: u32 = 1;
+/// The longest log that is read: 2,000 hosts in 144 blocks take 10 MB.
+const LOG_BYTES_MAX: u64 = 1 << 30;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub(super) enum Record {
+    /// The trial begins.
+    Begin(Begin),
+    /// The numbers of a block without the goal.
+    Before {
+        /// By node.
+        numbers: Numbers,
+    },
+    /// The numbers of a block of the trial.
+    Block {
+        /// By node.
+        numbers: Numbers,
+    },
+    /// It is over, and every node was asked to put the goal back.
+    End {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a trial is about. Another trial begins where one of these differs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Begin {
+    pub(super) format: u32,
+    /// What the goal's annotation names.
+    pub(super) trial: String,
+    pub(super) goal: String,
+    pub(super) generation: i64,
+    pub(super) nodes: Vec<String>,
+    pub(super) metric: String,
+    pub(super) better: evenkeel_stats::Direction,
+    pub(super) block_ms: u64,
+    pub(super) wash_out_ms: u64,
+    pub(super) blocks_before: u32,
+    pub(super) smallest_effect_ratio: f64,
+    pub(super) seed: u64,
+}
+
+impl Begin {
+    pub(super) fn format() -> u32 {
+        FORMAT
+    }
+}
+
+/// A log that is written to.
+pub(super) struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+impl Log {
+    /// A new log. An older file of this name is not overwritten.
+    pub(super) fn create(path: &Path, begin: &Begin) -> Result<Log, Failure> {
+        let opened = OpenOptions::new().append(true).create_new(true).open(path);
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let cause = "the file is there already";
+                Failure::text(exit::WRONG_USE, format_args!("begin the log {}", path.display()), cause)
+                    .hint("--continue goes on with its trial; --log FILE names another")
+            }
+            _ => Failure::io(exit::WRONG_USE, format_args!("begin the log {}", path.display()), &error),
+        })?;
+        let mut log = Log { path: path.to_owned(), file };
+        log.add(&Record::Begin(begin.clone()))?;
+        Ok(log)
+    }
+
+    /// The log of an earlier run, and what it holds. A last line that was cut is removed.
+    pub(super) fn open(path: &Path) -> Result<(Log, Begin, Vec<Record>), Failure> {
+        let tried = format!("read the log {}", path.display());
+        let text = user_file::read_text(path, LOG_BYTES_MAX).map_err(|error| Failure::user_file(&tried, &error))?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let wrong = |why: String| Failure::text(exit::WRONG_USE, &tried, why);
+        let mut records = Vec::new();
+        for (index, line) in text[..whole].lines().enumerate() {
+            let record = serde_json::from_str(line).map_err(|error| wrong(format!("line {}: {error}", index + 1)))?;
+            records.push(record);
+        }
+        let begin = match records.first() {
+            Some(Record::Begin(begin)) if begin.format == FORMAT => begin.clone(),
+            Some(Record::Begin(begin)) => {
+                return Err(wrong(format!("it has format {}, and this program reads {FORMAT}", begin.format)));
+            }
+            _ => return Err(wrong("it is no log of a trial over a fleet".to_owned())),
+        };
+        records.remove(0);
+        let cut = |error| Failure::io(exit::WRONG_USE, &tried, &error);
+        let file = OpenOptions::new().append(true).open(path).map_err(cut)?;
+        file.set_len(whole as u64).map_err(cut)?;
+        Ok((Log { path: path.to_owned(), file }, begin, records))
+    }
+
+    /// Adds a record, and waits until it is on disk.
+    pub(super) fn add(&mut self, record: &Record) -> Result<(), Failure> {
+        let written = serde_json::to_string(record).map_err(io::Error::other).and_then(|line| {
+            self.file.write_all(format!("{line}\n").as_bytes())?;
+            self.file.sync_data()
+        });
+        written.map_err(|error| {
+            Failure::io(exit::NOT_POSSIBLE, format_args!("write the log {}", self.path.display()), &error)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin() -> Begin {
+        Begin {
+            format: FORMAT,
+            trial: "0123".to_owned(),
+            goal: "steady".to_owned(),
+            generation: 1,
+            nodes: vec!["a".to_owned(), "b".to_owned()],
+            metric: "x".to_owned(),
+            better: evenkeel_stats::Direction::Lower,
+            block_ms: 1,
+            wash_out_ms: 1,
+            blocks_before: 1,
+            smallest_effect_ratio: 0.02,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn a_log_that_was_cut_anywhere_is_read_up_to_its_last_whole_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        let numbers = Numbers::from([("a".to_owned(), 1.5), ("b".to_owned(), 2.0)]);
+        let records = [
+            Record::Before { numbers: numbers.clone() },
+            Record::Block { numbers },
+            Record::End { why: "x".to_owned() },
+        ];
+        let mut log = Log::create(&path, &begin()).unwrap();
+        records.iter().for_each(|record| log.add(record).unwrap());
+        assert!(Log::create(&path, &begin()).is_err(), "an older log is overwritten");
+        let whole = std::fs::read(&path).unwrap();
+        let head = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        for cut in 0..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let Ok((mut log, read, found)) = Log::open(&path) else {
+                assert!(cut < head, "{cut}");
+                continue;
+            };
+            assert_eq!((read, found.as_slice()), (begin(), &records[..found.len()]), "{cut}");
+            log.add(&records[2]).unwrap();
+            let (_, _, again) = Log::open(&path).unwrap();
+            assert_eq!(again.len(), found.len() + 1, "{cut}");
+        }
+        std::fs::write(&path, "{\"record\":\"end\",\"why\":\"x\"}\n").unwrap();
+        assert!(Log::open(&path).is_err());
+    }
+}

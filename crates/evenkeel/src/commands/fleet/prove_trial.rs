@@ -1,0 +1,349 @@
+//! The trial itself: switch, wait, ask, note, look; and everything back at the end.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use evenkeel_fleet::kubernetes::Client;
+use evenkeel_fleet::kubernetes::controller::Metrics;
+use evenkeel_fleet::kubernetes::trial::{TrialError, TrialGoal};
+use evenkeel_fleet::switchback::{Caveat, Evidence, Numbers, Power, Switchback};
+use evenkeel_stats::{Look, Options, Verdict};
+
+use super::super::answers::ProveAnswer;
+use super::super::connect;
+use super::super::prometheus::Prometheus;
+use super::super::prove_log::{Begin, Log, Record};
+use super::Args;
+use crate::exit;
+use crate::experiment::{fresh_seed, stop_flag};
+use crate::failure::{Failure, Outcome};
+use crate::show::Out;
+
+/// The effects of the power table.
+const EFFECTS: [f64; 4] = [0.02, 0.05, 0.1, 0.2];
+/// How often a wait looks for a signal.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Why a trial ended.
+enum End {
+    /// There is a verdict, or all blocks are done.
+    Whole,
+    /// A signal.
+    Signal,
+    /// A host, the cluster or Prometheus; for people.
+    Halted(Failure),
+}
+
+/// A trial under way.
+struct Trial<'a> {
+    out: &'a Out,
+    stop: &'a AtomicBool,
+    goal: TrialGoal,
+    prometheus: Prometheus,
+    log: Log,
+    begin: Begin,
+    patience: Duration,
+    before: Vec<Numbers>,
+    blocks: Vec<Numbers>,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let stop = stop_flag()?;
+    let prometheus = Prometheus::parse(&args.prometheus)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the trial", &error))?;
+    runtime.block_on(async {
+        let client = connect(args.kubeconfig.as_deref()).await?;
+        let mut trial = Trial::start(args, out, &stop, client, prometheus).await?;
+        let ended = trial.measure(args).await;
+        trial.put_back().await?;
+        let why = match &ended {
+            End::Whole => "whole".to_owned(),
+            End::Signal => "a signal".to_owned(),
+            End::Halted(failure) => failure.message(),
+        };
+        trial.log.add(&Record::End { why })?;
+        trial.answer(args, ended)
+    })
+}
+
+impl<'a> Trial<'a> {
+    async fn start(
+        args: &Args,
+        out: &'a Out,
+        stop: &'a AtomicBool,
+        client: Client,
+        prometheus: Prometheus,
+    ) -> Result<Trial<'a>, Failure> {
+        let goal = TrialGoal::new(client, &args.goal);
+        let path = args.log.clone().unwrap_or_else(|| PathBuf::from(format!("fleet-{}.jsonl", args.goal)));
+        let (log, begin, records) = match args.go_on {
+            true => Log::open(&path)?,
+            false => begun(args, &goal, &path).await?,
+        };
+        let (generation, _) = goal.take(&begin.trial).await.map_err(failed)?;
+        if begin.goal != args.goal || begin.metric != args.metric || begin.generation != generation {
+            let cause = "its goal, the goal's generation or its metric is another";
+            return Err(Failure::text(exit::WRONG_USE, format_args!("go on with {}", path.display()), cause));
+        }
+        let (mut before, mut blocks) = (Vec::new(), Vec::new());
+        for record in records {
+            match record {
+                Record::Before { numbers } => before.push(numbers),
+                Record::Block { numbers } => blocks.push(numbers),
+                Record::Begin(_) | Record::End { .. } => {}
+            }
+        }
+        Ok(Trial { out, stop, goal, prometheus, log, begin, patience: args.patience, before, blocks })
+    }
+
+    async fn measure(&mut self, args: &Args) -> End {
+        match self.measured(args).await {
+            Ok(()) if self.stop.load(Ordering::Relaxed) => End::Signal,
+            Ok(()) => End::Whole,
+            Err(_) if self.stop.load(Ordering::Relaxed) => End::Signal,
+            Err(failure) => End::Halted(failure),
+        }
+    }
+
+    async fn measured(&mut self, args: &Args) -> Result<(), Failure> {
+        if self.before.len() < self.begin.blocks_before as usize {
+            self.switch(&[]).await?;
+        }
+        while self.before.len() < self.begin.blocks_before as usize {
+            let Some(numbers) = self.block().await? else { return Ok(()) };
+            self.log.add(&Record::Before { numbers: numbers.clone() })?;
+            self.before.push(numbers);
+            let line = format!("block {} of {} before the trial", self.before.len(), self.begin.blocks_before);
+            self.out.status(&line);
+        }
+        if args.only_before {
+            return Ok(());
+        }
+        let design = self.design()?;
+        while self.blocks.len() < args.blocks as usize {
+            let evidence = self.evidence(&design)?;
+            if evidence.look().decided {
+                return Ok(());
+            }
+            self.switch(&design.arms(evidence.blocks()).with).await?;
+            let Some(numbers) = self.block().await? else { return Ok(()) };
+            self.log.add(&Record::Block { numbers: numbers.clone() })?;
+            self.blocks.push(numbers);
+            let look = self.evidence(&design)?.look();
+            self.out.status(&format!("block {}: {}", self.blocks.len(), interval(&look)));
+        }
+        Ok(())
+    }
+
+    fn design(&self) -> Result<Switchback, Failure> {
+        Switchback::pair(&self.before, self.begin.seed).map_err(|error| {
+            Failure::text(exit::NOT_POSSIBLE, "pair the nodes", error).hint("ask Prometheus what --metric gives")
+        })
+    }
+
+    fn options(&self) -> Options {
+        Options { smallest_effect_ratio: self.begin.smallest_effect_ratio, ..Options::new(self.begin.better) }
+    }
+
+    fn evidence(&self, design: &Switchback) -> Result<Evidence, Failure> {
+        evidence_of(design, self.options(), &self.blocks)
+    }
+
+    fn nodes(&self) -> BTreeSet<String> {
+        self.begin.nodes.iter().cloned().collect()
+    }
+
+    /// Switches and waits until all nodes have come to it.
+    async fn switch(&self, with: &[String]) -> Result<(), Failure> {
+        let with: BTreeSet<String> = with.iter().cloned().collect();
+        let without: BTreeSet<String> = self.nodes().difference(&with).cloned().collect();
+        let generation = self.begin.generation;
+        self.goal.switch(&with, generation).await.map_err(failed)?;
+        self.goal.settle(&with, &without, generation, self.patience).await.map_err(failed)
+    }
+
+    /// Waits for the wash-out and a block, and asks for its numbers; none if a signal came.
+    async fn block(&self) -> Result<Option<Numbers>, Failure> {
+        let length = Duration::from_millis(self.begin.block_ms);
+        self.wait(Duration::from_millis(self.begin.wash_out_ms)).await;
+        self.wait(length).await;
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let query = self.begin.metric.replace("$window", &format!("{}s", length.as_secs().max(1)));
+        let numbers = self.prometheus.query(&query);
+        let numbers = numbers.map_err(|why| Failure::text(exit::NOT_POSSIBLE, "ask Prometheus", why))?;
+        let nodes = self.nodes();
+        Ok(Some(numbers.into_iter().filter(|(node, _)| nodes.contains(node)).collect()))
+    }
+
+    async fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until && !self.stop.load(Ordering::Relaxed) {
+            tokio::time::sleep(LOOK_EVERY.min(until - Instant::now())).await;
+        }
+    }
+
+    /// Withdraws the goal everywhere, and gives it back to rollouts.
+    async fn put_back(&self) -> Result<(), Failure> {
+        let undo = |error: TrialError| {
+            let hint = format!("put it back later: evenkeel fleet rollout {} --undo", self.begin.goal);
+            Failure { exit: exit::NOT_UNDONE, ..failed(error) }.hint(hint)
+        };
+        self.goal.switch(&BTreeSet::new(), self.begin.generation).await.map_err(undo)?;
+        let settled = self.goal.settle(&BTreeSet::new(), &self.nodes(), self.begin.generation, self.patience).await;
+        match settled {
+            // The goal is gone, was changed, or a node is: agents put back what is not released, when they are back.
+            Err(error @ (TrialError::Late { .. } | TrialError::Host { .. })) => {
+                self.out.warn(&format!("{error}; it puts the goal back when its agent runs\n"));
+            }
+            Err(TrialError::Cluster(error)) => return Err(undo(error.into())),
+            _ => {}
+        }
+        self.goal.give_back().await.map_err(undo)
+    }
+
+    fn answer(&self, args: &Args, ended: End) -> Outcome {
+        let (stopped, failure) = match ended {
+            End::Whole => (None, None),
+            End::Signal => (Some("a signal".to_owned()), None),
+            End::Halted(failure) => (Some(failure.message()), Some(failure)),
+        };
+        if self.before.is_empty() {
+            return failure.map_or(Ok(exit::STOPPED), Err);
+        }
+        let design = self.design()?;
+        let before = evidence_of(&design, self.options(), &self.before)?;
+        let power = design
+            .power(&self.before, self.options(), &EFFECTS)
+            .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        let evidence = self.evidence(&design)?;
+        let look = evidence.look();
+        let block_ms = self.begin.block_ms + self.begin.wash_out_ms;
+        let blocks = self.before.len() + self.blocks.len();
+        let hosts = design.pairs().len() * 2;
+        let answer = ProveAnswer {
+            goal: self.begin.goal.clone(),
+            metric: self.begin.metric.clone(),
+            verdict: look.verdict,
+            ratio: Some(look.ratio).filter(|ratio| ratio.is_finite()),
+            low: look.low,
+            high: Some(look.high).filter(|high| high.is_finite()),
+            hosts,
+            blocks: evidence.blocks(),
+            ratios: evidence.ratios(),
+            host_hours: (blocks * hosts) as f64 * block_ms as f64 / 3_600_000.0,
+            before: before.look().verdict,
+            power,
+            caveats: evidence.caveats(),
+            stopped,
+            seed: self.begin.seed,
+        };
+        self.out.answer(&answer, || page(&answer, &look, args.only_before))?;
+        Ok(match (failure, answer.stopped.is_some(), answer.verdict) {
+            (Some(failure), ..) => return Err(failure),
+            (None, true, _) => exit::STOPPED,
+            (None, false, Verdict::Worse) => exit::NO,
+            (None, false, _) => exit::WELL,
+        })
+    }
+}
+
+async fn begun(args: &Args, goal: &TrialGoal, path: &Path) -> Result<(Log, Begin, Vec<Record>), Failure> {
+    let seed = args.seed.unwrap_or_else(fresh_seed);
+    let trial = format!("{:08x}", fresh_seed() & 0xffff_ffff);
+    let (generation, nodes) = goal.take(&trial).await.map_err(failed)?;
+    let begin = Begin {
+        format: Begin::format(),
+        trial,
+        goal: args.goal.clone(),
+        generation,
+        nodes,
+        metric: args.metric.clone(),
+        better: args.better.into(),
+        block_ms: args.block.as_millis() as u64,
+        wash_out_ms: args.wash_out.as_millis() as u64,
+        blocks_before: args.blocks_before,
+        smallest_effect_ratio: args.smallest_effect,
+        seed,
+    };
+    match Log::create(path, &begin) {
+        Ok(log) => Ok((log, begin, Vec::new())),
+        Err(failure) => {
+            goal.give_back().await.map_err(failed)?;
+            Err(failure)
+        }
+    }
+}
+
+fn evidence_of(design: &Switchback, options: Options, blocks: &[Numbers]) -> Result<Evidence, Failure> {
+    let mut evidence = design.evidence(options).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+    blocks.iter().for_each(|block| design.add(&mut evidence, block));
+    Ok(evidence)
+}
+
+fn failed(error: TrialError) -> Failure {
+    let code = match &error {
+        TrialError::NoGoal { .. } | TrialError::NotReleased | TrialError::Taken { .. } => exit::WRONG_USE,
+        _ => exit::NOT_POSSIBLE,
+    };
+    Failure::text(code, "go on with the trial", error)
+}
+
+fn interval(look: &Look) -> String {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    if !look.high.is_finite() || look.low <= 0.0 {
+        return "no interval yet".to_owned();
+    }
+    format!("{:+.1} % ({:+.1} to {:+.1} %)", percent(look.ratio), percent(look.low), percent(look.high))
+}
+
+fn page(answer: &ProveAnswer, look: &Look, only_before: bool) -> String {
+    let verdict = match answer.verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Same => "the same",
+        Verdict::Undecided => "undecided",
+    };
+    let mut text = String::new();
+    if !only_before {
+        text += &format!("{}: {verdict}, {}\n", answer.goal, interval(look));
+        let counts =
+            format!("{} hosts in pairs, {} blocks, {:.1} host hours", answer.hosts, answer.blocks, answer.host_hours);
+        text += &format!("  {counts}, seed {}\n", answer.seed);
+    }
+    if matches!(answer.before, Verdict::Better | Verdict::Worse) {
+        text += "  The blocks before the trial differ by the coin alone: this fleet is not still enough, or it was bad luck (1 in 20).\n";
+    }
+    for caveat in &answer.caveats {
+        text += &match caveat {
+            Caveat::Missing { with, without } => {
+                format!(
+                    "  Numbers are missing {with} times with the settings and {without} times without: look at these hosts.\n"
+                )
+            }
+            Caveat::CarryOver { ratio } => {
+                let percent = (ratio - 1.0) * 100.0;
+                format!(
+                    "  Blocks after a switch differ from the others by {percent:+.1} %: the effect outlasts --wash-out.\n"
+                )
+            }
+        };
+    }
+    text += "  If one load balancer spreads players over all hosts, a better host takes load from the others: then the effect is smaller than it looks.\n";
+    text += &power(&answer.power);
+    text
+}
+
+fn power(rows: &[Power]) -> String {
+    let blocks = |blocks: Option<u64>| blocks.map_or("over 400".to_owned(), |blocks| blocks.to_string());
+    let mut text = "  effect  blocks: half of trials  nine of ten\n".to_owned();
+    for row in rows {
+        let percent = row.effect_ratio * 100.0;
+        text += &format!("  {percent:>4.0} %  {:>22}  {:>11}\n", blocks(row.blocks_p50), blocks(row.blocks_p90));
+    }
+    text
+}

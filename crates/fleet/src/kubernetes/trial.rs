@@ -1,0 +1,203 @@
+//! The hosts of a cluster in the hands of a trial: which have a goal released, and whether all have come to what was asked.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+
+use super::goal::{Allow, HostGoal};
+use super::names::TRIAL;
+use super::rollout::{ClusterView, NodeInfo, with_release};
+use super::state::{GoalPhase, HostState, HostStateSpec};
+
+/// How often to look whether the hosts have come to what was asked.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// One goal, whose releases a trial owns.
+pub struct TrialGoal {
+    goals: Api<HostGoal>,
+    states: Api<HostState>,
+    nodes: Api<Node>,
+    name: String,
+}
+
+/// Why a trial cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The API server's.
+    #[error(transparent)]
+    Cluster(#[from] kube::Error),
+    /// No goal has the name.
+    #[error("no HostGoal is named {name:?}")]
+    NoGoal {
+        /// The name.
+        name: String,
+    },
+    /// Without a rollout, nodes take the goal by themselves.
+    #[error("the goal only audits, or has no `rollout`: then no trial decides which nodes have it")]
+    NotReleased,
+    /// Another trial has it.
+    #[error("the goal is in trial {id}; end it first: kubectl annotate hostgoal NAME {TRIAL}-")]
+    Taken {
+        /// The other trial.
+        id: String,
+    },
+    /// A host cannot be trusted with the settings.
+    #[error("node {node} {what}")]
+    Host {
+        /// The node.
+        node: String,
+        /// What it is.
+        what: String,
+    },
+    /// The agents did not answer.
+    #[error("after {seconds} s, {nodes} nodes have not come to what was asked, {first} among them")]
+    Late {
+        /// How long.
+        seconds: u64,
+        /// How many.
+        nodes: usize,
+        /// The first by name.
+        first: String,
+    },
+    /// The goal was changed during the trial.
+    #[error("the goal was changed during the trial, which compares generation {generation}")]
+    Changed {
+        /// The generation of the trial.
+        generation: i64,
+    },
+}
+
+impl TrialGoal {
+    /// The goal of this name.
+    pub fn new(client: Client, name: &str) -> TrialGoal {
+        let (goals, states) = (Api::all(client.clone()), Api::all(client.clone()));
+        TrialGoal { goals, states, nodes: Api::all(client), name: name.to_owned() }
+    }
+
+    /// Takes the goal for trial `id`, and answers its generation and the ready nodes that it selects.
+    ///
+    /// # Errors
+    /// If the goal cannot be in a trial, or is in another.
+    pub async fn take(&self, id: &str) -> Result<(i64, Vec<String>), TrialError> {
+        let Some(goal) = self.goals.get_opt(&self.name).await? else {
+            return Err(TrialError::NoGoal { name: self.name.clone() });
+        };
+        if goal.spec.rollout.is_none() || goal.spec.allow == Allow::Audit {
+            return Err(TrialError::NotReleased);
+        }
+        if let Some(other) = goal.annotations().get(TRIAL).filter(|other| *other != id) {
+            return Err(TrialError::Taken { id: other.clone() });
+        }
+        self.annotate(Some(id)).await?;
+        let nodes = self.nodes.list(&ListParams::default()).await?.items;
+        let nodes: Vec<NodeInfo> = nodes.iter().map(NodeInfo::of).collect();
+        let view = ClusterView { goal: &goal, nodes: &nodes, states: &std::collections::BTreeMap::new(), now: 0 };
+        let ready = view.selected().into_iter().filter(|node| node.is_ready).map(|node| node.name.clone());
+        Ok((goal.metadata.generation.unwrap_or_default(), ready.collect()))
+    }
+
+    /// Gives the goal back to rollouts.
+    ///
+    /// # Errors
+    /// The API server's.
+    pub async fn give_back(&self) -> Result<(), TrialError> {
+        self.annotate(None).await
+    }
+
+    async fn annotate(&self, id: Option<&str>) -> Result<(), TrialError> {
+        let patch = json!({ "metadata": { "annotations": { TRIAL: id } } });
+        match self.goals.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+            // Deleted meanwhile: nothing is left to give back.
+            Err(kube::Error::Api(error)) if error.is_not_found() && id.is_none() => Ok(()),
+            patched => Ok(patched.map(|_| ())?),
+        }
+    }
+
+    /// Releases the goal to these nodes and withdraws it from all others.
+    ///
+    /// # Errors
+    /// The API server's.
+    pub async fn switch(&self, with: &BTreeSet<String>, generation: i64) -> Result<(), TrialError> {
+        let states = self.states.list(&ListParams::default()).await?.items;
+        for state in &states {
+            let node = state.name_any();
+            let wanted = with.contains(&node).then_some(generation);
+            let released = with_release(&state.spec.released, &self.name, wanted);
+            if released != state.spec.released {
+                let patch = json!({ "spec": { "released": released } });
+                self.states.patch(&node, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            }
+        }
+        let known: BTreeSet<String> = states.iter().map(ResourceExt::name_any).collect();
+        for node in with.difference(&known) {
+            let released = with_release(&[], &self.name, Some(generation));
+            self.states.create(&PostParams::default(), &HostState::new(node, HostStateSpec { released })).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the nodes in `with` have the goal in force and those in `without` have nothing of it.
+    ///
+    /// # Errors
+    /// If a host refuses it, drifts or is not ready, the goal was changed, or not all have come to it in `patience`.
+    pub async fn settle(
+        &self,
+        with: &BTreeSet<String>,
+        without: &BTreeSet<String>,
+        generation: i64,
+        patience: Duration,
+    ) -> Result<(), TrialError> {
+        let begun = Instant::now();
+        loop {
+            let open = self.open(with, without, generation).await?;
+            let Some(first) = open.first() else { return Ok(()) };
+            if begun.elapsed() > patience {
+                return Err(TrialError::Late { seconds: patience.as_secs(), nodes: open.len(), first: first.clone() });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// The nodes that have not come to what was asked.
+    async fn open(
+        &self,
+        with: &BTreeSet<String>,
+        without: &BTreeSet<String>,
+        generation: i64,
+    ) -> Result<Vec<String>, TrialError> {
+        let goal = self.goals.get_opt(&self.name).await?;
+        let goal = goal.ok_or_else(|| TrialError::NoGoal { name: self.name.clone() })?;
+        if goal.metadata.generation != Some(generation) {
+            return Err(TrialError::Changed { generation });
+        }
+        for node in self.nodes.list(&ListParams::default()).await?.items.iter().map(NodeInfo::of) {
+            if !node.is_ready && (with.contains(&node.name) || without.contains(&node.name)) {
+                return Err(TrialError::Host { node: node.name, what: "is not ready".to_owned() });
+            }
+        }
+        let states = self.states.list(&ListParams::default()).await?.items;
+        let mut open: BTreeSet<&String> = with.union(without).collect();
+        for state in &states {
+            let node = state.name_any();
+            let goals = state.status.iter().flat_map(|status| &status.goals);
+            let found = goals.into_iter().find(|found| found.goal == self.name);
+            let phase = found.filter(|found| found.generation == generation).map(|found| found.phase);
+            if let Some(bad) = phase.filter(|phase| phase.is_bad() || *phase == GoalPhase::NotApplicable)
+                && with.contains(&node)
+            {
+                return Err(TrialError::Host { node, what: format!("reports {bad:?}") });
+            }
+            let is_there = with.contains(&node) && phase == Some(GoalPhase::InForce);
+            let has_nothing =
+                found.is_none_or(|found| found.transaction.is_none() && found.phase == GoalPhase::Waiting);
+            if is_there || (without.contains(&node) && has_nothing && state.status.is_some()) {
+                open.remove(&node);
+            }
+        }
+        Ok(open.into_iter().cloned().collect())
+    }
+}

@@ -1,0 +1,301 @@
+//! A trial over many hosts: like hosts are paired, and in each block of time a coin says which of a pair has the settings.
+//!
+//! Each pair and block gives one ratio, of the host with the settings to the one without, each divided by its own number from before. What moves
+//! the whole fleet, such as an evening, moves both and cancels; what makes hosts different cancels by the number from before, and on average by the
+//! coin. The coins are independent, so the sequential test of `evenkeel-stats` keeps its promise over all pairs and blocks, whatever hosts, days
+//! and neighbours do. Pure: numbers and a seed come in.
+
+use std::collections::BTreeMap;
+
+use evenkeel_stats::{
+    Direction, Look, Options, Order, Pair, PairDesign, Sequential, StatsError, Verdict, median,
+    median_absolute_deviation,
+};
+use serde::{Deserialize, Serialize};
+
+/// The number of each host in one block; a host without a number is missing.
+pub type Numbers = BTreeMap<String, f64>;
+
+/// The most hosts of a trial.
+pub const HOSTS_MAX: usize = 2_000;
+/// The most blocks that the power table looks ahead.
+const BLOCKS_MAX: usize = 400;
+/// How many trials the power table simulates for each effect.
+const SIMULATED: u64 = 200;
+/// How many standard errors blocks after a switch may differ from the others.
+const CARRY_OVER_ERRORS: f64 = 3.0;
+
+/// Two hosts that are compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HostPair {
+    /// One of them.
+    pub first: String,
+    /// The other.
+    pub second: String,
+}
+
+/// The hosts in pairs, and the coin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Switchback {
+    pairs: Vec<HostPair>,
+    /// The typical number of each host before the trial.
+    before: Numbers,
+    seed: u64,
+}
+
+/// Which host of each pair has the settings in one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arms {
+    /// The hosts with the settings.
+    pub with: Vec<String>,
+    /// The hosts without.
+    pub without: Vec<String>,
+}
+
+/// What was measured, and what it says.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    test: Sequential,
+    /// ln of the ratio of each pair and block that has both numbers, with the pair, the block, and whether the pair switched before it.
+    ratios: Vec<(usize, u64, bool, f64)>,
+    /// Numbers that were missing with the settings, and without.
+    missing: [usize; 2],
+    blocks: u64,
+}
+
+/// How many blocks an effect takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Power {
+    /// The effect, as a share: 0.05 is 5 %.
+    pub effect_ratio: f64,
+    /// So many blocks half of the trials need; none if more than 400.
+    pub blocks_p50: Option<u64>,
+    /// So many blocks nine of ten trials need; none if more than 400.
+    pub blocks_p90: Option<u64>,
+}
+
+/// Something that limits what the result means.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "caveat", rename_all = "kebab-case")]
+pub enum Caveat {
+    /// More numbers were missing in one arm: hosts may fall silent because of the settings.
+    Missing {
+        /// With the settings.
+        with: usize,
+        /// Without them.
+        without: usize,
+    },
+    /// Blocks after a switch differ from the others: the settings act beyond the wash-out.
+    CarryOver {
+        /// By how much, as a ratio.
+        ratio: f64,
+    },
+}
+
+/// Why hosts cannot be paired.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PairingError {
+    /// Too few hosts have a number.
+    #[error("{hosts} hosts have a number above 0 in each block before the trial, and a trial takes 2 at least")]
+    TooFew {
+        /// How many have.
+        hosts: usize,
+    },
+    /// More than [`HOSTS_MAX`].
+    #[error("{hosts} hosts are more than {HOSTS_MAX}")]
+    TooMany {
+        /// How many.
+        hosts: usize,
+    },
+}
+
+impl Switchback {
+    /// Pairs hosts with like numbers in the blocks before the trial. Of an odd number, one is left out.
+    ///
+    /// # Errors
+    /// If there are too few hosts, or too many.
+    pub fn pair(blocks: &[Numbers], seed: u64) -> Result<Switchback, PairingError> {
+        let Some(first) = blocks.first() else { return Err(PairingError::TooFew { hosts: 0 }) };
+        let mut hosts = Vec::new();
+        for host in first.keys() {
+            let numbers: Option<Vec<f64>> = blocks.iter().map(|block| usable(block.get(host))).collect();
+            hosts.extend(numbers.and_then(|numbers| median(&numbers)).map(|number| (number, host.clone())));
+        }
+        if hosts.len() > HOSTS_MAX {
+            return Err(PairingError::TooMany { hosts: hosts.len() });
+        }
+        hosts.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+        let pairs: Vec<HostPair> = hosts
+            .chunks_exact(2)
+            .map(|pair| HostPair { first: pair[0].1.clone(), second: pair[1].1.clone() })
+            .collect();
+        if pairs.is_empty() {
+            return Err(PairingError::TooFew { hosts: hosts.len() });
+        }
+        let before = hosts.into_iter().map(|(number, host)| (host, number)).collect();
+        Ok(Switchback { pairs, before, seed })
+    }
+
+    /// The pairs.
+    pub fn pairs(&self) -> &[HostPair] {
+        &self.pairs
+    }
+
+    /// Which hosts have the settings in a block, from 0.
+    pub fn arms(&self, block: u64) -> Arms {
+        let mut arms = Arms { with: Vec::new(), without: Vec::new() };
+        for (index, pair) in self.pairs.iter().enumerate() {
+            let (with, without) =
+                if self.first_has_it(block, index) { (&pair.first, &pair.second) } else { (&pair.second, &pair.first) };
+            arms.with.push(with.clone());
+            arms.without.push(without.clone());
+        }
+        arms
+    }
+
+    fn first_has_it(&self, block: u64, pair: usize) -> bool {
+        let coin = block.saturating_mul(self.pairs.len() as u64).saturating_add(pair as u64);
+        PairDesign::new(0, self.seed).order_of_pair(coin) == Order::BFirst
+    }
+
+    /// No evidence yet.
+    ///
+    /// # Errors
+    /// If the confidence or the smallest effect is out of range.
+    pub fn evidence(&self, options: Options) -> Result<Evidence, StatsError> {
+        Ok(Evidence { test: Sequential::new(options)?, ratios: Vec::new(), missing: [0; 2], blocks: 0 })
+    }
+
+    /// Adds the next block.
+    pub fn add(&self, evidence: &mut Evidence, numbers: &Numbers) {
+        let block = evidence.blocks;
+        evidence.blocks += 1;
+        for (index, pair) in self.pairs.iter().enumerate() {
+            let first_has_it = self.first_has_it(block, index);
+            let relative = |host: &String| Some(usable(numbers.get(host))? / self.before.get(host)?);
+            let (first, second) = (relative(&pair.first), relative(&pair.second));
+            let (b, a) = if first_has_it { (first, second) } else { (second, first) };
+            evidence.missing[0] += usize::from(b.is_none());
+            evidence.missing[1] += usize::from(a.is_none());
+            // A pair without one of its numbers is left out: that looks at no value.
+            let (Some(a), Some(b)) = (a, b) else { continue };
+            if evidence.test.add(Pair { a, b }).is_ok() {
+                let switched =
+                    block.checked_sub(1).is_some_and(|before| self.first_has_it(before, index) != first_has_it);
+                evidence.ratios.push((index, block, switched, (b / a).ln()));
+            }
+        }
+    }
+
+    /// What blocks without any settings say: how many blocks an effect would take.
+    ///
+    /// # Errors
+    /// If an option is out of range.
+    pub fn power(&self, before: &[Numbers], options: Options, effects: &[f64]) -> Result<Vec<Power>, StatsError> {
+        let mut noise = self.evidence(options)?;
+        before.iter().for_each(|block| self.add(&mut noise, block));
+        let ratios: Vec<f64> = noise.ratios.iter().map(|(.., ratio)| *ratio).collect();
+        let center = median(&ratios).unwrap_or(0.0);
+        let residuals: Vec<f64> = ratios.iter().map(|ratio| ratio - center).collect();
+        effects.iter().map(|effect| self.power_of(&residuals, options, *effect)).collect()
+    }
+
+    fn power_of(&self, residuals: &[f64], options: Options, effect_ratio: f64) -> Result<Power, StatsError> {
+        let mut needed = Vec::new();
+        for trial in 0..SIMULATED {
+            needed.push(self.simulated_blocks(residuals, options, effect_ratio, trial)?);
+        }
+        needed.sort_unstable();
+        let of =
+            |share: u64| needed.get((SIMULATED * share / 100) as usize).copied().filter(|blocks| *blocks < u64::MAX);
+        Ok(Power { effect_ratio, blocks_p50: of(50), blocks_p90: of(90) })
+    }
+
+    /// The blocks until a verdict, or the largest number.
+    fn simulated_blocks(
+        &self,
+        residuals: &[f64],
+        options: Options,
+        effect: f64,
+        trial: u64,
+    ) -> Result<u64, StatsError> {
+        if residuals.is_empty() {
+            return Ok(u64::MAX);
+        }
+        let sign = if options.better == Direction::Lower { -1.0 } else { 1.0 };
+        let mut test = Sequential::new(options)?;
+        // Words of one key stream choose which residual comes next, and its sign.
+        let coin = PairDesign::new(0, self.seed ^ trial.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut word = 0;
+        let mut bits = |count: u32| {
+            (0..count).fold(0_usize, |number, _| {
+                word += 1;
+                number * 2 + usize::from(coin.order_of_pair(word) == Order::BFirst)
+            })
+        };
+        for block in 1..=BLOCKS_MAX as u64 {
+            for _ in &self.pairs {
+                let residual = residuals[bits(12) % residuals.len()] * if bits(1) == 0 { 1.0 } else { -1.0 };
+                test.add(Pair { a: 1.0, b: (residual + sign * effect.ln_1p()).exp() })?;
+            }
+            if test.verdict() == Verdict::Better {
+                return Ok(block);
+            }
+        }
+        Ok(u64::MAX)
+    }
+}
+
+fn usable(number: Option<&f64>) -> Option<f64> {
+    number.copied().filter(|number| number.is_finite() && *number > 0.0)
+}
+
+impl Evidence {
+    /// What it says so far.
+    pub fn look(&self) -> Look {
+        self.test.look()
+    }
+
+    /// How many blocks were added.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// How many ratios of a pair in a block there are.
+    pub fn ratios(&self) -> usize {
+        self.ratios.len()
+    }
+
+    /// What limits the result.
+    pub fn caveats(&self) -> Vec<Caveat> {
+        let [with, without] = self.missing;
+        // A coin that falls one way more than three standard deviations too often.
+        let is_uneven = (with as f64 - without as f64).abs() > 3.0 * ((with + without) as f64).sqrt();
+        let missing = is_uneven.then_some(Caveat::Missing { with, without });
+        missing.into_iter().chain(self.carry_over()).collect()
+    }
+
+    fn carry_over(&self) -> Option<Caveat> {
+        let of = |wanted: bool| -> Vec<f64> {
+            let after_first = self.ratios.iter().filter(|(_, block, ..)| *block > 0);
+            after_first.filter(|(_, _, switched, _)| *switched == wanted).map(|(.., ratio)| *ratio).collect()
+        };
+        let (switched, stayed) = (of(true), of(false));
+        if switched.len() < 8 || stayed.len() < 8 {
+            return None;
+        }
+        let difference = median(&switched)? - median(&stayed)?;
+        // The standard error of a median of normal numbers, by their median absolute deviation.
+        let error =
+            |ratios: &[f64]| Some(1.253 * 1.4826 * median_absolute_deviation(ratios)? / (ratios.len() as f64).sqrt());
+        let error = error(&switched)?.hypot(error(&stayed)?);
+        (difference.abs() > CARRY_OVER_ERRORS * error).then(|| Caveat::CarryOver { ratio: difference.exp() })
+    }
+}
+
+#[cfg(test)]
+#[path = "switchback_tests.rs"]
+mod tests;
