@@ -3,7 +3,7 @@
 #
 # usage: deploy/dist/image.sh ARCH
 #
-# Reads target/dist/ARCH/bin, writes target/dist/evenkeel-VERSION-ARCH.oci.tar, which skopeo, podman and docker load.
+# Reads target/dist/ARCH/bin and target/dist/ARCH/kubernetes, writes target/dist/evenkeel-VERSION-ARCH.oci.tar, which skopeo, podman and docker load.
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -14,6 +14,8 @@ trap 'rm -rf "$work"' EXIT
 blobs=$work/image/blobs/sha256
 mkdir -p "$blobs" "$work/layer/usr/bin" "$work/layer/tmp"
 install -m 755 "$dist/$arch"/bin/* "$work/layer/usr/bin/"
+# The same program with the commands for Kubernetes.
+install -m 755 "$dist/$arch/kubernetes/evenkeel" "$work/layer/usr/bin/evenkeel"
 chmod 1777 "$work/layer/tmp"
 
 # Puts a file among the blobs; prints "digest size".

@@ -5,7 +5,7 @@
 #
 #   ARCH   x86_64 or aarch64
 #
-# Writes target/dist/ARCH/bin and target/dist/ARCH/debug.
+# Writes target/dist/ARCH/bin, target/dist/ARCH/debug, and target/dist/ARCH/kubernetes for the container image.
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -48,6 +48,11 @@ if [ "$arch" != "$(uname -m)" ]; then
     [ -n "$of_rust" ] || fail "no objcopy for $arch" "rustup component add llvm-tools"
     objcopy=(env "LD_LIBRARY_PATH=$sysroot/lib" "$of_rust")
 fi
+# The container image also runs as the agent of a Kubernetes node. Its client would make the program for hosts a third larger.
+kubernetes=$dist/$arch/kubernetes
+mkdir -p "$kubernetes"
+(cd "$repository" && $cargo build --profile dist --locked --target "$target" --target-dir "$built/kubernetes" -p evenkeel --features kubernetes)
+"${objcopy[@]}" --strip-all "$built/kubernetes/$target/dist/evenkeel" "$kubernetes/evenkeel"
 for program in evenkeel evenkeel-arena evenkeel-bots; do
     from=$built/$target/dist/$program to=$dist/$arch/bin/$program
     id=$(readelf -n "$from" | sed -n 's/.*Build ID: \([0-9a-f]*\)/\1/p')

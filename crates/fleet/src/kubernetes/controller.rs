@@ -23,7 +23,7 @@ const GUARDS_EVERY: Duration = Duration::from_secs(15);
 
 /// Where the numbers of guards come from.
 pub trait Metrics {
-    /// The numbers of a query by the label `node`.
+    /// The numbers of a query by the label `node`, or else `instance`.
     ///
     /// # Errors
     /// Why there are none, for people.

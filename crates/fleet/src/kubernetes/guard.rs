@@ -22,7 +22,7 @@ pub struct Guard {
     /// Its name in messages.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// A query with one number a node, whose label `node` has the node's name.
+    /// A query with one number a node, whose label `node` or `instance` has the node's name.
     #[schemars(length(min = 1, max = 4000))]
     pub query: String,
     /// In which direction it gets worse.

@@ -34,3 +34,32 @@ fn with_known_formats(value: &mut Value) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_chart_has_the_definitions_of_today() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes/chart/crds");
+        let definitions = definitions();
+        for definition in definitions["items"].as_array().unwrap() {
+            let path = folder.join(format!("{}.yaml", definition["spec"]["names"]["plural"].as_str().unwrap()));
+            let text = serde_json::to_string_pretty(definition).unwrap() + "\n";
+            if std::env::var_os("UPDATE_EXPECT").is_some() {
+                fs::write(&path, &text).unwrap();
+            }
+            assert!(fs::read_to_string(&path).unwrap() == text, "{}: UPDATE_EXPECT=1 writes it anew", path.display());
+        }
+    }
+
+    #[test]
+    fn no_format_is_unknown_to_the_api_server() {
+        let text = definitions().to_string();
+        assert!(!text.contains("\"uint"), "{text}");
+        assert!(text.contains("\"format\":\"int32\""));
+    }
+}

@@ -52,7 +52,8 @@ impl Metrics for Prometheus {
         let QueryData::Vector(samples) = answer.data else {
             return Err("the query does not give one number a node".to_owned());
         };
-        let number = |sample: Sample| Some((sample.metric.get("node")?.clone(), sample.value.1.parse().ok()?));
+        let node = |sample: &Sample| sample.metric.get("node").or_else(|| sample.metric.get("instance")).cloned();
+        let number = |sample: Sample| Some((node(&sample)?, sample.value.1.parse().ok()?));
         Ok(samples.into_iter().filter_map(number).collect())
     }
 }

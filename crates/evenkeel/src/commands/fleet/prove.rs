@@ -15,7 +15,7 @@ use crate::times;
 /// many blocks an effect takes. Then the trial, looked at after every block. At the end, however it comes, every node puts the goal back.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'max by (node) (tick_lateness_us_p99)'
+  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'sum by (instance) (x)'
   evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'x[$window]' --only-before
   evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'x[$window]' --continue
 
@@ -23,7 +23,7 @@ use crate::times;
 pub(super) struct Args {
     /// The goal, by name
     goal: String,
-    /// Query with one number a node, which has the label `node`; $window becomes the length of a block, such as 600s
+    /// Query with one number a node, which has its name in the label `node` or `instance`; $window becomes the length of a block, such as 600s
     #[arg(long, value_name = "PROMQL")]
     metric: String,
     /// Which direction of the number is better
