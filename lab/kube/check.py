@@ -123,6 +123,7 @@ def step_schema(lab):
         goal("wrong", allow="audit", rollout={}),
         goal("wrong", ["no value"]),
         goal("wrong", ["a=1\nb=2"]),
+        goal("wrong", ["--state=/tmp"]),
         goal("wrong", allow="everything"),
         goal("wrong", rollout={"maxUnavailable": "0%"}),
         goal("wrong", rollout={"guards": [{"name": "x", "query": "", "worse": "higher"}]}),

@@ -2,6 +2,7 @@
 
 mod args;
 mod arms;
+mod cluster;
 mod command_args;
 mod command_line;
 mod commands;

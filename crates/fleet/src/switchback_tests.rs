@@ -1,3 +1,5 @@
+//! Trials over simulated fleets.
+
 use super::*;
 
 /// Numbers that look random, from a seed: uniform in 0..1.

@@ -44,7 +44,7 @@ fn verify_every(text: &str) -> Result<Duration, String> {
 
 #[cfg(not(feature = "kubernetes"))]
 pub(crate) fn run(_: &Args, _: &Out) -> Outcome {
-    Err(crate::commands::fleet::without_kubernetes("run the agent"))
+    Err(crate::cluster::without_kubernetes("run the agent"))
 }
 
 #[cfg(feature = "kubernetes")]
@@ -64,7 +64,7 @@ mod with_kubernetes {
 
     use super::host::ThisHost;
     use super::{Args, Out, Outcome};
-    use crate::commands::fleet::connect;
+    use crate::cluster::connect;
     use crate::exit;
     use crate::experiment::stop_flag;
     use crate::failure::Failure;

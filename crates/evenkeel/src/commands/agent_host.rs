@@ -116,10 +116,12 @@ impl ThisHost {
     fn run<T: DeserializeOwned>(&self, words: &[&str], takes_state: bool) -> Result<(T, u8), HostError> {
         let unreachable = |why: String| HostError::Unreachable { why };
         let mut command = Command::new(&self.program);
-        command.args(&self.enter).arg("--json").args(words);
+        let (name, rest) = words.split_at(1);
+        command.args(&self.enter).arg("--json").args(name);
         if takes_state {
             command.args(&self.state);
         }
+        command.args(rest);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| unreachable(error.to_string()))?;
         let (answer, code) = finish(child).map_err(unreachable)?;
@@ -143,7 +145,11 @@ impl ThisHost {
                     AdvisedGoal::Density => "density",
                 },
             ]),
-            None => words.extend(goal.settings.iter().map(String::as_str)),
+            None => {
+                // A setting is never taken for an option.
+                words.push("--");
+                words.extend(goal.settings.iter().map(String::as_str));
+            }
         }
     }
 }

@@ -1,3 +1,5 @@
+//! Goals, labels, releases and journals, and the steps that follow from them.
+
 use std::collections::BTreeMap;
 
 use evenkeel_change::Status;

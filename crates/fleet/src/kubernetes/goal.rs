@@ -40,7 +40,10 @@ pub struct HostGoalSpec {
     pub node_selector: Option<LabelSelector>,
     /// The settings as KNOB=VALUE, or KNOB@PLACE=VALUE for one queue or interrupt; `evenkeel explain` lists the knobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 200), inner(length(max = 1000), regex(pattern = r"^[A-Za-z0-9_.-]+(@[^=\n]+)?=[^\n]+$")))]
+    #[schemars(
+        length(max = 200),
+        inner(length(max = 1000), regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9_.-]*(@[^=\n]+)?=[^\n]+$"))
+    )]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub settings: Vec<String>,
     /// Instead of settings: all that the audit of each node advises.

@@ -1,3 +1,5 @@
+//! Rollouts over a cluster whose agents do what they are told.
+
 use std::collections::BTreeMap;
 
 use super::super::goal::{Canaries, HostGoalSpec, MaxUnavailable, Rollout};

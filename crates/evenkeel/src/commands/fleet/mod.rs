@@ -42,23 +42,3 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         What::Prove(args) => prove::run(args, out),
     }
 }
-
-/// What this program cannot do, because its client for Kubernetes was left out.
-#[cfg(not(feature = "kubernetes"))]
-pub(super) fn without_kubernetes(tried: &str) -> crate::failure::Failure {
-    let cause = "this program was built without Kubernetes, whose client would make it a third larger";
-    crate::failure::Failure::text(crate::exit::NOT_POSSIBLE, tried, cause)
-        .hint("use the container image, or build it: cargo build --release -p evenkeel --features kubernetes")
-}
-
-/// The cluster of a file of credentials, of this pod, or of `$KUBECONFIG`.
-#[cfg(feature = "kubernetes")]
-pub(super) async fn connect(
-    file: Option<&std::path::Path>,
-) -> Result<evenkeel_fleet::kubernetes::Client, crate::failure::Failure> {
-    let client = evenkeel_fleet::kubernetes::connect(file).await;
-    client.map_err(|error| {
-        crate::failure::Failure::text(crate::exit::WRONG_USE, "find the cluster", error)
-            .hint("name its file with --kubeconfig, or set KUBECONFIG")
-    })
-}

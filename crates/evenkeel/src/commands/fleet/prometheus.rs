@@ -35,7 +35,8 @@ struct Sample {
 }
 
 impl Prometheus {
-    pub(super) fn parse(base: &str) -> Result<Prometheus, Failure> {
+    /// The server at this address.
+    pub(super) fn at(base: &str) -> Result<Prometheus, Failure> {
         let base = base.trim_end_matches('/').to_owned();
         let wrong = |error: &dyn std::fmt::Display| Failure::text(exit::WRONG_USE, "find Prometheus", error);
         Address::parse(&format!("{base}/api/v1/query")).map_err(|error| wrong(&error))?;

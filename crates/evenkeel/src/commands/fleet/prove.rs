@@ -91,7 +91,7 @@ fn percent(text: &str) -> Result<f64, String> {
 
 #[cfg(not(feature = "kubernetes"))]
 pub(super) fn run(_: &Args, _: &crate::show::Out) -> crate::failure::Outcome {
-    Err(super::without_kubernetes("prove a goal on a cluster"))
+    Err(crate::cluster::without_kubernetes("prove a goal on a cluster"))
 }
 
 #[cfg(feature = "kubernetes")]

@@ -12,10 +12,10 @@ use evenkeel_fleet::switchback::{Caveat, Evidence, Numbers, Power, Switchback};
 use evenkeel_stats::{Look, Options, Verdict};
 
 use super::super::answers::ProveAnswer;
-use super::super::connect;
 use super::super::prometheus::Prometheus;
 use super::super::prove_log::{Begin, Log, Record};
 use super::Args;
+use crate::cluster::connect;
 use crate::exit;
 use crate::experiment::{fresh_seed, stop_flag};
 use crate::failure::{Failure, Outcome};
@@ -51,7 +51,7 @@ struct Trial<'a> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let stop = stop_flag()?;
-    let prometheus = Prometheus::parse(&args.prometheus)?;
+    let prometheus = Prometheus::at(&args.prometheus)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the trial", &error))?;
     runtime.block_on(async {

@@ -50,7 +50,7 @@ pub(super) struct Args {
 
 #[cfg(not(feature = "kubernetes"))]
 pub(super) fn run(_: &Args, _: &Out) -> Outcome {
-    Err(super::without_kubernetes("roll out goals"))
+    Err(crate::cluster::without_kubernetes("roll out goals"))
 }
 
 #[cfg(feature = "kubernetes")]
@@ -66,9 +66,9 @@ mod with_kubernetes {
     use evenkeel_fleet::kubernetes::{RolloutPhase, manifests};
 
     use super::super::answers::{GoalAnswer, RolloutAnswer};
-    use super::super::connect;
     use super::super::prometheus::Prometheus;
     use super::{Args, Out, Outcome};
+    use crate::cluster::connect;
     use crate::exit::{self, Exit};
     use crate::experiment::stop_flag;
     use crate::failure::Failure;
@@ -81,7 +81,7 @@ mod with_kubernetes {
             return Ok(exit::WELL);
         }
         let stop = stop_flag()?;
-        let prometheus = args.prometheus.as_deref().map(Prometheus::parse).transpose()?;
+        let prometheus = args.prometheus.as_deref().map(Prometheus::at).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the rollout", &error))?;
         runtime.block_on(async {

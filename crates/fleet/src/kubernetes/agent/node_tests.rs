@@ -1,3 +1,5 @@
+//! An agent on a host that can be killed half-way.
+
 use std::cell::RefCell;
 use std::sync::Mutex;
 
