@@ -177,5 +177,9 @@ fn restorable(path: &str, text: &str, value: &str) -> Result<(), String> {
             text.len()
         ));
     }
+    // The kernel takes an empty write to a sysctl as none.
+    if value.is_empty() && path.starts_with("/proc/sys/") {
+        return Err(format!("change {path}: it is empty, and evenkeel could not make it empty again"));
+    }
     Ok(())
 }

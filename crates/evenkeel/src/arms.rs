@@ -56,7 +56,8 @@ impl Arms {
             .map_err(|cause| Failure::text(exit::WRONG_USE, "read the arms of the session", cause))
     }
 
-    fn from_settings(mut asked: Vec<Vec<Setting>>) -> Result<Arms, String> {
+    /// The arms of these settings.
+    pub(crate) fn from_settings(mut asked: Vec<Vec<Setting>>) -> Result<Arms, String> {
         if asked.iter().all(Vec::is_empty) {
             return Err("no setting is named, so there is nothing to compare with the machine as it is".to_owned());
         }

@@ -152,6 +152,7 @@ fn wrong_setting(error: SettingError) -> Failure {
             }
         },
         SettingError::BadValue { knob, .. } => format!("`evenkeel explain {knob}` shows what each value does"),
+        SettingError::Never { .. } => "other settings can be planned without it".to_owned(),
         SettingError::UnknownKnob { .. } => {
             "write KNOB=VALUE; `evenkeel explain KNOB` shows the values that it takes".to_owned()
         }

@@ -15,6 +15,8 @@ pub struct Extras {
     pub side_effects: &'static [&'static str],
     /// Why this machine must not have a value that is within the knob's range. `None` if it may, or if no fact shows it.
     pub too_much: Option<fn(&Facts, &str) -> Option<String>>,
+    /// Values that open the machine, as `risk` says: a guide's line with one is dangerous.
+    pub dangerous_values: &'static [&'static str],
     /// The longest wait that the knob can spare a tick, if it differs from the usual one of its area.
     pub effect: Option<Effect>,
     /// Values that `tune` tries although the advice is to keep the present one. It takes the first value that is not in force.
@@ -38,6 +40,7 @@ impl Extras {
         counter: None,
         side_effects: &[],
         too_much: None,
+        dangerous_values: &[],
         effect: None,
         worth_a_trial: &[],
         set_by: &[],

@@ -256,6 +256,8 @@ pub enum Values {
     Words(&'static [&'static str]),
     /// A name that the kernel offers, from the facts: letters, digits, `-`, `_`.
     Name,
+    /// What a sysctl may hold: words of plain letters with spaces between them. The kernel checks the rest.
+    Sysctl,
     /// A set of CPUs as a list (`0-3`), empty allowed if `may_be_empty`.
     Cpus {
         /// Whether the empty set is valid.

@@ -10,6 +10,9 @@ use crate::knob::{Knob, Values};
 /// The longest value of any knob, in bytes. A mask of 8,192 CPUs has 2,303.
 const VALUE_BYTES_MAX: usize = 4096;
 
+/// The longest value of a sysctl that no knob has, in bytes.
+const SYSCTL_BYTES_MAX: usize = 256;
+
 /// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingError {
@@ -24,6 +27,13 @@ pub enum SettingError {
         id: String,
         /// The nearest id, if one is similar.
         nearest: Option<&'static str>,
+    },
+    /// A sysctl that evenkeel never writes.
+    Never {
+        /// The sysctl.
+        id: String,
+        /// Why.
+        why: &'static str,
     },
     /// The knob does not accept this value.
     BadValue {
@@ -70,6 +80,11 @@ impl Values {
                 let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
                 (!value.is_empty() && value.len() <= 64 && value.bytes().all(plain)).then(|| value.to_owned())
             }
+            Values::Sysctl => {
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.,:+/ ".contains(&byte);
+                let words = value.split_whitespace().collect::<Vec<_>>().join(" ");
+                (!words.is_empty() && words.len() <= SYSCTL_BYTES_MAX && words.bytes().all(plain)).then_some(words)
+            }
             Values::Cpus { may_be_empty } => {
                 let cpus = CpuSet::parse_list(value)?;
                 (may_be_empty || !cpus.is_empty()).then(|| cpus.to_string())
@@ -88,6 +103,7 @@ impl fmt::Display for Values {
             }
             Values::Words(words) => write!(f, "one of {}", words.join(", ")),
             Values::Name => f.write_str("a name of letters, digits, - and _ that the kernel offers"),
+            Values::Sysctl => f.write_str("numbers or words without quotes, as the kernel takes them"),
             Values::Cpus { may_be_empty: true } => f.write_str("a list of CPUs such as 0-3,8, or nothing for none"),
             Values::Cpus { may_be_empty: false } => f.write_str("a list of CPUs such as 0-3,8"),
         }
@@ -104,6 +120,7 @@ impl fmt::Display for SettingError {
             SettingError::UnknownKnob { id, nearest: Some(nearest) } => {
                 write!(f, "unknown knob {id:?}: did you mean {nearest:?}? `evenkeel explain` lists the knobs")
             }
+            SettingError::Never { id, why } => write!(f, "evenkeel never writes {id}: {why}"),
             SettingError::BadValue { knob, value, takes } => {
                 write!(f, "{knob} does not accept {value:?}: it accepts {takes}")
             }

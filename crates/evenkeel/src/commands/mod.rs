@@ -14,6 +14,7 @@ mod disturb;
 mod explain;
 mod fleet;
 pub(crate) mod guard;
+mod guide;
 mod history;
 mod image;
 mod inspect;
@@ -72,6 +73,7 @@ commands! {
     Disturb => disturb,
     Prove => prove,
     Tune => tune,
+    Guide => guide,
     Plan => plan,
     Diff => diff,
     Apply => apply,

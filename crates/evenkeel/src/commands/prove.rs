@@ -13,7 +13,8 @@ mod resume;
 mod trial;
 mod workloads;
 
-pub(crate) use design::guard;
+pub(crate) use design::{DecisionArgs, DesignArgs, guard};
+pub(crate) use trial::compare_arms;
 
 use crate::failure::Outcome;
 use crate::show::Out;

@@ -1,6 +1,6 @@
 //! `evenkeel tune`: a search for the smallest set of knobs that helps one server on this machine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use evenkeel_change::State;
 use evenkeel_host::Action;
@@ -15,12 +15,12 @@ use crate::show::Out;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
 
-mod context;
-mod design;
+pub(crate) mod context;
+pub(crate) mod design;
 mod goal;
-mod log_files;
+pub(crate) mod log_files;
 mod resume;
-mod search;
+pub(crate) mod search;
 
 use context::{OutArgs, SearchContext, not_possible};
 use design::PlanArgs;
@@ -62,8 +62,14 @@ enum What {
 struct SearchArgs {
     #[command(flatten)]
     out: OutArgs,
+    /// Write report.html and report.json into DIR
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     state: StateArgs,
+    /// Try only these knobs [default: all that work on this machine]
+    #[arg(long, value_name = "KNOB[=VALUE]", num_args = 1.., help_heading = "Search")]
+    knobs: Vec<String>,
     #[command(flatten)]
     plan: PlanArgs,
     #[command(flatten)]
@@ -74,19 +80,23 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     match &args.what {
         Some(What::Resume(args)) => resume::run(args, out),
         None => {
-            let SearchArgs { out: out_args, state, plan, workload } = &args.search;
+            let SearchArgs { out: out_args, report, state, knobs, plan, workload } = &args.search;
+            let wanted = wanted(knobs, plan)?;
             let path = state.path()?.join(log_files::LOG);
-            let asked = Asked { out_args, state, path: &path, resume: log_files::again(None, state) };
-            run_search(asked, out, |search, state| begin(search, plan, workload, state, &path))
+            let resume = log_files::again(None, state);
+            let asked = Asked { title: "tune", out_args, report: report.as_deref(), state, path: &path, resume };
+            run_search(asked, out, |search, state| {
+                begin(search, &Begin { wanted, plan, asked: workload, path: &path, whole_first: false }, state)
+            })
         }
     }
 }
 
 /// The knobs to search among, as requested.
-fn wanted(args: &PlanArgs) -> Result<Wanted, Failure> {
+fn wanted(knobs: &[String], args: &PlanArgs) -> Result<Wanted, Failure> {
     let bad = |error: evenkeel_host::SettingError| Failure::text(exit::WRONG_USE, "read --knobs", error);
     let mut named = Vec::new();
-    for text in &args.knobs {
+    for text in knobs {
         named.push(match text.contains('=') {
             true => workload_settings::parse(text).map(|setting| (setting.knob, Some(setting))).map_err(bad)?,
             false => (workload_settings::find(text).map_err(bad)?, None),
@@ -99,16 +109,21 @@ fn wanted(args: &PlanArgs) -> Result<Wanted, Failure> {
     })
 }
 
-fn begin(
-    search: &SearchContext<'_>,
-    plan: &PlanArgs,
-    asked: &WorkloadArgs,
-    state: &mut State,
-    path: &Path,
-) -> Result<Ready, Failure> {
+/// What a new search begins with.
+pub(crate) struct Begin<'a> {
+    pub(crate) wanted: Wanted,
+    pub(crate) plan: &'a PlanArgs,
+    pub(crate) asked: &'a WorkloadArgs,
+    pub(crate) path: &'a Path,
+    /// Whether all candidates are first compared together, as a guide has them.
+    pub(crate) whole_first: bool,
+}
+
+/// Starts the workload, and makes a new search ready.
+pub(crate) fn begin(search: &SearchContext<'_>, new: &Begin<'_>, state: &mut State) -> Result<Ready, Failure> {
     let SearchContext { root, facts, .. } = search;
-    let wanted = wanted(plan)?;
-    let mut offer = offer(root, facts, &plan.goal.context(), &wanted);
+    let Begin { wanted, plan, asked, path, whole_first } = new;
+    let mut offer = offer(root, facts, &plan.goal.context(), wanted);
     keep_what_is_allowed(&mut offer);
     let seed = plan.seed.unwrap_or_else(experiment::fresh_seed);
     let mut workload = asked.start(seed, &search.stop)?;
@@ -120,6 +135,7 @@ fn begin(
     }
     let mut design = design::asked(plan, &*workload, candidates, seed)?;
     design.restarts = restarts(&plans);
+    design.whole_first = *whole_first;
     if plan.settle.asked().is_none() && design::settle(search, state, &mut design, &plans, &mut *workload)? {
         workload.stop();
         workload = asked.start(seed, &search.stop)?;

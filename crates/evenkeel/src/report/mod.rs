@@ -20,6 +20,7 @@ pub(crate) mod counted;
 mod html;
 mod machine;
 mod markup;
+pub(crate) mod search;
 mod trial;
 pub(crate) mod words;
 

@@ -9,6 +9,7 @@ pub(crate) mod escape;
 pub(crate) mod facts;
 pub(crate) mod finding;
 pub(crate) mod fleet;
+pub(crate) mod guide;
 pub(crate) mod instances;
 pub(crate) mod json;
 pub(crate) mod knob;

@@ -223,7 +223,7 @@ fn along(result: &SearchResult) -> String {
     changed.iter().take(ALONG_MAX).map(line).collect()
 }
 
-fn outcome(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
+pub(crate) fn outcome(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
     let screened = knob
         .screening
         .as_ref()
@@ -247,9 +247,10 @@ fn outcome(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
     }
 }
 
-fn name(stage: Stage) -> &'static str {
+pub(crate) fn name(stage: Stage) -> &'static str {
     match stage {
         Stage::Baseline => "baseline",
+        Stage::Whole => "the whole guide",
         Stage::Screen => "screening",
         Stage::Ladder => "other values",
         Stage::Pairs => "combinations",

@@ -29,7 +29,11 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "Linux Documentation/admin-guide/kernel-parameters.txt", says: "mitigations=" },
         Source { title: "Linux Documentation/admin-guide/hw-vuln/", says: "each vulnerability, and its mitigation" },
     ],
-    extras: Extras { read_in: &[CounterPlace::Folder("/sys/devices/system/cpu/vulnerabilities")], ..Extras::NONE },
+    extras: Extras {
+        read_in: &[CounterPlace::Folder("/sys/devices/system/cpu/vulnerabilities")],
+        dangerous_values: &["off"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -3,6 +3,7 @@
 
 use crate::finding::shown;
 use crate::knob::Knob;
+use crate::sysctl;
 use crate::value::SettingError;
 
 mod cgroup_cpu_max;
@@ -204,11 +205,14 @@ pub const ALL: &[&Knob] = &[
     &daemon_journald_rate::KNOB,
 ];
 
-/// The knob with this id.
+/// The knob with this id. A sysctl without a knob of its own has `sysctl:NAME`.
 ///
 /// # Errors
 /// [`SettingError::UnknownKnob`], with the nearest id if one is near.
 pub fn find(id: &str) -> Result<&'static Knob, SettingError> {
+    if let Some(key) = id.strip_prefix(sysctl::PREFIX) {
+        return sysctl::find(key);
+    }
     ALL.iter()
         .copied()
         .find(|knob| knob.id == id)

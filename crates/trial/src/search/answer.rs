@@ -36,6 +36,9 @@ pub struct Answer {
     /// The effect of the set against the unchanged machine, from separate pairs of windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Measure>,
+    /// All candidates together against the unchanged machine, if that was compared first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<Whole>,
     /// The guard that vetoed the set, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub veto: Option<String>,
@@ -62,6 +65,42 @@ pub struct Answer {
     /// The caveats.
     #[serde(rename = "doubts", default, skip_serializing_if = "Vec::is_empty")]
     pub caveats: Vec<SearchCaveat>,
+}
+
+/// All candidates together, as a guide asks for them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Whole {
+    /// The effect of all of them together.
+    pub effect: Measure,
+    /// The verdict on it.
+    pub verdict: WholeVerdict,
+}
+
+/// The verdict on all candidates together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum WholeVerdict {
+    /// They help.
+    Better,
+    /// They hurt.
+    Worse,
+    /// There is no difference that matters.
+    Same,
+    /// It is not decided.
+    Undecided,
+}
+
+impl From<Judged> for WholeVerdict {
+    fn from(verdict: Judged) -> WholeVerdict {
+        match verdict {
+            Judged::Better => WholeVerdict::Better,
+            Judged::Worse => WholeVerdict::Worse,
+            Judged::Same => WholeVerdict::Same,
+            Judged::Undecided => WholeVerdict::Undecided,
+        }
+    }
 }
 
 /// The open question that more time would decide.
@@ -242,6 +281,7 @@ impl Answer {
             ended: Ended::Whole,
             set: Vec::new(),
             effect: None,
+            whole: None,
             veto: None,
             guards: Vec::new(),
             along: BTreeMap::new(),

@@ -28,6 +28,20 @@ pub enum Wanted {
     AllAndNetwork,
     /// These knobs, each with its value, or without for the recommended or promising value.
     Named(Vec<(&'static Knob, Option<Setting>)>),
+    /// The settings of a guide, each group of one knob: at these values alone, because the guide is judged and nothing better is sought.
+    Guide {
+        /// The groups.
+        groups: Vec<Vec<Setting>>,
+        /// Whether settings of network devices are tried, which may interrupt the user's own connection.
+        network_devices: bool,
+    },
+}
+
+impl Wanted {
+    /// Whether the user named the settings, and so knows who else sets them.
+    fn is_named(&self) -> bool {
+        matches!(self, Wanted::Named(_) | Wanted::Guide { .. })
+    }
 }
 
 /// The knobs that can be tried.
@@ -53,21 +67,24 @@ pub fn offer(root: &Root, facts: &Facts, context: &AdviceContext, wanted: &Wante
         advised.entry(knob.id).or_default().push(Setting { knob, place: Some(found.place.clone()), value });
     }
     order.extend(worth_a_trial());
-    let asked: Vec<(&'static Knob, Option<Setting>)> = match wanted {
-        Wanted::Named(named) => named.clone(),
-        _ => order.into_iter().map(|knob| (knob, None)).collect(),
+    let asked: Vec<(&'static Knob, Vec<Setting>)> = match wanted {
+        Wanted::Named(named) => named.iter().map(|(knob, own)| (*knob, own.iter().cloned().collect())).collect(),
+        Wanted::Guide { groups, .. } => {
+            groups.iter().filter_map(|group| Some((group.first()?.knob, group.clone()))).collect()
+        }
+        _ => order.into_iter().map(|knob| (knob, Vec::new())).collect(),
     };
     let mut offer = Offer::default();
     let mut seen: Vec<&str> = Vec::new();
-    for (knob, setting) in asked {
+    for (knob, own) in asked {
         if seen.contains(&knob.id) {
             continue;
         }
         seen.push(knob.id);
-        let tried = match (setting, advised.get(knob.id)) {
-            (Some(setting), _) => Ok(vec![setting]),
-            (None, Some(settings)) => Ok(at_all_places(facts, settings)),
-            (None, None) => no_place(&advice, knob, wanted).map_or_else(|| first_value(root, facts, knob), Err),
+        let tried = match (own.is_empty(), advised.get(knob.id)) {
+            (false, _) => Ok(own),
+            (true, Some(settings)) => Ok(at_all_places(facts, settings)),
+            (true, None) => no_place(&advice, knob, wanted).map_or_else(|| first_value(root, facts, knob), Err),
         };
         let candidate = tried.and_then(|settings| possible(root, facts, wanted, knob, settings));
         match candidate {
@@ -157,7 +174,7 @@ fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
 /// Why a knob that the user did not name can have no effect here, by the advice for each of its places.
 fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<LeftOutReason> {
     let mut found = advice.iter().filter(|found| found.knob == knob.id);
-    let first = found.clone().next().filter(|_| !matches!(wanted, Wanted::Named(_)))?;
+    let first = found.clone().next().filter(|_| !wanted.is_named())?;
     let is_out = |found: &Advice| matches!(found.state, State::NotHere | State::Removed | State::Blocked);
     found.all(is_out).then(|| LeftOutReason::Advice(first.reason.clone()))
 }
@@ -190,7 +207,7 @@ fn possible(
     knob: &'static Knob,
     settings: Vec<Setting>,
 ) -> Result<(Candidate, Plan), LeftOutReason> {
-    if matches!(wanted, Wanted::All) && is_of_a_network_device(knob) {
+    if matches!(wanted, Wanted::All | Wanted::Guide { network_devices: false, .. }) && is_of_a_network_device(knob) {
         return Err(LeftOutReason::NetworkDevice);
     }
     if knob.takes_effect == TakesEffect::NewInterfaces {
@@ -208,7 +225,7 @@ fn possible(
         }
         // A user who names a knob knows who else sets it. A search by itself leaves it out, because the other program would reset it during
         // the search.
-        if let (Some(owner), false) = (&planned.owned, matches!(wanted, Wanted::Named(_))) {
+        if let (Some(owner), false) = (&planned.owned, wanted.is_named()) {
             return Err(LeftOutReason::Owned(owner.clone()));
         }
     }
@@ -216,7 +233,8 @@ fn possible(
         return Err(LeftOutReason::AlreadyInForce);
     }
     let current = file.steps.first().and_then(|planned| planned.seen.as_deref());
-    let ways = settings.first().map_or_else(Vec::new, |setting| {
+    let sought = settings.first().filter(|_| !matches!(wanted, Wanted::Guide { .. }));
+    let ways = sought.map_or_else(Vec::new, |setting| {
         // A further value may be more than the machine can bear where the asked one is not.
         let fits =
             |value: &String| Plan::from_settings(facts, &[Setting { value: value.clone(), ..setting.clone() }]).is_ok();

@@ -4,20 +4,65 @@ use evenkeel_stats::{Pair, Verdict as Judged};
 use rand::RngExt;
 
 use super::Stage;
-use super::answer::{Answer, Measure};
+use super::answer::{Answer, Measure, Whole};
+use super::guard::find_culprit;
+use super::knob_outcome::KnobOutcome;
 use super::runner::{Halt, SearchRunner, WindowOutcome};
 use super::set::Set;
+use crate::arm::Arm;
 use crate::comparison::{ArmTest, GuardNumbers};
 use crate::error::TrialError;
 
 /// The most pairs: on any usable machine, a difference that matters shows before that.
 const PAIRS_MAX: usize = 2000;
 
-/// Measures pairs until it is decided, or the budget is used up.
-pub(super) fn confirm(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &Set) -> Result<(), Halt> {
-    runner.stage = Stage::Confirm;
-    answer.choose(runner.design, set);
-    let from = runner.used();
+/// The share of the budget for the comparison of all candidates together: the rest is for finding out which of them matter.
+const WHOLE_SHARE: f64 = 0.2;
+/// Pairs of it at least, whatever its share.
+const WHOLE_PAIRS_MIN: usize = 12;
+
+/// Compares all candidates together with the unchanged machine. The answer is whether it is worth asking which of them matter.
+pub(super) fn whole(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<bool, Halt> {
+    if !runner.design.whole_first {
+        return Ok(true);
+    }
+    runner.stage = Stage::Whole;
+    let members: Vec<usize> = (0..runner.design.candidates.len()).collect();
+    let set = Set { arm: Arm::planned(members.len()), members };
+    let compared = compare(runner, &set, |runner, pairs| pairs < WHOLE_PAIRS_MIN || runner.has_room(2, WHOLE_SHARE))?;
+    if runner.is_banned(&set.arm) {
+        find_culprit(runner, &set.arm)?;
+    }
+    let Some(seen) = compared.test.judge.look() else { return compared.ended.map(|()| true) };
+    let effect = Measure::of_look(runner.design, &seen);
+    answer.whole = Some(Whole { effect, verdict: seen.verdict.into() });
+    answer.take_outcomes(runner);
+    compared.ended?;
+    if seen.verdict != Judged::Same || runner.is_banned(&set.arm) {
+        return Ok(true);
+    }
+    for knob in members_in(runner) {
+        answer.knobs[knob].outcome = KnobOutcome::NoEffect;
+    }
+    Ok(false)
+}
+
+fn members_in(runner: &SearchRunner<'_>) -> Vec<usize> {
+    (0..runner.design.candidates.len()).filter(|knob| runner.is_in(*knob)).collect()
+}
+
+/// A comparison of a set with the unchanged machine, as far as it came.
+struct Compared {
+    test: ArmTest,
+    ended: Result<(), Halt>,
+}
+
+/// Measures pairs until it is decided, there is no more room, or the search ends.
+fn compare(
+    runner: &mut SearchRunner<'_>,
+    set: &Set,
+    has_room: impl Fn(&SearchRunner<'_>, usize) -> bool,
+) -> Result<Compared, Halt> {
     let failed = |error: TrialError| Halt::Failed(error.to_string());
     let judge = runner.design.judge(1).map_err(failed)?;
     let mut test = ArmTest::new(judge, runner.design.guards_at_end());
@@ -25,6 +70,10 @@ pub(super) fn confirm(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &
     runner.compares(set.members.iter().copied());
     let mut ended = Ok(());
     for _ in 0..PAIRS_MAX {
+        let pairs = test.judge.look().map_or(0, |seen| seen.pairs);
+        if !has_room(runner, pairs) {
+            break;
+        }
         let a_first = runner.chance.random::<bool>();
         match pair(runner, [&baseline, &set.arm], a_first) {
             Ok(Some((pair, [a, b]))) => {
@@ -45,6 +94,15 @@ pub(super) fn confirm(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &
             break;
         }
     }
+    Ok(Compared { test, ended })
+}
+
+/// Measures pairs until it is decided, or the budget is used up.
+pub(super) fn confirm(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &Set) -> Result<(), Halt> {
+    runner.stage = Stage::Confirm;
+    answer.choose(runner.design, set);
+    let from = runner.used();
+    let Compared { test, ended } = compare(runner, set, |_, _| true)?;
     if let Some(seen) = test.judge.look() {
         answer.proved(runner, set, Measure::of_look(runner.design, &seen), seen.verdict, from);
     }
@@ -61,7 +119,7 @@ pub(super) fn confirm(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &
 /// A pair with what the guards read in both windows.
 type Both = (Pair, [GuardNumbers; 2]);
 
-fn pair(runner: &mut SearchRunner<'_>, arms: [&crate::arm::Arm; 2], a_first: bool) -> Result<Option<Both>, Halt> {
+fn pair(runner: &mut SearchRunner<'_>, arms: [&Arm; 2], a_first: bool) -> Result<Option<Both>, Halt> {
     let [a, b] = arms;
     let (mut values, mut guarded) = ([None; 2], [Vec::new(), Vec::new()]);
     for (at, arm) in if a_first { [(0, a), (1, b)] } else { [(1, b), (0, a)] } {

@@ -99,6 +99,10 @@ pub struct SearchDesign {
     /// The candidates whose switch needs new sockets or a restart: they are left out first if the budget is too small for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<usize>,
+    /// Whether all candidates together are compared with the unchanged machine first, as a guide asks for them. Without a difference that
+    /// matters, none of them is screened.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole_first: bool,
     /// Seed of every order.
     pub seed: u64,
 }
@@ -119,6 +123,7 @@ impl SearchDesign {
             settle_ms: 100,
             settles: Vec::new(),
             restarts: Vec::new(),
+            whole_first: false,
             seed,
         }
     }

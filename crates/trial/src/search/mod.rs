@@ -2,6 +2,7 @@
 //!
 //! | stage | what it asks | how |
 //! |---|---|---|
+//! | [`Stage::Whole`] | of a guide: do all its knobs together move the metric? | all against the machine as it is |
 //! | [`Stage::Screen`] | which of all the knobs move the metric? | every window has half of them on: [`evenkeel_stats::designs`] |
 //! | [`Stage::Ladder`] | is half or double of the value even better? | a few values in the same block, step by step |
 //! | [`Stage::Pairs`] | do those that moved help or hinder each other? | every combination of them |
@@ -42,7 +43,9 @@ mod tools;
 mod trim;
 mod window_result;
 
-pub use answer::{Answer, Chosen, Ended as SearchEnded, GuardAnswer, KnobAnswer, Measure, MoreTime, Verdict};
+pub use answer::{
+    Answer, Chosen, Ended as SearchEnded, GuardAnswer, KnobAnswer, Measure, MoreTime, Verdict, Whole, WholeVerdict,
+};
 pub use candidates::{Offer, Wanted, offer, rungs};
 pub use caveat::SearchCaveat;
 pub use design::{Budget, CANDIDATES_MAX, Candidate, SearchDesign};
@@ -97,6 +100,9 @@ pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
 
 fn stages(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(), Halt> {
     screen::baseline(runner, answer)?;
+    if !confirm::whole(runner, answer)? {
+        return Ok(());
+    }
     let (mut set, screening) = screen::screen(runner, answer)?;
     if set.members.is_empty() {
         return Ok(());

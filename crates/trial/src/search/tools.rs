@@ -33,6 +33,8 @@ pub trait Subject {
 pub enum Stage {
     /// The machine as it is, a few times.
     Baseline,
+    /// All knobs together against the machine as it is.
+    Whole,
     /// All knobs at once.
     Screen,
     /// Other values of those that moved.
@@ -47,8 +49,8 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Stage; 6] =
-        [Stage::Baseline, Stage::Screen, Stage::Ladder, Stage::Pairs, Stage::Trim, Stage::Confirm];
+    pub const ALL: [Stage; 7] =
+        [Stage::Baseline, Stage::Whole, Stage::Screen, Stage::Ladder, Stage::Pairs, Stage::Trim, Stage::Confirm];
 }
 
 /// How far a search is.

@@ -110,7 +110,7 @@ fn some_value(values: &Values) -> String {
         Values::Number { min, max, .. } => (*min).max(1).min(*max).to_string(),
         Values::Numbers { count, min, .. } => vec![(*min).max(1).to_string(); *count].join(" "),
         Values::Words(words) => words[0].to_owned(),
-        Values::Name => "none".to_owned(),
+        Values::Name | Values::Sysctl => "none".to_owned(),
         Values::Cpus { .. } => "1".to_owned(),
     }
 }

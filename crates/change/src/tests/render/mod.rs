@@ -72,7 +72,9 @@ fn values_of(values: Values) -> Vec<String> {
         }
         Values::Numbers { count, min, .. } => vec![vec![(min + 7).to_string(); count].join(" ")],
         Values::Words(words) => words.iter().rev().map(|word| (*word).to_owned()).collect(),
-        Values::Name => ["performance", "acpi_pm", "kyber", "none", "fq", "tsc"].map(str::to_owned).into(),
+        Values::Name | Values::Sysctl => {
+            ["performance", "acpi_pm", "kyber", "none", "fq", "tsc"].map(str::to_owned).into()
+        }
         Values::Cpus { .. } => ["1", "0"].map(str::to_owned).into(),
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn again(workload: &WorkloadArgs, anyway: bool, session: &SessionAnsw
 }
 
 /// The answer as text.
-fn text(session: &SessionAnswer) -> String {
+pub(super) fn text(session: &SessionAnswer) -> String {
     let Some(which) = &session.choice else { return session.trials.iter().map(of_one).collect() };
     let mut page = Page::default();
     page.paragraph(Indent::all(0), PLAIN, &which.sentence);
@@ -189,7 +189,7 @@ fn figure(value: f64) -> String {
 }
 
 /// "No" if every arm is worse. A trial that failed half-way was undone.
-fn exit_of(session: &SessionAnswer) -> exit::Exit {
+pub(super) fn exit_of(session: &SessionAnswer) -> exit::Exit {
     let failed = |entry: &TrialEntry| matches!(entry.report.ended, Ended::Failed { .. });
     match session.trials.iter().all(|entry| entry.report.verdict == Verdict::Worse) {
         _ if session.trials.iter().any(failed) => exit::UNDONE,

@@ -26,26 +26,26 @@ const INTERLEAVE_EVENTS: f64 = 5.0;
 /// The primary metric, for trials over pairs and over boots.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Design")]
-pub(super) struct DecisionArgs {
+pub(crate) struct DecisionArgs {
     /// The metric that decides [default: chosen by knob and workload]
     #[arg(long, value_name = "NAME")]
-    pub(super) metric: Option<String>,
+    pub(crate) metric: Option<String>,
     /// Reject B if NAME gets worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, 25]
     #[arg(long, value_name = "NAME[=PERCENT]")]
-    pub(super) guard: Vec<String>,
+    pub(crate) guard: Vec<String>,
     #[command(flatten)]
-    pub(super) smallest_effect: SmallestEffect,
+    pub(crate) smallest_effect: SmallestEffect,
     #[command(flatten)]
-    pub(super) window: WindowArgs,
+    pub(crate) window: WindowArgs,
     /// Seed of the random order, to repeat a run
     #[arg(long, value_name = "N")]
-    pub(super) seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
 }
 
 /// The decisions before the first pair.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Design")]
-pub(super) struct DesignArgs {
+pub(crate) struct DesignArgs {
     /// Another arm, such as 'KNOB=VALUE KNOB=VALUE'; repeatable
     #[arg(long, value_name = "SETTINGS", conflicts_with = "goal")]
     pub(super) arm: Vec<String>,
@@ -92,6 +92,11 @@ impl DecisionArgs {
 }
 
 impl DesignArgs {
+    /// A design with these decisions, and the defaults for the rest.
+    pub(crate) fn new(decision: DecisionArgs, budget: Option<Duration>, settle: SettleArgs) -> DesignArgs {
+        DesignArgs { decision, budget, settle, ..DesignArgs::default() }
+    }
+
     pub(super) fn design(&self, workload: &dyn Workload, arms: &Arms, seed: u64) -> Result<Design, Failure> {
         let decision = &self.decision;
         let metric = match &decision.metric {

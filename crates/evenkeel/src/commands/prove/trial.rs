@@ -64,6 +64,53 @@ pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
     session.run()
 }
 
+/// A comparison of several arms that has ended.
+pub(crate) struct Compared {
+    pub(crate) session: SessionAnswer,
+    /// The answer of `prove` as text.
+    pub(crate) text: String,
+    pub(crate) exit: exit::Exit,
+}
+
+/// Compares arms of settings with each other and with the unchanged machine, and writes the report into `folder`.
+pub(crate) fn compare_arms(
+    arms: &Arms,
+    plan: &DesignArgs,
+    (state, workload): (&StateArgs, &WorkloadArgs),
+    folder: Option<&Path>,
+    out: &Out,
+) -> Result<Compared, Failure> {
+    let root = Root::live();
+    overdue::settle(&root, state, out);
+    let facts = Facts::probe(&root);
+    let needs = Needs::from_settings(&facts, &arms.settings)?;
+    needs.refuse_without_root("guide", &arms.settings)?;
+    let _alone = TrialLock::take(state)?;
+    let session = Session {
+        out,
+        root: &root,
+        facts: &facts,
+        arms,
+        needs,
+        control: false,
+        workload,
+        anyway: true,
+        report: folder,
+        state,
+        begins: Begins::Anew { plan, keep: None },
+    };
+    let (answer, mut measured) = session.answered("guide")?;
+    let (text, exit) = (answer::text(&measured), answer::exit_of(&measured));
+    if let Some(folder) = folder {
+        let mut full = report::begin(answer.again, facts.clone(), Vec::new());
+        full.capture = answer.capture;
+        (full.trials, full.choice) = (measured.trials, measured.choice);
+        report::write(&full, folder)?;
+        (measured.trials, measured.choice) = (full.trials, full.choice);
+    }
+    Ok(Compared { session: measured, text, exit })
+}
+
 /// Refuses words that are not settings, such as a subcommand after an option.
 fn refuse_words(settings: &[String]) -> Result<(), Failure> {
     let Some(word) = settings.iter().find(|text| !text.contains('=')) else { return Ok(()) };
@@ -105,8 +152,14 @@ pub(super) struct Session<'a> {
 impl Session<'_> {
     /// Measures and reports. The lock prevents other trials.
     pub(super) fn run(&self) -> Outcome {
+        let (output, session) = self.answered("prove")?;
+        output.print(self.out, session)
+    }
+
+    /// Measures; the answer still has to be printed.
+    fn answered(&self, command: &str) -> Result<(Answer<'_>, SessionAnswer), Failure> {
         let capture = capture::text_of(self.root);
-        let concurrent = experiment::announce(self.out, &format!("prove {}", arms::text_of(&self.arms.settings)));
+        let concurrent = experiment::announce(self.out, &format!("{command} {}", arms::text_of(&self.arms.settings)));
         if let Some(folder) = self.report {
             report::make_folder(folder)?;
         }
@@ -115,7 +168,7 @@ impl Session<'_> {
         let session = self.measure(&stop, &concurrent)?;
         let again = answer::again(self.workload, self.anyway, &session);
         let output = Answer { facts: self.facts, capture: Some(capture), report: self.report, again, was_kept: false };
-        output.print(self.out, session)
+        Ok((output, session))
     }
 
     fn before(&self) -> Option<&SessionLog> {

@@ -89,6 +89,7 @@ formats! {
     "capture" 1 "evenkeel capture" => capture::Answer<'static>;
     "audit" 1 "evenkeel audit" => show::advice::Audit<'static>;
     "explain" 1 "evenkeel explain: a knob, or the list of knobs" => explain::KnobAnswer, explain::ListAnswer;
+    "guide" 1 "evenkeel guide: the lines of guides, or the list of the library" => show::guide::GuideAnswer, show::guide::Library;
     "plan" 1 "evenkeel plan, and the plan file" => PlanFile;
     "goal" 1 "the goal file of evenkeel tune" => search::GoalFile;
     "diff" 1 "evenkeel diff" => show::plan::Difference;

@@ -16,31 +16,31 @@ use crate::show::Out;
 
 /// The options for the result.
 #[derive(Debug, clap::Args)]
-pub(super) struct OutArgs {
+pub(crate) struct OutArgs {
     /// Write the set and its evidence to FILE, for `evenkeel apply`
     #[arg(long, short, value_name = "FILE")]
-    pub(super) out: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
     /// Make the plan persist across reboots
     #[arg(long, requires = "out")]
-    pub(super) persist: bool,
+    pub(crate) persist: bool,
     /// The systemd unit of the server, for process.* settings
     #[arg(long, value_name = "UNIT", requires = "out")]
-    pub(super) unit: Option<ServiceName>,
+    pub(crate) unit: Option<ServiceName>,
 }
 
 /// The data that the parts of a new or resumed search share.
-pub(super) struct SearchContext<'a> {
-    pub(super) out_args: &'a OutArgs,
-    pub(super) state: &'a StateArgs,
+pub(crate) struct SearchContext<'a> {
+    pub(crate) out_args: &'a OutArgs,
+    pub(crate) state: &'a StateArgs,
     /// The command that continues it.
-    pub(super) resume: String,
-    pub(super) out: &'a Out,
-    pub(super) root: &'a Root,
-    pub(super) facts: &'a Facts,
-    pub(super) stop: Arc<AtomicBool>,
-    pub(super) concurrent: Arc<ConcurrentTrials>,
+    pub(crate) resume: String,
+    pub(crate) out: &'a Out,
+    pub(crate) root: &'a Root,
+    pub(crate) facts: &'a Facts,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) concurrent: Arc<ConcurrentTrials>,
 }
 
-pub(super) fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
+pub(crate) fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
     Failure::new(exit::NOT_POSSIBLE, error)
 }

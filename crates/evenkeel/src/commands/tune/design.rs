@@ -30,40 +30,37 @@ const WINDOW_MIN: Duration = Duration::from_millis(250);
 /// The candidates, and the metric that decides.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Search")]
-pub(super) struct PlanArgs {
-    /// Try only these knobs [default: all that work on this machine]
-    #[arg(long, value_name = "KNOB[=VALUE]", num_args = 1..)]
-    pub(super) knobs: Vec<String>,
+pub(crate) struct PlanArgs {
     /// Maximum time, such as 90s or 1h [default: 20min]
     #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(super) budget: Option<Duration>,
+    pub(crate) budget: Option<Duration>,
     /// The metric that decides [default: chosen by knobs and workload]
     #[arg(long, value_name = "NAME")]
-    pub(super) metric: Option<String>,
+    pub(crate) metric: Option<String>,
     #[command(flatten)]
-    pub(super) smallest_effect: SmallestEffect,
+    pub(crate) smallest_effect: SmallestEffect,
     #[command(flatten)]
-    pub(super) window: WindowArgs,
+    pub(crate) window: WindowArgs,
     #[command(flatten)]
-    pub(super) settle: SettleArgs,
+    pub(crate) settle: SettleArgs,
     /// Reject sets that make NAME worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, 25]
     #[arg(long, value_name = "NAME[=PERCENT]")]
-    pub(super) guard: Vec<String>,
+    pub(crate) guard: Vec<String>,
     /// Never repeat what is this many times worse [default: 3]
     #[arg(long, value_name = "TIMES")]
-    pub(super) stop_at: Option<f64>,
+    pub(crate) stop_at: Option<f64>,
     /// Also try network device knobs; one may cut your own connection
     #[arg(long)]
-    pub(super) network_devices: bool,
+    pub(crate) network_devices: bool,
     /// Seed of the random order, to repeat a search
     #[arg(long, value_name = "N")]
-    pub(super) seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
     #[command(flatten)]
-    pub(super) goal: GoalArgs,
+    pub(crate) goal: GoalArgs,
 }
 
 /// Everything except the settle time, which must be measured.
-pub(super) fn asked(
+pub(crate) fn asked(
     args: &PlanArgs,
     workload: &dyn Workload,
     candidates: Vec<Candidate>,
@@ -110,7 +107,7 @@ fn knobs(candidates: &[Candidate]) -> Vec<&str> {
     settings.filter_map(|text| text.split(['@', '=']).next()).collect()
 }
 
-pub(super) fn check(design: &SearchDesign) -> Result<(), Failure> {
+pub(crate) fn check(design: &SearchDesign) -> Result<(), Failure> {
     design.check().map_err(|error| {
         let failure = Failure::new(exit::WRONG_USE, error);
         match design.is_too_short() {
@@ -135,7 +132,7 @@ fn guards(args: &PlanArgs, workload: &dyn Workload, design: &SearchDesign) -> Re
 
 /// Finds how long the effect of a switch lasts, and takes the time for that from the budget. The host is restored when this returns. The
 /// server may have ended; then this is returned.
-pub(super) fn settle(
+pub(crate) fn settle(
     search: &SearchContext<'_>,
     state: &mut State,
     design: &mut SearchDesign,

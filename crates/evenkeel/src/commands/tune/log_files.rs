@@ -15,29 +15,29 @@ use crate::failure::Failure;
 use crate::session_files;
 
 /// The log of the search, next to the journal.
-pub(super) const LOG: &str = "tune.jsonl";
+pub(crate) const LOG: &str = "tune.jsonl";
 /// The folder of unfinished earlier searches, next to the journal.
-pub(super) const FOLDER: &str = "searches";
+pub(crate) const FOLDER: &str = "searches";
 
 /// The data that a resume needs besides the design.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
-pub(super) struct Context {
-    pub(super) workload: WorkloadSpec,
-    pub(super) left_out: Vec<LeftOutWords>,
+pub(crate) struct Context {
+    pub(crate) workload: WorkloadSpec,
+    pub(crate) left_out: Vec<LeftOutWords>,
     /// The folder in which the workload was started; none if an older version began the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) folder: Option<String>,
+    pub(crate) folder: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
-pub(super) struct LeftOutWords {
-    pub(super) knob: String,
-    pub(super) why: String,
+pub(crate) struct LeftOutWords {
+    pub(crate) knob: String,
+    pub(crate) why: String,
 }
 
 impl Context {
     /// The head of a new search.
-    pub(super) fn new(workload: WorkloadSpec, left_out: &[LeftOut]) -> Context {
+    pub(crate) fn new(workload: WorkloadSpec, left_out: &[LeftOut]) -> Context {
         let words = |left: &LeftOut| LeftOutWords { knob: left.knob.clone(), why: left.why.to_string() };
         let folder = std::env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
         Context { workload, left_out: left_out.iter().map(words).collect(), folder }
@@ -45,13 +45,13 @@ impl Context {
 }
 
 /// The command that continues a search, for use in a sentence.
-pub(super) fn again(file: Option<&Path>, state: &StateArgs) -> String {
+pub(crate) fn again(file: Option<&Path>, state: &StateArgs) -> String {
     let file = file.map_or_else(String::new, |file| format!(" {}", file.display()));
     format!("evenkeel tune resume{file}{}", state.again())
 }
 
 /// Why a search can't begin or continue, with advice for the interrupted search, if there is one.
-pub(super) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failure {
+pub(crate) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failure {
     match &failure.hint {
         Some(hint) if !is_done_with(path) => {
             let hint = format!("{hint}; `{again}` then continues the interrupted search");
@@ -62,7 +62,7 @@ pub(super) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failur
 }
 
 /// Begins the log of a new search. The log of an interrupted search is kept and reported.
-pub(super) fn begin(search: &SearchContext<'_>, path: &Path, header: &Header) -> Result<Log, Failure> {
+pub(crate) fn begin(search: &SearchContext<'_>, path: &Path, header: &Header) -> Result<Log, Failure> {
     if !is_done_with(path) {
         let kept = keep(path)?;
         let again = again(Some(&kept), search.state);

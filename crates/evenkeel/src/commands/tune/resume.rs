@@ -28,6 +28,9 @@ pub(super) struct Args {
     file: PathBuf,
     #[command(flatten)]
     out: OutArgs,
+    /// Write report.html and report.json into DIR
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
     #[command(flatten)]
     state: StateArgs,
     #[command(flatten)]
@@ -42,7 +45,10 @@ pub(super) fn run(args: &Args, out: &Out) -> Outcome {
         Some(file) => session_files::absolute(file)?,
         None => state.path()?.join(LOG),
     };
-    let asked = Asked { out_args: &args.out, state: &state, path: &path, resume: again(named, &args.state) };
+    let report = args.report.as_deref().map(session_files::absolute).transpose()?;
+    let resume = again(named, &args.state);
+    let asked =
+        Asked { title: "tune", out_args: &args.out, report: report.as_deref(), state: &state, path: &path, resume };
     run_search(asked, out, |search, _| go_on(search, &args.workload, &path))
 }
 

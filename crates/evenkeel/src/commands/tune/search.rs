@@ -27,37 +27,84 @@ use crate::times;
 use crate::workload_args::workload_of;
 
 /// A search that is ready to begin, or to go on.
-pub(super) struct Ready {
-    pub(super) design: SearchDesign,
-    pub(super) plans: Vec<Plan>,
-    pub(super) left_out: Vec<LeftOut>,
-    pub(super) spec: WorkloadSpec,
-    pub(super) workload: Box<dyn Workload>,
-    pub(super) log: Log,
+pub(crate) struct Ready {
+    pub(crate) design: SearchDesign,
+    pub(crate) plans: Vec<Plan>,
+    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) spec: WorkloadSpec,
+    pub(crate) workload: Box<dyn Workload>,
+    pub(crate) log: Log,
 }
 
 /// The options of a search, new or continued.
-pub(super) struct Asked<'a> {
-    pub(super) out_args: &'a OutArgs,
-    pub(super) state: &'a StateArgs,
+pub(crate) struct Asked<'a> {
+    /// The command's name.
+    pub(crate) title: &'static str,
+    pub(crate) out_args: &'a OutArgs,
+    /// The folder of the report.
+    pub(crate) report: Option<&'a Path>,
+    pub(crate) state: &'a StateArgs,
     /// The path of the search's log.
-    pub(super) path: &'a Path,
+    pub(crate) path: &'a Path,
     /// The command that continues it.
-    pub(super) resume: String,
+    pub(crate) resume: String,
 }
 
-/// Runs the search that `ready` makes ready.
-pub(super) fn run_search(
+/// A search that has ended, with its files written as far as that was possible.
+pub(crate) struct Searched {
+    pub(crate) result: SearchResult,
+    /// Why the goal file or the report could not be written.
+    pub(crate) unwritten: Option<Failure>,
+}
+
+/// Runs the search that `ready` makes ready, and prints the result.
+pub(crate) fn run_search(
     asked: Asked<'_>,
     out: &Out,
     ready: impl FnOnce(&SearchContext<'_>, &mut State) -> Result<Ready, Failure>,
 ) -> Outcome {
-    let Asked { out_args, state: state_args, path, resume } = asked;
+    let report = asked.report;
+    let Searched { mut result, mut unwritten } = searched(asked, out, ready)?;
+    if let (Some(folder), None) = (report, &unwritten) {
+        match crate::report::search::write(folder, &result, &result, Vec::new()) {
+            Ok(note) => result.notes.push(note),
+            Err(failure) => unwritten = Some(failure),
+        }
+    }
+    match unwritten {
+        Some(failure) => unwritten_answer(out, result, failure),
+        None => {
+            out.answer(&result, || page::page(&result))?;
+            Ok(exit_of(&result))
+        }
+    }
+}
+
+/// The exit code of a search.
+pub(crate) fn exit_of(result: &SearchResult) -> exit::Exit {
+    match (&result.answer.ended, result.answer.verdict) {
+        (_, Verdict::Better) => exit::WELL,
+        (evenkeel_trial::search::SearchEnded::Failed { .. }, _) => exit::UNDONE,
+        (evenkeel_trial::search::SearchEnded::Stopped, _) => exit::STOPPED,
+        _ => exit::NO,
+    }
+}
+
+/// Runs the search that `ready` makes ready.
+pub(crate) fn searched(
+    asked: Asked<'_>,
+    out: &Out,
+    ready: impl FnOnce(&SearchContext<'_>, &mut State) -> Result<Ready, Failure>,
+) -> Result<Searched, Failure> {
+    let Asked { title, out_args, report, state: state_args, path, resume } = asked;
     let root = Root::live();
     let here = std::env::current_dir().unwrap_or_default();
     overdue::settle(&root, state_args, out);
     let facts = Facts::probe(&root);
     check(out_args)?;
+    if let Some(folder) = report {
+        crate::report::make_folder(folder)?;
+    }
     let stop = experiment::stop_flag()?;
     experiment::explain_signals(out, state_args);
     // Before the server starts: what needs rights or another trial's end shall not take its time.
@@ -65,7 +112,7 @@ pub(super) fn run_search(
     experiment::refuse_if_interrupted(&root, &state, state_args)
         .map_err(|failure| log_files::after_a_kill(failure, &resume, path))?;
     let _alone = TrialLock::take(state_args)?;
-    let concurrent = experiment::announce(out, "tune");
+    let concurrent = experiment::announce(out, title);
     let search =
         SearchContext { out_args, state: state_args, resume, out, root: &root, facts: &facts, stop, concurrent };
     let ready = ready(&search, &mut state).map_err(|failure| experiment::stopped_or(failure, &search.stop))?;
@@ -74,6 +121,7 @@ pub(super) fn run_search(
     let mut result = measure(&search, &mut state, ready)?;
     result.all_as_before = readings(&root, &plans) == before;
     drop(state);
+    let mut unwritten = None;
     if let (Some(file), Verdict::Better) = (&out_args.out, result.answer.verdict) {
         let evidence = (&design, spec, HostWords::from_facts(&facts));
         // The workload may start in another folder, where the path would name another file.
@@ -84,20 +132,14 @@ pub(super) fn run_search(
                 result.goal_applies = written.file.is_some().then_some(written.applies);
                 (result.goal_file, result.notes) = (written.file, written.notes);
             }
-            Err(failure) => return unwritten(out, result, failure.hint(goal::again(&search, file))),
+            Err(failure) => unwritten = Some(failure.hint(goal::again(&search, file))),
         }
     }
-    out.answer(&result, || page::page(&result))?;
-    Ok(match (&result.answer.ended, result.answer.verdict) {
-        (_, Verdict::Better) => exit::WELL,
-        (evenkeel_trial::search::SearchEnded::Failed { .. }, _) => exit::UNDONE,
-        (evenkeel_trial::search::SearchEnded::Stopped, _) => exit::STOPPED,
-        _ => exit::NO,
-    })
+    Ok(Searched { result, unwritten })
 }
 
-/// The outcome if the goal file can't be written; the result is printed in any case.
-fn unwritten(out: &Out, mut result: SearchResult, failure: Failure) -> Outcome {
+/// The outcome if a file can't be written; the result is printed in any case.
+fn unwritten_answer(out: &Out, mut result: SearchResult, failure: Failure) -> Outcome {
     if !out.is_json() {
         out.answer(&result, || page::page(&result))?;
         return Err(failure);
@@ -121,7 +163,7 @@ fn check(args: &OutArgs) -> Result<(), Failure> {
 }
 
 /// Starts the workload of the log, also in place of one that died.
-pub(super) fn start(
+pub(crate) fn start(
     spec: &WorkloadSpec,
     seed: u64,
     stop: &Arc<AtomicBool>,

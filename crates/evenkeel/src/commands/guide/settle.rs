@@ -1,0 +1,77 @@
+//! Settles one guide on a server: all lines together, then which of them matter.
+
+use std::collections::BTreeMap;
+
+use evenkeel_host::Setting;
+use evenkeel_host::guide::Judged;
+use evenkeel_trial::search::Wanted;
+
+use super::{Args, Judgement, print};
+use crate::commands::tune::search::{Asked, Searched, exit_of, searched};
+use crate::commands::tune::{Begin, begin, log_files};
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::report::search as report;
+use crate::show::Out;
+use crate::show::guide::{GuideAnswer, GuideLines, blocks, headline};
+use crate::show::tune;
+
+pub(super) fn run(args: &Args, out: &Out, judgement: &Judgement) -> Outcome {
+    let (Some(judged), Some(mut lines)) = (judgement.judged.first(), judgement.lines().pop()) else {
+        return Err(Failure::wrong_use("a guide is missing".to_owned()));
+    };
+    let groups = groups(judged);
+    if groups.is_empty() {
+        return nothing_to_try(args, out, lines);
+    }
+    out.status(&lines.sentence());
+    let path = args.state.path()?.join(log_files::LOG);
+    let asked = Asked {
+        title: "guide",
+        out_args: &args.out,
+        report: args.report.as_deref(),
+        state: &args.state,
+        path: &path,
+        resume: log_files::again(None, &args.state),
+    };
+    let wanted = Wanted::Guide { groups, network_devices: args.plan.network_devices };
+    let new = Begin { wanted, plan: &args.plan, asked: &args.workload, path: &path, whole_first: true };
+    let Searched { mut result, mut unwritten } = searched(asked, out, |search, state| begin(search, &new, state))?;
+    lines.measured(judged, &result);
+    let code = exit_of(&result);
+    let headline = headline(&lines, &result);
+    let mut answer = GuideAnswer { headline, guides: vec![lines], search: None, comparison: None };
+    if let (Some(folder), None) = (&args.report, &unwritten) {
+        let pages = blocks(&answer);
+        answer.search = Some(result);
+        let shown = answer.search.as_ref().map(|result| report::write(folder, &answer, result, pages));
+        match shown {
+            Some(Ok(note)) => answer.search.iter_mut().for_each(|result| result.notes.push(note.clone())),
+            Some(Err(failure)) => unwritten = Some(failure),
+            None => {}
+        }
+    } else {
+        result.notes.extend(unwritten.as_ref().map(Failure::message));
+        answer.search = Some(result);
+    }
+    let details = || answer.search.as_ref().map(|result| format!("\n{}", tune::page(result))).unwrap_or_default();
+    print(args, out, &answer, details)?;
+    unwritten.map_or(Ok(code), Err)
+}
+
+/// The settings to try, each knob once: those with the largest expected effect first.
+fn groups(judged: &[Judged]) -> Vec<Vec<Setting>> {
+    let mut by_knob: BTreeMap<&str, Vec<Setting>> = BTreeMap::new();
+    for setting in judged.iter().filter_map(|judged| judged.setting.as_ref()) {
+        by_knob.entry(setting.knob.id).or_default().push(setting.clone());
+    }
+    let mut groups: Vec<Vec<Setting>> = by_knob.into_values().collect();
+    groups.sort_by_key(|group| group.first().map(|setting| (setting.knob.effect(), setting.knob.when())));
+    groups
+}
+
+fn nothing_to_try(args: &Args, out: &Out, lines: GuideLines) -> Outcome {
+    let headline = format!("{}; nothing of it can be tried here", lines.sentence());
+    print(args, out, &GuideAnswer { headline, guides: vec![lines], search: None, comparison: None }, String::new)?;
+    Ok(exit::NOT_POSSIBLE)
+}

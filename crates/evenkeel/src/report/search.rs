@@ -1,0 +1,185 @@
+//! The page of a search: the effect of every knob with its interval, the set, what was left out and why, the proof, and the time by stage.
+
+use std::path::Path;
+use std::time::Duration;
+
+use evenkeel_trial::search::{Answer, KnobAnswer, KnobOutcome, Measure, Stage, Verdict as Found};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::chart::{self, Estimate, Source};
+use super::trial::ways;
+use super::words::{as_change, range};
+use super::write_page;
+use crate::failure::Failure;
+use crate::show::json;
+use crate::show::tune::{SearchResult, name, outcome};
+use crate::times;
+use crate::view::{Block, Column, Text, Verdict, html, sentence};
+
+/// Writes `report.html` and `report.json`; `first` are the blocks before those of the search. Returns a note for the user.
+pub(crate) fn write<T: Serialize + JsonSchema>(
+    folder: &Path,
+    answer: &T,
+    result: &SearchResult,
+    first: Vec<Block>,
+) -> Result<String, Failure> {
+    let json = json::answer(answer)?;
+    let taken = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
+    let mut all = first;
+    all.extend(blocks(result, &taken));
+    all.push(Block::Download {
+        name: "report.json",
+        kind: "application/json",
+        content: json.clone(),
+        what: "all numbers of this page, for programs",
+    });
+    let sub = Text::from(format!("{taken} · evenkeel {} · {}", env!("CARGO_PKG_VERSION"), result.workload));
+    let page = write_page(folder, "report.html", &html::page("evenkeel search report", &sub, &all))?;
+    let data = write_page(folder, "report.json", &json)?;
+    Ok(format!("report: {} and {}", page.display(), data.display()))
+}
+
+/// The blocks of a search.
+pub(crate) fn blocks(result: &SearchResult, taken: &str) -> Vec<Block> {
+    let answer = &result.answer;
+    let source = Source {
+        host: result.workload.clone(),
+        date: taken.to_owned(),
+        command: format!("seed {}, metric {}", result.design.seed, result.design.metric.name),
+    };
+    let opening = vec![Block::Verdict(verdict(result)), Block::caveats(&answer.caveats)];
+    let mut blocks = vec![Block::Opening(opening)];
+    blocks.extend(drawn(
+        "The effect of each knob, measured together with all others",
+        &screened(answer),
+        result,
+        &source,
+    ));
+    blocks.extend(drawn("The set with each knob against the set without it", &left_out_one(answer), result, &source));
+    blocks.extend(drawn("The proof, on fresh pairs of windows", &proof(result), result, &source));
+    blocks.push(Block::section("Every knob", vec![knobs(result)]));
+    blocks.extend(not_tried(result));
+    blocks.push(Block::section("Time by stage", vec![stages(result)]));
+    blocks
+}
+
+fn verdict(result: &SearchResult) -> Verdict {
+    let answer = &result.answer;
+    let (outcome, badge) = match answer.verdict {
+        Found::Better => (Some(evenkeel_trial::Outcome::Better), "better"),
+        Found::NothingHelped => (Some(evenkeel_trial::Outcome::Same), "nothing helped"),
+        Found::NotProved => (Some(evenkeel_trial::Outcome::Undecided), "not proved"),
+    };
+    let metric = &result.design.metric.title;
+    let says = match (&answer.effect, answer.verdict) {
+        (Some(effect), Found::Better) => {
+            format!("{metric} is {} with {} of {} knobs", as_change(effect.ratio), answer.set.len(), answer.knobs.len())
+        }
+        (_, Found::NothingHelped) => format!("no set of these knobs improved {metric} clearly"),
+        _ => format!("no set of these knobs is proved to improve {metric}"),
+    };
+    Verdict { outcome, badge: badge.to_owned(), is_repeated: false, says }
+}
+
+fn estimate(label: String, note: String, measure: &Measure) -> Estimate {
+    let interval = measure.low.zip(measure.high);
+    Estimate { label, note, ratio: Some(measure.ratio), interval, rug: Vec::new() }
+}
+
+fn screened(answer: &Answer) -> Vec<Estimate> {
+    let row = |knob: &KnobAnswer| {
+        let measure = knob.screening.as_ref()?;
+        let steps =
+            if knob.steps > 0 { format!("; its value was moved {} steps further", knob.steps) } else { String::new() };
+        Some(estimate(knob.settings.join(" "), format!("{} pairs{steps}", measure.pairs), measure))
+    };
+    answer.knobs.iter().filter_map(row).collect()
+}
+
+fn left_out_one(answer: &Answer) -> Vec<Estimate> {
+    let row = |knob: &KnobAnswer| {
+        let measure = knob.without.as_ref()?;
+        Some(estimate(knob.settings.join(" "), format!("{} pairs", measure.pairs), measure))
+    };
+    answer.knobs.iter().filter_map(row).collect()
+}
+
+/// The whole guide, the set and its guards.
+fn proof(result: &SearchResult) -> Vec<Estimate> {
+    let answer = &result.answer;
+    let title = &result.design.metric.title;
+    let whole = answer.whole.as_ref().map(|whole| {
+        estimate(
+            title.clone().into_owned(),
+            format!("all settings of the guide, {} pairs", whole.effect.pairs),
+            &whole.effect,
+        )
+    });
+    let set = answer
+        .effect
+        .as_ref()
+        .map(|effect| estimate(title.clone().into_owned(), format!("the set, {} pairs", effect.pairs), effect));
+    let guards = answer.guards.iter().map(|guard| Estimate {
+        label: guard.metric.clone(),
+        note: format!("guard of the set, {} pairs", guard.pairs),
+        ratio: Some(guard.ratio),
+        interval: guard.low.zip(guard.high),
+        rug: Vec::new(),
+    });
+    whole.into_iter().chain(set).chain(guards).collect()
+}
+
+fn drawn(title: &str, rows: &[Estimate], result: &SearchResult, source: &Source) -> Option<Block> {
+    if rows.is_empty() {
+        return None;
+    }
+    let matters = result.design.smallest_effect_ratio;
+    let drawing = chart::estimates(rows, matters, ways(result.design.metric.better), source);
+    let words = |row: &Estimate| {
+        let change = row.ratio.map_or_else(|| "not measured".to_owned(), as_change);
+        let interval = row.interval.map_or_else(String::new, |(low, high)| range(low, high));
+        [Text::code(row.label.clone()), change.into(), interval.into(), row.note.clone().into()]
+    };
+    let table = Block::table(["setting", "change", "95 % interval", "basis"], rows.iter().map(words).collect());
+    Some(Block::section(title, vec![Block::Drawing(drawing, Text::default()), table]))
+}
+
+fn knobs(result: &SearchResult) -> Block {
+    let row = |knob: &KnobAnswer| {
+        let word = if knob.outcome == KnobOutcome::InTheSet {
+            "in the set".to_owned()
+        } else {
+            outcome(knob, result.design.smallest_effect_ratio)
+        };
+        [Text::code(knob.settings.join(" ")), word.into()]
+    };
+    Block::table(["knob", "outcome"], result.answer.knobs.iter().map(row).collect())
+}
+
+fn not_tried(result: &SearchResult) -> Option<Block> {
+    if result.not_tried.is_empty() {
+        return None;
+    }
+    let rows = result.not_tried.iter().map(|left| [Text::code(left.knob.clone()), left.why.to_string().into()]);
+    Some(Block::section("Not tried", vec![Block::table(["knob", "why"], rows.collect())]))
+}
+
+fn stages(result: &SearchResult) -> Block {
+    let all: usize = result.answer.windows.values().sum();
+    let took = |windows: usize| {
+        let share = windows as f64 / all.max(1) as f64;
+        times::words(Duration::from_millis((result.answer.took_ms as f64 * share) as u64))
+    };
+    let row = |(stage, windows): (&Stage, &usize)| {
+        [
+            Text::from(sentence(name(*stage)).trim_end_matches('.')),
+            windows.to_string().into(),
+            format!("about {}", took(*windows)).into(),
+        ]
+    };
+    Block::table(
+        [Column::from("stage"), Column::number("windows"), Column::number("time")],
+        result.answer.windows.iter().map(row).collect(),
+    )
+}

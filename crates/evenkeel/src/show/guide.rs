@@ -1,0 +1,423 @@
+//! The answer of `guide`: every line of a guide with its verdict, as JSON and as blocks of a page.
+
+use std::collections::BTreeMap;
+
+use evenkeel_host::guide::{Content, Guide, GuideFormat, Judged, LIBRARY, Skip, Standing};
+use evenkeel_trial::search::{KnobAnswer, KnobOutcome, WholeVerdict};
+use serde::Serialize;
+
+use crate::report::{SessionAnswer, as_change};
+use crate::show::tune::{self, SearchResult};
+use crate::view::{Block, Text, sentence};
+
+/// Lines that evenkeel did not understand, or that are no settings, on a page; JSON has all of them.
+const OTHERS_MAX: usize = 40;
+/// The probability of a wrong "hurts" among all lines of a guide.
+const ERROR_MAX: f64 = 0.05;
+
+/// The answer of `--json`.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct GuideAnswer {
+    /// The result in one sentence.
+    pub(crate) headline: String,
+    /// The guides, in the order of the command line.
+    pub(crate) guides: Vec<GuideLines>,
+    /// The measurement of one guide: all lines together, then line by line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) search: Option<SearchResult>,
+    /// The comparison of several guides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) comparison: Option<SessionAnswer>,
+}
+
+/// The guides of the library.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Library {
+    pub(crate) guides: Vec<LibraryEntry>,
+}
+
+/// A guide of the library, as it is listed.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct LibraryEntry {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// Where its values come from.
+    pub(crate) source: &'static str,
+    /// Its settings, one each.
+    pub(crate) settings: Vec<&'static str>,
+}
+
+/// One guide: `settings`, `other_lines` and `blank_lines` together have every line of it.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct GuideLines {
+    pub(crate) name: String,
+    pub(crate) format: GuideFormat,
+    /// All lines, with those of included profiles.
+    pub(crate) lines: usize,
+    /// The settings, in their order; a line may have several.
+    pub(crate) settings: Vec<GuideSetting>,
+    /// Lines that are no setting, or that evenkeel does not understand.
+    pub(crate) other_lines: Vec<OtherLine>,
+    /// How many lines are empty.
+    pub(crate) blank_lines: usize,
+}
+
+/// A setting of a guide.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct GuideSetting {
+    /// The included profile that has it; none for the guide itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
+    /// The line, from 1.
+    pub(crate) line: usize,
+    /// What the guide asks for.
+    pub(crate) asked: String,
+    /// The knob, if evenkeel has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) knob: Option<&'static str>,
+    /// The value in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) current: Option<String>,
+    /// What the setting is on this machine, before anything runs.
+    pub(crate) standing: Standing,
+    /// Why.
+    pub(crate) why: String,
+    /// Whether the value is the kernel's default.
+    pub(crate) is_default: bool,
+    /// What the measurement says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) measured: Option<MeasuredLine>,
+}
+
+/// The verdict of a measurement on one setting.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct MeasuredLine {
+    /// The verdict.
+    pub(crate) verdict: LineVerdict,
+    /// The evidence, in words.
+    pub(crate) evidence: String,
+}
+
+/// What one line does to this server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LineVerdict {
+    /// It is in the smallest set with the same gain.
+    Helps,
+    /// It makes the metric or a guard worse.
+    Hurts,
+    /// It seems to make the metric worse; that may be chance among so many lines.
+    MayHurt,
+    /// It does nothing that matters.
+    DoesNothing,
+    /// It moved the metric, and the set does not need it.
+    NotNeeded,
+    /// Its counter shows that it was never engaged.
+    NotEngaged,
+    /// The kernel or the server refused it.
+    Refused,
+    /// More time would be needed.
+    Undecided,
+    /// It was not tried.
+    NotTried,
+}
+
+/// A line that is no setting.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct OtherLine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
+    pub(crate) line: usize,
+    pub(crate) text: String,
+    /// What it is, if it is no setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) is: Option<Skip>,
+    /// Why evenkeel does not understand it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) not_understood: Option<String>,
+}
+
+impl GuideLines {
+    pub(crate) fn new(guide: &Guide, judged: &[Judged]) -> GuideLines {
+        let setting = |judged: &Judged| {
+            let line = guide.lines.get(judged.line);
+            GuideSetting {
+                file: line.and_then(|line| line.file.clone()),
+                line: line.map_or(0, |line| line.number),
+                asked: judged.asked.clone(),
+                knob: judged.knob,
+                current: judged.current.clone(),
+                standing: judged.standing,
+                why: judged.why.clone(),
+                is_default: judged.is_default,
+                measured: None,
+            }
+        };
+        let other = |line: &evenkeel_host::guide::GuideLine| {
+            let (is, not_understood) = match &line.content {
+                Content::Settings(_) | Content::NotASetting(Skip::Blank) => return None,
+                Content::NotASetting(skip) => (Some(*skip), None),
+                Content::NotUnderstood(why) => (None, Some(why.clone())),
+            };
+            Some(OtherLine { file: line.file.clone(), line: line.number, text: line.text.clone(), is, not_understood })
+        };
+        let is_blank = |line: &&evenkeel_host::guide::GuideLine| line.content == Content::NotASetting(Skip::Blank);
+        GuideLines {
+            name: guide.name.clone(),
+            format: guide.format,
+            lines: guide.lines.len(),
+            settings: judged.iter().map(setting).collect(),
+            other_lines: guide.lines.iter().filter_map(other).collect(),
+            blank_lines: guide.lines.iter().filter(is_blank).count(),
+        }
+    }
+
+    /// Adds what the search found of each setting.
+    pub(crate) fn measured(&mut self, judged: &[Judged], result: &SearchResult) {
+        for (line, judged) in self.settings.iter_mut().zip(judged) {
+            let Some(setting) = &judged.setting else { continue };
+            let text = setting.to_string();
+            let knob = result.answer.knobs.iter().find(|knob| knob.settings.contains(&text));
+            line.measured = match knob {
+                Some(knob) => Some(MeasuredLine {
+                    verdict: verdict(knob, result),
+                    evidence: tune::outcome(knob, result.design.smallest_effect_ratio),
+                }),
+                None => result
+                    .not_tried
+                    .iter()
+                    .find(|left| left.knob == setting.knob.id)
+                    .map(|left| MeasuredLine { verdict: LineVerdict::NotTried, evidence: left.why.to_string() }),
+            };
+        }
+    }
+
+    fn count(&self, standing: Standing) -> usize {
+        self.settings.iter().filter(|line| line.standing == standing).count()
+    }
+
+    /// The guide in one sentence: what its settings are here, and what they did.
+    pub(crate) fn sentence(&self) -> String {
+        let mut verdicts: BTreeMap<LineVerdict, usize> = BTreeMap::new();
+        for line in self.settings.iter().filter_map(|line| line.measured.as_ref()) {
+            *verdicts.entry(line.verdict).or_default() += 1;
+        }
+        let of = |verdict| verdicts.get(&verdict).copied().unwrap_or(0);
+        let not_measured = if verdicts.is_empty() { self.count(Standing::Try) } else { 0 };
+        let away = [Standing::NotHere, Standing::Outdated, Standing::BadValue].map(|standing| self.count(standing));
+        let parts = [
+            (of(LineVerdict::Helps), "helps", "help"),
+            (of(LineVerdict::Hurts), "hurts", "hurt"),
+            (of(LineVerdict::MayHurt), "may hurt", "may hurt"),
+            (of(LineVerdict::DoesNothing) + of(LineVerdict::NotEngaged), "does nothing here", "do nothing here"),
+            (of(LineVerdict::NotNeeded), "is not needed", "are not needed"),
+            (of(LineVerdict::Undecided), "is undecided", "are undecided"),
+            (of(LineVerdict::Refused) + of(LineVerdict::NotTried), "was not tried", "were not tried"),
+            (not_measured, "can be tried", "can be tried"),
+            (self.count(Standing::AlreadySo), "is in force already", "are in force already"),
+            (away.iter().sum(), "does not apply", "do not apply"),
+            (self.count(Standing::NeedsReboot), "needs a reboot", "need a reboot"),
+            (self.count(Standing::ByHand), "is left to you", "are left to you"),
+            (self.count(Standing::Overridden), "is overridden", "are overridden"),
+            (self.count(Standing::Dangerous), "is dangerous", "are dangerous"),
+            (self.count(Standing::Unknown), "is unknown", "are unknown"),
+        ];
+        let said: Vec<String> = parts
+            .into_iter()
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }))
+            .collect();
+        match (self.settings.len(), said.is_empty()) {
+            (0, _) | (_, true) => format!("{}: no line is a setting that evenkeel knows", self.name),
+            (1, _) => format!("{}: of 1 setting {}", self.name, said.join(", ")),
+            (all, _) => format!("{}: of {all} settings {}", self.name, said.join(", ")),
+        }
+    }
+}
+
+fn verdict(knob: &KnobAnswer, result: &SearchResult) -> LineVerdict {
+    let knobs = result.answer.knobs.len() as f64;
+    let is_sure =
+        knob.screening.as_ref().and_then(|seen| seen.p_value).is_some_and(|p_value| p_value * knobs <= ERROR_MAX);
+    match &knob.outcome {
+        KnobOutcome::InTheSet => LineVerdict::Helps,
+        KnobOutcome::Hurts if is_sure => LineVerdict::Hurts,
+        KnobOutcome::Hurts => LineVerdict::MayHurt,
+        KnobOutcome::Stopped | KnobOutcome::Vetoed { .. } => LineVerdict::Hurts,
+        KnobOutcome::NoEffect => LineVerdict::DoesNothing,
+        KnobOutcome::LeftOut { .. } => LineVerdict::NotNeeded,
+        KnobOutcome::NotEngaged { .. } => LineVerdict::NotEngaged,
+        KnobOutcome::Refused { .. } => LineVerdict::Refused,
+        KnobOutcome::NotTried { .. } => LineVerdict::NotTried,
+        KnobOutcome::Unclear => LineVerdict::Undecided,
+    }
+}
+
+impl LineVerdict {
+    fn word(self) -> &'static str {
+        match self {
+            LineVerdict::Helps => "helps",
+            LineVerdict::Hurts => "hurts",
+            LineVerdict::MayHurt => "may hurt",
+            LineVerdict::DoesNothing => "does nothing here",
+            LineVerdict::NotNeeded => "not needed",
+            LineVerdict::NotEngaged => "not engaged",
+            LineVerdict::Refused => "refused",
+            LineVerdict::Undecided => "undecided",
+            LineVerdict::NotTried => "not tried",
+        }
+    }
+}
+
+fn heading(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Try => "Can be tried",
+        Standing::AlreadySo => "In force already",
+        Standing::Overridden => "Overridden by a later line",
+        Standing::NeedsReboot => "Needs a reboot",
+        Standing::ByHand => "Left to you",
+        Standing::NotHere => "Does nothing on this machine",
+        Standing::Outdated => "Outdated",
+        Standing::BadValue => "A value that the kernel refuses",
+        Standing::Dangerous => "Dangerous: never written",
+        Standing::Unknown => "Unknown",
+    }
+}
+
+/// The blocks of a page.
+pub(crate) fn blocks(answer: &GuideAnswer) -> Vec<Block> {
+    let mut blocks = vec![Block::heading(sentence(&answer.headline))];
+    for guide in &answer.guides {
+        if answer.guides.len() > 1 {
+            blocks.push(Block::heading(sentence(&guide.sentence())));
+        }
+        blocks.extend(guide_blocks(guide));
+    }
+    blocks
+}
+
+fn guide_blocks(guide: &GuideLines) -> Vec<Block> {
+    let mut blocks = measured_blocks(guide);
+    for standing in Standing::ALL {
+        let lines: Vec<&GuideSetting> =
+            guide.settings.iter().filter(|line| line.standing == standing && line.measured.is_none()).collect();
+        if !lines.is_empty() {
+            blocks.push(Block::section(
+                heading(standing),
+                vec![Block::List(lines.iter().map(|line| said(line)).collect())],
+            ));
+        }
+    }
+    let others = |skips: &[Option<Skip>]| {
+        let found: Vec<Text> = guide.other_lines.iter().filter(|line| skips.contains(&line.is)).map(other).collect();
+        let more = found.len().saturating_sub(OTHERS_MAX);
+        let mut items: Vec<Text> = found.into_iter().take(OTHERS_MAX).collect();
+        if more > 0 {
+            items.push(Text::from(format!("and {more} more; --json lists all")));
+        }
+        items
+    };
+    for (title, skips) in [
+        ("Not understood", vec![None]),
+        ("No settings of the kernel", vec![Some(Skip::Command), Some(Skip::Elsewhere)]),
+    ] {
+        let items = others(&skips);
+        if !items.is_empty() {
+            blocks.push(Block::section(title, vec![Block::List(items)]));
+        }
+    }
+    let quiet = guide
+        .other_lines
+        .iter()
+        .filter(|line| matches!(line.is, Some(Skip::Comment | Skip::Prose | Skip::Structure | Skip::Blank)));
+    blocks.push(Block::Note(format!(
+        "{} lines, read as {}: {} are comments, text or structure, {} are empty.",
+        guide.lines,
+        format_name(guide.format),
+        quiet.count(),
+        guide.blank_lines
+    )));
+    blocks
+}
+
+/// The verdicts of the measurement, the most important first.
+fn measured_blocks(guide: &GuideLines) -> Vec<Block> {
+    let mut lines: Vec<(&GuideSetting, &MeasuredLine)> =
+        guide.settings.iter().filter_map(|line| Some((line, line.measured.as_ref()?))).collect();
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    lines.sort_by_key(|(line, measured)| (measured.verdict, line.line));
+    let item = |(line, measured): &(&GuideSetting, &MeasuredLine)| {
+        Text::from(format!("{}: {}: ", place(line), measured.verdict.word()))
+            .and(Text::code(line.asked.clone()))
+            .and(format!(": {}", measured.evidence))
+    };
+    vec![Block::section("What each line does to this server", vec![Block::List(lines.iter().map(item).collect())])]
+}
+
+fn place(line: &GuideSetting) -> String {
+    match &line.file {
+        Some(file) => format!("{file} line {}", line.line),
+        None => format!("line {}", line.line),
+    }
+}
+
+fn said(line: &GuideSetting) -> Text {
+    let now = line.current.as_ref().filter(|_| line.standing != Standing::AlreadySo);
+    let now =
+        now.map_or_else(String::new, |now| format!(" (now {})", now.split_whitespace().collect::<Vec<_>>().join(" ")));
+    let default = if line.is_default { "; it is the kernel's default" } else { "" };
+    Text::from(format!("{}: ", place(line)))
+        .and(Text::code(line.asked.clone()))
+        .and(format!("{now}: {}{default}", line.why))
+}
+
+fn other(line: &OtherLine) -> Text {
+    let file = line.file.as_ref().map_or_else(String::new, |file| format!("{file} "));
+    let why = line.not_understood.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+    Text::from(format!("{file}line {}: ", line.line)).and(Text::code(line.text.clone())).and(why)
+}
+
+/// The name of a format, as `--format` takes it.
+pub(crate) fn format_name(format: GuideFormat) -> &'static str {
+    GuideFormat::ALL.iter().find(|(_, of)| *of == format).map_or("", |(name, _)| name)
+}
+
+/// The headline of a measured guide: its sentence, and the effect of the whole and of the smallest set.
+pub(crate) fn headline(guide: &GuideLines, result: &SearchResult) -> String {
+    let metric = &result.design.metric.title;
+    let whole = result.answer.whole.as_ref().map(|whole| match whole.verdict {
+        WholeVerdict::Better | WholeVerdict::Worse => {
+            format!("; the guide as a whole: {metric} {}", as_change(whole.effect.ratio))
+        }
+        WholeVerdict::Same => format!("; the guide as a whole changes {metric} by nothing that matters"),
+        WholeVerdict::Undecided => format!("; the effect of the guide as a whole on {metric} is undecided"),
+    });
+    let set = result.answer.effect.as_ref().filter(|_| !result.answer.set.is_empty());
+    let set = set.map(|effect| format!("; the smallest set that helps: {metric} {}", as_change(effect.ratio)));
+    format!("{}{}{}", guide.sentence(), whole.unwrap_or_default(), set.unwrap_or_default())
+}
+
+/// The list of the library.
+pub(crate) fn library() -> Library {
+    let entry = |guide: &evenkeel_host::guide::LibraryGuide| LibraryEntry {
+        name: guide.name,
+        title: guide.title,
+        source: guide.source,
+        settings: guide.text.lines().collect(),
+    };
+    Library { guides: LIBRARY.iter().map(entry).collect() }
+}
+
+/// The page of the library.
+pub(crate) fn library_blocks(library: &Library) -> Vec<Block> {
+    let item = |guide: &LibraryEntry| {
+        Text::code(guide.name).and(format!(": {} ({} settings); {}", guide.title, guide.settings.len(), guide.source))
+    };
+    vec![
+        Block::heading("Guides that evenkeel has"),
+        Block::List(library.guides.iter().map(item).collect()),
+        Block::Note("Name one in place of a file: `evenkeel guide tuned:network-latency`.".replace('`', "")),
+    ]
+}

@@ -1,0 +1,102 @@
+//! Recognises the format of a guide by its content.
+
+use super::line::GuideFormat;
+use super::{settings, words};
+
+/// The most lines to look at.
+const LINES_MAX: usize = 2000;
+
+/// Sections of TuneD profiles.
+const SECTIONS: [&str; 14] = [
+    "[main]",
+    "[sysctl]",
+    "[sysfs]",
+    "[cpu]",
+    "[vm]",
+    "[net]",
+    "[disk]",
+    "[bootloader]",
+    "[irqbalance]",
+    "[scheduler]",
+    "[variables]",
+    "[modules]",
+    "[script]",
+    "[systemd]",
+];
+/// Options that only perftune has.
+const PERFTUNE: [&str; 6] =
+    ["irq_cpu_mask:", "cpu_mask:", "tune:", "num_rx_queues:", "cores_per_irq_core:", "write_back_cache:"];
+/// Commands that begin lines of a script.
+const COMMANDS: [&str; 12] = [
+    "sysctl",
+    "echo",
+    "ethtool",
+    "cpupower",
+    "grubby",
+    "sudo",
+    "for",
+    "tee",
+    "cat",
+    "printf",
+    "systemctl",
+    "GRUB_CMDLINE_LINUX",
+];
+
+pub(super) fn recognise(text: &str) -> GuideFormat {
+    let text = text.trim_start_matches('\u{feff}');
+    let lines = || text.lines().take(LINES_MAX).map(str::trim).filter(|line| !line.is_empty());
+    let first = lines().next().unwrap_or_default();
+    if first.starts_with('{') && lines().any(|line| line.contains("\"settings\"")) {
+        return GuideFormat::Plan;
+    }
+    if first.starts_with("#!") {
+        return GuideFormat::Shell;
+    }
+    if lines().any(|line| SECTIONS.contains(&line)) {
+        return GuideFormat::Tuned;
+    }
+    let begins = |line: &str, tag: &str| line.to_ascii_lowercase().starts_with(tag);
+    if lines()
+        .any(|line| ["<!doctype", "<html", "<body", "<pre", "<p>", "<div", "<code"].iter().any(|tag| begins(line, tag)))
+    {
+        return GuideFormat::Html;
+    }
+    let is_yaml = |line: &str| line.ends_with("sysctl:") || line.starts_with("- hosts:") || line.starts_with("sysctl:");
+    if first == "---" || lines().any(is_yaml) {
+        return GuideFormat::Ansible;
+    }
+    if lines().filter(|line| PERFTUNE.iter().any(|option| line.starts_with(option))).count() > 0 {
+        return GuideFormat::Perftune;
+    }
+    let markdown = |line: &str| {
+        line.starts_with("```") || line.starts_with("## ") || line.starts_with("| ") || line.contains("](http")
+    };
+    if lines().any(markdown) {
+        return GuideFormat::Markdown;
+    }
+    by_majority(lines())
+}
+
+/// Settings, commands or sentences: what most lines are.
+fn by_majority<'a>(lines: impl Iterator<Item = &'a str>) -> GuideFormat {
+    let (mut assignments, mut commands, mut others) = (0, 0, 0);
+    for line in lines.filter(|line| !line.starts_with(['#', ';'])) {
+        let first = words::split(line).into_iter().next().map(|word| word.text).unwrap_or_default();
+        if COMMANDS.iter().any(|command| first == *command || first.starts_with("GRUB_CMDLINE")) {
+            commands += 1;
+        } else if settings::assignment(line).is_some()
+            || line.split_once('=').is_some_and(|(key, _)| !key.trim().contains(' '))
+        {
+            assignments += 1;
+        } else {
+            others += 1;
+        }
+    }
+    match (assignments, commands, others) {
+        (_, commands, others) if commands > 0 && others > 2 * (commands + assignments) => GuideFormat::Markdown,
+        (assignments, commands, _) if commands > 0 && commands >= assignments => GuideFormat::Shell,
+        (assignments, _, others) if assignments > 0 && assignments >= others => GuideFormat::Sysctl,
+        (0, 0, 0) => GuideFormat::Sysctl,
+        _ => GuideFormat::Markdown,
+    }
+}

@@ -1,0 +1,346 @@
+//! Judges each setting of a guide on one machine, before anything runs: what it is there, and whether it can be tried.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::line::{Ask, Bound, Guide, Target};
+use super::outdated;
+use super::readings::Readings;
+use crate::advice::advise_on;
+use crate::fact::Fact;
+use crate::facts::{Facts, Version};
+use crate::finding::State;
+use crate::goal::AdviceContext;
+use crate::knob::{Knob, Place, TakesEffect};
+use crate::knobs;
+use crate::never;
+use crate::plan::{Action, Plan};
+use crate::setting::Setting;
+use crate::sysctl;
+use crate::value::SettingError;
+
+/// What a setting of a guide is on one machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// It would change the machine, and can be tried.
+    Try,
+    /// It is in force already.
+    AlreadySo,
+    /// A later line sets the same thing, and wins.
+    Overridden,
+    /// It takes effect after a reboot.
+    NeedsReboot,
+    /// evenkeel does not set it; the user can.
+    ByHand,
+    /// This machine or its container does not have it, or it can do nothing here.
+    NotHere,
+    /// The kernel has removed or renamed it, or ignores it.
+    Outdated,
+    /// The kernel would refuse the value.
+    BadValue,
+    /// It can cut the connection, stop the machine or open it: evenkeel never writes it.
+    Dangerous,
+    /// Its present value is not known, so it could not be restored.
+    Unknown,
+}
+
+impl Standing {
+    /// Every standing, in the order of pages.
+    pub const ALL: [Standing; 10] = [
+        Standing::Try,
+        Standing::AlreadySo,
+        Standing::Overridden,
+        Standing::NeedsReboot,
+        Standing::ByHand,
+        Standing::NotHere,
+        Standing::Outdated,
+        Standing::BadValue,
+        Standing::Dangerous,
+        Standing::Unknown,
+    ];
+}
+
+/// One setting of a guide, judged.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The index of its line in the guide.
+    pub line: usize,
+    /// The setting, as the guide has it.
+    pub asked: String,
+    /// The knob's id, if evenkeel has one. A sysctl without a knob of its own has `sysctl:NAME`.
+    pub knob: Option<&'static str>,
+    /// The setting, if evenkeel can try it.
+    pub setting: Option<Setting>,
+    /// The value in force.
+    pub current: Option<String>,
+    /// What it is here.
+    pub standing: Standing,
+    /// Why.
+    pub why: String,
+    /// Whether the value is the kernel's default.
+    pub is_default: bool,
+}
+
+/// Judges every setting of a guide.
+pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide: &Guide) -> Vec<Judged> {
+    let judge = Judge { facts, readings, context };
+    let mut all: Vec<Judged> = guide.asks().map(|(line, ask)| judge.ask(line, ask)).collect();
+    override_earlier(guide, &mut all);
+    all
+}
+
+/// Kernel arguments that open the machine.
+const OPENING: [&str; 12] = [
+    "nokaslr",
+    "nosmap",
+    "nosmep",
+    "nopti",
+    "pti",
+    "nospectre_v1",
+    "nospectre_v2",
+    "spectre_v2",
+    "selinux",
+    "apparmor",
+    "audit",
+    "mds",
+];
+
+struct Judge<'a> {
+    facts: &'a Facts,
+    readings: &'a Readings,
+    context: &'a AdviceContext,
+}
+
+/// A standing with its reason.
+type Because = (Standing, String);
+
+impl Judge<'_> {
+    fn ask(&self, line: usize, ask: &Ask) -> Judged {
+        let mut judged = Judged {
+            line,
+            asked: ask.to_string(),
+            knob: None,
+            setting: None,
+            current: None,
+            standing: Standing::ByHand,
+            why: String::new(),
+            is_default: false,
+        };
+        let (standing, why) = match &ask.target {
+            Target::Knob { id, place } => match knobs::find(id) {
+                Ok(knob) => self.knob(&mut judged, knob, place.clone(), ask),
+                Err(error) => (Standing::BadValue, error.to_string()),
+            },
+            Target::Sysctl(path) => self.sysctl(&mut judged, path, ask),
+            Target::Argument(name) => self.argument(&mut judged, name, &ask.value),
+            Target::File(path) => (Standing::ByHand, format!("evenkeel has no knob for {path}")),
+            Target::Tool(_) => (Standing::ByHand, "evenkeel has no knob for it".to_owned()),
+        };
+        (judged.standing, judged.why) = (standing, why);
+        if standing != Standing::Try {
+            judged.setting = None;
+        }
+        judged
+    }
+
+    fn sysctl(&self, judged: &mut Judged, path: &str, ask: &Ask) -> Because {
+        if let Some(why) = never::reason(path) {
+            return (Standing::Dangerous, format!("evenkeel never writes it: {why}"));
+        }
+        if path.contains('*') {
+            return (Standing::ByHand, "it is a pattern of several sysctls: name each".to_owned());
+        }
+        let kernel = self.facts.kernel.version.known().map(|version: &Version| (version.major, version.minor));
+        let present = self.readings.of(&format!("{}{path}", sysctl::FOLDER));
+        if let Some(old) = outdated::find(path, kernel).filter(|old| !old.is_gone || present.is_absent()) {
+            let since = old.since.map_or_else(String::new, |(major, minor)| format!(", since Linux {major}.{minor}"));
+            return (Standing::Outdated, format!("{}{since}", old.what));
+        }
+        match &present {
+            Fact::Absent { .. } => (
+                Standing::NotHere,
+                "this kernel has no such sysctl: the name is wrong, or its module is not loaded".to_owned(),
+            ),
+            Fact::Known(text) if text.trim().is_empty() => {
+                (Standing::Unknown, "its value is empty, which a write could not restore".to_owned())
+            }
+            Fact::Known(text) => match sysctl::find(&sysctl::dotted(path)) {
+                Ok(_) if !is_alike(text, &ask.value) => {
+                    (Standing::BadValue, format!("the kernel has {:?} there, which is of another form", one_line(text)))
+                }
+                Ok(knob) => self.knob(judged, knob, None, ask),
+                Err(error) => (Standing::Dangerous, error.to_string()),
+            },
+            unknown => (Standing::Unknown, unknown.unknown_why().unwrap_or_default().to_owned()),
+        }
+    }
+
+    fn argument(&self, judged: &mut Judged, name: &str, value: &str) -> Because {
+        if OPENING.contains(&name) {
+            return (Standing::Dangerous, "it removes a protection of the kernel".to_owned());
+        }
+        judged.current = self.facts.kernel.argument(name).map(str::to_owned);
+        match judged.current.as_deref() == Some(value) {
+            true => (Standing::AlreadySo, "the kernel was started with it".to_owned()),
+            false => (Standing::NeedsReboot, "a kernel argument takes effect after a reboot".to_owned()),
+        }
+    }
+
+    fn knob(&self, judged: &mut Judged, knob: &'static Knob, place: Option<String>, ask: &Ask) -> Because {
+        judged.knob = Some(knob.id);
+        let value = match knob.check(&ask.value) {
+            Ok(value) => value,
+            Err(error @ SettingError::BadValue { .. }) => return (Standing::BadValue, error.to_string()),
+            Err(error) => return (Standing::Dangerous, error.to_string()),
+        };
+        judged.is_default = knob.default.split([' ', ',', ';', ':']).next() == Some(value.as_str());
+        if knob.extras.dangerous_values.contains(&value.as_str()) {
+            return (Standing::Dangerous, knob.risk.to_owned());
+        }
+        if let Some(why) = knob.extras.too_much.and_then(|too_much| too_much(self.facts, &value)) {
+            return (Standing::Dangerous, why);
+        }
+        if let Some(because) = self.not_here(knob) {
+            return because;
+        }
+        let setting = Setting { knob, place, value };
+        match Plan::from_settings(self.facts, std::slice::from_ref(&setting)) {
+            Ok(plan) => self.planned(judged, setting, &plan, ask.bound),
+            Err(error) => (Standing::NotHere, error.why),
+        }
+    }
+
+    /// Why a knob does nothing on this machine, if its own advice says so for every place.
+    fn not_here(&self, knob: &'static Knob) -> Option<Because> {
+        let advice = advise_on(knob, self.facts, self.context);
+        let first = advice.first()?;
+        let all = |states: &[State]| advice.iter().all(|advice| states.contains(&advice.state));
+        if all(&[State::Removed]) {
+            return Some((Standing::Outdated, first.reason.clone()));
+        }
+        all(&[State::NotHere, State::Removed, State::Blocked]).then(|| (Standing::NotHere, first.reason.clone()))
+    }
+
+    fn planned(&self, judged: &mut Judged, setting: Setting, plan: &Plan, bound: Bound) -> Because {
+        let (mut all_so, mut reboot, mut unknown) = (true, false, None);
+        for step in &plan.steps {
+            let present = match &step.action {
+                Action::Write { path, reading, .. } => match self.readings.of(path) {
+                    Fact::Known(text) => reading.value(&text),
+                    other => {
+                        unknown = unknown.or_else(|| other.unknown_why().map(str::to_owned));
+                        None
+                    }
+                },
+                Action::KernelArgument { .. } => {
+                    reboot = true;
+                    self.facts.kernel.argument(&step.place).map(str::to_owned)
+                }
+                Action::ByHand { todo } => {
+                    if !setting.knob.extras.process.is_some_and(|process| process.while_it_runs) {
+                        return (Standing::ByHand, todo.clone());
+                    }
+                    None
+                }
+                Action::Hold { .. } | Action::Process => None,
+            };
+            all_so &= present.as_deref().is_some_and(|present| is_so(present, &step.wanted, bound));
+            judged.current = judged.current.take().or(present);
+        }
+        match unknown {
+            _ if all_so => (Standing::AlreadySo, "it is in force already".to_owned()),
+            _ if reboot => (Standing::NeedsReboot, "a kernel argument takes effect after a reboot".to_owned()),
+            Some(why) => (Standing::Unknown, why),
+            None if setting.knob.takes_effect == TakesEffect::NewInterfaces => {
+                (Standing::NotHere, "it takes effect only on interfaces that come up later".to_owned())
+            }
+            None => {
+                let why = said(setting.knob, plan);
+                judged.setting = Some(setting);
+                (Standing::Try, why)
+            }
+        }
+    }
+}
+
+/// What a user should know of a setting that can be tried.
+fn said(knob: &Knob, plan: &Plan) -> String {
+    match (knob.place, plan.steps.first().map(|step| &step.action)) {
+        (Place::FileSince { .. }, Some(Action::Write { path, .. })) if !path.starts_with(sysctl::FOLDER) => {
+            format!("in this kernel it is {path}")
+        }
+        _ if knob.id.starts_with(sysctl::PREFIX) => {
+            "evenkeel has no advice for this sysctl; the kernel checks the value".to_owned()
+        }
+        _ => format!("risk: {}", knob.risk),
+    }
+}
+
+/// Whether a value is as the guide wants it.
+fn is_so(present: &str, wanted: &str, bound: Bound) -> bool {
+    let numbers = || Some((present.parse::<i64>().ok()?, wanted.parse::<i64>().ok()?));
+    let is_same = present.split_whitespace().eq(wanted.split_whitespace());
+    is_same
+        || match bound {
+            Bound::Exactly => false,
+            Bound::AtLeast => numbers().is_some_and(|(present, wanted)| present >= wanted),
+            Bound::AtMost => numbers().is_some_and(|(present, wanted)| present <= wanted),
+        }
+}
+
+/// Whether a value has the form of the present one: as many numbers, or a word.
+fn is_alike(present: &str, wanted: &str) -> bool {
+    let numbers = |text: &str| text.split_whitespace().map(|word| word.parse::<i64>().is_ok()).collect::<Vec<_>>();
+    let (present, wanted) = (numbers(present), numbers(wanted));
+    if present.iter().all(|is_number| *is_number) { present == wanted } else { wanted.len() == 1 || present.len() > 1 }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(60).collect()
+}
+
+/// Of several lines that set the same thing, the last one counts, as for `sysctl`. Of an exclusive pair too.
+fn override_earlier(guide: &Guide, all: &mut [Judged]) {
+    let mut last: BTreeMap<String, usize> = BTreeMap::new();
+    for at in (0..all.len()).rev() {
+        let Some(key) = key_of(&all[at]) else { continue };
+        let rival = last.get(&key).or_else(|| {
+            all[at].setting.as_ref().and_then(|own| {
+                let later =
+                    last.values().find(|later| all[**later].setting.as_ref().is_some_and(|later| excludes(own, later)));
+                later.filter(|later| **later > at)
+            })
+        });
+        match rival.copied() {
+            Some(later) => {
+                let line = guide.lines.get(all[later].line).map_or(0, |line| line.number);
+                let same = all[later].asked == all[at].asked;
+                let how = if same { "repeats it" } else { "sets another value, and wins" };
+                all[at].why = format!("line {line} {how}: {}", all[later].asked);
+                all[at].standing = Standing::Overridden;
+                all[at].setting = None;
+            }
+            None => {
+                last.insert(key, at);
+            }
+        }
+    }
+}
+
+/// What a setting sets, for those that could take effect.
+fn key_of(judged: &Judged) -> Option<String> {
+    let counts =
+        matches!(judged.standing, Standing::Try | Standing::AlreadySo | Standing::NeedsReboot | Standing::ByHand);
+    let name = judged.asked.split(['=', '>', '<']).next()?;
+    (counts && judged.knob.is_some()).then(|| name.to_owned())
+}
+
+/// Whether two knobs are two forms of one limit: each resets the other.
+fn excludes(one: &Setting, other: &Setting) -> bool {
+    let resets =
+        |one: &Knob, other: &Knob| other.place.files().iter().any(|path| one.extras.side_effects.contains(path));
+    resets(one.knob, other.knob) && resets(other.knob, one.knob)
+}

@@ -1,0 +1,242 @@
+//! The lines of a guide: what each says, and how it is meant.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::shown;
+use crate::sysctl;
+
+/// The longest guide that evenkeel reads, in bytes.
+pub const GUIDE_BYTES_MAX: usize = 4 << 20;
+/// The most lines of a guide with all files that it includes.
+pub(super) const LINES_MAX: usize = 50_000;
+/// The most settings of one line; the rest of the line is not understood.
+const ASKS_MAX: usize = 200;
+
+/// How a guide is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum GuideFormat {
+    /// `key = value` lines: sysctl.conf, sysctl.d, or evenkeel's own `KNOB=VALUE`.
+    Sysctl,
+    /// A TuneD profile.
+    Tuned,
+    /// A shell script, or commands to paste.
+    Shell,
+    /// A page in Markdown.
+    Markdown,
+    /// A page in HTML.
+    Html,
+    /// Ansible tasks or variables.
+    Ansible,
+    /// The options of Seastar's perftune.
+    Perftune,
+    /// A plan or a goal file of evenkeel.
+    Plan,
+}
+
+impl GuideFormat {
+    /// Every format, with its name on the command line.
+    pub const ALL: [(&'static str, GuideFormat); 8] = [
+        ("sysctl", GuideFormat::Sysctl),
+        ("tuned", GuideFormat::Tuned),
+        ("shell", GuideFormat::Shell),
+        ("markdown", GuideFormat::Markdown),
+        ("html", GuideFormat::Html),
+        ("ansible", GuideFormat::Ansible),
+        ("perftune", GuideFormat::Perftune),
+        ("plan", GuideFormat::Plan),
+    ];
+}
+
+/// A guide, line by line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guide {
+    /// Its name, for people.
+    pub name: String,
+    /// How it is written.
+    pub format: GuideFormat,
+    /// Every line: those of included files first, because later lines win.
+    pub lines: Vec<GuideLine>,
+}
+
+/// One line of a guide.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GuideLine {
+    /// The included file or profile with this line; none for the guide itself.
+    pub file: Option<String>,
+    /// The number of the line in its file, from 1.
+    pub number: usize,
+    /// The beginning of the line.
+    pub text: String,
+    /// What the line says.
+    pub content: Content,
+}
+
+/// What a line says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// These settings.
+    Settings(Vec<Ask>),
+    /// No setting.
+    NotASetting(Skip),
+    /// Something that evenkeel does not understand, and why.
+    NotUnderstood(String),
+}
+
+/// Why a line is no setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Skip {
+    /// It is empty.
+    Blank,
+    /// It is a comment.
+    Comment,
+    /// It is text for people.
+    Prose,
+    /// It is a part of the format: a heading, a bracket, the name of a task.
+    Structure,
+    /// It is a command or an option that changes no setting of the kernel.
+    Command,
+    /// It belongs to the other program and has no meaning outside it.
+    Elsewhere,
+}
+
+/// One setting that a line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// What it sets.
+    pub target: Target,
+    /// The value, in the form of the target.
+    pub value: String,
+    /// Whether the value is a limit.
+    pub bound: Bound,
+}
+
+/// How a value is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bound {
+    /// Exactly this value.
+    #[default]
+    Exactly,
+    /// At least this value: a larger one stays.
+    AtLeast,
+    /// At most this value: a smaller one stays.
+    AtMost,
+}
+
+/// What a setting sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A knob, at one place or at all.
+    Knob {
+        /// The knob's id.
+        id: &'static str,
+        /// The place; none for all.
+        place: Option<String>,
+    },
+    /// A file under /proc/sys that no knob has, by its path from there.
+    Sysctl(String),
+    /// Another file of the kernel that no knob has.
+    File(String),
+    /// A kernel argument that no knob has.
+    Argument(String),
+    /// A setting of a tool or of another program that no knob has, in its own words.
+    Tool(String),
+}
+
+/// A guide that evenkeel does not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuideError {
+    /// It has too many bytes.
+    TooLong,
+    /// It has too many lines, with all that it includes.
+    TooManyLines,
+}
+
+impl fmt::Display for GuideError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GuideError::TooLong => write!(f, "it has more than {GUIDE_BYTES_MAX} bytes"),
+            GuideError::TooManyLines => {
+                write!(f, "it has more than {LINES_MAX} lines, with the files that it includes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for GuideError {}
+
+impl Guide {
+    /// Every setting, with the index of its line.
+    pub fn asks(&self) -> impl Iterator<Item = (usize, &Ask)> {
+        self.lines.iter().enumerate().flat_map(|(at, line)| {
+            let asks: &[Ask] = match &line.content {
+                Content::Settings(asks) => asks,
+                _ => &[],
+            };
+            asks.iter().map(move |ask| (at, ask))
+        })
+    }
+
+    /// Adds the lines of the guide itself, each with its content.
+    pub(super) fn add(&mut self, text: &str, contents: Vec<Content>) {
+        self.add_of(None, text, contents);
+    }
+
+    /// Adds lines of a file. A reader that forgot a line has not understood it.
+    pub(super) fn add_of(&mut self, file: Option<&str>, text: &str, contents: Vec<Content>) {
+        let mut contents = contents.into_iter();
+        for (at, line) in text.lines().enumerate().take(LINES_MAX + 1) {
+            let content =
+                contents.next().unwrap_or_else(|| Content::NotUnderstood("the reader did not reach it".into()));
+            let line = GuideLine { file: file.map(shown), number: at + 1, text: shown(line.trim()), content };
+            self.lines.push(line);
+        }
+    }
+}
+
+impl Content {
+    pub(super) fn not(why: impl Into<String>) -> Content {
+        Content::NotUnderstood(why.into())
+    }
+
+    /// Settings, or "not understood" for none or too many.
+    pub(super) fn settings(asks: Vec<Ask>) -> Content {
+        match asks.len() {
+            0 => Content::not("it has no setting"),
+            1..=ASKS_MAX => Content::Settings(asks),
+            _ => Content::not(format!("it has more than {ASKS_MAX} settings")),
+        }
+    }
+}
+
+impl Ask {
+    pub(super) fn new(target: Target, value: impl Into<String>) -> Ask {
+        Ask { target, value: value.into(), bound: Bound::Exactly }
+    }
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match self.bound {
+            Bound::Exactly => "=",
+            Bound::AtLeast => ">=",
+            Bound::AtMost => "<=",
+        };
+        match &self.target {
+            Target::Knob { id, place: None } => write!(f, "{id}"),
+            Target::Knob { id, place: Some(place) } => write!(f, "{id}@{place}"),
+            Target::Sysctl(path) => write!(f, "{}", sysctl::dotted(path)),
+            Target::File(path) => write!(f, "{path}"),
+            Target::Argument(name) if self.value.is_empty() => return write!(f, "kernel argument {name}"),
+            Target::Argument(name) => write!(f, "kernel argument {name}"),
+            Target::Tool(words) if self.value.is_empty() => return write!(f, "{words}"),
+            Target::Tool(words) => write!(f, "{words}"),
+        }?;
+        write!(f, "{sign}{}", self.value)
+    }
+}

@@ -1,0 +1,30 @@
+//! Tuning guides: reads a guide in any of the usual formats, and says of each line what it would be on one machine.
+//!
+//! Reading never runs anything: a shell script is text like any other. Every line of a guide is in the result once, as settings, as a line
+//! that is no setting, or as one that is not understood.
+
+mod ansible;
+mod format;
+mod judge;
+mod library;
+mod line;
+mod names;
+mod outdated;
+mod own;
+mod parse;
+mod perftune;
+mod readings;
+mod settings;
+mod shell;
+#[cfg(test)]
+mod tests;
+mod text;
+mod tools;
+mod tuned;
+mod words;
+
+pub use judge::{Judged, Standing, judge};
+pub use library::{LIBRARY, LibraryGuide};
+pub use line::{Ask, Bound, Content, GUIDE_BYTES_MAX, Guide, GuideError, GuideFormat, GuideLine, Skip, Target};
+pub use parse::Include;
+pub use readings::Readings;

@@ -1,0 +1,158 @@
+//! Which knob a name of a guide means: a sysctl, a file of the kernel, a kernel argument.
+
+use crate::knob::{Device, Knob, Place};
+use crate::knobs;
+use crate::reading::Reading;
+
+use super::line::{Ask, Target};
+use super::words;
+use crate::sysctl::{self, FOLDER};
+
+/// The folder of the CPUs, and that of the huge pages.
+const CPUS: &str = "/sys/devices/system/cpu/";
+const THP: &str = "/sys/kernel/mm/transparent_hugepage/";
+
+/// The setting of a sysctl by its key, or of a knob by its id.
+pub(super) fn by_key(key: &str, value: &str) -> Option<Ask> {
+    let key = key.trim().trim_matches(['"', '\'']);
+    let (id, place) = match key.split_once('@') {
+        Some((id, place)) => (id, Some(place.to_owned())),
+        None => (key, None),
+    };
+    let key = key.strip_prefix(sysctl::PREFIX).unwrap_or(key);
+    if let Some(path) = sysctl::known_path(key) {
+        return Some(by_path(&path, value));
+    }
+    let knob = knobs::ALL.iter().find(|knob| knob.id == id)?;
+    Some(Ask::new(Target::Knob { id: knob.id, place }, value))
+}
+
+/// The setting of a sysctl by its path below /proc/sys.
+fn by_path(path: &str, value: &str) -> Ask {
+    let whole = format!("{FOLDER}{path}");
+    match knobs::ALL.iter().find(|knob| knob.place.files().contains(&whole.as_str())) {
+        Some(knob) => Ask::new(Target::Knob { id: knob.id, place: None }, value),
+        None => Ask::new(Target::Sysctl(path.to_owned()), value),
+    }
+}
+
+/// The setting of a file of the kernel. `None` if it is another file.
+pub(super) fn by_file(path: &str, value: &str) -> Option<Ask> {
+    if let Some(path) = path.strip_prefix(FOLDER) {
+        return sysctl::path(path).map(|path| by_path(&path, value));
+    }
+    if let Some(irq) = path.strip_prefix("/proc/irq/") {
+        return interrupt(irq, path, value);
+    }
+    if !path.starts_with("/sys/") {
+        return None;
+    }
+    let old = path.replace("redhat_transparent_hugepage", "transparent_hugepage");
+    let old = old.replace("/system/clock/clock0/", "/system/clocksource/clocksource0/");
+    if let Some(knob) = knobs::ALL.iter().find(|knob| knob.place.files().contains(&old.as_str())) {
+        return Some(knob_of(knob, None, value));
+    }
+    let whole = || Ask::new(Target::File(path.to_owned()), value);
+    let Some((device, place, file)) = device_of(&old) else { return Some(whole()) };
+    let is_it = |knob: &&&Knob| matches!(knob.place, Place::Each { device: of, file: name, .. } if of == device && name == file);
+    match knobs::ALL.iter().find(is_it) {
+        Some(knob) => Some(knob_of(knob, Some(place).filter(|place| !is_pattern(place)), value)),
+        None => Some(whole()),
+    }
+}
+
+fn knob_of(knob: &'static Knob, place: Option<String>, value: &str) -> Ask {
+    let is_mask = matches!(
+        knob.place,
+        Place::File { reading: Reading::CpuMask, .. } | Place::Each { reading: Reading::CpuMask, .. }
+    );
+    let list = if is_mask { Reading::CpuMask.value(value) } else { None };
+    Ask::new(Target::Knob { id: knob.id, place }, list.unwrap_or_else(|| value.to_owned()))
+}
+
+/// `24/smp_affinity`, whose value is a mask, or `24/smp_affinity_list`.
+fn interrupt(irq: &str, path: &str, value: &str) -> Option<Ask> {
+    let (number, file) = irq.split_once('/')?;
+    let place = Some(number.to_owned()).filter(|number| !is_pattern(number));
+    let value = match file {
+        "smp_affinity" => Reading::CpuMask.value(value)?,
+        "smp_affinity_list" => value.to_owned(),
+        _ => return Some(Ask::new(Target::File(path.to_owned()), value)),
+    };
+    let knob = knobs::ALL.iter().find(|knob| matches!(knob.place, Place::EachNetworkIrq))?;
+    Some(Ask::new(Target::Knob { id: knob.id, place }, value))
+}
+
+/// The kind of device of a path, the device as plans name it, and the file in its folder.
+fn device_of(path: &str) -> Option<(Device, String, &str)> {
+    if let Some(rest) = path.strip_prefix("/sys/class/net/") {
+        let (nic, rest) = rest.split_once('/')?;
+        return Some(match rest.strip_prefix("queues/").and_then(|rest| rest.split_once('/')) {
+            Some((queue, file)) => {
+                let device = if queue.starts_with("rx") { Device::ReceiveQueue } else { Device::TransmitQueue };
+                (device, format!("{nic}/{queue}"), file)
+            }
+            None => (Device::Interface, nic.to_owned(), rest),
+        });
+    }
+    if let Some((disk, file)) = path.strip_prefix("/sys/block/").and_then(|rest| rest.split_once('/')) {
+        return Some((Device::Disk, disk.to_owned(), file));
+    }
+    if let Some((policy, file)) =
+        path.strip_prefix(CPUS).and_then(|rest| rest.strip_prefix("cpufreq/")).and_then(|rest| rest.split_once('/'))
+    {
+        return Some((Device::FrequencyPolicy, policy.to_owned(), file));
+    }
+    if let Some((cpu, file)) = path.strip_prefix(CPUS).and_then(|rest| rest.split_once('/')) {
+        return Some(match file.strip_prefix("cpufreq/") {
+            Some(file) => (Device::FrequencyPolicy, cpu.replace("cpu", "policy"), file),
+            None => (Device::Cpu, cpu.to_owned(), file),
+        });
+    }
+    let (size, file) = path.strip_prefix(THP)?.split_once('/')?;
+    Some((Device::ThpSize, size.to_owned(), file))
+}
+
+/// Whether a name stands for several devices: a pattern, or a variable of a loop.
+fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '$', '{', '[', '?', '<'])
+}
+
+/// The settings of a kernel command line, one for each argument.
+pub(super) fn by_arguments(line: &str) -> Vec<Ask> {
+    let words = words::split(line);
+    words.iter().map(|word| by_argument(&word.text)).collect()
+}
+
+/// Arguments that say where the system starts from, and where its console is: nobody tunes them.
+const OF_BOOT: [&str; 14] = [
+    "root",
+    "ro",
+    "rw",
+    "console",
+    "quiet",
+    "splash",
+    "init",
+    "initrd",
+    "BOOT_IMAGE",
+    "rd.",
+    "crashkernel",
+    "rhgb",
+    "earlyprintk",
+    "resume",
+];
+
+/// The setting of one kernel argument.
+fn by_argument(word: &str) -> Ask {
+    let (name, value) = word.split_once('=').unwrap_or((word, ""));
+    let is_knob = |knob: &&&Knob| matches!(knob.place, Place::KernelArgument { name: own } if own == name);
+    match knobs::ALL.iter().find(is_knob) {
+        Some(knob) if !value.is_empty() => Ask::new(Target::Knob { id: knob.id, place: None }, value),
+        _ => Ask::new(Target::Argument(name.to_owned()), value),
+    }
+}
+
+/// Whether a kernel argument belongs to how the machine starts.
+pub(super) fn is_of_boot(name: &str) -> bool {
+    OF_BOOT.iter().any(|own| *own == name || own.ends_with('.') && name.starts_with(own))
+}

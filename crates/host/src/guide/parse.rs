@@ -1,0 +1,34 @@
+//! Reads a guide in its format.
+
+use super::line::{GUIDE_BYTES_MAX, Guide, GuideError, GuideFormat, LINES_MAX};
+use super::{ansible, format, own, perftune, settings, text as page, tuned};
+
+pub use super::tuned::Include;
+
+impl Guide {
+    /// Reads a guide. Its format is recognised, unless one is given.
+    ///
+    /// # Errors
+    /// If it is too long.
+    pub fn parse(
+        name: &str,
+        text: &str,
+        format: Option<GuideFormat>,
+        include: Include<'_>,
+    ) -> Result<Guide, GuideError> {
+        if text.len() > GUIDE_BYTES_MAX {
+            return Err(GuideError::TooLong);
+        }
+        let format = format.unwrap_or_else(|| format::recognise(text));
+        let mut guide = Guide { name: name.to_owned(), format, lines: Vec::new() };
+        match format {
+            GuideFormat::Sysctl => guide.add(text, settings::read(text)),
+            GuideFormat::Tuned => tuned::read(&mut guide, text, include),
+            GuideFormat::Shell | GuideFormat::Markdown | GuideFormat::Html => guide.add(text, page::read(text, format)),
+            GuideFormat::Ansible => guide.add(text, ansible::read(text)),
+            GuideFormat::Perftune => guide.add(text, perftune::read(text)),
+            GuideFormat::Plan => guide.add(text, own::read(text)),
+        }
+        if guide.lines.len() > LINES_MAX { Err(GuideError::TooManyLines) } else { Ok(guide) }
+    }
+}

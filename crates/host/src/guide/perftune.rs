@@ -1,0 +1,72 @@
+//! Options of Seastar's perftune: what it would write for them, by its own source.
+
+use super::line::{Ask, Content, Skip, Target};
+use super::names;
+use crate::reading::Reading;
+
+/// The settings of perftune's mode for networks that do not depend on the machine.
+const NETWORK: [(&str, &str); 3] = [
+    ("net.core.rps_sock_flow_entries", "32768"),
+    ("net.core.somaxconn", "4096"),
+    ("net.ipv4.tcp_max_syn_backlog", "4096"),
+];
+
+pub(super) fn read(text: &str) -> Vec<Content> {
+    let mut section = String::new();
+    text.lines()
+        .map(|line| {
+            let trimmed = line.trim();
+            match trimmed.chars().next() {
+                None => return Content::NotASetting(Skip::Blank),
+                Some('#') => return Content::NotASetting(Skip::Comment),
+                Some(_) => {}
+            }
+            if let Some(item) = trimmed.strip_prefix('-') {
+                return option(&section, item.trim());
+            }
+            let Some((key, value)) = trimmed.split_once(':') else {
+                return Content::not("it is no option of perftune");
+            };
+            section = key.trim().to_owned();
+            match value.trim() {
+                "" => Content::NotASetting(Skip::Structure),
+                list if list.starts_with('[') => many(&section, list),
+                value => option(&section, value.trim_matches(['"', '\''])),
+            }
+        })
+        .collect()
+}
+
+/// `[net, system]`: the first item with a meaning decides.
+fn many(section: &str, list: &str) -> Content {
+    let items =
+        list.trim_matches(['[', ']']).split(',').map(|item| option(section, item.trim().trim_matches(['"', '\''])));
+    let mut items: Vec<Content> = items.collect();
+    let at = items.iter().position(|item| matches!(item, Content::Settings(_))).unwrap_or_default();
+    if items.is_empty() { Content::NotASetting(Skip::Structure) } else { items.swap_remove(at) }
+}
+
+fn option(key: &str, value: &str) -> Content {
+    let knob = |id, value: String| Content::Settings(vec![Ask::new(Target::Knob { id, place: None }, value)]);
+    match (key, value) {
+        ("tune", "net") => {
+            let asks = NETWORK.iter().filter_map(|(key, value)| names::by_key(key, value));
+            Content::settings(asks.collect())
+        }
+        ("irq_cpu_mask", mask) => {
+            let mask = mask.trim_start_matches("0x").replace(",0x", ",");
+            match Reading::CpuMask.value(&mask) {
+                Some(cpus) => knob("irq.affinity", cpus),
+                None => Content::not("it is no mask of CPUs"),
+            }
+        }
+        ("num_rx_queues", number) => knob("net.channels", number.to_owned()),
+        ("tune_clock", "true")
+        | ("arfs", _)
+        | ("write_back_cache", _)
+        | ("tune", "disks" | "disks_nvme" | "disks_spinning") => {
+            Content::Settings(vec![Ask::new(Target::Tool(format!("perftune's {key}: {value}")), "")])
+        }
+        _ => Content::NotASetting(Skip::Elsewhere),
+    }
+}

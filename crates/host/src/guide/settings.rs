@@ -1,0 +1,80 @@
+//! Lines of `key = value`, as sysctl.conf and sysctl.d have them, and evenkeel's own `KNOB=VALUE`.
+
+use super::line::{Ask, Content, Skip, Target};
+use super::names;
+
+/// Every line of the text.
+pub(super) fn read(text: &str) -> Vec<Content> {
+    text.lines().map(line).collect()
+}
+
+/// One line.
+pub(super) fn line(line: &str) -> Content {
+    let line = line.trim();
+    match line.chars().next() {
+        None => Content::NotASetting(Skip::Blank),
+        Some('#' | ';') => Content::NotASetting(Skip::Comment),
+        Some('[') if line.ends_with(']') => Content::NotASetting(Skip::Structure),
+        Some(_)
+            if ["GRUB_CMDLINE_LINUX", "cmdline"].iter().any(|begin| line.starts_with(begin)) && is_arguments(line) =>
+        {
+            arguments(line)
+        }
+        Some(_) => match assignment(line) {
+            Some(ask) => Content::Settings(vec![ask]),
+            // `-key` alone excludes a key from patterns.
+            None if line.starts_with('-') && !line.contains('=') => Content::NotASetting(Skip::Structure),
+            None => Content::not(why(line)),
+        },
+    }
+}
+
+/// Whether a line assigns kernel arguments, and is no knob such as `cmdline.tsc=reliable`.
+fn is_arguments(line: &str) -> bool {
+    line.split_once('=').is_some_and(|(name, _)| !name.contains('.'))
+}
+
+/// `GRUB_CMDLINE_LINUX="…"`: each argument is a setting, and those of the boot itself are none.
+pub(super) fn arguments(line: &str) -> Content {
+    let Some((_, value)) = line.split_once('=') else { return Content::not("it has no =") };
+    let value = value.trim().trim_matches(['"', '\'']);
+    let asks: Vec<Ask> = names::by_arguments(value)
+        .into_iter()
+        .filter(
+            |ask| !matches!(&ask.target, Target::Argument(name) if names::is_of_boot(name) || name.starts_with('$')),
+        )
+        .collect();
+    if asks.is_empty() { Content::NotASetting(Skip::Command) } else { Content::settings(asks) }
+}
+
+/// `key = value`, without a comment behind it.
+pub(super) fn assignment(line: &str) -> Option<Ask> {
+    let (key, value) = line.split_once('=')?;
+    let key = key.trim();
+    let value = plain_value(value)?;
+    names::by_key(key.strip_prefix('-').unwrap_or(key), value)
+}
+
+/// A value without quotes and without a comment behind it. `None` if a person has to fill it in.
+pub(super) fn plain_value(value: &str) -> Option<&str> {
+    let value = [" #", "\t#", " ;", " //"].iter().fold(value, |value, mark| value.split(mark).next().unwrap_or(value));
+    let value = value.trim().trim_end_matches([';', ',']).trim();
+    let value = ['"', '\''].iter().fold(value, |value, quote| {
+        value.strip_prefix(*quote).and_then(|value| value.strip_suffix(*quote)).unwrap_or(value).trim()
+    });
+    let is_blank = value.is_empty() || value.contains(['<', '>', '$', '`', '{', '}', '(', ')']);
+    (!is_blank).then_some(value)
+}
+
+fn why(line: &str) -> String {
+    match line.split_once('=') {
+        None => "it is no key = value".to_owned(),
+        Some((_, value)) if plain_value(value).is_none() => {
+            "its value is empty, or a placeholder to fill in".to_owned()
+        }
+        Some((key, _)) if !key.contains(['.', '/']) => {
+            "the key has no area, such as net. or vm.: `sysctl` refuses it".to_owned()
+        }
+        Some(_) => "the key is neither a sysctl nor a knob of evenkeel".to_owned(),
+    }
+}

@@ -1,0 +1,503 @@
+//! Guides as people write them, line by line, and mutants of them.
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+use crate::knobs;
+use crate::never;
+use crate::setting::Setting;
+
+/// What evenkeel reads in a text: the format, then each line that is not empty.
+#[track_caller]
+fn check(text: &str, expected: Expect) {
+    let guide = read(text, None);
+    let mut said = format!("{:?}\n", guide.format);
+    for line in &guide.lines {
+        let place = line.file.as_ref().map_or_else(String::new, |file| format!("{file}:"));
+        let what = match &line.content {
+            Content::NotASetting(Skip::Blank) => continue,
+            Content::NotASetting(skip) => format!("({skip:?})"),
+            Content::NotUnderstood(why) => format!("? {why}"),
+            Content::Settings(asks) => asks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + "),
+        };
+        said += &format!("{place}{} {what}\n", line.number);
+    }
+    expected.assert_eq(&said);
+}
+
+fn read(text: &str, format: Option<GuideFormat>) -> Guide {
+    let include = |name: &str| match name {
+        "network-latency" => Some("[main]\ninclude=latency-performance\n[sysctl]\nnet.core.busy_read=50\n".to_owned()),
+        "latency-performance" => Some("[sysctl]\nvm.swappiness=10\n".to_owned()),
+        "loop" => Some("[main]\ninclude=loop\n".to_owned()),
+        _ => None,
+    };
+    Guide::parse("a guide", text, format, &include).unwrap()
+}
+
+const SYSCTL: &str = "# /etc/sysctl.d/99-game.conf
+net.core.rmem_max = 8388608
+net/ipv4/tcp_fin_timeout=15   # seconds
+-net.core.somaxconn = 4096
+net.ipv4.tcp_rmem=4096 87380 16777216
+dirty_background_ratio=10
+net.core.rmem_default = New_Value
+net.core.wmem_max = <VALUE>
+net.ipv4.conf.eth0/100.rp_filter = 0
+; an old comment
+thp.enabled=never
+this is no setting
+";
+
+const TUNED: &str = "[main]
+summary=Low latency
+include=network-latency, missing
+
+[variables]
+cores=2-3
+mask=${f:cpulist2hex:${cores}}
+
+[sysctl]
+net.core.somaxconn=>2048
+vm.dirty_ratio=<40
+kernel.sched_min_granularity_ns=${unset}
+
+[my_vm]
+type=vm
+transparent_hugepages=never
+dirty_bytes=10%
+
+[cpu]
+governor=performance|powersave
+force_latency=cstate.id_no_zero:1|3
+energy_perf_bias=performance
+
+[net]
+coalesce=adaptive-rx off rx-usecs 0
+[disk]
+readahead=>4096
+[bootloader]
+cmdline_own=+skew_tick=1 tsc=reliable isolcpus=${cores}
+[sysfs]
+/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor=performance
+/sys/kernel/mm/ksm/run=0
+[script]
+script=${i:PROFILE_DIR}/script.sh
+[audio]
+timeout=10
+";
+
+const SHELL: &str = r#"#!/bin/bash
+# tune the host
+set -e
+sysctl -w net.core.busy_poll=50 net.core.busy_read=50
+sudo sysctl -w 'kernel.numa_balancing=0'
+sysctl -p
+echo 0 > /proc/sys/kernel/timer_migration
+echo never | sudo tee /sys/kernel/mm/transparent_hugepage/enabled
+echo "vm.swappiness = 10" | sudo tee -a /etc/sysctl.conf
+sudo sh -c 'echo f > /sys/class/net/eth0/queues/rx-0/rps_cpus'
+for g in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > $g; done
+ethtool -C eth0 adaptive-rx off \
+    rx-usecs 0
+ethtool -G eth0 rx 4096 && ethtool -K eth0 gro off
+cpupower frequency-set -g performance
+grubby --update-kernel=ALL --args="intel_idle.max_cstate=1 mitigations=off"
+GRUB_CMDLINE_LINUX_DEFAULT="console=tty1 console=ttyS0 intel_pstate=disable"
+systemctl stop irqbalance
+systemctl restart game
+echo $VALUE > /proc/sys/net/core/rmem_max
+cat <<END > /etc/sysctl.d/x.conf
+net.core.netdev_max_backlog=5000
+END
+rm -rf /nowhere; echo 2 > /proc/irq/24/smp_affinity
+frobnicate --hard
+"#;
+
+const MARKDOWN: &str = "# Tuning a server
+
+Some pages say you should set `net.core.rmem_max = 16777216` first.
+Set net.core.busy_poll to 50, then look at `net.ipv4.tcp_mem`.
+
+```bash
+# sysctl -w net.core.netdev_budget=600
+$ echo 1 > /proc/sys/vm/zone_reclaim_mode
+# a comment
+net.ipv4.udp_mem = 102400 873800 16777216
+```
+
+| key | value | why |
+|---|---|---|
+| `vm.swappiness` | 10 | less swap |
+| net.core.somaxconn | see below | |
+1. Export the data, and read it.
+";
+
+const HTML: &str = "<!DOCTYPE html>
+<html><head><script>
+sysctl -w kernel.panic=1
+</script></head><body>
+<p>Set <code>vm.swappiness=1</code> and
+<pre>echo 0 &gt; /proc/sys/kernel/numa_balancing
+sysctl -w net.core.busy_read=50</pre>
+<table><tr><td>a < b</td></tr></table>
+</body></html>
+";
+
+const ANSIBLE: &str = r#"---
+- hosts: game
+  tasks:
+    - name: Set the backlog
+      ansible.posix.sysctl:
+        name: net.core.netdev_max_backlog
+        value: '5000'
+        state: present
+    - name: Old one
+      sysctl:
+        name: net.ipv4.tcp_tw_recycle
+        value: 1
+        state: absent
+    - sysctl: name=vm.swappiness value=10 state=present
+    - sysctl:
+        name: "{{ item.name }}"
+        value: "{{ item.value }}"
+      loop:
+        - { name: 'net.core.somaxconn', value: '1024' }
+        - name: net.core.rmem_max
+          value: "8388608"
+        - name: net.core.wmem_max
+    - apt: name=htop
+    - shell: echo never > /sys/kernel/mm/transparent_hugepage/enabled
+  vars:
+    sysctl_config:
+      net.ipv4.tcp_fin_timeout: 15
+      kernel.randomize_va_space: "{{ aslr }}"
+"#;
+
+const PERFTUNE: &str =
+    "nic: eth0\nirq_cpu_mask: '0x00000003'\ntune:\n  - net\n  - system\nmode: sq\nnum_rx_queues: 2\n";
+
+const PLAN: &str = r#"{
+  "format": 1,
+  "title": "tuned",
+  "settings": [
+    "vm.swappiness=10",
+    "net.rps_cpus@eth0/rx-0=1-3"
+  ],
+  "evidence": { "settings": ["vm.swappiness=99"] }
+}
+"#;
+
+const ALL: [&str; 8] = [SYSCTL, TUNED, SHELL, MARKDOWN, HTML, ANSIBLE, PERFTUNE, PLAN];
+
+#[test]
+fn sysctl_files() {
+    check(
+        SYSCTL,
+        expect![[r#"
+        Sysctl
+        1 (Comment)
+        2 net.core.rmem_max=8388608
+        3 net.ipv4.tcp_fin_timeout=15
+        4 net.core.somaxconn=4096
+        5 net.ipv4.tcp_rmem=4096 87380 16777216
+        6 ? the key has no area, such as net. or vm.: `sysctl` refuses it
+        7 net.core.rmem_default=New_Value
+        8 ? its value is empty, or a placeholder to fill in
+        9 net/ipv4/conf/eth0.100/rp_filter=0
+        10 (Comment)
+        11 thp.enabled=never
+        12 ? it is no key = value
+    "#]],
+    );
+}
+
+#[test]
+fn tuned_profiles() {
+    check(
+        TUNED,
+        expect![[r#"
+        Tuned
+        latency-performance:1 (Structure)
+        latency-performance:2 vm.swappiness=10
+        network-latency:1 (Structure)
+        network-latency:2 (Structure)
+        network-latency:3 (Structure)
+        network-latency:4 net.core.busy_read=50
+        1 (Structure)
+        2 (Elsewhere)
+        3 ? evenkeel does not find the profile missing
+        5 (Structure)
+        6 (Structure)
+        7 (Structure)
+        9 (Structure)
+        10 net.core.somaxconn>=2048
+        11 vm.dirty_ratio<=40
+        12 ? it needs a variable or a function of TuneD
+        14 (Structure)
+        15 (Structure)
+        16 thp.enabled=never
+        17 vm.dirty_ratio=10
+        19 (Structure)
+        20 cpufreq.governor=performance
+        21 cpuidle.dma_latency_us=3
+        22 TuneD's [cpu] energy_perf_bias=performance
+        24 (Structure)
+        25 ethtool -C * adaptive-rx off + net.coalesce_rx_us=0
+        26 (Structure)
+        27 disk.read_ahead_kb>=4096
+        28 (Structure)
+        29 kernel argument skew_tick=1 + cmdline.tsc=reliable + cmdline.isolcpus=2-3
+        30 (Structure)
+        31 cpufreq.governor=performance
+        32 ? its value is none that evenkeel understands
+        33 (Structure)
+        34 (Elsewhere)
+        35 (Structure)
+        36 (Elsewhere)
+    "#]],
+    );
+}
+
+#[test]
+fn shell_scripts() {
+    check(
+        SHELL,
+        expect![[r#"
+        Shell
+        1 (Structure)
+        2 (Comment)
+        3 (Structure)
+        4 net.core.busy_poll=50 + net.core.busy_read=50
+        5 kernel.numa_balancing=0
+        6 (Command)
+        7 kernel.timer_migration=0
+        8 thp.enabled=never
+        9 vm.swappiness=10
+        10 net.rps_cpus@eth0/rx-0=0-3
+        11 ? only a shell could expand it, and evenkeel runs nothing
+        12 ethtool -C eth0 adaptive-rx off + net.coalesce_rx_us@eth0=0
+        13 (Structure)
+        14 net.rings@eth0=4096 + ethtool -K eth0 gro off
+        15 cpufreq.governor=performance
+        16 cmdline.intel_idle.max_cstate=1 + cmdline.mitigations=off
+        17 cmdline.intel_pstate=disable
+        18 systemctl stop irqbalance
+        19 (Command)
+        20 ? only a shell could expand it, and evenkeel runs nothing
+        21 (Command)
+        22 net.core.netdev_max_backlog=5000
+        23 (Structure)
+        24 irq.affinity@24=1
+        25 (Command)
+    "#]],
+    );
+}
+
+#[test]
+fn pages_in_markdown() {
+    check(
+        MARKDOWN,
+        expect![[r#"
+        Markdown
+        1 (Prose)
+        3 net.core.rmem_max=16777216
+        4 net.core.busy_poll=50
+        6 (Structure)
+        7 net.core.netdev_budget=600
+        8 vm.zone_reclaim_mode=1
+        9 (Comment)
+        10 net.ipv4.udp_mem=102400 873800 16777216
+        11 (Structure)
+        13 (Prose)
+        14 (Prose)
+        15 vm.swappiness=10
+        16 net.core.somaxconn=see below
+        17 (Prose)
+    "#]],
+    );
+}
+
+#[test]
+fn pages_in_html() {
+    check(
+        HTML,
+        expect![[r#"
+        Html
+        3 (Structure)
+        5 vm.swappiness=1
+        6 kernel.numa_balancing=0
+        7 net.core.busy_read=50
+        8 (Prose)
+    "#]],
+    );
+}
+
+#[test]
+fn ansible_tasks() {
+    check(
+        ANSIBLE,
+        expect![[r#"
+        Ansible
+        1 (Structure)
+        2 (Elsewhere)
+        3 (Structure)
+        4 (Elsewhere)
+        5 (Structure)
+        6 (Structure)
+        7 net.core.netdev_max_backlog=5000
+        8 (Elsewhere)
+        9 (Elsewhere)
+        10 (Structure)
+        11 (Structure)
+        12 (Command)
+        13 (Structure)
+        14 vm.swappiness=10
+        15 (Structure)
+        16 (Elsewhere)
+        17 (Structure)
+        18 (Structure)
+        19 net.core.somaxconn=1024
+        20 (Structure)
+        21 net.core.rmem_max=8388608
+        22 ? net.core.wmem_max has no value here
+        23 (Elsewhere)
+        24 thp.enabled=never
+        25 (Structure)
+        26 (Structure)
+        27 net.ipv4.tcp_fin_timeout=15
+        28 ? its value is empty, or a variable of Ansible
+    "#]],
+    );
+}
+
+#[test]
+fn perftune_options() {
+    check(
+        PERFTUNE,
+        expect![[r#"
+        Perftune
+        1 (Elsewhere)
+        2 irq.affinity=0-1
+        3 (Structure)
+        4 net.core.rps_sock_flow_entries=32768 + net.core.somaxconn=4096 + net.ipv4.tcp_max_syn_backlog=4096
+        5 (Elsewhere)
+        6 (Elsewhere)
+        7 net.channels=2
+    "#]],
+    );
+}
+
+#[test]
+fn own_plans() {
+    check(
+        PLAN,
+        expect![[r#"
+        Plan
+        1 (Structure)
+        2 (Structure)
+        3 (Structure)
+        4 (Structure)
+        5 vm.swappiness=10
+        6 net.rps_cpus@eth0/rx-0=1-3
+        7 (Structure)
+        8 (Structure)
+        9 (Structure)
+    "#]],
+    );
+}
+
+#[test]
+fn profiles_that_include_themselves_end() {
+    let guide = read("[main]\ninclude=loop\n[sysctl]\nvm.swappiness=1\n", None);
+    assert_eq!(guide.asks().count(), 1);
+}
+
+#[test]
+fn the_library_is_understood() {
+    for entry in LIBRARY {
+        let guide = entry.guide().unwrap();
+        for line in &guide.lines {
+            let Content::Settings(asks) = &line.content else { panic!("{}: {}", entry.name, line.text) };
+            for ask in asks {
+                if let Target::Knob { id, .. } = &ask.target {
+                    let knob = knobs::find(id).unwrap();
+                    // The post of 2015 asks for a value that the kernel never had.
+                    let is_wrong = ask.to_string() == "cmdline.intel_pstate=enable";
+                    assert!(knob.check(&ask.value).is_ok() != is_wrong, "{}: {ask}", entry.name);
+                }
+            }
+        }
+        assert!(!entry.title.is_empty() && !entry.source.is_empty() && guide.asks().count() > 0);
+    }
+}
+
+#[test]
+fn no_knob_is_never_written_but_those_of_conntrack() {
+    for knob in knobs::ALL {
+        for path in knob.place.files().iter().filter_map(|path| path.strip_prefix("/proc/sys/")) {
+            assert!(never::reason(path).is_none() || path.starts_with("net/netfilter/"), "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_sysctl_without_a_knob_has_one_by_its_name() {
+    let setting = Setting::parse("sysctl:net.ipv4.tcp_rmem= 4096\t87380 16777216").unwrap();
+    assert_eq!(setting.to_string(), "sysctl:net.ipv4.tcp_rmem=4096 87380 16777216");
+    let again = Setting::parse(&setting.to_string()).unwrap();
+    assert!(std::ptr::eq(setting.knob, again.knob), "made once");
+    let refused = [
+        ("sysctl:kernel.panic=1", "never writes"),
+        ("sysctl:vm.drop_caches=3", "never writes"),
+        ("sysctl:../../etc/passwd=1", "unknown knob"),
+        ("sysctl:net.ipv4.tcp_*=0", "unknown knob"),
+        ("sysctl:swappiness=1", "unknown knob"),
+        ("sysctl:net.core.optmem_max=$(reboot)", "does not accept"),
+        ("sysctl:net.core.optmem_max=", "does not accept"),
+    ];
+    for (text, why) in refused {
+        let error = Setting::parse(text).unwrap_err().to_string();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+}
+
+/// Every line of the text is in the guide once, in order.
+fn assert_complete(text: &str, guide: &Guide) -> Result<(), TestCaseError> {
+    let own: Vec<usize> = guide.lines.iter().filter(|line| line.file.is_none()).map(|line| line.number).collect();
+    prop_assert_eq!(own, (1..=text.lines().count()).collect::<Vec<_>>());
+    for line in &guide.lines {
+        prop_assert!(!matches!(&line.content, Content::Settings(asks) if asks.is_empty()));
+        let forgotten = matches!(&line.content, Content::NotUnderstood(why) if why.contains("did not reach"));
+        prop_assert!(!forgotten, "{}", line.text);
+    }
+    Ok(())
+}
+
+fn mutant() -> impl Strategy<Value = String> {
+    let cut = (any::<prop::sample::Index>(), any::<prop::sample::Index>());
+    let signs = vec![
+        "\n", "\\\n", "=", "${", "}", "<<EOF\n", "`", "'", "\"", "{{", "[", "]", "#", "é", "<", ">", "- ", ": ", "\r",
+        "\0",
+    ];
+    let piece = prop_oneof!["[\\PC\n]{0,8}", prop::sample::select(signs).prop_map(str::to_owned)];
+    (0..ALL.len(), prop::collection::vec((cut, piece), 1..6)).prop_map(|(which, changes)| {
+        let mut letters: Vec<char> = ALL[which].chars().collect();
+        for ((from, length), piece) in changes {
+            let from = from.index(letters.len() + 1);
+            let to = (from + length.index(30)).min(letters.len());
+            letters.splice(from..to, piece.chars());
+        }
+        letters.into_iter().collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #[test]
+    fn no_mutant_panics_or_loses_a_line(text in mutant(), format in 0..=GuideFormat::ALL.len()) {
+        let format = GuideFormat::ALL.get(format).map(|(_, format)| *format);
+        assert_complete(&text, &read(&text, format))?;
+    }
+}

@@ -1,0 +1,157 @@
+//! The settings of tools for network interfaces, frequencies and boot loaders.
+
+use super::line::{Ask, Skip, Target};
+use super::names;
+
+/// Tools whose effect evenkeel does not set: each line of theirs is listed, for the user to do.
+const BY_HAND: [&str; 24] = [
+    "systemctl",
+    "service",
+    "update-rc.d",
+    "chkconfig",
+    "tc",
+    "ip",
+    "ifconfig",
+    "chrt",
+    "taskset",
+    "numactl",
+    "renice",
+    "nice",
+    "ulimit",
+    "swapoff",
+    "modprobe",
+    "rmmod",
+    "cset",
+    "x86_energy_perf_policy",
+    "wrmsr",
+    "tuned-adm",
+    "blockdev",
+    "iptables",
+    "nft",
+    "sed",
+];
+/// What makes a command of [`BY_HAND`] a tuning.
+const TUNES: [&str; 22] = [
+    "irqbalance",
+    "numad",
+    "tuned",
+    "ondemand",
+    "cpuspeed",
+    "auditd",
+    "qdisc",
+    "txqueuelen",
+    "mtu",
+    "notrack",
+    "NOTRACK",
+    "-f",
+    "-c",
+    "--cpunodebind",
+    "-n",
+    "-l",
+    "swapoff",
+    "-a",
+    "profile",
+    "--setra",
+    "--cpu-list",
+    "cmdline",
+];
+
+/// Whether a tool's device may be a variable: evenkeel knows the devices itself.
+pub(super) fn takes_any_device(name: &str) -> bool {
+    name == "ethtool"
+}
+
+/// The settings of a command, or why it has none. `None` for an unknown command.
+pub(super) fn asks(name: &str, arguments: &[&str]) -> Option<Result<Vec<Ask>, Skip>> {
+    let found = match name {
+        "ethtool" => ethtool(arguments),
+        "cpupower" | "cpufreq-set" => frequency(name, arguments),
+        "grubby" | "rpm-ostree" => arguments_of_boot(arguments),
+        name if BY_HAND.contains(&name) => {
+            let tunes = arguments.iter().any(|word| TUNES.iter().any(|mark| word.contains(mark)));
+            if !tunes {
+                return Some(Err(Skip::Command));
+            }
+            vec![Ask::new(Target::Tool(joined(name, arguments)), "")]
+        }
+        _ => return None,
+    };
+    Some(if found.is_empty() { Err(Skip::Command) } else { Ok(found) })
+}
+
+fn joined(name: &str, arguments: &[&str]) -> String {
+    format!("{name} {}", arguments.join(" ")).chars().take(120).collect()
+}
+
+fn knob(id: &'static str, place: Option<&str>, value: &str) -> Ask {
+    let place = place.filter(|place| !place.contains(['$', '*', '<', '{'])).map(str::to_owned);
+    Ask::new(Target::Knob { id, place }, value)
+}
+
+/// `ethtool -C eth0 rx-usecs 0`: pairs of a name and a value after the device.
+fn ethtool(arguments: &[&str]) -> Vec<Ask> {
+    let [option, rest @ ..] = arguments else { return Vec::new() };
+    let Some((device, rest)) = rest.split_first() else { return Vec::new() };
+    let id: fn(&str) -> Option<&'static str> = match *option {
+        "-C" | "--coalesce" => |name| (name == "rx-usecs").then_some("net.coalesce_rx_us"),
+        "-G" | "--set-ring" => |name| (name == "rx").then_some("net.rings"),
+        "-L" | "--set-channels" => |name| (name == "combined" || name == "rx").then_some("net.channels"),
+        "-N" | "-U" | "--config-nfc" => |_| None,
+        "-K" | "--offload" | "--features" | "-A" | "--pause" | "-X" | "--rxfh-indir" | "-s" | "--change"
+        | "--set-priv-flags" => |_| None,
+        _ => return Vec::new(),
+    };
+    if let ["rx-flow-hash", "udp4", hash, ..] = rest {
+        return vec![knob("net.rss_hash", Some(device), hash)];
+    }
+    let pairs = rest.chunks(2).map(|pair| match (pair, id(pair[0])) {
+        ([_, value], Some(id)) => knob(id, Some(device), value),
+        (pair, _) => Ask::new(Target::Tool(format!("ethtool {option} {device} {}", pair.join(" "))), ""),
+    });
+    pairs.collect()
+}
+
+/// `coalesce=adaptive-rx off rx-usecs 0` of a TuneD profile, for every interface.
+pub(super) fn network_option(option: &str, value: &str) -> Option<Vec<Ask>> {
+    let letter = match option {
+        "coalesce" => "-C",
+        "ring" => "-G",
+        "channels" => "-L",
+        "features" => "-K",
+        "pause" => "-A",
+        _ => return None,
+    };
+    let words = value.split_whitespace();
+    let all: Vec<&str> = [letter, "*"].into_iter().chain(words).collect();
+    Some(ethtool(&all))
+}
+
+/// `cpupower frequency-set -g performance`.
+fn frequency(name: &str, arguments: &[&str]) -> Vec<Ask> {
+    let after = |names: &[&str]| {
+        let long = arguments.iter().find_map(|word| word.strip_prefix("--governor="));
+        let short =
+            arguments.iter().position(|word| names.contains(word)).and_then(|at| arguments.get(at + 1)).copied();
+        long.or(short)
+    };
+    if let Some(governor) = after(&["-g", "--governor"]) {
+        return vec![knob("cpufreq.governor", None, governor)];
+    }
+    match (name, arguments.first()) {
+        ("cpupower", Some(&("idle-set" | "set" | "frequency-set"))) | ("cpufreq-set", _) => {
+            vec![Ask::new(Target::Tool(joined(name, arguments)), "")]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// `grubby --update-kernel=ALL --args="…"`.
+fn arguments_of_boot(arguments: &[&str]) -> Vec<Ask> {
+    let mut found = Vec::new();
+    for (at, word) in arguments.iter().enumerate() {
+        let value = ["--args=", "--append="].iter().find_map(|option| word.strip_prefix(option));
+        let next = || arguments.get(at + 1).copied().filter(|_| *word == "--args" || *word == "--append");
+        found.extend(value.or_else(next).into_iter().flat_map(names::by_arguments));
+    }
+    found
+}
