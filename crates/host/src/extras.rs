@@ -27,6 +27,8 @@ pub struct Extras {
     pub tuned: &'static [TunedProfile],
     /// The wait of a server's tick that the knob shortens at once, without a restart.
     pub shortens: Option<Wait>,
+    /// The names that tools and other programs have for it: the tool, its option, the name of the value.
+    pub called: &'static [&'static str],
     /// How a running process has it. Only for properties of a process.
     pub process: Option<Process>,
     /// How it persists over a boot, if its place alone does not determine that.
@@ -46,6 +48,7 @@ impl Extras {
         set_by: &[],
         tuned: &[],
         shortens: None,
+        called: &[],
         process: None,
         lasts: None,
     };

@@ -85,6 +85,20 @@ pub(crate) fn find(key: &str) -> Result<&'static Knob, SettingError> {
     Ok(knob)
 }
 
+/// Network sysctls that the kernel reads whenever it needs them (`net/ipv4/tcp*.c`, `net/core/dev.c`). Others may be copied into a socket when
+/// it is created, as the sizes of buffers are.
+const AT_ONCE: [&str; 9] = [
+    "net/core/netdev_",
+    "net/core/dev_weight",
+    "net/ipv4/tcp_autocorking",
+    "net/ipv4/tcp_fin_timeout",
+    "net/ipv4/tcp_limit_output_bytes",
+    "net/ipv4/tcp_max_tw_buckets",
+    "net/ipv4/tcp_pacing_",
+    "net/ipv4/tcp_slow_start_after_idle",
+    "net/ipv4/tcp_tw_reuse",
+];
+
 /// The bound on `KNOBS` bounds what is leaked here.
 fn generic(path: &str) -> Knob {
     let leaked = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
@@ -94,8 +108,10 @@ fn generic(path: &str) -> Knob {
         Some("fs") => Area::Disk,
         _ => Area::Cpu,
     };
-    // Buffers and similar values are copied into a socket when it is created.
-    let takes_effect = if area == Area::Network { TakesEffect::NewSockets } else { TakesEffect::AtOnce };
+    let takes_effect = match area {
+        Area::Network if !AT_ONCE.iter().any(|begin| path.starts_with(begin)) => TakesEffect::NewSockets,
+        _ => TakesEffect::AtOnce,
+    };
     Knob {
         id: leaked(id(path)),
         title: "a sysctl that evenkeel has no knob for",

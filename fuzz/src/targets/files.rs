@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use evenkeel_change::{Log, PlanFile, State, Which, history, revert};
+use evenkeel_host::guide::{Guide, GuideFormat, Readings, judge};
 use evenkeel_host::{Facts, Goal, Server, Setting};
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_measure::card::{Card, compare};
@@ -24,6 +25,26 @@ pub(super) fn card(text: &str) {
     let comparison = compare(&card, &card);
     assert_eq!((comparison.a_better, comparison.b_better), (0, 0));
     assert!(comparison.only_a.is_empty() && comparison.only_b.is_empty());
+}
+
+/// A guide from a stranger, in the format that is recognised and in each that may be forced. No line is lost, and each setting is judged on a
+/// machine.
+pub(super) fn guide(text: &str) {
+    let root = Root::captured(machine(QUEUES));
+    let facts = Facts::probe(&root);
+    let forced = GuideFormat::ALL.iter().map(|(_, format)| Some(*format));
+    for format in forced.chain([None]) {
+        let Ok(guide) = Guide::parse("guide", text, format, &|name| name.contains('a').then(|| text.to_owned())) else {
+            continue;
+        };
+        let own = guide.lines.iter().filter(|line| line.file.is_none()).count();
+        assert_eq!(own, text.lines().count(), "{format:?}");
+        let guides = [guide];
+        let readings = Readings::take(&root, &facts, &guides);
+        let judged = judge(&facts, &readings, &Goal::Latency.into(), &guides[0]);
+        assert_eq!(judged.len(), guides[0].asks().count());
+        assert!(judged.iter().all(|judged| !judged.why.is_empty()));
+    }
 }
 
 /// A journal whose records have correct checksums but arbitrary contents. Each line of the text is one record's JSON.

@@ -150,6 +150,7 @@ pub(crate) const TARGETS: &[Target] = &[
             ],
         ),
     ),
+    target("guide", Whole(files::guide)),
     target("goal", Whole(trials::goal)),
     target("http", Whole(packets::http)),
     // The instance catalogue is consulted for any machine name that the firmware gives.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use evenkeel_host::guide::{Guide, LibraryGuide, Readings};
 use evenkeel_host::{Facts, files_of, knobs};
 use evenkeel_hostfs::Root;
 use serde::Serialize;
@@ -60,4 +61,7 @@ fn look_where_plans_look(root: &Root, facts: &Facts) {
         // Refused reads are recorded too, and only the record is needed.
         let _ = root.text(&file);
     }
+    // So that guides can be judged on the capture.
+    let guides: Vec<Guide> = LibraryGuide::all().filter_map(|entry| entry.guide().ok()).collect();
+    let _ = Readings::take(root, facts, &guides);
 }

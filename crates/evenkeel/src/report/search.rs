@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_trial::search::{Answer, KnobAnswer, KnobOutcome, Measure, Stage, Verdict as Found};
+use evenkeel_trial::search::{Answer, Interaction, KnobAnswer, KnobOutcome, Measure, Stage, Verdict as Found};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -56,6 +56,8 @@ pub(crate) fn blocks(result: &SearchResult, taken: &str) -> Vec<Block> {
         result,
         &source,
     ));
+    blocks.extend(ladders(answer));
+    blocks.extend(interactions(answer));
     blocks.extend(drawn("The set with each knob against the set without it", &left_out_one(answer), result, &source));
     blocks.extend(drawn("The proof, on fresh pairs of windows", &proof(result), result, &source));
     blocks.push(Block::section("Every knob", vec![knobs(result)]));
@@ -103,6 +105,45 @@ fn left_out_one(answer: &Answer) -> Vec<Estimate> {
         Some(estimate(knob.settings.join(" "), format!("{} pairs", measure.pairs), measure))
     };
     answer.knobs.iter().filter_map(row).collect()
+}
+
+/// Other values of the knobs that moved the metric.
+fn ladders(answer: &Answer) -> Option<Block> {
+    let rows: Vec<[Text; 4]> = answer
+        .knobs
+        .iter()
+        .flat_map(|knob| {
+            knob.ladder.iter().map(|tried| {
+                let range =
+                    tried.effect.low.zip(tried.effect.high).map_or_else(String::new, |(low, high)| range(low, high));
+                let taken = if tried.is_taken { "taken" } else { "not better" };
+                [
+                    Text::code(format!("{}={}", knob.name(), tried.value)),
+                    as_change(tried.effect.ratio).into(),
+                    range.into(),
+                    taken.into(),
+                ]
+            })
+        })
+        .collect();
+    let header = ["value", "change from the value before", "95 % interval", "result"];
+    (!rows.is_empty()).then(|| Block::section("Other values", vec![Block::table(header, rows)]))
+}
+
+/// What each two of the knobs that moved the metric do together.
+fn interactions(answer: &Answer) -> Option<Block> {
+    let row = |found: &Interaction| {
+        let p_value = if found.p_value < 0.001 { "below 0.001".to_owned() } else { format!("{:.3}", found.p_value) };
+        [
+            Text::code(found.knobs[0].clone()),
+            Text::code(found.knobs[1].clone()),
+            as_change(found.ratio).into(),
+            p_value.into(),
+        ]
+    };
+    let rows: Vec<[Text; 4]> = answer.interactions.iter().map(row).collect();
+    let header = ["knob", "with", "beyond the sum of both", "p-value"];
+    (!rows.is_empty()).then(|| Block::section("Joint effects", vec![Block::table(header, rows)]))
 }
 
 /// The whole guide, the set and its guards.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_host::guide::{Content, Guide, GuideFormat, Judged, LIBRARY, Skip, Standing};
+use evenkeel_host::guide::{Content, Guide, GuideFormat, Judged, LibraryGuide, Skip, Standing};
 use evenkeel_trial::search::{KnobAnswer, KnobOutcome, WholeVerdict};
 use serde::Serialize;
 
@@ -351,9 +351,19 @@ fn measured_blocks(guide: &GuideLines) -> Vec<Block> {
     let item = |(line, measured): &(&GuideSetting, &MeasuredLine)| {
         Text::from(format!("{}: {}: ", place(line), measured.verdict.word()))
             .and(Text::code(line.asked.clone()))
-            .and(format!(": {}", measured.evidence))
+            .and(evidence(measured))
     };
     vec![Block::section("What each line does to this server", vec![Block::List(lines.iter().map(item).collect())])]
+}
+
+/// The evidence without the verdict, which stands before it.
+fn evidence(measured: &MeasuredLine) -> String {
+    let word = measured.verdict.word();
+    let rest = measured
+        .evidence
+        .strip_prefix(word)
+        .map_or(measured.evidence.as_str(), |rest| rest.trim_start_matches([':', ' ']));
+    if rest.is_empty() { String::new() } else { format!(": {rest}") }
 }
 
 fn place(line: &GuideSetting) -> String {
@@ -401,13 +411,13 @@ pub(crate) fn headline(guide: &GuideLines, result: &SearchResult) -> String {
 
 /// The list of the library.
 pub(crate) fn library() -> Library {
-    let entry = |guide: &evenkeel_host::guide::LibraryGuide| LibraryEntry {
+    let entry = |guide: LibraryGuide| LibraryEntry {
         name: guide.name,
         title: guide.title,
         source: guide.source,
         settings: guide.text.lines().collect(),
     };
-    Library { guides: LIBRARY.iter().map(entry).collect() }
+    Library { guides: LibraryGuide::all().map(entry).collect() }
 }
 
 /// The page of the library.

@@ -69,6 +69,13 @@ pub(crate) fn page(result: &SearchResult) -> String {
     for left in &result.not_tried {
         text += &format!("  not tried: {}: {}\n", left.knob, left.why);
     }
+    text + &closing(result)
+}
+
+/// The part of a page after the knobs: windows, noise, caveats, and what to do next.
+pub(crate) fn closing(result: &SearchResult) -> String {
+    let answer = &result.answer;
+    let mut text = String::new();
     let windows: usize = answer.windows.values().sum();
     let by_stage: Vec<String> =
         answer.windows.iter().map(|(stage, count)| format!("{} {count}", name(*stage))).collect();

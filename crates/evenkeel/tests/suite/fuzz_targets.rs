@@ -60,6 +60,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("host/src/facts/owners.rs", "parse_variables", "irqbalance"),
     ("host/src/facts/preemption.rs", "parse_modes", "preempt"),
     ("host/src/facts/sysctl_files.rs", "parse", "sysctl-files"),
+    ("host/src/guide/parse.rs", "parse", "guide"),
     ("host/src/knobs/net_driver.rs", "parse_version", "ethtool"),
     ("host/src/setting.rs", "parse", "setting"),
     ("measure/src/meters/bandwidth/wire.rs", "parse", "udp-packets"),

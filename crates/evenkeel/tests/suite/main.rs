@@ -23,6 +23,7 @@ mod fleet_audit;
 mod formats;
 mod fuzz_targets;
 mod gaps;
+mod guide;
 mod images;
 mod instances;
 mod journals;

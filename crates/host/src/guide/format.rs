@@ -26,6 +26,8 @@ const SECTIONS: [&str; 14] = [
 /// Options that only perftune has.
 const PERFTUNE: [&str; 6] =
     ["irq_cpu_mask:", "cpu_mask:", "tune:", "num_rx_queues:", "cores_per_irq_core:", "write_back_cache:"];
+/// How Ansible's lists of tasks and its one-line tasks begin.
+const TASKS: [&str; 3] = ["- hosts:", "sysctl:", "- sysctl:"];
 /// Commands that begin lines of a script.
 const COMMANDS: [&str; 12] = [
     "sysctl",
@@ -61,7 +63,7 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     {
         return GuideFormat::Html;
     }
-    let is_yaml = |line: &str| line.ends_with("sysctl:") || line.starts_with("- hosts:") || line.starts_with("sysctl:");
+    let is_yaml = |line: &str| line.ends_with("sysctl:") || TASKS.iter().any(|begin| line.starts_with(begin));
     if first == "---" || lines().any(is_yaml) {
         return GuideFormat::Ansible;
     }

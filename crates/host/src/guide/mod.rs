@@ -24,7 +24,7 @@ mod tuned;
 mod words;
 
 pub use judge::{Judged, Standing, judge};
-pub use library::{LIBRARY, LibraryGuide};
+pub use library::LibraryGuide;
 pub use line::{Ask, Bound, Content, GUIDE_BYTES_MAX, Guide, GuideError, GuideFormat, GuideLine, Skip, Target};
 pub use parse::Include;
 pub use readings::Readings;

@@ -118,6 +118,13 @@ fn is_pattern(name: &str) -> bool {
     name.contains(['*', '$', '{', '[', '?', '<'])
 }
 
+/// The setting of a knob by the name that a tool or another program has for it, such as `ethtool -G rx`.
+pub(super) fn by_called(called: &str, place: Option<&str>, value: &str) -> Option<Ask> {
+    let knob = knobs::ALL.iter().find(|knob| knob.extras.called.contains(&called))?;
+    let place = place.filter(|place| !is_pattern(place)).map(str::to_owned);
+    Some(Ask::new(Target::Knob { id: knob.id, place }, value))
+}
+
 /// The settings of a kernel command line, one for each argument.
 pub(super) fn by_arguments(line: &str) -> Vec<Ask> {
     let words = words::split(line);

@@ -1,9 +1,20 @@
 //! Reads a guide in its format.
 
+use super::library::LibraryGuide;
 use super::line::{GUIDE_BYTES_MAX, Guide, GuideError, GuideFormat, LINES_MAX};
 use super::{ansible, format, own, perftune, settings, text as page, tuned};
 
 pub use super::tuned::Include;
+
+impl LibraryGuide {
+    /// The guide, line by line.
+    ///
+    /// # Errors
+    /// None known: a test reads all of them.
+    pub fn guide(&self) -> Result<Guide, GuideError> {
+        Guide::parse(self.name, self.text, Some(GuideFormat::Sysctl), &|_| None)
+    }
+}
 
 impl Guide {
     /// Reads a guide. Its format is recognised, unless one is given.

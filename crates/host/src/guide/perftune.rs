@@ -1,15 +1,9 @@
 //! Options of Seastar's perftune: what it would write for them, by its own source.
 
+use super::library::LibraryGuide;
 use super::line::{Ask, Content, Skip, Target};
-use super::names;
+use super::{names, settings};
 use crate::reading::Reading;
-
-/// The settings of perftune's mode for networks that do not depend on the machine.
-const NETWORK: [(&str, &str); 3] = [
-    ("net.core.rps_sock_flow_entries", "32768"),
-    ("net.core.somaxconn", "4096"),
-    ("net.ipv4.tcp_max_syn_backlog", "4096"),
-];
 
 pub(super) fn read(text: &str) -> Vec<Content> {
     let mut section = String::new();
@@ -47,20 +41,23 @@ fn many(section: &str, list: &str) -> Content {
 }
 
 fn option(key: &str, value: &str) -> Content {
-    let knob = |id, value: String| Content::Settings(vec![Ask::new(Target::Knob { id, place: None }, value)]);
+    let known = |value: &str| {
+        Content::settings(names::by_called(&format!("perftune {key}"), None, value).into_iter().collect())
+    };
     match (key, value) {
         ("tune", "net") => {
-            let asks = NETWORK.iter().filter_map(|(key, value)| names::by_key(key, value));
-            Content::settings(asks.collect())
+            // What it sets on every machine, by its own source.
+            let text = LibraryGuide::find("seastar:perftune").map_or("", |guide| guide.text);
+            Content::settings(text.lines().filter_map(settings::assignment).collect())
         }
         ("irq_cpu_mask", mask) => {
             let mask = mask.trim_start_matches("0x").replace(",0x", ",");
             match Reading::CpuMask.value(&mask) {
-                Some(cpus) => knob("irq.affinity", cpus),
+                Some(cpus) => known(&cpus),
                 None => Content::not("it is no mask of CPUs"),
             }
         }
-        ("num_rx_queues", number) => knob("net.channels", number.to_owned()),
+        ("num_rx_queues", number) => known(number),
         ("tune_clock", "true")
         | ("arfs", _)
         | ("write_back_cache", _)

@@ -83,30 +83,37 @@ fn joined(name: &str, arguments: &[&str]) -> String {
     format!("{name} {}", arguments.join(" ")).chars().take(120).collect()
 }
 
-fn knob(id: &'static str, place: Option<&str>, value: &str) -> Ask {
-    let place = place.filter(|place| !place.contains(['$', '*', '<', '{'])).map(str::to_owned);
-    Ask::new(Target::Knob { id, place }, value)
-}
+/// Long options of ethtool that set something, and the short ones.
+const LONG: [(&str, &str); 8] = [
+    ("--coalesce", "-C"),
+    ("--set-ring", "-G"),
+    ("--set-channels", "-L"),
+    ("--config-nfc", "-N"),
+    ("--offload", "-K"),
+    ("--features", "-K"),
+    ("--pause", "-A"),
+    ("--change", "-s"),
+];
+/// The options that set something.
+const SETS: [&str; 8] = ["-C", "-G", "-L", "-N", "-K", "-A", "-X", "-s"];
 
 /// `ethtool -C eth0 rx-usecs 0`: pairs of a name and a value after the device.
 fn ethtool(arguments: &[&str]) -> Vec<Ask> {
     let [option, rest @ ..] = arguments else { return Vec::new() };
     let Some((device, rest)) = rest.split_first() else { return Vec::new() };
-    let id: fn(&str) -> Option<&'static str> = match *option {
-        "-C" | "--coalesce" => |name| (name == "rx-usecs").then_some("net.coalesce_rx_us"),
-        "-G" | "--set-ring" => |name| (name == "rx").then_some("net.rings"),
-        "-L" | "--set-channels" => |name| (name == "combined" || name == "rx").then_some("net.channels"),
-        "-N" | "-U" | "--config-nfc" => |_| None,
-        "-K" | "--offload" | "--features" | "-A" | "--pause" | "-X" | "--rxfh-indir" | "-s" | "--change"
-        | "--set-priv-flags" => |_| None,
-        _ => return Vec::new(),
-    };
-    if let ["rx-flow-hash", "udp4", hash, ..] = rest {
-        return vec![knob("net.rss_hash", Some(device), hash)];
+    if let ["rx-flow-hash", kind, hash, ..] = rest {
+        return names::by_called(&format!("ethtool -N {kind}"), Some(device), hash).into_iter().collect();
     }
-    let pairs = rest.chunks(2).map(|pair| match (pair, id(pair[0])) {
-        ([_, value], Some(id)) => knob(id, Some(device), value),
-        (pair, _) => Ask::new(Target::Tool(format!("ethtool {option} {device} {}", pair.join(" "))), ""),
+    let option = LONG.iter().find(|(long, _)| long == option).map_or(*option, |(_, short)| short);
+    if !SETS.contains(&option) {
+        return Vec::new();
+    }
+    let pairs = rest.chunks(2).map(|pair| {
+        let known = match pair {
+            [name, value] => names::by_called(&format!("ethtool {option} {name}"), Some(device), value),
+            _ => None,
+        };
+        known.unwrap_or_else(|| Ask::new(Target::Tool(format!("ethtool {option} {device} {}", pair.join(" "))), ""))
     });
     pairs.collect()
 }
@@ -135,7 +142,7 @@ fn frequency(name: &str, arguments: &[&str]) -> Vec<Ask> {
         long.or(short)
     };
     if let Some(governor) = after(&["-g", "--governor"]) {
-        return vec![knob("cpufreq.governor", None, governor)];
+        return names::by_called("cpupower governor", None, governor).into_iter().collect();
     }
     match (name, arguments.first()) {
         ("cpupower", Some(&("idle-set" | "set" | "frequency-set"))) | ("cpufreq-set", _) => {

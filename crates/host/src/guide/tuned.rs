@@ -173,13 +173,12 @@ fn bounded(value: &str) -> (Bound, &str) {
     }
 }
 
-fn knob(id: &'static str, value: impl Into<String>) -> Vec<Ask> {
-    vec![Ask::new(Target::Knob { id, place: None }, value)]
-}
-
 /// The settings of an option. `None` if it has no meaning outside TuneD.
 fn asks(plugin: &str, option: &str, value: &str) -> Option<Vec<Ask>> {
     let first = value.split('|').next().unwrap_or(value).trim();
+    let called = |value: &str| {
+        names::by_called(&format!("tuned {plugin} {option}"), None, value).into_iter().collect::<Vec<_>>()
+    };
     let tool = || vec![Ask::new(Target::Tool(format!("TuneD's [{plugin}] {option}={value}")), "")];
     Some(match (plugin, option) {
         ("sysctl", key) => {
@@ -187,42 +186,30 @@ fn asks(plugin: &str, option: &str, value: &str) -> Option<Vec<Ask>> {
             names::by_key(key, value).into_iter().collect()
         }
         ("sysfs", path) => names::by_file(path, value).into_iter().collect(),
-        ("cpu", "governor") => knob("cpufreq.governor", first),
-        ("cpu", "energy_performance_preference") => knob("cpufreq.epp", first),
-        ("cpu", "no_turbo") => knob("cpufreq.no_turbo", first),
-        ("cpu", "boost") => knob("cpufreq.boost", first),
-        ("cpu", "pm_qos_resume_latency_us") => knob("cpu.resume_latency_us", first),
         ("cpu", "force_latency") => {
             // A C-state can't be looked up here, so the number behind it counts.
             let number = value.split('|').map(str::trim).find(|part| part.parse::<u32>().is_ok());
-            number.map(|number| knob("cpuidle.dma_latency_us", number)).unwrap_or_default()
+            number.map(called).unwrap_or_default()
         }
         ("cpu", "energy_perf_bias" | "min_perf_pct" | "max_perf_pct") => tool(),
-        ("vm", "transparent_hugepages" | "transparent_hugepage") => knob("thp.enabled", first),
-        ("vm", "transparent_hugepage.defrag") => knob("thp.defrag", first),
         ("vm", "dirty_bytes" | "dirty_ratio" | "dirty_background_bytes" | "dirty_background_ratio") => {
             dirty(option, first)
         }
-        ("net", "nf_conntrack_hashsize") => knob("net.netfilter.nf_conntrack_buckets", first),
         ("net", "txqueuelen" | "mtu") => tool(),
-        ("net", option) => tools::network_option(option, value)?,
-        ("disk", "elevator" | "scheduler") => knob("disk.scheduler", first),
+        ("net", "coalesce" | "ring" | "channels" | "features" | "pause") => tools::network_option(option, value)?,
         ("disk", "readahead") => match first.strip_suffix('s').map(|sectors| sectors.trim().parse::<u64>()) {
-            Some(sectors) => {
-                sectors.map(|sectors| knob("disk.read_ahead_kb", (sectors / 2).to_string())).unwrap_or_default()
-            }
-            None => knob("disk.read_ahead_kb", first),
+            Some(sectors) => sectors.map(|sectors| called(&(sectors / 2).to_string())).unwrap_or_default(),
+            None => called(first),
         },
         ("bootloader", option) if option.starts_with("cmdline") => {
             names::by_arguments(value.trim_start_matches(['+', '-']).trim_matches(['"', '\'']))
         }
-        ("irqbalance", "banned_cpus") => knob("irqbalance.banned_cpus", first),
         ("scheduler", name) if name.starts_with("sched_") || name == "numa_balancing" => {
             names::by_key(&format!("kernel.{name}"), value).into_iter().collect()
         }
         ("scheduler", "isolated_cores" | "default_irq_smp_affinity") => tool(),
         ("systemd", "cpu_affinity") | ("modules" | "service" | "rtentsk", _) => tool(),
-        _ => return None,
+        _ => Some(called(first)).filter(|asks| !asks.is_empty())?,
     })
 }
 

@@ -37,7 +37,12 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Linux Documentation/admin-guide/pm/cpuidle.rst", says: "governors apply it to its CPU" },
     ],
-    extras: Extras { read_in: &[CounterPlace::IdleUsage], counter: Some(Counter::IdleStates), ..Extras::NONE },
+    extras: Extras {
+        read_in: &[CounterPlace::IdleUsage],
+        counter: Some(Counter::IdleStates),
+        called: &["tuned cpu pm_qos_resume_latency_us"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -35,6 +35,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         counter: Some(Counter::Frequency),
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance],
+        called: &["tuned cpu boost"],
         ..Extras::NONE
     },
     advise,

@@ -42,6 +42,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[],
         // The preference changes the frequency.
         counter: Some(Counter::Frequency),
+        called: &["tuned cpu energy_performance_preference"],
         ..Extras::NONE
     },
     advise,

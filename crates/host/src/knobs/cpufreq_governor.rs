@@ -50,6 +50,7 @@ pub(super) const KNOB: Knob = Knob {
         // A governor selects a frequency.
         counter: Some(Counter::Frequency),
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
+        called: &["cpupower governor", "tuned cpu governor"],
         ..Extras::NONE
     },
     advise,

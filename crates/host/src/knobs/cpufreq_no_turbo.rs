@@ -35,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "no_turbo 1 for AVX2 code: the opposite of what a game server needs",
         },
     ],
-    extras: Extras { counter: Some(Counter::Frequency), ..Extras::NONE },
+    extras: Extras { counter: Some(Counter::Frequency), called: &["tuned cpu no_turbo"], ..Extras::NONE },
     advise,
 };
 

@@ -49,6 +49,7 @@ pub(super) const KNOB: Knob = Knob {
         worth_a_trial: &["0"],
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance],
         shortens: Some(Wait::IdleExit),
+        called: &["tuned cpu force_latency"],
         ..Extras::NONE
     },
     advise,

@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["pgpgin"] }],
         counter: Some(Counter::DiskRequests),
         tuned: &[TunedProfile::Throughput],
+        called: &["tuned disk readahead"],
         ..Extras::NONE
     },
     advise,

@@ -34,7 +34,12 @@ pub(super) const KNOB: Knob = Knob {
             says: "disks rarely matter for game servers",
         },
     ],
-    extras: Extras { counter: Some(Counter::DiskRequests), side_effects: &["queue/nr_requests"], ..Extras::NONE },
+    extras: Extras {
+        counter: Some(Counter::DiskRequests),
+        side_effects: &["queue/nr_requests"],
+        called: &["tuned disk elevator", "tuned disk scheduler"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -54,6 +54,7 @@ pub(super) const KNOB: Knob = Knob {
         ],
         counter: Some(Counter::InterruptsByCpu),
         set_by: &[Program::GoogleMultiqueue],
+        called: &["perftune irq_cpu_mask"],
         ..Extras::NONE
     },
     advise,

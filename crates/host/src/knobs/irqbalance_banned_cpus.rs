@@ -48,6 +48,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
         process: Some(Process { of: Owner::Service("irqbalance.service"), while_it_runs: false, has: Some(has) }),
         lasts: Some(Lasts::IrqbalanceVariables),
+        called: &["tuned irqbalance banned_cpus"],
         ..Extras::NONE
     },
     advise,

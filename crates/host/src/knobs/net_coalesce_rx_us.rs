@@ -35,6 +35,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
         lasts: Some(Lasts::Link { keys: "UseAdaptiveRxCoalesce=no\nRxCoalesceSec={}us\n", since: 250 }),
+        called: &["ethtool -C rx-usecs"],
         ..Extras::NONE
     },
     advise,

@@ -30,7 +30,12 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/networking/nf_conntrack-sysctl.rst",
         says: "size of the hash table, and how nf_conntrack_max follows from it",
     }],
-    extras: Extras { counter: Some(Counter::TrackedConnections), set_by: &[Program::ContainerNetwork], ..Extras::NONE },
+    extras: Extras {
+        counter: Some(Counter::TrackedConnections),
+        set_by: &[Program::ContainerNetwork],
+        called: &["tuned net nf_conntrack_hashsize"],
+        ..Extras::NONE
+    },
     advise,
 };
 

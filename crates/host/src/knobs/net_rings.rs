@@ -33,6 +33,7 @@ pub(super) const KNOB: Knob = Knob {
         // A full socket buffer or ring drops the packets of a whole stall.
         effect: Some(Effect::Large),
         lasts: Some(Lasts::Link { keys: "RxBufferSize={}\n", since: 244 }),
+        called: &["ethtool -G rx"],
         ..Extras::NONE
     },
     advise,

@@ -39,7 +39,11 @@ pub(super) const KNOB: Knob = Knob {
             says: "the guest sets only the hash of what it sends; Azure loses fragmented UDP when ports are hashed",
         },
     ],
-    extras: Extras { read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }], ..Extras::NONE },
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
+        called: &["ethtool -N udp4"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -42,6 +42,7 @@ pub(super) const KNOB: Knob = Knob {
         // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
         worth_a_trial: &["never", "madvise"],
+        called: &["tuned vm transparent_hugepage.defrag"],
         ..Extras::NONE
     },
     advise,

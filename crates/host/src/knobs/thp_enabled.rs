@@ -57,6 +57,7 @@ pub(super) const KNOB: Knob = Knob {
         effect: Some(Effect::Large),
         worth_a_trial: &["always", "madvise"],
         tuned: &[TunedProfile::NetworkLatency],
+        called: &["tuned vm transparent_hugepages", "tuned vm transparent_hugepage"],
         ..Extras::NONE
     },
     advise,

@@ -52,6 +52,9 @@ pub struct Answer {
     pub along_shown: BTreeSet<String>,
     /// Every knob, in the order in which they were given.
     pub knobs: Vec<KnobAnswer>,
+    /// The joint effects of those that moved the metric, beyond the sum of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interactions: Vec<Interaction>,
     /// Windows measured, by stage.
     pub windows: BTreeMap<Stage, usize>,
     /// How long they took, switching included, in milliseconds.
@@ -198,9 +201,36 @@ pub struct KnobAnswer {
     pub is_shown: bool,
     /// How many steps its value was moved beyond the requested one.
     pub steps: usize,
+    /// Its other values that were tried, each against the set with the value before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ladder: Vec<TriedValue>,
     /// The candidate's counter in the windows with it and without it, if it has one.
     #[serde(rename = "at_work", default, skip_serializing_if = "Option::is_none")]
     pub engaged: Option<Mechanism>,
+}
+
+/// Another value of a knob, and what it did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TriedValue {
+    /// The value.
+    pub value: String,
+    /// The set with it, against the set with the value before.
+    pub effect: Measure,
+    /// Whether it was taken.
+    pub is_taken: bool,
+}
+
+/// What two knobs do together beyond the sum of their effects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Interaction {
+    /// The two, each as `KNOB=VALUE`.
+    pub knobs: [String; 2],
+    /// The ratio of the metric that both together have in addition.
+    pub ratio: f64,
+    /// The p-value of "they do not affect each other".
+    pub p_value: f64,
 }
 
 /// An effect with its evidence. The ratio is of the metric, switched to unchanged.
@@ -274,6 +304,7 @@ impl Answer {
             without: None,
             is_shown: false,
             steps: 0,
+            ladder: Vec::new(),
             engaged: None,
         };
         Answer {
@@ -287,6 +318,7 @@ impl Answer {
             along: BTreeMap::new(),
             along_shown: BTreeSet::new(),
             knobs: design.candidates.iter().map(knob).collect(),
+            interactions: Vec::new(),
             windows: BTreeMap::new(),
             took_ms: 0,
             noise_ratio: None,

@@ -4,7 +4,7 @@ use evenkeel_stats::{Pair, Verdict as Judged, compare, median};
 use rand::seq::SliceRandom;
 
 use super::Stage;
-use super::answer::Answer;
+use super::answer::{Answer, Measure, TriedValue};
 use super::runner::{Halt, SearchRunner, WindowOutcome};
 use super::set::Set;
 use crate::arm::{Arm, Level};
@@ -45,7 +45,10 @@ pub(super) fn climb(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mu
         if rungs.is_empty() || !runner.has_room((rungs.len() + 1) * BLOCKS, SHARE) {
             return Ok(());
         }
-        measure(runner, set, &mut rungs)?;
+        let given_up = measure(runner, set, &mut rungs)?;
+        for rung in given_up.iter().chain(&rungs) {
+            note(runner, answer, rung);
+        }
         open = best_of_each(runner, answer, set, rungs);
     }
     Ok(())
@@ -65,8 +68,9 @@ fn rung(runner: &SearchRunner<'_>, set: &Set, knob: usize, way: usize, step: usi
     })
 }
 
-/// Blocks that measure the set and every value once each.
-fn measure(runner: &mut SearchRunner<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<(), Halt> {
+/// Blocks that measure the set and every value once each. Values that do not look better are given up, and returned.
+fn measure(runner: &mut SearchRunner<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<Vec<Rung>, Halt> {
+    let mut given_up = Vec::new();
     for block in 0..BLOCKS {
         runner.compares(rungs.iter().map(|rung| rung.knob));
         let mut order: Vec<Option<usize>> = (0..rungs.len()).map(Some).chain([None]).collect();
@@ -88,17 +92,26 @@ fn measure(runner: &mut SearchRunner<'_>, set: &Set, rungs: &mut Vec<Rung>) -> R
             }
         }
         let half = runner.design.line() / 2.0;
-        rungs.retain(|rung| {
+        let goes_on = |rung: &Rung| {
             let costs: Vec<f64> =
                 rung.pairs.iter().map(|pair| runner.design.cost(pair.b) - runner.design.cost(pair.a)).collect();
             !runner.is_banned(&rung.arm)
                 && (block + 1 < BLOCKS_FIRST || median(&costs).is_some_and(|cost| cost < -half))
-        });
+        };
+        given_up.extend(rungs.extract_if(.., |rung| !goes_on(rung)));
         if rungs.is_empty() {
             break;
         }
     }
-    Ok(())
+    Ok(given_up)
+}
+
+/// Stores what a value did, for the page.
+fn note(runner: &SearchRunner<'_>, answer: &mut Answer, rung: &Rung) {
+    let Level::Value(value) = rung.arm.level(rung.knob) else { return };
+    let Ok(found) = compare(&rung.pairs, runner.design.options(1)) else { return };
+    let effect = Measure::of_look(runner.design, &found.into());
+    answer.knobs[rung.knob].ladder.push(TriedValue { value: value.clone(), effect, is_taken: false });
 }
 
 /// Sets each knob to its best value, if that is better than the current one; its way stays open.
@@ -123,7 +136,12 @@ fn best_of_each(
     }
     for (rung, _) in &best {
         set.arm.0[rung.knob] = rung.arm.level(rung.knob).clone();
-        answer.knobs[rung.knob].steps = rung.step + 1;
+        let knob = &mut answer.knobs[rung.knob];
+        knob.steps = rung.step + 1;
+        let is_it = |tried: &&mut TriedValue| *rung.arm.level(rung.knob) == Level::Value(tried.value.clone());
+        if let Some(tried) = knob.ladder.iter_mut().rfind(is_it) {
+            tried.is_taken = true;
+        }
     }
     best.into_iter().map(|(rung, _)| (rung.knob, rung.way)).collect()
 }

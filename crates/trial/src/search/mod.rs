@@ -44,7 +44,8 @@ mod trim;
 mod window_result;
 
 pub use answer::{
-    Answer, Chosen, Ended as SearchEnded, GuardAnswer, KnobAnswer, Measure, MoreTime, Verdict, Whole, WholeVerdict,
+    Answer, Chosen, Ended as SearchEnded, GuardAnswer, Interaction, KnobAnswer, Measure, MoreTime, TriedValue, Verdict,
+    Whole, WholeVerdict,
 };
 pub use candidates::{Offer, Wanted, offer, rungs};
 pub use caveat::SearchCaveat;

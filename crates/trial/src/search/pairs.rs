@@ -5,7 +5,7 @@ use evenkeel_stats::designs::{Fit, Level as Sign, Run, Term, factorial, fit};
 use rand::RngExt;
 
 use super::Stage;
-use super::answer::Answer;
+use super::answer::{Answer, Interaction};
 use super::knob_outcome::KnobOutcome;
 use super::left_out::NotNeeded;
 use super::runner::{Halt, SearchRunner, WindowOutcome};
@@ -61,11 +61,26 @@ pub(super) fn choose(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &m
         let Ok(fit) = fit(&runs, &terms) else { continue };
         let error = fit.estimates.iter().flatten().map(|estimate| estimate.error).fold(0.0, f64::max);
         if error <= ERROR_SHARE * runner.design.line() || !runner.has_room(base.rows().len(), SHARE) {
+            note(runner, answer, &members, &fit);
             keep_best(runner, answer, set, &levels, &fit, error);
             break;
         }
     }
     Ok(())
+}
+
+/// Stores what each two of the set do together, for the page.
+fn note(runner: &SearchRunner<'_>, answer: &mut Answer, members: &[usize], fit: &Fit) {
+    let name = |at: usize| members.get(at).map_or_else(String::new, |knob| answer.knobs[*knob].settings.join(" "));
+    let of = |estimate: &evenkeel_stats::designs::Estimate| match estimate.term {
+        Term::Two(a, b) => Some(Interaction {
+            knobs: [name(a), name(b)],
+            ratio: runner.design.ratio(estimate.effect),
+            p_value: estimate.p_value,
+        }),
+        Term::Main(_) => None,
+    };
+    answer.interactions = fit.estimates.iter().flatten().filter_map(of).collect();
 }
 
 fn terms(knobs: usize) -> Vec<Term> {

@@ -5,5 +5,6 @@
 mod mock;
 mod search;
 mod search_budget;
+mod search_guide;
 mod search_host;
 mod search_lost;

@@ -6,7 +6,7 @@ use evenkeel_host::Setting;
 use evenkeel_host::guide::Judged;
 use evenkeel_trial::search::Wanted;
 
-use super::{Args, Judgement, print};
+use super::asked::{Args, Judgement, print};
 use crate::commands::tune::search::{Asked, Searched, exit_of, searched};
 use crate::commands::tune::{Begin, begin, log_files};
 use crate::exit;
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args, out: &Out, judgement: &Judgement) -> Outcome {
         result.notes.extend(unwritten.as_ref().map(Failure::message));
         answer.search = Some(result);
     }
-    let details = || answer.search.as_ref().map(|result| format!("\n{}", tune::page(result))).unwrap_or_default();
+    let details = || answer.search.as_ref().map(|result| format!("\n{}", tune::closing(result))).unwrap_or_default();
     print(args, out, &answer, details)?;
     unwritten.map_or(Ok(code), Err)
 }

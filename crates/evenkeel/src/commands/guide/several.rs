@@ -2,7 +2,7 @@
 
 use evenkeel_host::{Action, Facts, Plan, Setting, TakesEffect};
 
-use super::{Args, Judgement, print};
+use super::asked::{Args, Judgement, print};
 use crate::arms::Arms;
 use crate::commands::prove;
 use crate::exit;

@@ -1,0 +1,111 @@
+//! The arguments of `guide`, the guides as they were judged, and the one way to print them.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use evenkeel_host::guide::{Guide, GuideFormat, Judged, LibraryGuide};
+
+use crate::args::{Completed, HostArgs, StateArgs};
+use crate::commands::tune::context::OutArgs;
+use crate::commands::tune::design::PlanArgs;
+use crate::exit;
+use crate::failure::Outcome;
+use crate::show::Out;
+use crate::show::guide::{self as page, GuideAnswer, GuideLines};
+use crate::view::{markdown, terminal};
+use crate::workload_args::WorkloadArgs;
+
+/// The end of `--help`.
+const EXAMPLES: &str = "\
+A guide is a sysctl.conf, a TuneD profile, a shell script, a page in Markdown or HTML, Ansible tasks, a
+perftune.yaml, a plan or a goal file. evenkeel reads it as text and runs nothing of it. Without a server it
+only says what each line is on this machine. With one, it compares the guide with the machine as it is,
+then finds the lines that help, hurt or do nothing. All settings are restored at the end.
+
+Examples:
+  evenkeel guide --list
+  evenkeel guide tuned:network-latency
+  evenkeel guide page.html --host capture.txt --json
+  sudo evenkeel guide 99-game.conf --out goal.json --budget 20min -- ./my-server --port 7777
+  sudo evenkeel guide tuned:network-latency bpftune:intense --workload memcached";
+
+/// Read a tuning guide, say what each line is on this machine, and settle it on your server
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Files, or guides of the library such as tuned:network-latency; several are compared with each other
+    #[arg(value_name = "GUIDE", value_parser = Completed(names), hide_possible_values = true, required_unless_present = "list")]
+    pub(super) guides: Vec<String>,
+    /// List the guides of the library
+    #[arg(long, exclusive = true)]
+    pub(super) list: bool,
+    /// Read the files in this format [default: recognised by content]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(super) format: Option<Format>,
+    #[command(flatten)]
+    pub(super) host: HostArgs,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub(super) md: bool,
+    #[command(flatten)]
+    pub(super) out: OutArgs,
+    /// Write report.html and report.json into DIR
+    #[arg(long, value_name = "DIR")]
+    pub(super) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) state: StateArgs,
+    #[command(flatten)]
+    pub(super) plan: PlanArgs,
+    #[command(flatten)]
+    pub(super) workload: WorkloadArgs,
+}
+
+/// A format on the command line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Format(pub(super) GuideFormat);
+
+impl ValueEnum for Format {
+    fn value_variants<'a>() -> &'a [Format] {
+        const ALL: [Format; GuideFormat::ALL.len()] = {
+            let mut all = [Format(GuideFormat::Sysctl); GuideFormat::ALL.len()];
+            let mut at = 0;
+            while at < all.len() {
+                all[at] = Format(GuideFormat::ALL[at].1);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(page::format_name(self.0)))
+    }
+}
+
+fn names() -> Vec<PossibleValue> {
+    LibraryGuide::all().map(|guide| PossibleValue::new(guide.name).help(guide.title)).collect()
+}
+
+/// The guides, judged on one machine.
+pub(super) struct Judgement {
+    pub(super) guides: Vec<Guide>,
+    pub(super) judged: Vec<Vec<Judged>>,
+}
+
+impl Judgement {
+    pub(super) fn lines(&self) -> Vec<GuideLines> {
+        self.guides.iter().zip(&self.judged).map(|(guide, judged)| GuideLines::new(guide, judged)).collect()
+    }
+}
+
+/// Prints an answer; `more` is a part that only the terminal has.
+pub(super) fn print(args: &Args, out: &Out, answer: &GuideAnswer, more: impl FnOnce() -> String) -> Outcome {
+    let blocks = || page::blocks(answer);
+    match args.md {
+        true => out.text(&markdown::document("Tuning guide", &blocks()))?,
+        false => out.answer(answer, || terminal::text(&blocks()) + &more())?,
+    }
+    Ok(exit::WELL)
+}
