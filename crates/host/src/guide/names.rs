@@ -1,6 +1,6 @@
 //! Which knob a name of a guide means: a sysctl, a file of the kernel, a kernel argument.
 
-use crate::knob::{Device, Knob, Place};
+use crate::knob::{Device, Knob, Place, Values};
 use crate::knobs;
 use crate::reading::Reading;
 
@@ -154,6 +154,10 @@ fn by_argument(word: &str) -> Ask {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     let is_knob = |knob: &&&Knob| matches!(knob.place, Place::KernelArgument { name: own } if own == name);
     match knobs::ALL.iter().find(is_knob) {
+        // Such as `isolcpus=managed_irq,domain,2-3`: the kernel takes words before the list.
+        Some(knob) if matches!(knob.values, Values::Cpus { .. }) && value.contains(char::is_alphabetic) => {
+            Ask::new(Target::Argument(name.to_owned()), value)
+        }
         Some(knob) if !value.is_empty() => Ask::new(Target::Knob { id: knob.id, place: None }, value),
         _ => Ask::new(Target::Argument(name.to_owned()), value),
     }

@@ -21,7 +21,7 @@ const fn idle(path: &'static str, since: Option<(u32, u32)>, what: &'static str)
 }
 
 const DEBUGFS: &str = "moved to debugfs, as /sys/kernel/debug/sched/";
-const CONNTRACK: &str = "renamed: net.netfilter.nf_conntrack_max and its neighbours have it now";
+const CONNTRACK: &str = "renamed: the sysctls below net.netfilter have it now";
 const NOTHING: &str = "does nothing any more";
 const ROUTES: &str = "the cache of routes was removed, so it does nothing";
 const REMOVED: &str = "removed";

@@ -78,7 +78,7 @@ coalesce=adaptive-rx off rx-usecs 0
 [disk]
 readahead=>4096
 [bootloader]
-cmdline_own=+skew_tick=1 tsc=reliable isolcpus=${cores}
+cmdline_own=+skew_tick=1 tsc=reliable isolcpus=managed_irq,${cores} nohz_full=${cores}
 [sysfs]
 /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor=performance
 /sys/kernel/mm/ksm/run=0
@@ -218,45 +218,45 @@ fn tuned_profiles() {
     check(
         TUNED,
         expect![[r#"
-        Tuned
-        latency-performance:1 (Structure)
-        latency-performance:2 vm.swappiness=10
-        network-latency:1 (Structure)
-        network-latency:2 (Structure)
-        network-latency:3 (Structure)
-        network-latency:4 net.core.busy_read=50
-        1 (Structure)
-        2 (Elsewhere)
-        3 ? evenkeel does not find the profile missing
-        5 (Structure)
-        6 (Structure)
-        7 (Structure)
-        9 (Structure)
-        10 net.core.somaxconn>=2048
-        11 vm.dirty_ratio<=40
-        12 ? it needs a variable or a function of TuneD
-        14 (Structure)
-        15 (Structure)
-        16 thp.enabled=never
-        17 vm.dirty_ratio=10
-        19 (Structure)
-        20 cpufreq.governor=performance
-        21 cpuidle.dma_latency_us=3
-        22 TuneD's [cpu] energy_perf_bias=performance
-        24 (Structure)
-        25 ethtool -C * adaptive-rx off + net.coalesce_rx_us=0
-        26 (Structure)
-        27 disk.read_ahead_kb>=4096
-        28 (Structure)
-        29 kernel argument skew_tick=1 + cmdline.tsc=reliable + cmdline.isolcpus=2-3
-        30 (Structure)
-        31 cpufreq.governor=performance
-        32 ? its value is none that evenkeel understands
-        33 (Structure)
-        34 (Elsewhere)
-        35 (Structure)
-        36 (Elsewhere)
-    "#]],
+            Tuned
+            latency-performance:1 (Structure)
+            latency-performance:2 vm.swappiness=10
+            network-latency:1 (Structure)
+            network-latency:2 (Structure)
+            network-latency:3 (Structure)
+            network-latency:4 net.core.busy_read=50
+            1 (Structure)
+            2 (Elsewhere)
+            3 ? evenkeel does not find the profile missing
+            5 (Structure)
+            6 (Structure)
+            7 (Structure)
+            9 (Structure)
+            10 net.core.somaxconn>=2048
+            11 vm.dirty_ratio<=40
+            12 ? it needs a variable or a function of TuneD
+            14 (Structure)
+            15 (Structure)
+            16 thp.enabled=never
+            17 vm.dirty_ratio=10
+            19 (Structure)
+            20 cpufreq.governor=performance
+            21 cpuidle.dma_latency_us=3
+            22 TuneD's [cpu] energy_perf_bias=performance
+            24 (Structure)
+            25 ethtool -C * adaptive-rx off + net.coalesce_rx_us=0
+            26 (Structure)
+            27 disk.read_ahead_kb>=4096
+            28 (Structure)
+            29 kernel argument skew_tick=1 + cmdline.tsc=reliable + kernel argument isolcpus=managed_irq,2-3 + cmdline.nohz_full=2-3
+            30 (Structure)
+            31 cpufreq.governor=performance
+            32 /sys/kernel/mm/ksm/run=0
+            33 (Structure)
+            34 (Elsewhere)
+            35 (Structure)
+            36 (Elsewhere)
+        "#]],
     );
 }
 
@@ -265,33 +265,33 @@ fn shell_scripts() {
     check(
         SHELL,
         expect![[r#"
-        Shell
-        1 (Structure)
-        2 (Comment)
-        3 (Structure)
-        4 net.core.busy_poll=50 + net.core.busy_read=50
-        5 kernel.numa_balancing=0
-        6 (Command)
-        7 kernel.timer_migration=0
-        8 thp.enabled=never
-        9 vm.swappiness=10
-        10 net.rps_cpus@eth0/rx-0=0-3
-        11 ? only a shell could expand it, and evenkeel runs nothing
-        12 ethtool -C eth0 adaptive-rx off + net.coalesce_rx_us@eth0=0
-        13 (Structure)
-        14 net.rings@eth0=4096 + ethtool -K eth0 gro off
-        15 cpufreq.governor=performance
-        16 cmdline.intel_idle.max_cstate=1 + cmdline.mitigations=off
-        17 cmdline.intel_pstate=disable
-        18 systemctl stop irqbalance
-        19 (Command)
-        20 ? only a shell could expand it, and evenkeel runs nothing
-        21 (Command)
-        22 net.core.netdev_max_backlog=5000
-        23 (Structure)
-        24 irq.affinity@24=1
-        25 (Command)
-    "#]],
+            Shell
+            1 (Structure)
+            2 (Comment)
+            3 (Structure)
+            4 net.core.busy_poll=50 + net.core.busy_read=50
+            5 kernel.numa_balancing=0
+            6 (Command)
+            7 kernel.timer_migration=0
+            8 thp.enabled=never
+            9 vm.swappiness=10
+            10 net.rps_cpus@eth0/rx-0=0-3
+            11 cpufreq.governor=performance
+            12 ethtool -C eth0 adaptive-rx off + net.coalesce_rx_us@eth0=0
+            13 (Structure)
+            14 net.rings@eth0=4096 + ethtool -K eth0 gro off
+            15 cpufreq.governor=performance
+            16 cmdline.intel_idle.max_cstate=1 + cmdline.mitigations=off
+            17 cmdline.intel_pstate=disable
+            18 systemctl stop irqbalance
+            19 (Command)
+            20 ? only a shell could expand it, and evenkeel runs nothing
+            21 (Command)
+            22 net.core.netdev_max_backlog=5000
+            23 (Structure)
+            24 irq.affinity@24=1
+            25 (Command)
+        "#]],
     );
 }
 
@@ -300,22 +300,22 @@ fn pages_in_markdown() {
     check(
         MARKDOWN,
         expect![[r#"
-        Markdown
-        1 (Prose)
-        3 net.core.rmem_max=16777216
-        4 net.core.busy_poll=50
-        6 (Structure)
-        7 net.core.netdev_budget=600
-        8 vm.zone_reclaim_mode=1
-        9 (Comment)
-        10 net.ipv4.udp_mem=102400 873800 16777216
-        11 (Structure)
-        13 (Prose)
-        14 (Prose)
-        15 vm.swappiness=10
-        16 net.core.somaxconn=see below
-        17 (Prose)
-    "#]],
+            Markdown
+            1 (Prose)
+            3 net.core.rmem_max=16777216
+            4 net.core.busy_poll=50
+            6 (Structure)
+            7 net.core.netdev_budget=600
+            8 vm.zone_reclaim_mode=1
+            9 (Comment)
+            10 net.ipv4.udp_mem=102400 873800 16777216
+            11 (Structure)
+            13 (Prose)
+            14 (Prose)
+            15 vm.swappiness=10
+            16 ? the table has no value for it
+            17 (Prose)
+        "#]],
     );
 }
 
