@@ -179,10 +179,9 @@ impl GuideLines {
             let text = setting.to_string();
             let knob = result.answer.knobs.iter().find(|knob| knob.settings.contains(&text));
             line.measured = match knob {
-                Some(knob) => Some(MeasuredLine {
-                    verdict: verdict(knob, result),
-                    evidence: tune::outcome(knob, result.design.smallest_effect_ratio),
-                }),
+                Some(knob) => {
+                    Some(MeasuredLine { verdict: verdict(knob, result), evidence: evidence_of(knob, result) })
+                }
                 None => result
                     .not_tried
                     .iter()
@@ -232,6 +231,14 @@ impl GuideLines {
             (1, _) => format!("{}: of 1 setting {}", self.name, said.join(", ")),
             (all, _) => format!("{}: of {all} settings {}", self.name, said.join(", ")),
         }
+    }
+}
+
+/// Why, in words. Lines of a guide that does nothing as a whole were not screened.
+fn evidence_of(knob: &KnobAnswer, result: &SearchResult) -> String {
+    match (&knob.outcome, &knob.screening) {
+        (KnobOutcome::NoEffect, None) => "all lines together change nothing that matters".to_owned(),
+        _ => tune::outcome(knob, result.design.smallest_effect_ratio),
     }
 }
 

@@ -217,7 +217,7 @@ fn a_guide_is_settled_line_by_line() {
     {
         assert!(page.contains(expected), "{expected}");
     }
-    schemas::parse("guide", &fs::read(scene.path("report").join("report.json")).unwrap());
+    schemas::parse("guide", fs::read(scene.path("report").join("report.json")).unwrap());
     // The goal file is applied, verified and reverted like any other, also its sysctl without a knob.
     for (line, now) in [("apply goal.json", "77"), ("verify", "77"), ("revert", "")] {
         let output = scene.run(line);
@@ -293,4 +293,23 @@ fn several_guides_are_arms_of_one_trial() {
     assert_eq!(verdicts, ["worse", "better"], "{answer:#}");
     assert!(answer["headline"].as_str().unwrap().contains("C is good.conf"), "{}", answer["headline"]);
     assert!(scene.path("report").join("report.html").exists());
+}
+
+#[test]
+fn a_guide_that_does_nothing_ends_with_the_whole() {
+    if needs_root("switching settings of the host") {
+        return;
+    }
+    let scene = Scene::of_host();
+    scene.script(&json!({}));
+    fs::write(scene.path("guide.conf"), GUIDE).unwrap();
+    let before = readings();
+    let output = scene.run(&format!("guide guide.conf --json {SETTLE}"));
+    assert_eq!(readings(), before);
+    let answer = schemas::parse("guide", &output.stdout);
+    assert_eq!(answer["search"]["whole"]["verdict"], "same", "{answer:#}{}", said(&output));
+    assert!(answer["search"]["windows"]["screen"].is_null(), "{answer:#}");
+    assert_eq!(output.status.code(), Some(1));
+    let headline = answer["headline"].as_str().unwrap();
+    assert!(headline.contains("do nothing here") && headline.contains("by nothing that matters"), "{headline}");
 }
