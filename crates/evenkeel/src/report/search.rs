@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_trial::search::{Answer, Interaction, KnobAnswer, KnobOutcome, Measure, Stage, Verdict as Found};
+use evenkeel_trial::search::{Answer, Interaction, KnobAnswer, KnobOutcome, Measure, Stage, Verdict as Found, Whole};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -50,6 +50,7 @@ pub(crate) fn blocks(result: &SearchResult, taken: &str) -> Vec<Block> {
     };
     let opening = vec![Block::Verdict(verdict(result)), Block::caveats(&answer.caveats)];
     let mut blocks = vec![Block::Opening(opening)];
+    blocks.extend(drawn("All settings of the guide together", &whole(result), result, &source));
     blocks.extend(drawn(
         "The effect of each knob, measured together with all others",
         &screened(answer),
@@ -146,21 +147,21 @@ fn interactions(answer: &Answer) -> Option<Block> {
     (!rows.is_empty()).then(|| Block::section("Joint effects", vec![Block::table(header, rows)]))
 }
 
-/// The whole guide, the set and its guards.
+/// All settings of a guide together.
+fn whole(result: &SearchResult) -> Vec<Estimate> {
+    let title = || result.design.metric.title.clone().into_owned();
+    let row = |whole: &Whole| {
+        let note = format!("{} settings, {} pairs", result.answer.knobs.len(), whole.effect.pairs);
+        estimate(title(), note, &whole.effect)
+    };
+    result.answer.whole.iter().map(row).collect()
+}
+
+/// The set and its guards.
 fn proof(result: &SearchResult) -> Vec<Estimate> {
     let answer = &result.answer;
-    let title = &result.design.metric.title;
-    let whole = answer.whole.as_ref().map(|whole| {
-        estimate(
-            title.clone().into_owned(),
-            format!("all settings of the guide, {} pairs", whole.effect.pairs),
-            &whole.effect,
-        )
-    });
-    let set = answer
-        .effect
-        .as_ref()
-        .map(|effect| estimate(title.clone().into_owned(), format!("the set, {} pairs", effect.pairs), effect));
+    let title = || result.design.metric.title.clone().into_owned();
+    let set = answer.effect.iter().map(|effect| estimate(title(), format!("the set, {} pairs", effect.pairs), effect));
     let guards = answer.guards.iter().map(|guard| Estimate {
         label: guard.metric.clone(),
         note: format!("guard of the set, {} pairs", guard.pairs),
@@ -168,7 +169,7 @@ fn proof(result: &SearchResult) -> Vec<Estimate> {
         interval: guard.low.zip(guard.high),
         rug: Vec::new(),
     });
-    whole.into_iter().chain(set).chain(guards).collect()
+    set.chain(guards).collect()
 }
 
 fn drawn(title: &str, rows: &[Estimate], result: &SearchResult, source: &Source) -> Option<Block> {

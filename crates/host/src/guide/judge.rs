@@ -308,7 +308,8 @@ fn override_earlier(guide: &Guide, all: &mut [Judged]) {
     for at in (0..all.len()).rev() {
         let Some(key) = key_of(&all[at]) else { continue };
         let rival = last.get(&key).or_else(|| {
-            all[at].setting.as_ref().and_then(|own| {
+            let own = all[at].setting.as_ref().filter(|own| !own.knob.extras.side_effects.is_empty());
+            own.and_then(|own| {
                 let later =
                     last.values().find(|later| all[**later].setting.as_ref().is_some_and(|later| excludes(own, later)));
                 later.filter(|later| **later > at)

@@ -1,5 +1,8 @@
 //! Which knob a name of a guide means: a sysctl, a file of the kernel, a kernel argument.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use crate::knob::{Device, Knob, Place, Values};
 use crate::knobs;
 use crate::reading::Reading;
@@ -11,6 +14,12 @@ use crate::sysctl::{self, FOLDER};
 /// The folder of the CPUs, and that of the huge pages.
 const CPUS: &str = "/sys/devices/system/cpu/";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/";
+
+/// The knobs by each file that they have in any kernel.
+static BY_FILE: LazyLock<BTreeMap<&str, &Knob>> = LazyLock::new(|| {
+    let files = |knob: &'static Knob| knob.place.files().into_iter().map(move |path| (path, knob));
+    knobs::ALL.iter().copied().flat_map(files).collect()
+});
 
 /// The setting of a sysctl by its key, or of a knob by its id.
 pub(super) fn by_key(key: &str, value: &str) -> Option<Ask> {
@@ -30,7 +39,7 @@ pub(super) fn by_key(key: &str, value: &str) -> Option<Ask> {
 /// The setting of a sysctl by its path below /proc/sys.
 fn by_path(path: &str, value: &str) -> Ask {
     let whole = format!("{FOLDER}{path}");
-    match knobs::ALL.iter().find(|knob| knob.place.files().contains(&whole.as_str())) {
+    match BY_FILE.get(whole.as_str()) {
         Some(knob) => Ask::new(Target::Knob { id: knob.id, place: None }, value),
         None => Ask::new(Target::Sysctl(path.to_owned()), value),
     }
@@ -49,7 +58,7 @@ pub(super) fn by_file(path: &str, value: &str) -> Option<Ask> {
     }
     let old = path.replace("redhat_transparent_hugepage", "transparent_hugepage");
     let old = old.replace("/system/clock/clock0/", "/system/clocksource/clocksource0/");
-    if let Some(knob) = knobs::ALL.iter().find(|knob| knob.place.files().contains(&old.as_str())) {
+    if let Some(knob) = BY_FILE.get(old.as_str()) {
         return Some(knob_of(knob, None, value));
     }
     let whole = || Ask::new(Target::File(path.to_owned()), value);

@@ -11,6 +11,9 @@ const DEPTH_MAX: usize = 3;
 /// The most variables of a script.
 const VARIABLES_MAX: usize = 1000;
 
+/// The longest word after its variables are replaced; a longer one stays as it is, and is not understood.
+const EXPANDED_BYTES_MAX: usize = 4096;
+
 /// Words before the command itself.
 const BEFORE: [&str; 12] = ["sudo", "doas", "do", "then", "else", "if", "while", "time", "nohup", "exec", "!", "{"];
 /// Words of a shell that are no command.
@@ -129,14 +132,32 @@ impl Script {
             if !word.is_expanded {
                 return word.clone();
             }
-            let mut text = word.text.clone();
-            for (name, value) in &self.variables {
-                text = text.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value);
-            }
+            let text = self.expand(&word.text);
             let is_expanded = text.contains(['$', '`']);
-            Word { text: text.chars().take(400).collect(), is_operator: false, is_expanded }
+            Word { text, is_operator: false, is_expanded }
         };
         words.iter().map(one).collect()
+    }
+
+    /// A text with the variables that are known: `$NAME` and `${NAME}`.
+    fn expand(&self, text: &str) -> String {
+        let mut parts = text.split('$');
+        let mut expanded = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+            let (name, rest) = match part.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+                Some(braced) => braced,
+                None => part.split_at(part.find(|letter| !is_name(letter)).unwrap_or(part.len())),
+            };
+            match self.variables.get(name) {
+                Some(value) => expanded.extend([value.as_str(), rest]),
+                None => expanded.extend(["$", part]),
+            }
+            if expanded.len() > EXPANDED_BYTES_MAX {
+                return text.to_owned();
+            }
+        }
+        expanded
     }
 
     fn command(&mut self, command: &Command<'_>, said: Option<String>, depth: usize) -> Found {
@@ -195,7 +216,7 @@ impl Script {
         if let [name, "in", value, ..] = words
             && self.variables.len() < VARIABLES_MAX
         {
-            self.variables.insert((*name).to_owned(), (*value).to_owned());
+            self.variables.insert((*name).to_owned(), value.chars().take(EXPANDED_BYTES_MAX).collect());
         }
         Found::Skip(Skip::Structure)
     }
@@ -211,7 +232,7 @@ impl Script {
             };
         }
         if self.variables.len() < VARIABLES_MAX && !word.is_expanded {
-            self.variables.insert(name.to_owned(), value.to_owned());
+            self.variables.insert(name.to_owned(), value.chars().take(EXPANDED_BYTES_MAX).collect());
         }
         Found::Skip(Skip::Structure)
     }

@@ -506,3 +506,30 @@ proptest! {
         assert_complete(&text, &read(&text, format))?;
     }
 }
+
+/// Time and memory are bounded by the length of a text, whatever is in it.
+#[test]
+fn hostile_texts_end() {
+    let long = "9".repeat(1 << 18);
+    let texts = [
+        format!("A={long}\necho {} > /proc/sys/vm/swappiness\n", "$A".repeat(1 << 16)),
+        format!("sysctl -w {}", "vm.swappiness=1 ".repeat(1 << 14)),
+        format!("[variables]\na={long}\nb={}\n[sysctl]\nvm.swappiness=${{b}}\n", "${a}".repeat(1 << 16)),
+        "echo 1 |".repeat(1 << 15),
+        "sh -c '".repeat(1 << 15),
+        "- name: vm.swappiness\n".repeat(1 << 14),
+        "<".repeat(1 << 18),
+        "\\\n".repeat(1 << 14),
+        format!("{{\"settings\":[\"{}\"]}}", "vm.swappiness=1\",\"".repeat(1 << 15)),
+        "vm.dirty_ratio=1\nvm.dirty_bytes=8192\n".repeat(1 << 12),
+        format!("{long}={long}\n"),
+    ];
+    for text in texts {
+        for format in GuideFormat::ALL.iter().map(|(_, format)| Some(*format)).chain([None]) {
+            let Ok(guide) = Guide::parse("a guide", &text, format, &|_| None) else { continue };
+            assert_eq!(guide.lines.len(), text.lines().count());
+        }
+    }
+    let too_long = "#\n".repeat(GUIDE_BYTES_MAX);
+    assert_eq!(Guide::parse("a guide", &too_long, None, &|_| None), Err(GuideError::TooLong));
+}

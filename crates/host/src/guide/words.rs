@@ -1,6 +1,6 @@
 //! Words of a shell line, without a shell: quotes are removed, operators are words of their own, and nothing is expanded.
 
-/// The most words of a line; the rest is dropped, and the caller sees that the line is long.
+/// The most words of a line.
 const WORDS_MAX: usize = 2000;
 
 /// One word.
@@ -20,7 +20,9 @@ pub(super) fn split(line: &str) -> Vec<Word> {
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
         if words.len() > WORDS_MAX {
-            break;
+            // Like a word that only a shell could expand, so the line is not understood.
+            words.push(Word { text: "$more".to_owned(), is_operator: false, is_expanded: true });
+            return words;
         }
         match (quote, letter) {
             (Some(open), letter) if letter == open => quote = None,
