@@ -133,9 +133,8 @@ pub(crate) fn begin(search: &SearchContext<'_>, new: &Begin<'_>, state: &mut Sta
         workload.stop();
         return Err(nothing_to_try(&left_out));
     }
-    let mut design = design::asked(plan, &*workload, candidates, seed)?;
+    let mut design = design::asked(plan, &*workload, candidates, seed, *whole_first)?;
     design.restarts = restarts(&plans);
-    design.whole_first = *whole_first;
     if plan.settle.asked().is_none() && design::settle(search, state, &mut design, &plans, &mut *workload)? {
         workload.stop();
         workload = asked.start(seed, &search.stop)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_host::guide::{Content, Guide, GuideFormat, Judged, LibraryGuide, Skip, Standing};
-use evenkeel_trial::search::{KnobAnswer, KnobOutcome, WholeVerdict};
+use evenkeel_trial::search::{KnobAnswer, KnobOutcome, SearchEnded, WholeVerdict};
 use serde::Serialize;
 
 use crate::report::{SessionAnswer, as_change};
@@ -413,7 +413,13 @@ pub(crate) fn headline(guide: &GuideLines, result: &SearchResult) -> String {
     });
     let set = result.answer.effect.as_ref().filter(|_| !result.answer.set.is_empty());
     let set = set.map(|effect| format!("; the smallest set that helps: {metric} {}", as_change(effect.ratio)));
-    format!("{}{}{}", guide.sentence(), whole.unwrap_or_default(), set.unwrap_or_default())
+    let ended = match &result.answer.ended {
+        SearchEnded::Whole => String::new(),
+        SearchEnded::OutOfBudget => "; the budget ended before all was decided".to_owned(),
+        SearchEnded::Stopped => "; it was stopped".to_owned(),
+        SearchEnded::Failed { why } => format!("; it failed: {why}"),
+    };
+    format!("{}{}{}{ended}", guide.sentence(), whole.unwrap_or_default(), set.unwrap_or_default())
 }
 
 /// The list of the library.

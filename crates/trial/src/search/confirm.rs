@@ -8,6 +8,7 @@ use super::answer::{Answer, Measure, Whole};
 use super::guard::find_culprit;
 use super::knob_outcome::KnobOutcome;
 use super::runner::{Halt, SearchRunner, WindowOutcome};
+use super::screen::{WHOLE_PAIRS_MIN, fits};
 use super::set::Set;
 use crate::arm::Arm;
 use crate::comparison::{ArmTest, GuardNumbers};
@@ -18,8 +19,6 @@ const PAIRS_MAX: usize = 2000;
 
 /// The share of the budget for the comparison of all candidates together: the rest is for finding out which of them matter.
 const WHOLE_SHARE: f64 = 0.2;
-/// Pairs of it at least, whatever its share.
-const WHOLE_PAIRS_MIN: usize = 12;
 
 /// Compares all candidates together with the unchanged machine. The answer is whether it is worth asking which of them matter.
 pub(super) fn whole(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<bool, Halt> {
@@ -29,7 +28,9 @@ pub(super) fn whole(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Resul
     runner.stage = Stage::Whole;
     let members: Vec<usize> = (0..runner.design.candidates.len()).collect();
     let set = Set { arm: Arm::planned(members.len()), members };
-    let compared = compare(runner, &set, |runner, pairs| pairs < WHOLE_PAIRS_MIN || runner.has_room(2, WHOLE_SHARE))?;
+    let compared = compare(runner, &set, |runner, pairs| {
+        pairs < WHOLE_PAIRS_MIN || runner.has_room(2, WHOLE_SHARE) && fits(runner)
+    })?;
     if runner.is_banned(&set.arm) {
         find_culprit(runner, &set.arm)?;
     }

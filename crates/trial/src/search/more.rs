@@ -40,13 +40,18 @@ pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<Mo
             spent_s * effect.half_width().map_or(2.0, |half| (half / effect.cost.abs().max(line / 2.0)).powi(2))
         }
         // No window was screened yet.
-        (None, true) => runner.window_takes().as_secs_f64() * windows_to_screen(answer.knobs.len()) as f64,
+        (None, true) => runner.window_takes().as_secs_f64() * windows_to_screen(runner.design) as f64,
         (None, false) => {
             let error = screened.iter().map(|measure| measure.error).fold(0.0, f64::max);
             spent_s * (error / (ERROR_SHARE * line)).powi(2)
         }
     };
-    let least_s = spent_s * TIMES.start();
+    // A search that stopped early for lack of room needs more than the budget that it had.
+    let had_s = match (&answer.ended, runner.design.budget.time_ms) {
+        (Ended::OutOfBudget, Some(time_ms)) => spent_s.max(time_ms as f64 / 1000.0),
+        _ => spent_s,
+    };
+    let least_s = had_s * TIMES.start();
     let budget_s = wanted_s.clamp(least_s, (spent_s * TIMES.end()).max(least_s)).min(BUDGET_MAX_S);
     Some(MoreTime { knobs: open.len(), budget_s: budget_s.ceil() as u64 })
 }

@@ -6,6 +6,7 @@ use evenkeel_stats::designs::{Design, Fit, Level as Sign, Run, Term, fit, screen
 use rand::RngExt;
 
 use super::answer::{Answer, Measure};
+use super::design::SearchDesign;
 use super::guard::{find_culprit, take_out_harmful};
 use super::knob_outcome::KnobOutcome;
 use super::left_out::NotNeeded;
@@ -15,10 +16,14 @@ use super::set::Set;
 use super::{Stage, engaged};
 use crate::arm::{Arm, Level};
 
+/// Pairs of all candidates together, at least.
+pub(super) const WHOLE_PAIRS_MIN: usize = 8;
 /// Windows of the unchanged machine at the beginning. They show the usual value, and how much equal windows differ.
 const BASELINE_WINDOWS: usize = 8;
 /// The share of the budget for the screening, because the chosen set has still to be proved.
 const SHARE: f64 = 0.5;
+/// The same where all candidates together were compared first.
+const SHARE_AFTER_WHOLE: f64 = 0.65;
 /// The share if no knob looks effective so far: there is nothing to prove yet, so undecided knobs get the time.
 const SHARE_WITHOUT_ANY: f64 = 0.9;
 /// The number of windows after which the duration of a window is known again, once knobs were left out.
@@ -68,7 +73,7 @@ pub(super) fn screen(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Resu
     let base = screening(knobs).map_err(|error| Halt::Failed(error.to_string()))?;
     let mut screening = Screening { base, knobs, seen: Rows::default() };
     let fit = draws(runner, answer, &mut screening, |runner, answer, fit, screening| {
-        if stands_out(runner, answer, fit, &screening.seen, knobs) { SHARE } else { SHARE_WITHOUT_ANY }
+        if stands_out(runner, answer, fit, &screening.seen, knobs) { share(runner.design) } else { SHARE_WITHOUT_ANY }
     })?;
     let set = survivors(runner, answer, &fit, &screening.seen, knobs);
     Ok((set, screening))
@@ -139,10 +144,22 @@ fn stands_out(runner: &SearchRunner<'_>, answer: &Answer, fit: &Fit, seen: &Rows
     (0..knobs).any(helps) || !partners(runner, fit, seen, knobs).is_empty()
 }
 
-/// The minimum windows of a budget to screen this number of knobs and to finish the search.
-pub fn windows_to_screen(knobs: usize) -> usize {
-    let screened = screened_in(knobs).unwrap_or(0);
-    ((BASELINE_WINDOWS + screened) as f64 / SHARE).ceil() as usize
+/// The share of the budget that may be used when the screening ends.
+fn share(design: &SearchDesign) -> f64 {
+    if design.whole_first { SHARE_AFTER_WHOLE } else { SHARE }
+}
+
+/// Whether the budget still has room to screen every candidate.
+pub(super) fn fits(runner: &SearchRunner<'_>) -> bool {
+    let windows = screened_in(runner.design.candidates.len()).unwrap_or(usize::MAX / 2);
+    runner.has_room(windows, share(runner.design))
+}
+
+/// The minimum windows of a budget to screen all candidates of a design and to finish the search.
+pub fn windows_to_screen(design: &SearchDesign) -> usize {
+    let screened = screened_in(design.candidates.len()).unwrap_or(0);
+    let whole = if design.whole_first { 2 * WHOLE_PAIRS_MIN } else { 0 };
+    ((BASELINE_WINDOWS + whole + screened) as f64 / share(design)).ceil() as usize
 }
 
 /// The windows of the smallest screening for this number of knobs.
@@ -184,7 +201,7 @@ fn as_many_as_fit(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<
 fn most_that_fit(runner: &SearchRunner<'_>) -> Result<usize, Halt> {
     for knobs in (1..=runner.design.candidates.len()).rev() {
         let windows = screened_in(knobs).map_err(|error| Halt::Failed(error.to_string()))?;
-        if runner.has_room(windows, SHARE) {
+        if runner.has_room(windows, share(runner.design)) {
             return Ok(knobs);
         }
     }

@@ -65,6 +65,7 @@ pub(crate) fn asked(
     workload: &dyn Workload,
     candidates: Vec<Candidate>,
     seed: u64,
+    whole_first: bool,
 ) -> Result<SearchDesign, Failure> {
     let metric = match &args.metric {
         Some(name) => experiment::metric(workload, name)?,
@@ -72,6 +73,7 @@ pub(crate) fn asked(
     };
     let time_ms = u64::try_from(args.budget.unwrap_or(BUDGET).as_millis()).ok();
     let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
+    design.whole_first = whole_first;
     design.smallest_effect_ratio = args.smallest_effect.ratio(&design.metric);
     let (guards, stop_at) = guards(args, workload, &design)?;
     design.guards = guards;
@@ -93,7 +95,7 @@ fn usual_window_ms(workload: &dyn Workload, design: &SearchDesign) -> u64 {
     let Some(budget_ms) = design.budget.time_ms.filter(|_| workload.takes_turns() && !design.metric.is_tail()) else {
         return usual;
     };
-    let each_ms = budget_ms / windows_to_screen(design.candidates.len()).max(1) as u64;
+    let each_ms = budget_ms / windows_to_screen(design).max(1) as u64;
     each_ms.saturating_sub(design.settle_ms).clamp(least, usual)
 }
 
