@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use evenkeel_hostfs::{Root, RootKind};
-use evenkeel_watch::{CollectorOptions, INTERVAL_MAX, INTERVAL_MIN};
+use evenkeel_watch::{CollectorOptions, INTERVAL_MAX, INTERVAL_MIN, ServerOptions};
 
 use crate::args::{HostArgs, MetadataArgs, StateArgs};
 use crate::exit;
@@ -20,6 +20,12 @@ pub(crate) struct WatchArgs {
     /// Watch this process too; may be given several times
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pids: Vec<u32>,
+    /// Watch processes of this name too, as `ps -o comm` shows it; may be given several times
+    #[arg(long = "comm", value_name = "NAME")]
+    comms: Vec<String>,
+    /// Watch only servers with a page of telemetry, and those that --pid and --comm name
+    #[arg(long)]
+    no_find: bool,
     /// A tick that begins this much after it was due is late [default: a quarter of the server's period]
     #[arg(long, value_name = "TIME", value_parser = times::time)]
     late: Option<Duration>,
@@ -61,8 +67,12 @@ impl WatchArgs {
         Ok(CollectorOptions {
             interval: self.interval,
             late_after: self.late,
-            pids: self.pids.clone(),
-            telemetry_folders: None,
+            servers: ServerOptions {
+                pids: self.pids.clone(),
+                names: self.comms.clone(),
+                finds_servers: !self.no_find,
+                telemetry_folders: None,
+            },
             journal,
         })
     }

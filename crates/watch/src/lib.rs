@@ -11,7 +11,7 @@ pub mod model;
 pub mod sample;
 pub mod store;
 
-pub use collect::{Collector, CollectorOptions, INTERVAL_MAX, INTERVAL_MIN};
+pub use collect::{Collector, CollectorOptions, INTERVAL_MAX, INTERVAL_MIN, ServerOptions};
 pub use evenkeel_measure::meters::rates::{Kind, Measured, Unknown};
 pub use model::Model;
 pub use sample::Sample;

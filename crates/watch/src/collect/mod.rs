@@ -1,8 +1,10 @@
 //! The collector: reads one [`Sample`] each time it is asked. It only reads, and what it may not read is in the sample with the reason.
 
 mod credits;
+mod discover;
 mod groups;
 mod host;
+mod outside;
 mod process;
 mod read;
 mod servers;
@@ -23,6 +25,7 @@ use crate::ledger;
 use crate::sample::{Asked, CollectorSample, LedgerSample, Moment, Sample, Unreadable};
 use credits::Credits;
 use groups::Groups;
+pub use servers::ServerOptions;
 use servers::Servers;
 use settings::Settings;
 
@@ -40,10 +43,8 @@ pub struct CollectorOptions {
     pub interval: Duration,
     /// A tick that begins this much after it was due is late. `None` means a quarter of the server's period.
     pub late_after: Option<Duration>,
-    /// Processes to watch besides the servers with a page of telemetry.
-    pub pids: Vec<u32>,
-    /// Folders with pages of telemetry. `None` means the usual ones of this root.
-    pub telemetry_folders: Option<Vec<PathBuf>>,
+    /// The servers.
+    pub servers: ServerOptions,
     /// The folder of the journal, to compare the host with what was applied.
     pub journal: Option<PathBuf>,
 }
@@ -53,8 +54,7 @@ impl Default for CollectorOptions {
         CollectorOptions {
             interval: Duration::from_secs(1),
             late_after: None,
-            pids: Vec::new(),
-            telemetry_folders: None,
+            servers: ServerOptions::default(),
             journal: None,
         }
     }
@@ -84,12 +84,13 @@ impl Collector {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let interval = options.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         let facts = Facts::probe(&root);
+        let late_after_ns = options.late_after.map(nanoseconds);
         Collector {
             process: host_process(&root),
-            asked: Asked { interval_ns: nanoseconds(interval), late_after_ns: options.late_after.map(nanoseconds) },
+            asked: Asked { interval_ns: nanoseconds(interval), late_after_ns },
             due_ns: None,
             groups: Groups::default(),
-            servers: Servers::new(&root, options.pids, options.telemetry_folders),
+            servers: Servers::new(&root, options.servers, late_after_ns),
             settings: Settings::new(&facts, options.journal),
             credits: Credits::new(&root, &facts),
             unreadable: BTreeSet::new(),

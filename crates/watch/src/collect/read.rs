@@ -56,6 +56,7 @@ pub(super) fn denied(host: &HostSample, servers: &[ServerSample]) -> Vec<Unreada
         add(&of("CPU time"), server.process.as_ref().err());
         add(&of("threads"), server.process.as_ref().ok().and_then(|process| process.thread_sums.as_ref().err()));
         add(&of("UDP sockets"), server.sockets.as_ref().err());
+        add(&of("ticks"), server.outside.as_ref().and_then(|ticks| ticks.as_ref().err()));
         add(&of("telemetry"), server.telemetry.as_ref().and_then(|page| page.as_ref().err()));
     }
     found

@@ -8,22 +8,40 @@ use evenkeel_hostfs::{Root, RootKind};
 use evenkeel_sys::clock;
 use evenkeel_sys::telemetry::{PageError, Session, Snapshot, State, folders, sessions};
 
+use super::discover::{Discovery, Wanted};
+use super::outside::Outside;
 use super::process::Threads;
 use super::read::{odd, parsed};
 use super::sockets::{OpenSockets, Tables};
-use crate::sample::{Counted, FilesSample, ServerSample, TelemetrySample};
+use crate::sample::{Counted, FilesSample, OutsideSample, ServerSample, TelemetrySample};
 
 /// The most servers to watch.
 const SERVERS_MAX: usize = 64;
 /// How long all pages together may take. A page whose server was stopped in the middle of a tick takes a tenth of a second.
 const PAGES_NS_MAX: u64 = 300_000_000;
 
+/// Which servers to watch besides those with a page of telemetry.
+#[derive(Clone, Debug, Default)]
+pub struct ServerOptions {
+    /// These processes.
+    pub pids: Vec<u32>,
+    /// Processes with one of these names, as `ps -o comm` shows it.
+    pub names: Vec<String>,
+    /// Processes that serve UDP or TCP sockets, and in which a tick is seen. Only on a live root.
+    pub finds_servers: bool,
+    /// Folders with pages of telemetry. `None` means the usual ones of this root.
+    pub telemetry_folders: Option<Vec<PathBuf>>,
+}
+
 /// The servers of a host.
 #[derive(Debug)]
 pub(super) struct Servers {
     pids: Vec<u32>,
+    discovery: Discovery,
     folders: Vec<PathBuf>,
     watched: BTreeMap<u32, Watched>,
+    /// The ticks of servers without a page. `None` where no thread can be watched.
+    outside: Option<Outside>,
 }
 
 /// The state of one process.
@@ -49,21 +67,29 @@ struct Page {
 
 impl Servers {
     /// With the usual folders of the root, unless some are named.
-    pub(super) fn new(root: &Root, mut pids: Vec<u32>, named: Option<Vec<PathBuf>>) -> Servers {
+    pub(super) fn new(root: &Root, options: ServerOptions, late_after_ns: Option<u64>) -> Servers {
+        let ServerOptions { mut pids, names, finds_servers, telemetry_folders: named } = options;
         pids.sort_unstable();
         pids.dedup();
+        let is_live = root.kind() == RootKind::Live;
+        let discovery = Discovery::new(Wanted { names, servers: finds_servers && is_live });
         let usual = || match root.kind() {
             RootKind::Live => folders(),
             RootKind::Mounted => root.image().map(|image| image.shown("dev/shm")).into_iter().collect(),
             RootKind::Captured => Vec::new(),
         };
-        Servers { pids, folders: named.unwrap_or_else(usual), watched: BTreeMap::new() }
+        let outside = is_live.then(|| Outside::new(late_after_ns));
+        let folders = named.unwrap_or_else(usual);
+        Servers { pids, discovery, folders, watched: BTreeMap::new(), outside }
     }
 
     /// All servers now, at most [`SERVERS_MAX`].
     pub(super) fn read(&mut self, root: &Root, now_ns: u64) -> Found {
         let mut pages = self.pages(root);
-        let named: Vec<u32> = self.pids.clone();
+        let mut tables = Tables::default();
+        self.discovery.step(root, &mut tables, now_ns);
+        let mut named: Vec<u32> = self.pids.clone();
+        named.extend(self.discovery.named().into_iter().filter(|pid| !self.pids.contains(pid)));
         let with_page: BTreeSet<u32> = pages.iter().filter_map(|page| page.pid).collect();
         let room = SERVERS_MAX.saturating_sub(named.len().min(SERVERS_MAX));
         let mut beyond = pages.len().saturating_sub(room);
@@ -77,15 +103,21 @@ impl Servers {
                 beyond += 1;
                 continue;
             }
-            list.push(ServerSample { name: format!("process {pid}"), pid: Some(*pid), ..unseen() });
+            list.push(of_process(*pid));
         }
-        self.read_processes(root, &mut list, now_ns);
+        let known: BTreeSet<u32> = list.iter().filter_map(|server| server.pid).collect();
+        let serving = self.discovery.serving().into_iter().filter(|pid| !known.contains(pid));
+        let serving: BTreeSet<u32> = serving.take(SERVERS_MAX - list.len().min(SERVERS_MAX)).collect();
+        list.extend(serving.iter().map(|pid| of_process(*pid)));
+        self.read_processes(root, &mut list, &mut tables, now_ns);
+        // Of those that nobody named, only the ones with a tick are servers.
+        let has_tick = |server: &ServerSample| server.outside.as_ref().is_some_and(Result::is_ok);
+        list.retain(|server| has_tick(server) || !server.pid.is_some_and(|pid| serving.contains(&pid)));
         Found { list, beyond }
     }
 
     /// Several sessions may be served by one process, which is read once.
-    fn read_processes(&mut self, root: &Root, list: &mut [ServerSample], now_ns: u64) {
-        let mut tables = Tables::default();
+    fn read_processes(&mut self, root: &Root, list: &mut [ServerSample], tables: &mut Tables, now_ns: u64) {
         let mut read = BTreeMap::new();
         for server in list {
             let Some(pid) = server.pid else { continue };
@@ -93,17 +125,22 @@ impl Servers {
                 let watched = self.watched.entry(pid).or_default();
                 let process = watched.threads.read(root, pid, now_ns);
                 let sockets = match &process {
-                    Ok(_) => watched.sockets.read(root, pid, &mut tables, now_ns),
+                    Ok(_) => watched.sockets.read(root, pid, tables, now_ns),
                     Err(unknown) => Err(unknown.clone()),
                 };
                 (process, sockets, watched.sockets.files())
             });
             if let (None, Ok(process)) = (&server.telemetry, &*process) {
                 server.name = printable(&process.name);
+                let ticks = self.outside.as_mut().map(|outside| outside.read(pid, process.start_ticks, now_ns));
+                server.outside = ticks.map(|ticks| ticks.map(|ticks| with_thread(root, pid, ticks)));
             }
             (server.process, server.sockets, server.files) = (process.clone(), sockets.clone(), *files);
         }
         self.watched.retain(|pid, _| read.contains_key(pid));
+        if let Some(outside) = &mut self.outside {
+            outside.retain(|pid| read.contains_key(&pid));
+        }
     }
 
     /// The pages of live servers.
@@ -134,6 +171,23 @@ impl Servers {
     }
 }
 
+/// Adds what the kernel says of the tick's thread itself.
+fn with_thread(root: &Root, pid: u32, mut ticks: OutsideSample) -> OutsideSample {
+    let Some(tid) = ticks.tid else { return ticks };
+    let path = format!("/proc/{pid}/task/{tid}/stat");
+    let stat = parsed(root, &path, "a thread", |text| parse_process(text).map(|(stat, _)| stat));
+    ticks.ticks.major_faults = stat.ok().map(|stat| stat.major_faults);
+    if !ticks.late.is_empty() {
+        let slack = parsed(root, &format!("/proc/{tid}/timerslack_ns"), "a time", |text| text.trim().parse().ok());
+        ticks.timer_slack_ns = slack.ok();
+    }
+    ticks
+}
+
+fn of_process(pid: u32) -> ServerSample {
+    ServerSample { name: format!("process {pid}"), pid: Some(pid), ..unseen() }
+}
+
 fn from_page(page: Page) -> ServerSample {
     ServerSample { name: page.name, pid: page.pid, telemetry: Some(page.telemetry), ..unseen() }
 }
@@ -142,7 +196,7 @@ fn from_page(page: Page) -> ServerSample {
 fn unseen() -> ServerSample {
     let why = || odd("its page names a process that this /proc does not show: it runs in a container of its own");
     let (process, sockets, files) = (Err(why()), Err(why()), FilesSample::default());
-    ServerSample { name: String::new(), pid: None, process, telemetry: None, sockets, files }
+    ServerSample { name: String::new(), pid: None, process, telemetry: None, outside: None, sockets, files }
 }
 
 /// The server's process, if this root shows one with this number that began at the same time.

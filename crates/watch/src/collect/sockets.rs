@@ -76,6 +76,23 @@ fn inodes(root: &Root, pid: u32) -> Result<(BTreeSet<u64>, usize), Refusal> {
     Ok((links.filter_map(|link| inode(&link)).collect(), files.len().saturating_sub(FILES_MAX)))
 }
 
+/// A TCP socket that listens (`TCP_LISTEN`).
+const LISTENS: u8 = 10;
+
+/// Whether a process has a socket to which others can send first: a UDP socket with a port, or a TCP socket that listens.
+pub(super) fn is_served(root: &Root, pid: u32, tables: &mut Tables) -> bool {
+    let Ok((inodes, _)) = inodes(root, pid) else { return false };
+    if inodes.is_empty() {
+        return false;
+    }
+    let has = |rows: &[SocketRow]| rows.iter().any(|row| inodes.contains(&row.inode));
+    if tables.of(root, pid).is_ok_and(|rows| has(&rows)) {
+        return true;
+    }
+    let tcp = ["tcp", "tcp6"].map(|table| root.text(&format!("/proc/{pid}/net/{table}")).unwrap_or_default());
+    tcp.iter().any(|text| parse_sockets(text).any(|row| row.state == LISTENS && inodes.contains(&row.inode)))
+}
+
 impl Tables {
     fn of(&mut self, root: &Root, pid: u32) -> Counted<Vec<SocketRow>> {
         // Who may not see the namespace reads the table by the process.

@@ -27,36 +27,98 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
     if ticks.late == 0 && ticks.missed == 0 {
         return None;
     }
-    let grown = |before: u64, after: u64| after.checked_sub(before);
-    let process = then.process.as_ref().ok().zip(server.process.as_ref().ok());
-    let process = process.filter(|(then, now)| then.start_ticks == now.start_ticks);
-    let thread = process.and_then(|(then, now)| tick_thread(then, now, page.ticks.saturating_sub(page_before.ticks)));
-    let groups = before.host.groups.as_ref().ok().zip(after.host.groups.as_ref().ok());
-    let cpu = thread.as_ref().and_then(|thread| thread.cpu);
-    let on_cpu = |of: fn(&CpuTicks) -> u64| {
-        let (then, now) = before.host.stat.as_ref().ok().zip(after.host.stat.as_ref().ok())?;
-        grown(of(then.cpus.get(&cpu?)?), of(now.cpus.get(&cpu?)?))?.checked_mul(TICK_NS)
-    };
-    let stalls = |of: fn(&Sample) -> &Counted<Stalls>| {
-        let (then, now) = of(before).as_ref().ok().zip(of(after).as_ref().ok())?;
-        grown(then.some_us, now.some_us)?.checked_mul(1000)
-    };
-    let io_ns = stalls(|sample| &sample.host.pressure.io);
-    let memory_ns = stalls(|sample| &sample.host.pressure.memory);
+    let process = same_process(then, server);
+    let ran = page.ticks.saturating_sub(page_before.ticks);
+    let thread = process.and_then(|(then, now)| tick_thread(then, now, ran));
     let Overruns { count: overruns, excess_ns, work_ns } = overruns(page_before, page, ticks.bound_ns);
+    let seen = Counters::between(before, after, process, thread.as_ref(), ticks.bound_ns);
     Some(Evidence {
         ticks,
-        run_delay_ns: thread.as_ref().and_then(|thread| grown(thread.before.run_delay_ns, thread.after.run_delay_ns)),
-        throttled_ns: process.and_then(|(then, now)| throttled_ns(then, now, groups?)),
-        steal_ns: on_cpu(|times| times.steal),
-        interrupts_ns: on_cpu(|times| times.irq.saturating_add(times.softirq)),
+        run_delay_ns: seen.run_delay_ns,
+        throttled_ns: seen.throttled_ns,
+        steal_ns: seen.steal_ns,
+        interrupts_ns: seen.interrupts_ns,
         major_faults: page.major_faults.zip(page_before.major_faults).and_then(|(now, then)| grown(then, now)),
-        stalled_ns: io_ns.zip(memory_ns).map(|(io, memory)| io.max(memory)),
+        stalled_ns: seen.stalled_ns,
         overruns,
         excess_ns,
         work_ns,
-        cpu_ns: thread.as_ref().and_then(|thread| grown(thread.before.cpu_ns, thread.after.cpu_ns)),
+        cpu_ns: seen.cpu_ns,
     })
+}
+
+fn grown(before: u64, after: u64) -> Option<u64> {
+    after.checked_sub(before)
+}
+
+/// The process at both samples, if it is the same one.
+pub(super) fn same_process<'a>(
+    then: &'a ServerSample,
+    now: &'a ServerSample,
+) -> Option<(&'a ProcessSample, &'a ProcessSample)> {
+    let process = then.process.as_ref().ok().zip(now.process.as_ref().ok());
+    process.filter(|(then, now)| then.start_ticks == now.start_ticks)
+}
+
+/// What was counted of a thread, its CPU and its control group between two samples. `None` is what is not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) run_delay_ns: Option<u64>,
+    pub(super) throttled_ns: Option<u64>,
+    pub(super) steal_ns: Option<u64>,
+    pub(super) interrupts_ns: Option<u64>,
+    pub(super) stalled_ns: Option<u64>,
+    pub(super) cpu_ns: Option<u64>,
+    /// Time of its CPU that is in none of its counts: the CPU was not there, and nobody reported it.
+    pub(super) uncounted_ns: Option<u64>,
+}
+
+impl Counters {
+    pub(super) fn between(
+        before: &Sample,
+        after: &Sample,
+        process: Option<(&ProcessSample, &ProcessSample)>,
+        thread: Option<&TickThread<'_>>,
+        bound_ns: u64,
+    ) -> Counters {
+        let groups = before.host.groups.as_ref().ok().zip(after.host.groups.as_ref().ok());
+        let cpu = thread.and_then(|thread| thread.cpu);
+        let stat = before.host.stat.as_ref().ok().zip(after.host.stat.as_ref().ok());
+        let of_one = |cpu: &usize, of: fn(&CpuTicks) -> u64| {
+            let (then, now) = stat?;
+            grown(of(then.cpus.get(cpu)?), of(now.cpus.get(cpu)?))?.checked_mul(TICK_NS)
+        };
+        let on_cpu = |of: fn(&CpuTicks) -> u64| match cpu {
+            Some(cpu) => of_one(&cpu, of),
+            // Whichever CPUs the thread had: if all of them lost less than a late tick takes, so did it.
+            None => {
+                let (_, now) = stat?;
+                thread?;
+                let all = now.cpus.keys().map(|cpu| of_one(cpu, of)).collect::<Option<Vec<u64>>>()?;
+                all.into_iter().max().filter(|ns| *ns < bound_ns)
+            }
+        };
+        let stalls = |of: fn(&Sample) -> &Counted<Stalls>| {
+            let (then, now) = of(before).as_ref().ok().zip(of(after).as_ref().ok())?;
+            grown(then.some_us, now.some_us)?.checked_mul(1000)
+        };
+        let io_ns = stalls(|sample| &sample.host.pressure.io);
+        let memory_ns = stalls(|sample| &sample.host.pressure.memory);
+        let elapsed_ns = after.at.monotonic_ns.saturating_sub(before.at.monotonic_ns);
+        Counters {
+            run_delay_ns: thread.and_then(|thread| grown(thread.before.run_delay_ns, thread.after.run_delay_ns)),
+            throttled_ns: process.and_then(|(then, now)| throttled_ns(then, now, groups?)),
+            steal_ns: on_cpu(|times| times.steal),
+            interrupts_ns: on_cpu(|times| times.irq.saturating_add(times.softirq)),
+            stalled_ns: io_ns.zip(memory_ns).map(|(io, memory)| io.max(memory)),
+            cpu_ns: thread.and_then(|thread| grown(thread.before.cpu_ns, thread.after.cpu_ns)),
+            uncounted_ns: stat.and_then(|(_, now)| {
+                let cpus = cpu.map_or_else(|| now.cpus.keys().copied().collect(), |cpu| vec![cpu]);
+                let counted = cpus.iter().map(|cpu| of_one(cpu, CpuTicks::total)).collect::<Option<Vec<u64>>>()?;
+                Some(elapsed_ns.saturating_sub(counted.into_iter().min()?))
+            }),
+        }
+    }
 }
 
 /// The lower bound of a bucket, in nanoseconds.
@@ -101,11 +163,20 @@ fn overruns(before: &TelemetrySample, after: &TelemetrySample, bound_ns: u64) ->
 }
 
 /// The thread that runs the ticks.
-struct TickThread<'a> {
+pub(super) struct TickThread<'a> {
     before: &'a ThreadCounts,
     after: &'a ThreadCounts,
     /// Its CPU, if it was the same at both samples.
     cpu: Option<usize>,
+}
+
+impl<'a> TickThread<'a> {
+    /// The thread with this number.
+    pub(super) fn numbered(tid: u32, before: &'a ProcessSample, after: &'a ProcessSample) -> Option<TickThread<'a>> {
+        let cpus = before.thread_cpus.get(&tid).zip(after.thread_cpus.get(&tid));
+        let cpu = cpus.filter(|(then, now)| then == now).map(|(cpu, _)| *cpu);
+        Some(TickThread { before: before.threads.get(&tid)?, after: after.threads.get(&tid)?, cpu })
+    }
 }
 
 /// The only thread; else the only one that sleeps as often as ticks come, if it is also the busiest: a loop that never sleeps must not be
@@ -131,10 +202,8 @@ fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u
         [one] => one == busiest.0,
         _ => false,
     };
-    let (tid, then, now) = Some(busiest).filter(|_| is_it)?;
-    let cpus = before.thread_cpus.get(&tid).zip(after.thread_cpus.get(&tid));
-    let cpu = cpus.filter(|(then, now)| then == now).map(|(cpu, _)| *cpu);
-    Some(TickThread { before: then, after: now, cpu })
+    let (tid, ..) = Some(busiest).filter(|_| is_it)?;
+    TickThread::numbered(tid, before, after)
 }
 
 /// How long limits stopped the groups of a process. `None` if that is not known of one of them, or the process or a limit moved meanwhile.

@@ -1,13 +1,17 @@
-//! The ledger of late ticks: each late or missed tick of a server that counts its own ticks gets exactly one cause, with the evidence.
+//! The ledger of late ticks: each late or missed tick of a watched server gets exactly one cause, with the evidence.
 //!
-//! The evidence is what the kernel and the server counted between two samples. A cause is named only if its own time is long enough for all
+//! The evidence is what the kernel and the server counted between two samples, and of ticks that are seen from outside also what their own
+//! thread did when they were due. A cause is named only if its own time is long enough for all
 //! late ticks and every other cause is too short for a single one. Everything else is unknown: a wrong cause sends people the wrong way.
 
 mod cause;
 mod evidence;
+mod judged;
+mod outside;
 
 use crate::sample::{Cause, LateTicks, LedgerSample, Sample};
 pub use cause::{Evidence, LateCount, decide};
+use judged::Judged;
 
 /// The most servers with counts.
 const SERVERS_MAX: usize = 256;
@@ -16,25 +20,40 @@ const SERVERS_MAX: usize = 256;
 pub fn entries(before: &Sample, after: &Sample) -> LedgerSample {
     let mut ledger = LedgerSample { new: Vec::new(), totals: before.ledger.totals.clone() };
     for server in &after.servers {
-        let Some(evidence) = evidence::of_server(before, after, server) else { continue };
-        let (cause, words) = decide(&evidence);
-        let count = &evidence.ticks;
-        let total = count.late.saturating_add(count.missed);
-        let key = LedgerSample::key(&server.name, server.pid);
-        if ledger.totals.len() < SERVERS_MAX || ledger.totals.contains_key(&key) {
-            let of_cause: &mut u64 = ledger.totals.entry(key).or_default().entry(cause).or_default();
-            *of_cause = of_cause.saturating_add(total);
+        let judged = match (evidence::of_server(before, after, server), &server.outside) {
+            (Some(evidence), _) => vec![by_page(&evidence)],
+            (None, Some(Ok(_))) => outside::judged(before, after, server),
+            (None, _) => continue,
+        };
+        for one in judged {
+            let total = one.late.saturating_add(one.missed);
+            let key = LedgerSample::key(&server.name, server.pid);
+            if ledger.totals.len() < SERVERS_MAX || ledger.totals.contains_key(&key) {
+                let of_cause: &mut u64 = ledger.totals.entry(key).or_default().entry(one.cause).or_default();
+                *of_cause = of_cause.saturating_add(total);
+            }
+            ledger.new.push(LateTicks {
+                server: server.name.clone(),
+                pid: server.pid,
+                late: one.late,
+                missed: one.missed,
+                cause: one.cause,
+                evidence: one.words,
+                due_realtime_ns: one.due_ns.map(|due_ns| realtime_ns(after, due_ns)),
+            });
         }
-        ledger.new.push(LateTicks {
-            server: server.name.clone(),
-            pid: server.pid,
-            late: count.late,
-            missed: count.missed,
-            cause,
-            evidence: words,
-        });
     }
     ledger
+}
+
+fn by_page(evidence: &Evidence) -> Judged {
+    let (cause, words) = decide(evidence);
+    Judged { late: evidence.ticks.late, missed: evidence.ticks.missed, cause, words, due_ns: None }
+}
+
+/// A moment of the monotonic clock as time of day.
+fn realtime_ns(sample: &Sample, at_ns: u64) -> u64 {
+    sample.at.realtime_ns.saturating_sub(sample.at.monotonic_ns.saturating_sub(at_ns))
 }
 
 /// The counts of a server by cause.

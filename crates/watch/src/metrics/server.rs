@@ -85,12 +85,16 @@ fn processes(servers: &[ServerSample]) -> Vec<Family> {
     ]
 }
 
-/// The pages of telemetry with their labels.
+/// The counts of ticks with their labels: pages of telemetry, and what is seen from outside of servers without one.
 fn pages(servers: &[ServerSample]) -> impl Iterator<Item = (Labels, &TelemetrySample)> {
     servers.iter().filter_map(|server| {
-        let page = server.telemetry.as_ref()?.as_ref().ok()?;
+        let (session, page) = match (&server.telemetry, &server.outside) {
+            (Some(Ok(page)), _) => (&page.session, page),
+            (None, Some(Ok(outside))) => (&server.name, &outside.ticks),
+            _ => return None,
+        };
         let pid = server.pid.map_or_else(String::new, |pid| pid.to_string());
-        Some((vec![("session", page.session.clone()), ("pid", pid)], page))
+        Some((vec![("session", session.clone()), ("pid", pid)], page))
     })
 }
 

@@ -18,7 +18,7 @@ pub use host::{
     StallShares, UdpRates,
 };
 pub use server::{ServerModel, SocketsModel, ThreadModel};
-pub use ticks::{Durations, TicksModel};
+pub use ticks::{CountedBy, Durations, TicksModel};
 
 use crate::ledger::totals_of;
 use crate::sample::{CreditsSample, DriftSample, LateTicks, Sample, ServerSample, SettingsSample, Unreadable};
@@ -112,7 +112,9 @@ impl Model {
         let groups = before.host.groups.as_ref().ok().zip(after.host.groups.as_ref().ok());
         let servers = after.servers.iter().map(|now| {
             let then = before.servers.iter().find(|then| is_same(then, now));
-            server::server(then, now, groups, totals_of(after, &now.name, now.pid).collect(), after.asked, span)
+            let causes = totals_of(after, &now.name, now.pid).collect();
+            let at = server::Both { before: then, after: now, at_ns: (before.at.monotonic_ns, after.at.monotonic_ns) };
+            server::server(at, groups, causes, after.asked, span)
         });
         let boottime_ns = after.at.boottime_ns.saturating_sub(before.at.boottime_ns);
         let of_thread = |name: &str, before: u64, after: u64| span.share(name, before, after, 1);

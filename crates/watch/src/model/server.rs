@@ -7,7 +7,7 @@ use evenkeel_measure::meters::rates::Measured;
 use serde::Serialize;
 
 use super::span::{Span, both};
-use super::ticks::{TicksModel, ticks};
+use super::ticks::{TickCounts, TicksModel, ticks};
 use crate::sample::{Asked, Cause, GroupsSample, ProcessSample, ServerSample, SocketSample, ThreadSums};
 
 /// A server.
@@ -18,7 +18,7 @@ pub struct ServerModel {
     pub name: String,
     /// Its process. `null` for a session in a container whose processes are not shown here.
     pub pid: Option<u32>,
-    /// Its ticks, by its own page of telemetry.
+    /// Its ticks, by its own page of telemetry or as they are seen from outside.
     pub ticks: Measured<TicksModel>,
     /// CPU time as a share of one CPU.
     pub cpu: Measured<f64>,
@@ -74,9 +74,17 @@ pub struct SocketsModel {
     pub files_beyond: usize,
 }
 
+/// A server at two samples.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Both<'a> {
+    pub(super) before: Option<&'a ServerSample>,
+    pub(super) after: &'a ServerSample,
+    /// When the samples were taken, on the monotonic clock.
+    pub(super) at_ns: (u64, u64),
+}
+
 pub(super) fn server(
-    before: Option<&ServerSample>,
-    after: &ServerSample,
+    Both { before, after, at_ns }: Both<'_>,
     groups: Option<(&GroupsSample, &GroupsSample)>,
     causes: BTreeMap<Cause, u64>,
     asked: Asked,
@@ -102,7 +110,7 @@ pub(super) fn server(
     ServerModel {
         name: after.name.clone(),
         pid: after.pid,
-        ticks: ticks(before.and_then(|before| before.telemetry.as_ref()), after.telemetry.as_ref(), asked, span),
+        ticks: ticks(before.map(|before| counts(before, at_ns.0)), counts(after, at_ns.1), asked, span),
         cpu: process.and_then(|(before, after)| span.share("CPU time", before.cpu_ticks, after.cpu_ticks, TICK_NS)),
         run_delay: of_threads("run-queue delay", |sums| sums.run_delay_ns).map(|ns_per_s| ns_per_s / 1e9),
         voluntary_switches_per_s: of_threads("voluntary switches", |sums| sums.voluntary_switches),
@@ -121,6 +129,10 @@ pub(super) fn server(
         udp: sockets(before, after, span),
         causes,
     }
+}
+
+fn counts(server: &ServerSample, at_ns: u64) -> TickCounts<'_> {
+    TickCounts { page: server.telemetry.as_ref(), outside: server.outside.as_ref(), at_ns }
 }
 
 /// The limits of all groups above it apply to a process.

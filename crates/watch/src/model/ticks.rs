@@ -1,4 +1,4 @@
-//! The ticks of a server between two samples, by its page of telemetry.
+//! The ticks of a server between two samples, by its page of telemetry or as they are seen from outside.
 
 use evenkeel_measure::meters::rates::Measured;
 use evenkeel_sys::telemetry::PageHistogram;
@@ -6,12 +6,21 @@ use evenkeel_sys::telemetry::layout::BOUNDS_NS;
 use serde::Serialize;
 
 use super::span::{Span, both};
-use crate::sample::{Asked, Counted, HistogramSample, SlicesSample, TelemetrySample};
+use crate::sample::{Asked, Counted, DueSample, HistogramSample, OutsideSample, SlicesSample, TelemetrySample};
 
 /// The ticks of a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TicksModel {
+    /// Who counted them.
+    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
+    pub counted_by: CountedBy,
+    /// The reference of lateness of ticks that are seen from outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due: Option<DueSample>,
+    /// The threads that do ticks which are seen from outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<String>,
     /// Completed ticks.
     pub ticks_per_s: Measured<f64>,
     /// Missed ticks.
@@ -44,6 +53,18 @@ pub struct TicksModel {
     pub bytes_out_per_s: Measured<f64>,
 }
 
+/// Who counted ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum CountedBy {
+    /// The server itself, in its page of telemetry.
+    Server,
+    /// evenkeel, from outside, by the kernel's switch records. A tick at whose time the thread was already awake counts, but its lateness is
+    /// not known. Work is time on a CPU.
+    Outside,
+}
+
 /// Durations of the ticks between two samples, in microseconds. The longest ones are at most a seventh too long.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -54,15 +75,37 @@ pub struct Durations {
     pub us_max: f64,
 }
 
+/// The two counts of a server's ticks that a model compares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TickCounts<'a> {
+    /// Its page of telemetry.
+    pub(super) page: Option<&'a Counted<TelemetrySample>>,
+    /// What is seen from outside.
+    pub(super) outside: Option<&'a Counted<OutsideSample>>,
+    /// When the sample was taken, on the monotonic clock.
+    pub(super) at_ns: u64,
+}
+
 pub(super) fn ticks(
-    before: Option<&Counted<TelemetrySample>>,
-    after: Option<&Counted<TelemetrySample>>,
+    before: Option<TickCounts<'_>>,
+    after: TickCounts<'_>,
     asked: Asked,
     span: Span,
 ) -> Measured<TicksModel> {
-    let Some(after) = after else {
-        return Measured::absent("the server has no page of telemetry: it was not built with evenkeel-rt");
-    };
+    match (after.page, after.outside) {
+        (Some(page), _) => by_page(before.and_then(|before| before.page), page, asked, span),
+        (None, Some(Ok(now))) => Measured::Known(by_outside(before, now, asked, span)),
+        (None, Some(Err(unknown))) => Measured::Unknown(unknown.clone()),
+        (None, None) => Measured::absent("the server has no page of telemetry: it was not built with evenkeel-rt"),
+    }
+}
+
+fn by_page(
+    before: Option<&Counted<TelemetrySample>>,
+    after: &Counted<TelemetrySample>,
+    asked: Asked,
+    span: Span,
+) -> Measured<TicksModel> {
     let page = Measured::from(after.as_ref().map_err(Clone::clone));
     page.map(|now| {
         let then = match before {
@@ -76,6 +119,37 @@ pub(super) fn ticks(
         };
         between(&then, now, asked, span)
     })
+}
+
+fn by_outside(before: Option<TickCounts<'_>>, now: &OutsideSample, asked: Asked, span: Span) -> TicksModel {
+    let zero = now.zero();
+    let then = before.and_then(|before| match before.outside {
+        Some(Ok(then)) if then.ticks.began_realtime_ns == now.ticks.began_realtime_ns => Some(then),
+        // It was found meanwhile. If all of it is since the sample before, it began with nothing.
+        _ => (now.counted_from_ns >= before.at_ns).then_some(&zero),
+    });
+    let pages = match then {
+        Some(then) => Measured::Known(&then.ticks),
+        None => Measured::absent("its tick was not known at the sample before"),
+    };
+    let mut model = between(&pages, &now.ticks, asked, span);
+    // What is counted ends shortly before the sample, so the rate is by its own time.
+    let counted_ns = now.counted_to_ns.saturating_sub(then.map_or(now.counted_to_ns, |then| then.counted_to_ns));
+    let rate = |of: fn(&TelemetrySample) -> u64| {
+        pages.and_then(|then| match (counted_ns, of(&now.ticks).checked_sub(of(then))) {
+            (0, _) | (_, None) => Measured::absent("no tick was counted between the samples"),
+            (ns, Some(grown)) => Measured::Known(grown as f64 * 1e9 / ns as f64),
+        })
+    };
+    (model.ticks_per_s, model.missed_per_s) = (rate(|page| page.ticks), rate(|page| page.missed));
+    model.counted_by = CountedBy::Outside;
+    (model.due, model.workers) = (Some(now.due), Some(now.workers.clone()));
+    if now.due == DueSample::Unknown {
+        let why = "its ticks keep no set times, and the times for which it asked are not visible";
+        (model.lateness, model.due_to_done) = (Measured::absent(why), Measured::absent(why));
+        model.late = Measured::absent(why);
+    }
+    model
 }
 
 fn between(then: &Measured<&TelemetrySample>, now: &TelemetrySample, asked: Asked, span: Span) -> TicksModel {
@@ -97,6 +171,9 @@ fn between(then: &Measured<&TelemetrySample>, now: &TelemetrySample, asked: Aske
     let late_after_ns = asked.late_after_ns.or_else(|| now.period_ns.map(|period_ns| period_ns / 4));
     let work = grown(|page| &page.work);
     TicksModel {
+        counted_by: CountedBy::Server,
+        due: None,
+        workers: None,
         ticks_per_s: rate("ticks", |page| page.ticks),
         missed_per_s: rate("missed ticks", |page| page.missed),
         period_ms: now.period_ns.map(|ns| ns as f64 / 1e6),

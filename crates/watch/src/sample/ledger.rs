@@ -21,19 +21,22 @@ pub enum Cause {
     Interrupt,
     /// The work of earlier ticks took longer than the period, and used the CPU for it.
     OwnWork,
+    /// The timer of the tick's thread fired late, because the thread allows it.
+    LateTimer,
     /// The evidence does not decide.
     Unknown,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 7] = [
+    pub const ALL: [Cause; 8] = [
         Cause::Stolen,
         Cause::Throttled,
         Cause::Preempted,
         Cause::PageFault,
         Cause::Interrupt,
         Cause::OwnWork,
+        Cause::LateTimer,
         Cause::Unknown,
     ];
 
@@ -46,12 +49,14 @@ impl Cause {
             Cause::PageFault => "page-fault",
             Cause::Interrupt => "interrupt",
             Cause::OwnWork => "own-work",
+            Cause::LateTimer => "late-timer",
             Cause::Unknown => "unknown",
         }
     }
 }
 
-/// The late ticks of a server between two samples. All of them have the same cause, because the evidence is that of the whole time between.
+/// The late ticks of a server between two samples that have one cause. A server with a page of telemetry has one entry, because the page does
+/// not say when each tick was late.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LateTicks {
@@ -67,6 +72,9 @@ pub struct LateTicks {
     pub cause: Cause,
     /// What decided it, or what is left open.
     pub evidence: String,
+    /// When the first of them was due, in nanoseconds since 1970 UTC, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_realtime_ns: Option<u64>,
 }
 
 /// The ledger.

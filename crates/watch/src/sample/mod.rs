@@ -4,7 +4,9 @@
 mod counted;
 mod host;
 mod ledger;
+mod outside;
 mod server;
+mod telemetry;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +16,9 @@ pub use host::{
     PressureSample, SoftnetSample, StatSample, UdpSample,
 };
 pub use ledger::{Cause, LateTicks, LedgerSample};
-pub use server::{
-    FilesSample, HistogramSample, ProcessSample, ServerSample, SlicesSample, SocketSample, TelemetrySample, ThreadSums,
-    TickSample,
-};
+pub use outside::{DueSample, LateWas, OutsideLate, OutsideSample};
+pub use server::{FilesSample, ProcessSample, ServerSample, SocketSample, ThreadSums};
+pub use telemetry::{HistogramSample, SlicesSample, TelemetrySample, TickSample};
 
 /// Everything that was read at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

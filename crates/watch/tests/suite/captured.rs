@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use evenkeel_hostfs::{Capture, Root};
-use evenkeel_watch::{Collector, CollectorOptions, Model, Sample};
+use evenkeel_watch::{Collector, CollectorOptions, Model, Sample, ServerOptions};
 
 use crate::made_up;
 
@@ -42,7 +42,8 @@ fn ten_thousand_processes_and_five_hundred_groups_are_bounded() {
         files.insert(format!("/sys/fs/cgroup/many/{group}/cpu.max"), "1000 100000\n".to_owned());
         files.insert(format!("/sys/fs/cgroup/many/{group}/cpu.stat"), "nr_periods 1\nnr_throttled 0\n".to_owned());
     }
-    let options = CollectorOptions { pids: (1000..11_000).collect(), ..CollectorOptions::default() };
+    let servers = ServerOptions { pids: (1000..11_000).collect(), ..ServerOptions::default() };
+    let options = CollectorOptions { servers, ..CollectorOptions::default() };
     let sample = Collector::new(Root::from(files), options).sample();
     assert_eq!((sample.servers.len(), sample.servers_beyond), (64, 9936));
     let groups = sample.host.groups.as_ref().unwrap();
@@ -55,7 +56,8 @@ fn ten_thousand_processes_and_five_hundred_groups_are_bounded() {
 fn a_process_that_ends_is_unknown_and_nothing_else_changes() {
     let mut files = made_up::files(100);
     files.retain(|path, _| !path.starts_with("/proc/7/"));
-    let options = CollectorOptions { pids: vec![7], ..CollectorOptions::default() };
+    let servers = ServerOptions { pids: vec![7], ..ServerOptions::default() };
+    let options = CollectorOptions { servers, ..CollectorOptions::default() };
     let sample = Collector::new(Root::from(files), options).sample();
     assert!(sample.servers[0].process.is_err());
     assert!(sample.host.stat.is_ok());

@@ -1,7 +1,9 @@
 //! The ledger on planted samples: what the collector would have read.
 
 use evenkeel_watch::ledger::{entries, totals_of};
-use evenkeel_watch::sample::{Cause, HistogramSample, LateTicks, Sample};
+use evenkeel_watch::sample::{
+    Cause, DueSample, HistogramSample, LateTicks, LateWas, OutsideLate, OutsideSample, Sample,
+};
 use evenkeel_watch::{Model, metrics};
 
 use crate::rates::{sample, telemetry};
@@ -167,4 +169,124 @@ fn counts_add_up_in_the_model_and_the_metrics() {
     // A session that begins anew has no earlier ticks to compare with.
     page(&mut later).began_realtime_ns = 2;
     assert_eq!(entries(&after, &later).new, []);
+}
+
+/// The same second of a server that reports nothing, with these late ticks, in milliseconds from the sample before.
+fn seen_from_outside(late: &[OutsideLate], missed: u64) -> (Sample, Sample) {
+    let (mut before, mut after) = second(0);
+    for (sample, late) in [(&mut before, &[][..]), (&mut after, late)] {
+        let mut ticks = sample.servers[0].telemetry.take().unwrap().unwrap();
+        ticks.missed = if late.is_empty() { 0 } else { missed };
+        let at_ns = sample.at.monotonic_ns;
+        sample.servers[0].outside = Some(Ok(OutsideSample {
+            ticks,
+            workers: "main (thread 7)".to_owned(),
+            tid: Some(7),
+            due: DueSample::AsAsked,
+            hidden: 0,
+            counted_from_ns: at_ns - 1_020_000_000,
+            counted_to_ns: at_ns - 20_000_000,
+            waited_awake_ns: 0,
+            timer_slack_ns: Some(50_000),
+            late: late.to_vec(),
+            late_beyond: 0,
+            lost: 0,
+        }));
+    }
+    // All of the second is counted on both CPUs.
+    after.host.stat.as_mut().unwrap().cpus.values_mut().for_each(|times| times.idle += 100);
+    (before, after)
+}
+
+fn outside(sample: &mut Sample) -> &mut OutsideSample {
+    sample.servers[0].outside.as_mut().unwrap().as_mut().unwrap()
+}
+
+const OFF: OutsideLate = OutsideLate { due_ns: 100_500_000_000, lateness_ns: 12_000_000, was: LateWas::Off };
+
+fn behind(on_cpu_ms: u64, waited_ms: u64) -> OutsideLate {
+    let was = LateWas::Awake { on_cpu_ns: on_cpu_ms * 1_000_000, waited_ns: waited_ms * 1_000_000 };
+    OutsideLate { due_ns: 100_700_000_000, lateness_ns: 15_000_000, was }
+}
+
+#[track_caller]
+fn causes(late: &[OutsideLate], missed: u64, plant: impl Fn(&mut Sample), expected: &[(Cause, u64, u64)]) {
+    let (before, mut after) = seen_from_outside(late, missed);
+    plant(&mut after);
+    let ledger = entries(&before, &after);
+    let found: Vec<(Cause, u64, u64)> = ledger.new.iter().map(|one| (one.cause, one.late, one.missed)).collect();
+    assert_eq!(found, expected, "{:?}", ledger.new);
+    let total: u64 = totals_of(&Sample { ledger: ledger.clone(), ..after.clone() }, "game server", Some(7))
+        .map(|(_, count)| count)
+        .sum();
+    assert_eq!(total, late.len() as u64 + missed, "each tick has one cause");
+}
+
+#[test]
+fn ticks_seen_from_outside_have_each_their_own_cause() {
+    causes(&[], 0, |_| {}, &[]);
+    causes(&[OFF, OFF], 0, |_| {}, &[(Cause::Unknown, 2, 0)]);
+    causes(&[OFF, OFF], 0, |sample| thread(sample).run_delay_ns += 25_000_000, &[(Cause::Preempted, 2, 0)]);
+    causes(&[OFF], 0, |sample| cpu(sample).steal += 2, &[(Cause::Stolen, 1, 0)]);
+    causes(&[behind(36, 0)], 0, |_| {}, &[(Cause::OwnWork, 1, 0)]);
+    causes(&[behind(4, 31)], 0, |sample| thread(sample).run_delay_ns += 31_000_000, &[(Cause::Preempted, 1, 0)]);
+    let throttled = |sample: &mut Sample| {
+        thread(sample).run_delay_ns += 31_000_000;
+        throttle(sample, 30_000);
+    };
+    causes(&[behind(4, 31)], 0, throttled, &[(Cause::Throttled, 1, 0)]);
+    // Three causes in one second: two of them by what the thread itself did.
+    let three = |sample: &mut Sample| {
+        thread(sample).run_delay_ns += 31_000_000 + 12_000_000;
+        outside(sample).waited_awake_ns = 31_000_000;
+    };
+    let expected = [(Cause::OwnWork, 1, 0), (Cause::Preempted, 2, 0)];
+    causes(&[behind(36, 0), behind(4, 31), OFF], 0, three, &expected);
+    causes(&[OFF], 2, |sample| thread(sample).run_delay_ns += 60_000_000, &[(Cause::Preempted, 1, 2)]);
+    // The thread allows its timers to be so late.
+    causes(&[OFF], 0, |sample| outside(sample).timer_slack_ns = Some(20_000_000), &[(Cause::LateTimer, 1, 0)]);
+}
+
+#[test]
+fn what_is_seen_from_outside_and_does_not_decide_is_unknown() {
+    let slack = |sample: &mut Sample| {
+        outside(sample).timer_slack_ns = Some(20_000_000);
+        outside(sample).due = DueSample::Earliest;
+    };
+    causes(&[OFF], 0, slack, &[(Cause::Unknown, 1, 0)]);
+    // The hypervisor took some of it, or nobody counted it.
+    causes(&[behind(36, 0)], 0, |sample| cpu(sample).steal += 1, &[(Cause::Unknown, 1, 0)]);
+    causes(&[behind(36, 0)], 0, |sample| cpu(sample).idle -= 6, &[(Cause::Unknown, 1, 0)]);
+    // Half of it was waiting.
+    causes(&[behind(18, 8)], 0, |sample| thread(sample).run_delay_ns += 8_000_000, &[(Cause::Unknown, 1, 0)]);
+    // Whether a limit stopped it is not known.
+    causes(
+        &[behind(4, 31)],
+        0,
+        |sample| sample.servers[0].process.as_mut().unwrap().group = None,
+        &[(Cause::Unknown, 1, 0)],
+    );
+    // What is counted at once is of several seconds.
+    let late = |sample: &mut Sample| {
+        thread(sample).run_delay_ns += 25_000_000;
+        outside(sample).counted_from_ns -= 3_000_000_000;
+    };
+    causes(&[OFF], 0, late, &[(Cause::Unknown, 1, 0)]);
+    // A loop of many threads: which of them waited is not known.
+    let pool = |sample: &mut Sample| {
+        thread(sample).run_delay_ns += 25_000_000;
+        outside(sample).tid = None;
+    };
+    causes(&[OFF], 0, pool, &[(Cause::Unknown, 1, 0)]);
+}
+
+#[test]
+fn ticks_seen_from_outside_are_in_the_model_and_the_metrics() {
+    let (before, after) = seen_from_outside(&[OFF], 0);
+    let model = Model::from_samples(&before, &after);
+    let ticks = model.servers[0].ticks.known().unwrap();
+    assert_eq!(ticks.ticks_per_s.known(), Some(&50.0));
+    assert_eq!((ticks.due, ticks.workers.as_deref()), (Some(DueSample::AsAsked), Some("main (thread 7)")));
+    let text = metrics::render(&model);
+    assert!(text.contains("evenkeel_ticks_total{session=\"game server\",pid=\"7\"} 1050"), "{text}");
 }

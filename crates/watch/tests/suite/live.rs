@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use evenkeel_hostfs::Root;
 use evenkeel_sys::shared_page::Access;
 use evenkeel_sys::telemetry::{Count, PageSlices, PageWriter, TickEntry};
-use evenkeel_watch::{Collector, CollectorOptions, Model, Sample};
+use evenkeel_watch::{Collector, CollectorOptions, Model, Sample, ServerOptions};
 
 #[test]
 fn this_machine_is_read_and_a_sample_can_be_read_back() {
@@ -26,11 +26,12 @@ fn this_machine_is_read_and_a_sample_can_be_read_back() {
         swapped_in: None,
     };
     page.tick(&tick(0));
-    let options = CollectorOptions {
+    let servers = ServerOptions {
         pids: vec![std::process::id()],
         telemetry_folders: Some(vec![folder.path().to_owned()]),
-        ..CollectorOptions::default()
+        ..ServerOptions::default()
     };
+    let options = CollectorOptions { servers, ..CollectorOptions::default() };
     let mut collector = Collector::new(Root::live(), options);
     let before = collector.sample();
     (1..=5).for_each(|number| page.tick(&tick(number)));

@@ -1,13 +1,14 @@
 //! Rates between two samples of a made-up host, whose true rates are known.
 
 use evenkeel_watch::sample::{Moment, Sample, TelemetrySample};
-use evenkeel_watch::{Collector, CollectorOptions, Measured, Model};
+use evenkeel_watch::{Collector, CollectorOptions, Measured, Model, ServerOptions};
 
 use crate::made_up;
 
 /// A sample of the made-up host at this second, as if it were live.
 pub(crate) fn sample(at_s: u64) -> Sample {
-    let options = CollectorOptions { pids: vec![7], ..CollectorOptions::default() };
+    let servers = ServerOptions { pids: vec![7], ..ServerOptions::default() };
+    let options = CollectorOptions { servers, ..CollectorOptions::default() };
     let mut sample = Collector::new(made_up::host(at_s), options).sample();
     let ns = at_s * 1_000_000_000;
     sample.at = Moment { monotonic_ns: ns, boottime_ns: ns, realtime_ns: 1_700_000_000_000_000_000 + ns };

@@ -46,7 +46,7 @@ struct ServerPoint {
     /// Ticks later than the bound.
     late: Option<u64>,
     missed_per_s: Option<f64>,
-    /// The late and missed ticks since the point before, all with one cause.
+    /// The late and missed ticks since the point before, with the cause of most of them.
     late_ticks: Option<LatePoint>,
 }
 
@@ -113,15 +113,24 @@ fn server(server: &ServerModel, late: &[LateTicks]) -> ServerPoint {
         lateness_us_p99: lateness.map(|lateness| round(lateness.us_p99)),
         lateness_us_max: lateness.map(|lateness| round(lateness.us_max)),
         late: ticks.and_then(|ticks| ticks.late.known().copied()),
-        late_ticks: late.iter().find(|late| late.server == server.name && late.pid == server.pid).map(|late| {
-            LatePoint {
-                count: late.late.saturating_add(late.missed),
-                cause: late.cause,
-                evidence: late.evidence.clone(),
-            }
-        }),
+        late_ticks: late_point(server, late),
         missed_per_s: ticks.and_then(|ticks| ticks.missed_per_s.known().copied()).map(round),
     }
+}
+
+/// The late ticks of a server. The cause is that of most of them; the evidence has the others too.
+fn late_point(server: &ServerModel, late: &[LateTicks]) -> Option<LatePoint> {
+    let mut own: Vec<&LateTicks> =
+        late.iter().filter(|late| late.server == server.name && late.pid == server.pid).collect();
+    let count = |late: &LateTicks| late.late.saturating_add(late.missed);
+    own.sort_by_key(|late| std::cmp::Reverse(count(late)));
+    let (first, others) = own.split_first()?;
+    let mut evidence = first.evidence.clone();
+    for other in others {
+        evidence.push_str(&format!("; {} {}: {}", count(other), other.cause.name(), other.evidence));
+    }
+    let all = own.iter().map(|late| count(late)).fold(0, u64::saturating_add);
+    Some(LatePoint { count: all, cause: first.cause, evidence })
 }
 
 /// Three digits are more than a pixel shows.

@@ -4,7 +4,7 @@ use evenkeel_stats::{median, median_absolute_deviation, quantile};
 use serde::Serialize;
 
 use super::tempo::{self, NoTick, Pacing, Tempo};
-use super::track::{Beat, Followed, Found, Gate, Pull, Start, follow};
+use super::track::{Beat, Followed, Found, Gate, Pull, Slot, Start, follow};
 use super::views::Timer;
 use super::wakes::Wake;
 
@@ -31,6 +31,31 @@ pub enum Due {
     Earliest,
     /// None: the ticks keep no set times, and the requested time was not visible. Then nothing is late.
     Unknown,
+}
+
+/// What was seen at one due time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DueTime {
+    /// When the tick was expected, on the monotonic clock.
+    pub expected_ns: u64,
+    /// What was there.
+    pub outcome: Outcome,
+}
+
+/// What was seen at a due time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// A tick began.
+    Begun {
+        /// The wake that it began.
+        wake: Wake,
+        /// From due until the thread got the CPU. None if there is no due time.
+        lateness_ns: Option<u64>,
+    },
+    /// The thread was already awake in this wake, so that the start of the tick is unknown.
+    Hidden(Wake),
+    /// No tick began before the next one was due.
+    Missed,
 }
 
 /// The ticks of one window. Times are in nanoseconds, in the order of the ticks.
@@ -66,6 +91,8 @@ pub struct Account {
     pub wall_ns: Vec<u64>,
     /// From due until sleeping. Empty if there is no due time.
     pub due_to_done_ns: Vec<u64>,
+    /// Each due time, in order.
+    pub due_times: Vec<DueTime>,
 }
 
 /// A thread's wakes as beats, weighted by run time.
@@ -181,11 +208,26 @@ pub fn account(
         other_wakes: (wakes.len() - seen.len()) as u64,
         work_share: work_ns.iter().sum::<u64>() as f64 / all_ns.max(1) as f64,
         interval_ns: intervals(&followed, wakes),
+        due_times: due_times(&followed, wakes, &lateness_ns),
         due_to_done_ns: lateness_ns.iter().zip(&wall_ns).map(|(late, wall)| late + wall).collect(),
         lateness_ns,
         work_ns,
         wall_ns,
     })
+}
+
+/// Each due time with what was there. `lateness_ns` is that of the seen ticks, or empty.
+fn due_times(followed: &Followed, wakes: &[Wake], lateness_ns: &[u64]) -> Vec<DueTime> {
+    let mut lateness_ns = lateness_ns.iter().copied();
+    let one = |slot: &Slot| {
+        let outcome = match slot.found {
+            Found::InTime(at) | Found::Late(at) => Outcome::Begun { wake: wakes[at], lateness_ns: lateness_ns.next() },
+            Found::Hidden(at) => Outcome::Hidden(wakes[at]),
+            Found::Missed => Outcome::Missed,
+        };
+        DueTime { expected_ns: slot.expected_ns.max(0.0) as u64, outcome }
+    };
+    followed.slots.iter().map(one).collect()
 }
 
 /// From each tick to the next. The interval across a hidden tick is unknown. The interval across a missed tick really is that long.

@@ -23,6 +23,10 @@ const EVERY: Duration = Duration::from_millis(170);
 /// Each read is later by a varying time up to this. Tick periods are often fractions of a round time, so that fixed reads would always hit
 /// the same phase.
 const LATER_MS_MAX: u32 = 61;
+/// The same for a watch that lasts as long as the server: the fewer reads, the less it costs.
+const SLOWLY: Duration = Duration::from_millis(1_500);
+/// Its ring: 256 KiB for 4,000 switches per second.
+const RECORDS_SLOWLY: usize = 1 << 13;
 /// Ring sizes in records: for one thread, and for each of many. A ring holds the records between two reads. All rings together stay below 9 MB, which
 /// an ordinary user may lock (RLIMIT_MEMLOCK and kernel.perf_event_mlock_kb).
 const RECORDS_OF_FEW: usize = 1 << 14;
@@ -43,6 +47,15 @@ pub struct ProbedFunction {
     pub name: String,
     /// Its place.
     pub probe: Probe,
+}
+
+/// How often a watcher reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// Often enough to see what the threads wait for.
+    Usual,
+    /// Only so that no ring fills.
+    Slow,
 }
 
 #[derive(Debug)]
@@ -69,6 +82,9 @@ struct Inner {
     growing: Vec<u32>,
     known: BTreeSet<u32>,
     unwatched: usize,
+    pace: Pace,
+    /// When the first window began.
+    begun_ns: u64,
     from_ns: u64,
     read_at_ns: u64,
     is_ended: bool,
@@ -188,11 +204,27 @@ impl Watcher {
     /// The kernel's error for the first thread, if none may be watched: `EACCES` or `EPERM` without the privilege, `ESRCH` if all have
     /// ended; `EAGAIN` if our thread cannot be started.
     pub fn start(watched: &Watched, function: Option<ProbedFunction>) -> Result<Watcher, Errno> {
+        Watcher::at_pace(watched, function, Pace::Usual)
+    }
+
+    /// The same for a watch without an end. It reads every 1.5 s, and does not look at what the threads wait for.
+    ///
+    /// # Errors
+    /// As for [`Watcher::start`].
+    pub fn start_slow(watched: &Watched) -> Result<Watcher, Errno> {
+        Watcher::at_pace(watched, None, Pace::Slow)
+    }
+
+    fn at_pace(watched: &Watched, function: Option<ProbedFunction>, pace: Pace) -> Result<Watcher, Errno> {
         let (list, is_growing) = match watched {
             Watched::Threads(list) => (list, false),
             Watched::Growing(list) => (list, true),
         };
-        let records = if list.len() > FEW { RECORDS_OF_MANY } else { RECORDS_OF_FEW };
+        let records = match pace {
+            _ if list.len() > FEW => RECORDS_OF_MANY,
+            Pace::Usual => RECORDS_OF_FEW,
+            Pace::Slow => RECORDS_SLOWLY,
+        };
         let mut refusal = None;
         let mut threads = Vec::new();
         for (pid, tid) in list.iter().take(THREADS_MAX) {
@@ -213,6 +245,8 @@ impl Watcher {
             growing: growing.into_iter().collect(),
             known: list.iter().map(|(_, tid)| *tid).collect(),
             unwatched: list.len().saturating_sub(THREADS_MAX),
+            pace,
+            begun_ns: now_ns,
             from_ns: now_ns,
             read_at_ns: now_ns,
             is_ended: false,
@@ -229,7 +263,9 @@ impl Watcher {
             let mut nth = 0_u32;
             while !inner.is_ended {
                 // Check what it waits for first, so that the answer to its current sleep is a later wake.
-                inner.ask();
+                if inner.pace == Pace::Usual {
+                    inner.ask();
+                }
                 inner.read();
                 nth = nth.wrapping_add(1);
                 if nth.is_multiple_of(RESCAN_EVERY) {
@@ -238,7 +274,8 @@ impl Watcher {
                 took.store(clock::thread_cpu_ns(), Ordering::Relaxed);
                 // Steps of 23 visit all of 61.
                 let later_ms = u64::from(nth.wrapping_mul(23) % LATER_MS_MAX);
-                let waited = shared.1.wait_timeout(inner, EVERY + Duration::from_millis(later_ms));
+                let every = if inner.pace == Pace::Usual { EVERY } else { SLOWLY };
+                let waited = shared.1.wait_timeout(inner, every + Duration::from_millis(later_ms));
                 inner = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         });
@@ -252,11 +289,24 @@ impl Watcher {
         inner.read();
         inner.threads.iter_mut().for_each(OneThread::begin);
         inner.from_ns = clock::monotonic_ns();
+        inner.begun_ns = inner.from_ns;
         self.cpu_before_ns = self.cpu_ns.load(Ordering::Relaxed);
     }
 
-    /// Ends the window, and begins the next one.
+    /// Ends the window, and begins the next one. A wake that lies in both belongs to neither.
     pub fn end(&mut self) -> Stream {
+        let from_ns = locked(&self.inner.0).from_ns;
+        self.wakes_since(from_ns)
+    }
+
+    /// Ends the window, and begins the next one. A wake that lies in both belongs to the next one, so that none is lost.
+    pub fn go_on(&mut self) -> Stream {
+        let begun_ns = locked(&self.inner.0).begun_ns;
+        self.wakes_since(begun_ns)
+    }
+
+    /// Ends the window: what began at `since_ns` or later.
+    fn wakes_since(&mut self, since_ns: u64) -> Stream {
         let mut inner = locked(&self.inner.0);
         inner.read();
         let (from_ns, to_ns) = (inner.from_ns, clock::monotonic_ns());
@@ -264,9 +314,8 @@ impl Watcher {
         stream.function = inner.function.as_ref().map(|function| function.name.clone());
         for one in &mut inner.threads {
             let HandedOver { mut wakes, mut entries, unseen, switches } = one.wakes.hand_over();
-            // Wakes that began before the window do not belong to it.
-            wakes.retain(|wake| wake.start_ns >= from_ns);
-            entries.retain(|entered_ns| *entered_ns >= from_ns);
+            wakes.retain(|wake| wake.start_ns >= since_ns);
+            entries.retain(|entered_ns| *entered_ns >= since_ns);
             stream.unseen = stream.unseen.and(unseen);
             // Many threads get their name only after their start.
             if let Some(name) = thread::name_of(one.tid) {

@@ -7,7 +7,7 @@ use evenkeel_watch::sample::{
     Cause, CreditsSample, DriftSample, HistogramSample, LateTicks, LedgerSample, Moment, Sample, SettingsSample,
     SlicesSample, TelemetrySample, Unreadable,
 };
-use evenkeel_watch::{Collector, CollectorOptions, Model};
+use evenkeel_watch::{Collector, CollectorOptions, Model, ServerOptions};
 use expect_test::expect_file;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -83,7 +83,8 @@ fn histogram(late: u64, ticks: u64) -> HistogramSample {
 }
 
 fn sample(at_s: u64) -> Sample {
-    let options = CollectorOptions { pids: vec![7], ..CollectorOptions::default() };
+    let servers = ServerOptions { pids: vec![7], ..ServerOptions::default() };
+    let options = CollectorOptions { servers, ..CollectorOptions::default() };
     let mut sample = Collector::new(root(at_s), options).sample();
     let ns = at_s * 1_000_000_000;
     sample.at = Moment { monotonic_ns: ns, boottime_ns: ns, realtime_ns: 1_795_780_800_000_000_000 + ns };
@@ -130,6 +131,7 @@ fn sample(at_s: u64) -> Sample {
             missed: 1,
             cause: Cause::Preempted,
             evidence: "the tick's thread was ready but did not run for 48.0 ms".to_owned(),
+            due_realtime_ns: None,
         }];
     }
     let key = LedgerSample::key(&sample.servers[0].name, Some(7));

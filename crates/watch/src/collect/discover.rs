@@ -1,0 +1,187 @@
+//! Finds processes to watch: those of a name, and those that serve sockets and use a CPU. A few processes are examined with each sample, so
+//! that ten thousand of them cost no more at a time than a hundred.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_hostfs::Root;
+use evenkeel_hostfs::proc::{ProcessStat, TICK_NS, parse_process};
+
+use super::sockets::{Tables, is_served};
+
+/// A round through all processes begins no sooner than this after the last one began.
+const ROUND_NS: u64 = 10_000_000_000;
+/// The processes of a round, and those that are examined with one sample.
+const PROCESSES_MAX: usize = 32_768;
+const AT_ONCE: usize = 256;
+/// A server that uses less of a CPU is not looked for: its tick could not be told from a timer.
+const CPU_MIN: f64 = 0.005;
+/// The CPU time of a process is compared over at least this time.
+const COMPARED_NS: u64 = 5_000_000_000;
+/// The most processes to watch that were found.
+const FOUND_MAX: usize = 64;
+
+/// Which processes to find.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    /// Those with one of these names.
+    pub(super) names: Vec<String>,
+    /// Those that serve sockets.
+    pub(super) servers: bool,
+}
+
+/// The search.
+#[derive(Debug, Default)]
+pub(super) struct Discovery {
+    wanted: Wanted,
+    /// The processes of this round that were not examined yet.
+    left: Vec<u32>,
+    round_ns: Option<u64>,
+    seen: BTreeMap<u32, Seen>,
+    /// What was found, by process, and its start.
+    named: BTreeMap<u32, u64>,
+    serving: BTreeMap<u32, u64>,
+}
+
+/// A process when it was examined last.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    start_ticks: u64,
+    cpu_ticks: u64,
+    at_ns: u64,
+}
+
+impl Discovery {
+    pub(super) fn new(wanted: Wanted) -> Discovery {
+        Discovery { wanted, ..Discovery::default() }
+    }
+
+    /// Those that have a wanted name.
+    pub(super) fn named(&self) -> BTreeSet<u32> {
+        self.named.keys().copied().collect()
+    }
+
+    /// Those that serve sockets.
+    pub(super) fn serving(&self) -> BTreeSet<u32> {
+        self.serving.keys().copied().collect()
+    }
+
+    /// Examines some more.
+    pub(super) fn step(&mut self, root: &Root, tables: &mut Tables, now_ns: u64) {
+        if self.wanted.names.is_empty() && !self.wanted.servers {
+            return;
+        }
+        if self.left.is_empty() {
+            if self.round_ns.is_some_and(|began_ns| now_ns.saturating_sub(began_ns) < ROUND_NS) {
+                return;
+            }
+            self.round_ns = Some(now_ns);
+            let own = std::process::id();
+            let names = root.entries("/proc").unwrap_or_default();
+            let numbers = names.iter().filter_map(|name| name.parse().ok()).filter(|pid| *pid != own);
+            self.left = numbers.take(PROCESSES_MAX).collect();
+            let there: BTreeSet<u32> = self.left.iter().copied().collect();
+            self.seen.retain(|pid, _| there.contains(pid));
+            self.named.retain(|pid, _| there.contains(pid));
+            self.serving.retain(|pid, _| there.contains(pid));
+        }
+        let rest = self.left.len().saturating_sub(AT_ONCE);
+        for pid in self.left.split_off(rest) {
+            let Ok(text) = root.text(&format!("/proc/{pid}/stat")) else { continue };
+            let Some((stat, name)) = parse_process(&text) else { continue };
+            self.examine(root, tables, &stat, name, now_ns);
+        }
+    }
+
+    fn examine(&mut self, root: &Root, tables: &mut Tables, stat: &ProcessStat, name: &str, now_ns: u64) {
+        let (pid, start_ticks) = (stat.pid, stat.start_ticks);
+        for found in [&mut self.named, &mut self.serving] {
+            // Another process has its number now.
+            found.retain(|of, started| *of != pid || *started == start_ticks);
+        }
+        if self.named.len() + self.serving.len() >= FOUND_MAX {
+            return;
+        }
+        if self.wanted.names.iter().any(|wanted| wanted == name) {
+            self.named.insert(pid, start_ticks);
+            return;
+        }
+        if !self.wanted.servers || self.serving.contains_key(&pid) {
+            return;
+        }
+        let seen = Seen { start_ticks, cpu_ticks: stat.cpu_ticks, at_ns: now_ns };
+        let Some(before) = self.seen.get(&pid).filter(|before| before.start_ticks == start_ticks).copied() else {
+            self.seen.insert(pid, seen);
+            return;
+        };
+        let elapsed_ns = now_ns.saturating_sub(before.at_ns);
+        if elapsed_ns < COMPARED_NS {
+            return;
+        }
+        self.seen.insert(pid, seen);
+        let used_ns = stat.cpu_ticks.saturating_sub(before.cpu_ticks).saturating_mul(TICK_NS);
+        if used_ns as f64 >= elapsed_ns as f64 * CPU_MIN && is_served(root, pid, tables) {
+            self.serving.insert(pid, start_ticks);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(processes: &[(u32, &str, u64)], socket: u64) -> Root {
+        let stat = |pid: u32, name: &str, cpu: u64| {
+            format!(
+                "{pid} ({name}) S 1 7 7 0 -1 0 0 0 0 0 {cpu} 0 0 0 20 0 1 0 {pid} 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0\n"
+            )
+        };
+        let mut files: BTreeMap<String, String> =
+            processes.iter().map(|(pid, name, cpu)| (format!("/proc/{pid}/stat"), stat(*pid, name, *cpu))).collect();
+        let udp = "head\n 1: 0100007F:6D38 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 4711 2 0 0\n";
+        for (pid, ..) in processes {
+            files.insert(format!("/proc/{pid}/net/udp"), udp.to_owned());
+        }
+        let mut capture = Root::from(files).capture();
+        for (pid, ..) in processes {
+            capture.saw_entries(&format!("/proc/{pid}/fd"), Ok(vec!["3".to_owned()]));
+            capture.saw_link(&format!("/proc/{pid}/fd/3"), Ok(format!("socket:[{socket}]")));
+        }
+        Root::captured(capture)
+    }
+
+    #[test]
+    fn processes_are_found_by_name_and_by_what_they_serve() {
+        let mut search = Discovery::new(Wanted { names: vec!["game".to_owned()], servers: true });
+        let s = 1_000_000_000;
+        let processes = |cpu| [(3, "game", 0), (4, "idle", 0), (5, "server", cpu)];
+        search.step(&host(&processes(0), 4711), &mut Tables::default(), s);
+        assert_eq!((search.named(), search.serving()), ([3].into(), [].into()), "use of a CPU takes two looks");
+        search.step(&host(&processes(100), 4711), &mut Tables::default(), 5 * s);
+        assert_eq!(search.serving(), [].into(), "the next round is not due");
+        search.step(&host(&processes(100), 4711), &mut Tables::default(), 11 * s);
+        assert_eq!(search.serving(), [5].into());
+        search.step(&host(&[(3, "game", 0)], 4711), &mut Tables::default(), 22 * s);
+        assert_eq!((search.named(), search.serving()), ([3].into(), [].into()), "it has ended");
+        // It uses a CPU, and its socket is none that others can send to.
+        let mut search = Discovery::new(Wanted { names: Vec::new(), servers: true });
+        search.step(&host(&processes(0), 9), &mut Tables::default(), s);
+        search.step(&host(&processes(100), 9), &mut Tables::default(), 12 * s);
+        assert_eq!((search.named(), search.serving()), ([].into(), [].into()));
+    }
+
+    #[test]
+    fn ten_thousand_processes_are_examined_a_few_at_a_time() {
+        let many: Vec<(u32, &str, u64)> = (1..=10_000).map(|pid| (pid, "idle", 0)).collect();
+        let root = host(&many, 1);
+        let mut search = Discovery::new(Wanted { names: vec!["none".to_owned()], servers: true });
+        let mut steps = 0_u64;
+        while steps == 0 || !search.left.is_empty() {
+            let before = search.seen.len();
+            search.step(&root, &mut Tables::default(), steps * 1_000_000_000);
+            assert!(search.seen.len() - before <= AT_ONCE);
+            steps += 1;
+        }
+        assert_eq!(steps, 10_000_u64.div_ceil(AT_ONCE as u64));
+        assert!(search.seen.len() <= 10_000);
+    }
+}

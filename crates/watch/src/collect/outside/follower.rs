@@ -1,0 +1,216 @@
+//! `Follower`: counts the ticks of one known loop from one stretch of switch records to the next, without a gap and without counting one
+//! twice. Pure: the streams may be live or recorded.
+
+use evenkeel_measure::meters::ticks::account::{Account, DueTime, Outcome};
+use evenkeel_measure::meters::ticks::loops::TickLoop;
+use evenkeel_measure::meters::ticks::stream::Stream;
+use evenkeel_measure::meters::ticks::tempo::{NoTick, Pacing};
+use evenkeel_measure::meters::ticks::tick_account;
+use evenkeel_measure::meters::ticks::views::Workers;
+use evenkeel_measure::meters::ticks::wakes::Wake;
+use evenkeel_stats::quantile;
+
+use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample, SlicesSample, TelemetrySample};
+
+/// A stretch needs at least this many periods, to follow a loop through it.
+const PERIODS_MIN: f64 = 10.0;
+/// What is counted ends this many periods before the newest record: a later one may still belong to a late tick.
+const OPEN_PERIODS: f64 = 2.0;
+/// Periods before what is counted that are held, to know the phase.
+const BEFORE_PERIODS: f64 = 6.0;
+/// A loop that could not be followed for so long is lost, in nanoseconds or periods, whichever is more.
+const LOST_NS: f64 = 8e9;
+const LOST_PERIODS: f64 = 40.0;
+/// A stretch with fewer ticks does not change the expected rate.
+const TEMPO_TICKS_MIN: u64 = 12;
+/// The most late ticks of one sample that are listed.
+const LATE_MAX: usize = 64;
+/// The usual length of a tick that does not disturb the next one.
+const USUAL: f64 = 0.9;
+
+/// Follows one loop.
+#[derive(Debug)]
+pub(super) struct Follower {
+    tick: TickLoop,
+    /// How long after the requested time the earliest ticks begin.
+    asked_ns: Option<f64>,
+    /// What is not counted yet, and some periods before.
+    held: Stream,
+    /// The bound of a late tick, if the user named one.
+    late_after_ns: Option<u64>,
+    counted: OutsideSample,
+}
+
+impl Follower {
+    /// Begins with the stretch in which the loop was found. `realtime_ns` names the session.
+    pub(super) fn new(tick: TickLoop, found_in: Stream, late_after_ns: Option<u64>, realtime_ns: u64) -> Follower {
+        let asked_ns = tick_account(&found_in, &tick, None).ok().and_then(|account| account.asked_ns);
+        let ticks = TelemetrySample {
+            session: String::new(),
+            began_realtime_ns: realtime_ns,
+            ticks: 0,
+            missed: 0,
+            last: None,
+            period_ns: None,
+            period_changes: 0,
+            slices: SlicesSample::Unknown,
+            major_faults: None,
+            counts: Default::default(),
+            lateness: Default::default(),
+            work: Default::default(),
+            due_to_done: Default::default(),
+        };
+        let counted = OutsideSample {
+            ticks,
+            workers: tick.workers(),
+            tid: match tick.of {
+                Workers::Thread(tid) => Some(tid),
+                Workers::Pool(_) | Workers::Process | Workers::Function(_) => None,
+            },
+            due: DueSample::Unknown,
+            hidden: 0,
+            counted_from_ns: found_in.from_ns,
+            counted_to_ns: found_in.from_ns,
+            waited_awake_ns: 0,
+            timer_slack_ns: None,
+            late: Vec::new(),
+            late_beyond: 0,
+            lost: 0,
+        };
+        Follower { tick, asked_ns, held: found_in, late_after_ns, counted }
+    }
+
+    /// Adds the next stretch. The counts are those up to shortly before its end.
+    ///
+    /// # Errors
+    /// Why the loop is lost.
+    pub(super) fn take(&mut self, next: Stream) -> Result<&OutsideSample, NoTick> {
+        let held = std::mem::take(&mut self.held);
+        self.held = held.joined(next);
+        self.count()?;
+        Ok(&self.counted)
+    }
+
+    /// Counts what is held, if it is enough.
+    ///
+    /// # Errors
+    /// Why the loop is lost.
+    pub(super) fn count(&mut self) -> Result<&OutsideSample, NoTick> {
+        self.counted.late.clear();
+        self.counted.late_beyond = 0;
+        self.counted.counted_from_ns = self.counted.counted_to_ns;
+        let period_ns = self.tick.tempo.period_ns;
+        let open_ns = self.held.to_ns.saturating_sub(self.counted.counted_to_ns) as f64;
+        if open_ns < PERIODS_MIN * period_ns {
+            return Ok(&self.counted);
+        }
+        match tick_account(&self.held, &self.tick, self.asked_ns) {
+            Ok(account) => self.add(&account),
+            // It may be a moment without a CPU: then its ticks come later.
+            Err(why) if open_ns > LOST_NS.max(LOST_PERIODS * period_ns) => return Err(why),
+            Err(_) => {}
+        }
+        Ok(&self.counted)
+    }
+
+    fn add(&mut self, account: &Account) {
+        self.asked_ns = account.asked_ns.or(self.asked_ns);
+        if account.ticks >= TEMPO_TICKS_MIN {
+            self.tick.tempo = account.tempo;
+        }
+        let period_ns = self.tick.tempo.period_ns;
+        let until_ns = self.held.to_ns.saturating_sub((OPEN_PERIODS * period_ns) as u64);
+        let closed = account.due_times.iter().rev().find(|due| due.expected_ns <= until_ns);
+        // Between two due times, so that a small change of the phase moves none over the border.
+        let Some(end_ns) = closed.map(|due| due.expected_ns.saturating_add((period_ns / 2.0) as u64)) else { return };
+        let from_ns = self.counted.counted_from_ns;
+        let is_new = |due: &&DueTime| (from_ns..end_ns).contains(&due.expected_ns);
+        self.counted.due = account.due.into();
+        self.counted.ticks.period_ns = Some(period_ns as u64);
+        let usual_ns = quantile(&account.wall_ns.iter().map(|ns| *ns as f64).collect::<Vec<f64>>(), USUAL);
+        let usual_ns = usual_ns.unwrap_or(0.0) as u64;
+        for due in account.due_times.iter().filter(is_new) {
+            self.add_one(due, &account.due_times, usual_ns);
+        }
+        let own = self.held.threads.iter().filter(|thread| Some(thread.tid) == self.counted.tid);
+        let ended = own.flat_map(|thread| &thread.wakes).filter(|wake| (from_ns..end_ns).contains(&wake.end_ns));
+        let waited_ns = ended.map(waited_ns).fold(0, u64::saturating_add);
+        self.counted.waited_awake_ns = self.counted.waited_awake_ns.saturating_add(waited_ns);
+        self.counted.counted_to_ns = end_ns;
+        self.counted.lost = self.counted.lost.saturating_add(self.held.unseen.records + self.held.unseen.wakes);
+        self.forget(end_ns.saturating_sub((BEFORE_PERIODS * period_ns) as u64));
+    }
+
+    fn add_one(&mut self, due: &DueTime, all: &[DueTime], usual_ns: u64) {
+        let bound_ns = self.bound_ns();
+        let ticks = &mut self.counted.ticks;
+        match due.outcome {
+            Outcome::Begun { wake, lateness_ns } => {
+                ticks.ticks += 1;
+                ticks.work.add(wake.on_cpu_ns);
+                if let Some(lateness_ns) = lateness_ns {
+                    ticks.lateness.add(lateness_ns);
+                    ticks.due_to_done.add(lateness_ns.saturating_add(wake.end_ns.saturating_sub(wake.start_ns)));
+                    if lateness_ns >= bound_ns {
+                        let due_ns = wake.start_ns.saturating_sub(lateness_ns);
+                        self.late(OutsideLate { due_ns, lateness_ns, was: LateWas::Off });
+                    }
+                }
+            }
+            Outcome::Hidden(wake) => {
+                ticks.ticks += 1;
+                self.counted.hidden += 1;
+                let lateness_ns = self.behind_ns(due, &wake, all, usual_ns).filter(|ns| *ns >= bound_ns);
+                if let Some(lateness_ns) = lateness_ns {
+                    self.counted.ticks.lateness.add(lateness_ns);
+                    let was = LateWas::Awake { on_cpu_ns: wake.on_cpu_ns, waited_ns: waited_ns(&wake) };
+                    self.late(OutsideLate { due_ns: due.expected_ns, lateness_ns, was });
+                }
+            }
+            Outcome::Missed => ticks.missed += 1,
+        }
+    }
+
+    /// How late the tick behind a long one began at the least: the long one had all of the wake but what the ticks behind it usually take.
+    /// `None` if the wake did not begin with a tick: then it says nothing about when the hidden one began.
+    fn behind_ns(&self, due: &DueTime, wake: &Wake, all: &[DueTime], usual_ns: u64) -> Option<u64> {
+        if self.tick.tempo.pacing != Pacing::Kept {
+            return None;
+        }
+        let of_wake = |one: &&DueTime| match one.outcome {
+            Outcome::Begun { wake: its, .. } | Outcome::Hidden(its) => its.start_ns == wake.start_ns,
+            Outcome::Missed => false,
+        };
+        let begins = |one: &DueTime| matches!(one.outcome, Outcome::Begun { .. });
+        let began_with_a_tick = all.iter().filter(of_wake).any(begins);
+        let rest = all.iter().filter(of_wake).filter(|one| one.expected_ns >= due.expected_ns).count() as u64;
+        let began_ns = wake.end_ns.saturating_sub(rest.saturating_mul(usual_ns));
+        began_with_a_tick.then(|| began_ns.saturating_sub(due.expected_ns))
+    }
+
+    fn bound_ns(&self) -> u64 {
+        self.late_after_ns.unwrap_or((self.tick.tempo.period_ns / 4.0) as u64)
+    }
+
+    fn late(&mut self, late: OutsideLate) {
+        match self.counted.late.len() < LATE_MAX {
+            true => self.counted.late.push(late),
+            false => self.counted.late_beyond += 1,
+        }
+    }
+
+    /// Drops what ended before that.
+    fn forget(&mut self, before_ns: u64) {
+        for thread in &mut self.held.threads {
+            thread.wakes.retain(|wake| wake.end_ns >= before_ns);
+            thread.asked.retain(|asked| asked.at_ns >= before_ns);
+        }
+        self.held.threads.retain(|thread| !thread.is_over);
+        self.held.from_ns = self.held.from_ns.max(before_ns);
+        self.held.unseen = Default::default();
+    }
+}
+
+fn waited_ns(wake: &Wake) -> u64 {
+    wake.end_ns.saturating_sub(wake.start_ns).saturating_sub(wake.on_cpu_ns)
+}

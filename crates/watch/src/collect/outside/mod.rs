@@ -1,0 +1,195 @@
+//! Watches the ticks of servers that report nothing: finds the loop of each by the kernel's switch records, then follows it for as long as
+//! the server runs. The reader is that of `evenkeel measure ticks`, at a slower pace.
+
+mod follower;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use evenkeel_measure::meters::rates::{Kind, Unknown};
+use evenkeel_measure::meters::ticks::choice::{Wanted, choose};
+use evenkeel_measure::meters::ticks::loops::TickLoop;
+use evenkeel_measure::meters::ticks::stream::Stream;
+use evenkeel_measure::meters::ticks::threads::{THREADS_MAX, tasks};
+use evenkeel_measure::meters::ticks::views::Workers;
+use evenkeel_measure::meters::ticks::watcher::{Watched, Watcher};
+use evenkeel_sys::{Errno, clock};
+
+use super::read::{absent, odd};
+use crate::sample::{Counted, OutsideSample};
+use follower::Follower;
+
+/// How long a server is watched to find its loop, and how long if that is not enough.
+const LOOK_NS: u64 = 3_000_000_000;
+const LOOK_MOST_NS: u64 = 9_000_000_000;
+/// The most wakes in which to look: some megabytes.
+const WAKES_MAX: usize = 100_000;
+/// The most servers in which a loop is sought at a time: each holds some megabytes meanwhile.
+const LOOKING_MAX: usize = 2;
+/// The most servers whose loop is followed.
+const FOLLOWED_MAX: usize = 16;
+/// How long to leave a server alone whose loop was not found: the first time, and at most.
+const REST_NS: u64 = 30_000_000_000;
+const REST_NS_MAX: u64 = 600_000_000_000;
+
+/// The servers that are watched from outside.
+#[derive(Debug, Default)]
+pub(super) struct Outside {
+    late_after_ns: Option<u64>,
+    of: BTreeMap<u32, OneServer>,
+}
+
+/// A process. With its start it is known from another one that gets its number later.
+#[derive(Debug)]
+struct OneServer {
+    start_ticks: u64,
+    state: State,
+    /// How often its loop was not found.
+    failures: u32,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Waits until others are done.
+    Waiting,
+    Looking {
+        watcher: Watcher,
+        seen: Stream,
+    },
+    Following {
+        watcher: Watcher,
+        follower: Box<Follower>,
+    },
+    Resting {
+        until_ns: u64,
+        why: Unknown,
+    },
+}
+
+impl Outside {
+    pub(super) fn new(late_after_ns: Option<u64>) -> Outside {
+        Outside { late_after_ns, of: BTreeMap::new() }
+    }
+
+    /// The ticks of a process until now.
+    pub(super) fn read(&mut self, pid: u32, start_ticks: u64, now_ns: u64) -> Counted<OutsideSample> {
+        if self.of.get(&pid).is_some_and(|one| one.start_ticks != start_ticks) {
+            self.of.remove(&pid);
+        }
+        let looking = self.count(|state| matches!(state, State::Looking { .. }));
+        let followed = self.count(|state| matches!(state, State::Following { .. }));
+        let late_after_ns = self.late_after_ns;
+        let one = self.of.entry(pid).or_insert(OneServer { start_ticks, state: State::Waiting, failures: 0 });
+        if let State::Resting { until_ns, why } = &one.state {
+            if now_ns < *until_ns {
+                return Err(why.clone());
+            }
+            one.state = State::Waiting;
+        }
+        if let State::Waiting = one.state {
+            if followed.saturating_add(looking) >= FOLLOWED_MAX {
+                return Err(absent(format!("the ticks of {FOLLOWED_MAX} servers are watched already")));
+            }
+            if looking >= LOOKING_MAX {
+                return Err(absent("its tick is sought after that of other servers"));
+            }
+            match Watcher::start(&Watched::Growing(tasks(pid)), None) {
+                Ok(watcher) => one.state = State::Looking { watcher, seen: Stream::default() },
+                Err(errno) => return Err(one.rest(now_ns, refused(errno))),
+            }
+            return Err(absent("its tick is being sought"));
+        }
+        one.look(pid, late_after_ns);
+        one.follow(now_ns)
+    }
+
+    /// Forgets all other processes.
+    pub(super) fn retain(&mut self, is_watched: impl Fn(u32) -> bool) {
+        self.of.retain(|pid, _| is_watched(*pid));
+    }
+
+    fn count(&self, is: impl Fn(&State) -> bool) -> usize {
+        self.of.values().filter(|one| is(&one.state)).count()
+    }
+}
+
+impl OneServer {
+    /// Leaves it alone for a while.
+    fn rest(&mut self, now_ns: u64, why: Unknown) -> Unknown {
+        let rest_ns = REST_NS.saturating_mul(1 << self.failures.min(10)).min(REST_NS_MAX);
+        self.failures = self.failures.saturating_add(1);
+        self.state = State::Resting { until_ns: now_ns.saturating_add(rest_ns), why: why.clone() };
+        why
+    }
+
+    /// If enough was seen, chooses the loop.
+    fn look(&mut self, pid: u32, late_after_ns: Option<u64>) {
+        let State::Looking { watcher, seen } = &mut self.state else { return };
+        let next = watcher.go_on();
+        *seen = if seen.to_ns == 0 { next } else { std::mem::take(seen).joined(next) };
+        let wakes: usize = seen.threads.iter().map(|thread| thread.wakes.len()).sum();
+        let is_last = seen.span_ns() >= LOOK_MOST_NS || wakes >= WAKES_MAX;
+        if seen.span_ns() < LOOK_NS && !is_last {
+            return;
+        }
+        let choice = choose(seen, &Wanted::default());
+        let now_ns = clock::monotonic_ns();
+        match choice.tick() {
+            Ok(tick) => match Watcher::start_slow(&threads_of(pid, tick)) {
+                Ok(slow) => {
+                    // What the threads did since is in the records of the first watcher.
+                    let seen = std::mem::take(seen).joined(watcher.go_on());
+                    let follower = Follower::new(tick.clone(), seen, late_after_ns, clock::realtime_ns());
+                    self.state = State::Following { watcher: slow, follower: Box::new(follower) };
+                }
+                Err(errno) => drop(self.rest(now_ns, refused(errno))),
+            },
+            Err(why) if is_last => drop(self.rest(now_ns, odd(format!("it shows no clear tick: {why}")))),
+            Err(_) => {}
+        }
+    }
+
+    /// The counts so far.
+    fn follow(&mut self, now_ns: u64) -> Counted<OutsideSample> {
+        let lost = match &mut self.state {
+            State::Waiting => return Err(absent("its tick is not sought yet")),
+            State::Resting { why, .. } => return Err(why.clone()),
+            State::Looking { seen, .. } => {
+                let s = seen.span_ns() / 1_000_000_000;
+                return Err(absent(format!("its tick is being sought, for {s} s so far")));
+            }
+            State::Following { watcher, follower } => {
+                let next = watcher.go_on();
+                let is_too_much = next.threads.iter().any(|thread| thread.is_too_much);
+                match follower.take(next) {
+                    Ok(counted) if !is_too_much => {
+                        self.failures = 0;
+                        return Ok(counted.clone());
+                    }
+                    Ok(_) => "its thread wakes far more often than a tick does".to_owned(),
+                    Err(why) => format!("its tick was lost: {why}"),
+                }
+            }
+        };
+        Err(self.rest(now_ns, odd(lost)))
+    }
+}
+
+/// The threads that do the ticks of a loop; of a pool, the busiest ones first.
+fn threads_of(pid: u32, tick: &TickLoop) -> Watched {
+    match tick.of {
+        Workers::Thread(tid) => Watched::Threads(vec![(pid, tid)]),
+        Workers::Pool(_) | Workers::Process | Workers::Function(_) => {
+            let mut threads = tasks(pid);
+            threads.sort_by_key(|(_, tid)| !tick.carriers.iter().any(|carrier| carrier.tid == *tid));
+            threads.truncate(THREADS_MAX);
+            Watched::Growing(threads)
+        }
+    }
+}
+
+fn refused(errno: Errno) -> Unknown {
+    let kind = if errno.is_denial() { Kind::Denied } else { Kind::Odd };
+    Unknown { unknown: kind, why: format!("watch its threads: {errno}") }
+}

@@ -1,0 +1,156 @@
+//! Simulated servers whose truth is known, in stretches as a collector gets them.
+
+use evenkeel_measure::meters::ticks::choice::{Wanted, choose};
+use evenkeel_measure::meters::ticks::stream::{Stream, ThreadLog};
+use evenkeel_measure::meters::ticks::wakes::Wake;
+
+use super::follower::Follower;
+use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000_000_000;
+const PERIOD: u64 = 20 * MS;
+/// When the simulated server began.
+const BEGAN: u64 = 1_000 * S;
+
+/// What happens to a tick.
+#[derive(Clone, Copy)]
+enum Plant {
+    /// Its thread gets the CPU so much later.
+    Late(u64),
+    /// It works so much longer.
+    Long(u64),
+    /// It waits for a CPU so long in the middle.
+    Waits(u64),
+    /// It does not come.
+    Missed,
+}
+
+/// The wakes of a server with 50 ticks a second of 2 ms each.
+fn wakes(seconds: u64, plants: &[(u64, Plant)]) -> Vec<Wake> {
+    let mut list: Vec<Wake> = Vec::new();
+    for number in 0..seconds * 50 {
+        // Some microseconds that differ from tick to tick.
+        let jitter = number.wrapping_mul(7_919) % 40_000;
+        let mut wake = Wake {
+            start_ns: BEGAN + number * PERIOD + jitter,
+            end_ns: 0,
+            on_cpu_ns: 2 * MS + jitter,
+            preempted: 0,
+            cpu: 1,
+            is_moved: false,
+        };
+        let mut waited_ns = 0;
+        match plants.iter().find(|(of, _)| *of == number).map(|(_, plant)| *plant) {
+            Some(Plant::Late(ns)) => wake.start_ns += ns,
+            Some(Plant::Long(ns)) => wake.on_cpu_ns += ns,
+            Some(Plant::Waits(ns)) => (waited_ns, wake.preempted) = (ns, 1),
+            Some(Plant::Missed) => continue,
+            None => {}
+        }
+        wake.end_ns = wake.start_ns + wake.on_cpu_ns + waited_ns;
+        match list.last_mut().filter(|last| last.end_ns >= wake.start_ns) {
+            // The thread does not sleep between a long tick and the next one.
+            Some(last) => {
+                last.end_ns += wake.on_cpu_ns;
+                last.on_cpu_ns += wake.on_cpu_ns;
+            }
+            None => list.push(wake),
+        }
+    }
+    list
+}
+
+/// What the records between two times hold: the wakes that ended.
+fn stretch(wakes: &[Wake], from_ns: u64, to_ns: u64) -> Stream {
+    let wakes: Vec<Wake> = wakes.iter().filter(|wake| (from_ns..to_ns).contains(&wake.end_ns)).copied().collect();
+    let switches = wakes.len() as u64 * 2;
+    let thread = ThreadLog { pid: 7, tid: 8, name: "main".to_owned(), wakes, switches, ..ThreadLog::default() };
+    Stream { from_ns, to_ns, threads: vec![thread], ..Stream::default() }
+}
+
+/// Follows a server through stretches of so many milliseconds. Returns the last counts, and all late ticks.
+fn followed(seconds: u64, plants: &[(u64, Plant)], stretch_ms: u64) -> (OutsideSample, Vec<OutsideLate>) {
+    let wakes = wakes(seconds, plants);
+    let look_until = BEGAN + 3 * S + 7 * MS;
+    let found_in = stretch(&wakes, BEGAN, look_until);
+    let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
+    let mut follower = Follower::new(tick, found_in, None, 5);
+    let mut late = Vec::new();
+    let mut from_ns = look_until;
+    let mut last = follower.count().unwrap().clone();
+    late.extend(last.late.clone());
+    while from_ns < BEGAN + seconds * S {
+        let to_ns = from_ns + stretch_ms * MS;
+        last = follower.take(stretch(&wakes, from_ns, to_ns)).unwrap().clone();
+        late.extend(last.late.clone());
+        from_ns = to_ns;
+    }
+    (last, late)
+}
+
+#[test]
+fn each_tick_is_counted_once_however_the_records_are_cut() {
+    for stretch_ms in [100, 333, 1_000, 2_777] {
+        let (counted, late) = followed(30, &[], stretch_ms);
+        let until = (counted.counted_to_ns - BEGAN) as f64 / PERIOD as f64;
+        assert!(late.is_empty(), "{late:?}");
+        assert_eq!((counted.ticks.missed, counted.hidden, counted.lost), (0, 0, 0));
+        assert_eq!(counted.ticks.ticks as f64, until.round(), "{stretch_ms} ms");
+        assert!(until > 30.0 * 50.0 - 20.0, "the last ticks are counted soon: {until}");
+        assert_eq!((counted.due, counted.tid), (DueSample::Earliest, Some(8)));
+        assert!(counted.ticks.period_ns.unwrap().abs_diff(PERIOD) < 10_000);
+        assert_eq!(counted.ticks.lateness.to_page().count, counted.ticks.ticks);
+    }
+}
+
+#[test]
+fn late_ticks_are_found_with_what_their_thread_did() {
+    let plants = [
+        (260, Plant::Late(8 * MS)),
+        (311, Plant::Late(12 * MS)),
+        (400, Plant::Long(31 * MS)),
+        (500, Plant::Waits(33 * MS)),
+        (601, Plant::Missed),
+        (700, Plant::Late(4 * MS)),
+    ];
+    for stretch_ms in [100, 1_000, 1_717] {
+        let (counted, late) = followed(20, &plants, stretch_ms);
+        assert_eq!(counted.ticks.missed, 1, "{stretch_ms} ms");
+        let is_near = |ns: u64, expected: u64| ns.abs_diff(expected) < MS;
+        let number = |late: &OutsideLate| (late.due_ns - BEGAN + PERIOD / 2) / PERIOD;
+        let off: Vec<&OutsideLate> = late.iter().filter(|late| late.was == LateWas::Off).collect();
+        assert_eq!(off.iter().map(|late| number(late)).collect::<Vec<_>>(), [260, 311], "{late:?}");
+        assert!(is_near(off[0].lateness_ns, 8 * MS) && is_near(off[1].lateness_ns, 12 * MS), "{off:?}");
+        let awake: Vec<(u64, LateWas)> =
+            late.iter().filter(|late| late.was != LateWas::Off).map(|late| (number(late), late.was)).collect();
+        // The tick after the long one began 13 ms late, and the one after the waiting one 15 ms.
+        assert!(matches!(awake[..], [(401, _), (501, _)]), "{awake:?}");
+        let LateWas::Awake { on_cpu_ns, waited_ns } = awake[0].1 else { panic!("{awake:?}") };
+        assert!(on_cpu_ns > 33 * MS && waited_ns == 0, "{awake:?}");
+        let LateWas::Awake { on_cpu_ns, waited_ns } = awake[1].1 else { panic!("{awake:?}") };
+        assert!(on_cpu_ns < 6 * MS && is_near(waited_ns, 33 * MS), "{awake:?}");
+        assert!(is_near(counted.waited_awake_ns, 33 * MS));
+    }
+}
+
+#[test]
+fn a_moment_without_a_cpu_costs_no_tick_and_a_server_that_stops_is_lost() {
+    // The thread has no CPU for half a second, and then does all ticks at once.
+    let (counted, late) = followed(20, &[(300, Plant::Late(507 * MS))], 1_000);
+    assert_eq!(counted.ticks.missed, 25, "{late:?}");
+    assert!(late.iter().any(|late| late.lateness_ns.abs_diff(7 * MS) < MS), "{late:?}");
+    assert!(counted.ticks.ticks + counted.ticks.missed > 950, "{counted:?}");
+    let wakes = wakes(10, &[]);
+    let found_in = stretch(&wakes, BEGAN, BEGAN + 3 * S);
+    let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
+    let mut follower = Follower::new(tick, found_in, None, 5);
+    let mut from_ns = BEGAN + 3 * S;
+    let lost_after = (0..60).position(|_| {
+        let end_ns = from_ns + S;
+        let lost = follower.take(stretch(&wakes, from_ns, end_ns)).is_err();
+        from_ns = end_ns;
+        lost
+    });
+    assert!(lost_after.is_some_and(|seconds| (10..30).contains(&seconds)), "{lost_after:?}");
+}

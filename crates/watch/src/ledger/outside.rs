@@ -1,0 +1,177 @@
+//! The causes of late ticks that are seen from outside: each tick by what its thread did when it was due. Pure.
+
+use super::cause::{Evidence, LateCount, decide};
+use super::evidence::{Counters, TickThread, same_process};
+use super::judged::Judged;
+use crate::sample::{Cause, DueSample, LateWas, OutsideLate, OutsideSample, Sample, ServerSample};
+
+/// The share of a tick's lateness that a time must explain.
+const EXPLAINS: f64 = 0.8;
+/// The share that other times may have, where the work is the server's own.
+const OTHERS_MAX: f64 = 0.25;
+/// Counters of CPU time move in steps of 10 ms: so much may be missing in them between two samples.
+const COUNTER_STEPS_NS: u64 = 30_000_000;
+/// The records end shortly before the sample, so counts of the time between two samples may belong to ticks this far before, in periods.
+const PERIODS_BEFORE: u64 = 4;
+
+/// What is known of the late ticks of one server between two samples.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    seen: Counters,
+    /// How long the tick's thread waited for a CPU before it began its wakes.
+    waited_asleep_ns: Option<u64>,
+    major_faults: Option<u64>,
+    /// How late the kernel may fire its timers.
+    timer_slack_ns: Option<u64>,
+    bound_ns: u64,
+    due: Option<DueSample>,
+}
+
+/// The late ticks of a server between two samples, by cause.
+pub(super) fn judged(before: &Sample, after: &Sample, server: &ServerSample) -> Vec<Judged> {
+    let Some(now) = server.outside.as_ref().and_then(|outside| outside.as_ref().ok()) else { return Vec::new() };
+    let same = |then: &&ServerSample| then.pid == server.pid;
+    let server_before = before.servers.iter().find(same);
+    let zero = now.zero();
+    let then = server_before.and_then(|server| server.outside.as_ref()?.as_ref().ok());
+    let then = then.filter(|then| then.ticks.began_realtime_ns == now.ticks.began_realtime_ns).unwrap_or(&zero);
+    let period_ns = now.ticks.period_ns.unwrap_or(0);
+    let missed = now.ticks.missed.saturating_sub(then.ticks.missed);
+    if now.late.is_empty() && missed == 0 {
+        return Vec::new();
+    }
+    let bound_ns = after.asked.late_after_ns.unwrap_or(period_ns / 4).max(1);
+    // What is counted at once over several samples can't be explained by the counts of the last one.
+    let is_near =
+        now.counted_from_ns >= before.at.monotonic_ns.saturating_sub(period_ns.saturating_mul(PERIODS_BEFORE));
+    let process = server_before.and_then(|then| same_process(then, server)).filter(|_| is_near);
+    let thread = process.and_then(|(then, now_of)| TickThread::numbered(now.tid?, then, now_of));
+    let seen = Counters::between(before, after, process, thread.as_ref(), bound_ns);
+    let waited_awake_ns = now.waited_awake_ns.checked_sub(then.waited_awake_ns);
+    let known = Known {
+        seen,
+        waited_asleep_ns: seen.run_delay_ns.zip(waited_awake_ns).map(|(all, awake)| all.saturating_sub(awake)),
+        major_faults: now.ticks.major_faults.zip(then.ticks.major_faults).and_then(|(now, then)| now.checked_sub(then)),
+        timer_slack_ns: now.timer_slack_ns,
+        bound_ns,
+        due: Some(now.due),
+    };
+    of_known(now, missed, period_ns, &known)
+}
+
+fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> Vec<Judged> {
+    let (awake, off): (Vec<&OutsideLate>, Vec<&OutsideLate>) =
+        now.late.iter().partition(|late| matches!(late.was, LateWas::Awake { .. }));
+    let mut list = Vec::new();
+    for late in &awake {
+        let (cause, words) = behind_a_long_one(late, &awake, known);
+        add(&mut list, cause, words, late);
+    }
+    if !off.is_empty() || missed > 0 {
+        let (cause, words) = while_off(&off, missed, period_ns, known);
+        for late in &off {
+            add(&mut list, cause, words.clone(), late);
+        }
+        if missed > 0 {
+            match list.iter_mut().find(|one| one.cause == cause) {
+                Some(one) => one.missed = missed,
+                None => list.push(Judged { late: 0, missed, cause, words, due_ns: None }),
+            }
+        }
+    }
+    if now.late_beyond > 0 {
+        let words = format!("only {} late ticks of a sample are examined one by one", now.late.len());
+        list.push(Judged { late: now.late_beyond, missed: 0, cause: Cause::Unknown, words, due_ns: None });
+    }
+    list
+}
+
+fn add(list: &mut Vec<Judged>, cause: Cause, words: String, late: &OutsideLate) {
+    match list.iter_mut().find(|one| one.cause == cause) {
+        Some(one) => one.late += 1,
+        None => list.push(Judged { late: 1, missed: 0, cause, words, due_ns: Some(late.due_ns) }),
+    }
+}
+
+/// The thread was awake when the tick was due: an earlier tick lasted too long. What it did meanwhile is in the records.
+fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) -> (Cause, String) {
+    let LateWas::Awake { on_cpu_ns, waited_ns } = late.was else { return (Cause::Unknown, open_words(known)) };
+    let lateness_ns = late.lateness_ns as f64;
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let seen = &known.seen;
+    if waited_ns as f64 >= lateness_ns * EXPLAINS {
+        let words = format!("an earlier tick waited {:.1} ms for a CPU in the middle of its work", ms(waited_ns));
+        return match seen.throttled_ns {
+            Some(ns) if ns < known.bound_ns => (Cause::Preempted, words),
+            Some(ns) if ns as f64 >= waited_ns as f64 * EXPLAINS => {
+                (Cause::Throttled, format!("{words}, while limits stopped its control group for {:.1} ms", ms(ns)))
+            }
+            _ => (Cause::Unknown, format!("{words}; whether a limit stopped it is open")),
+        };
+    }
+    let all_ns = all.iter().map(|late| late.lateness_ns).fold(0, u64::saturating_add) as f64;
+    let others = [seen.steal_ns, seen.interrupts_ns, seen.throttled_ns];
+    let others_ns = others.into_iter().try_fold(0_u64, |sum, ns| Some(sum.saturating_add(ns?)));
+    let is_counted =
+        seen.uncounted_ns.is_some_and(|ns| ns as f64 <= (all_ns * OTHERS_MAX).max(COUNTER_STEPS_NS as f64));
+    let is_alone = others_ns.is_some_and(|ns| ns as f64 <= all_ns * OTHERS_MAX);
+    let has_waited_little = waited_ns as f64 <= lateness_ns * OTHERS_MAX;
+    if has_waited_little && is_alone && is_counted && on_cpu_ns as f64 >= lateness_ns {
+        return (Cause::OwnWork, format!("an earlier tick worked for {:.1} ms, and had a CPU for it", ms(on_cpu_ns)));
+    }
+    (Cause::Unknown, open_words(known))
+}
+
+/// The thread had no CPU when the ticks were due. The counts between the samples decide, without what it waited in the middle of its wakes.
+fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -> (Cause, String) {
+    let lateness_ns = off.iter().map(|late| late.lateness_ns).fold(0, u64::saturating_add);
+    let lateness_ns = lateness_ns.max(missed.saturating_mul(period_ns));
+    let seen = &known.seen;
+    let (cause, words) = decide(&Evidence {
+        ticks: LateCount { late: off.len() as u64, missed, lateness_ns, bound_ns: known.bound_ns },
+        run_delay_ns: known.waited_asleep_ns,
+        throttled_ns: seen.throttled_ns,
+        steal_ns: seen.steal_ns,
+        interrupts_ns: seen.interrupts_ns,
+        major_faults: known.major_faults,
+        stalled_ns: seen.stalled_ns,
+        overruns: 0,
+        excess_ns: 0,
+        work_ns: 0,
+        cpu_ns: seen.cpu_ns,
+    });
+    if cause != Cause::Unknown {
+        return (cause, words);
+    }
+    let longest_ns = off.iter().map(|late| late.lateness_ns).max().unwrap_or(0);
+    let short = |time: Option<u64>| time.is_some_and(|ns| ns < known.bound_ns);
+    let is_undisturbed = [known.waited_asleep_ns, seen.throttled_ns, seen.steal_ns, seen.interrupts_ns].map(short);
+    match known.timer_slack_ns {
+        // Each of them is within what the thread allows.
+        Some(slack_ns)
+            if missed == 0
+                && known.due == Some(DueSample::AsAsked)
+                && is_undisturbed == [true; 4]
+                && longest_ns as f64 * EXPLAINS <= slack_ns as f64 =>
+        {
+            let ms = slack_ns as f64 / 1e6;
+            (Cause::LateTimer, format!("its timers may fire up to {ms:.1} ms late, by its own timer slack"))
+        }
+        _ => (cause, words),
+    }
+}
+
+fn open_words(known: &Known) -> String {
+    let of = |name: &str, time: Option<u64>| match time {
+        Some(ns) => format!("{name} {:.1} ms", ns as f64 / 1e6),
+        None => format!("{name} unknown"),
+    };
+    let seen = &known.seen;
+    format!(
+        "an earlier tick lasted too long, and nothing decides why: {}, {}, {}, {}",
+        of("throttled", seen.throttled_ns),
+        of("steal", seen.steal_ns),
+        of("interrupts", seen.interrupts_ns),
+        of("time that no counter has", seen.uncounted_ns)
+    )
+}

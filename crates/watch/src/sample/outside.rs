@@ -1,0 +1,104 @@
+//! The ticks of a server that reports nothing, as a sample holds them: seen from outside, by the kernel's switch records.
+
+use evenkeel_measure::meters::ticks::account::Due;
+use serde::{Deserialize, Serialize};
+
+use super::telemetry::{HistogramSample, TelemetrySample};
+
+/// The ticks of a server, seen from outside.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutsideSample {
+    /// The counts since it is watched, in the form that a page of telemetry has.
+    pub ticks: TelemetrySample,
+    /// Which threads do the ticks, in words.
+    pub workers: String,
+    /// The thread that does them, if it is one.
+    pub tid: Option<u32>,
+    /// The reference of lateness.
+    pub due: DueSample,
+    /// Due times at which the thread was already awake. Their ticks count, but not in the lateness.
+    pub hidden: u64,
+    /// The ticks that were counted since the sample before began at this time, on the monotonic clock.
+    pub counted_from_ns: u64,
+    /// They ended at this time.
+    pub counted_to_ns: u64,
+    /// Time that the tick's thread waited for a CPU in the middle of its wakes, in nanoseconds, since it is watched.
+    pub waited_awake_ns: u64,
+    /// How late the kernel may fire the timers of the tick's thread, if ticks were late and it can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timer_slack_ns: Option<u64>,
+    /// The late ticks since the sample before.
+    pub late: Vec<OutsideLate>,
+    /// Late ticks beyond those.
+    pub late_beyond: u64,
+    /// Switch records that were lost, so that ticks may be missing.
+    pub lost: u64,
+}
+
+impl OutsideSample {
+    /// The counts when they began.
+    pub fn zero(&self) -> OutsideSample {
+        let page = TelemetrySample { ticks: 0, missed: 0, ..self.ticks.clone() };
+        let empty = HistogramSample::default;
+        OutsideSample {
+            ticks: TelemetrySample { lateness: empty(), work: empty(), due_to_done: empty(), ..page },
+            hidden: 0,
+            counted_to_ns: self.counted_from_ns,
+            waited_awake_ns: 0,
+            timer_slack_ns: None,
+            late: Vec::new(),
+            late_beyond: 0,
+            lost: 0,
+            ..self.clone()
+        }
+    }
+}
+
+/// The reference of lateness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum DueSample {
+    /// The time for which the thread asked the kernel.
+    AsAsked,
+    /// The earliest ticks: a delay that all ticks share does not show.
+    Earliest,
+    /// None: the ticks keep no set times.
+    Unknown,
+}
+
+impl From<Due> for DueSample {
+    fn from(due: Due) -> DueSample {
+        match due {
+            Due::AsAsked => DueSample::AsAsked,
+            Due::Earliest => DueSample::Earliest,
+            Due::Unknown => DueSample::Unknown,
+        }
+    }
+}
+
+/// A late tick, with what the switch records of its thread show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideLate {
+    /// When it was due, on the monotonic clock.
+    pub due_ns: u64,
+    /// How late it began, in nanoseconds. Of a tick behind a long one, the least that is certain.
+    pub lateness_ns: u64,
+    /// What the thread did when the tick was due.
+    pub was: LateWas,
+}
+
+/// What the tick's thread did when the tick was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "was")]
+pub enum LateWas {
+    /// It slept, or was woken and had no CPU yet.
+    Off,
+    /// It was awake: an earlier tick lasted too long.
+    Awake {
+        /// How long it had a CPU in that wake, in nanoseconds.
+        on_cpu_ns: u64,
+        /// How long it waited for one in that wake, in nanoseconds.
+        waited_ns: u64,
+    },
+}

@@ -1,0 +1,163 @@
+//! A page of telemetry, as a sample holds it.
+
+use std::collections::BTreeMap;
+
+use evenkeel_sys::telemetry::layout::{BUCKETS, bucket};
+use evenkeel_sys::telemetry::{Count, PageHistogram, PageSlices, Snapshot};
+use serde::{Deserialize, Serialize};
+
+/// A page of telemetry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TelemetrySample {
+    /// The session's name.
+    pub session: String,
+    /// When the session began, in nanoseconds since 1970 UTC. A later session of the same name is another one.
+    pub began_realtime_ns: u64,
+    /// Completed ticks.
+    pub ticks: u64,
+    /// Missed ticks.
+    pub missed: u64,
+    /// The last completed tick.
+    pub last: Option<TickSample>,
+    /// The time from one tick to the next, in nanoseconds.
+    pub period_ns: Option<u64>,
+    /// How often the period changed.
+    pub period_changes: u64,
+    /// How the CPU is provided.
+    pub slices: SlicesSample,
+    /// Major page faults of the tick's thread.
+    pub major_faults: Option<u64>,
+    /// Counters that the server sets, by name.
+    pub counts: BTreeMap<String, u64>,
+    /// From due to begun.
+    pub lateness: HistogramSample,
+    /// From begun to done.
+    pub work: HistogramSample,
+    /// From due to done.
+    pub due_to_done: HistogramSample,
+}
+
+/// A tick. Times are on the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TickSample {
+    /// The number of earlier ticks.
+    pub number: u64,
+    /// When it was due.
+    pub due_ns: u64,
+    /// When it began.
+    pub began_ns: u64,
+    /// When it was done.
+    pub done_ns: u64,
+}
+
+/// How the CPU is provided to a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case", tag = "model")]
+pub enum SlicesSample {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// Always.
+    Whole,
+    /// By a hypervisor, at fixed times.
+    FixedSlot {
+        /// The period, in nanoseconds.
+        period_ns: u64,
+        /// The server's share of it, 0 to 1.
+        share: f64,
+    },
+    /// By a limit on CPU time.
+    TokenBucket {
+        /// The period, in nanoseconds.
+        period_ns: u64,
+        /// The server's share of it, 0 to 1.
+        share: f64,
+    },
+}
+
+/// A histogram of durations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistogramSample {
+    /// The sum of the values in nanoseconds.
+    pub sum_ns: u64,
+    /// The longest in nanoseconds.
+    pub max_ns: Option<u64>,
+    /// The count of each bucket that is not empty, by its position.
+    pub buckets: BTreeMap<usize, u64>,
+}
+
+impl From<&PageHistogram> for HistogramSample {
+    fn from(page: &PageHistogram) -> HistogramSample {
+        let buckets = page.buckets.iter().copied().enumerate().filter(|(_, count)| *count > 0).collect();
+        HistogramSample { sum_ns: page.sum_ns, max_ns: page.max_ns, buckets }
+    }
+}
+
+impl HistogramSample {
+    /// Adds a value.
+    pub fn add(&mut self, ns: u64) {
+        let count = self.buckets.entry(bucket(ns)).or_default();
+        *count = count.saturating_add(1);
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(Some(ns));
+    }
+
+    /// The histogram with its quantiles. Positions that no page has are left out.
+    pub fn to_page(&self) -> PageHistogram {
+        let mut buckets = vec![0; BUCKETS];
+        for (at, count) in &self.buckets {
+            if let Some(bucket) = buckets.get_mut(*at) {
+                *bucket = *count;
+            }
+        }
+        let count = buckets.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        PageHistogram { count, sum_ns: self.sum_ns, max_ns: self.max_ns.filter(|_| count > 0), buckets }
+    }
+}
+
+impl From<PageSlices> for SlicesSample {
+    fn from(slices: PageSlices) -> SlicesSample {
+        match slices {
+            PageSlices::Unknown => SlicesSample::Unknown,
+            PageSlices::Whole => SlicesSample::Whole,
+            PageSlices::Slots { period_ns, share } => SlicesSample::FixedSlot { period_ns, share },
+            PageSlices::Bucket { period_ns, share } => SlicesSample::TokenBucket { period_ns, share },
+        }
+    }
+}
+
+impl From<&Snapshot> for TelemetrySample {
+    fn from(page: &Snapshot) -> TelemetrySample {
+        let name = |count: Count| match count {
+            Count::Jobs => "jobs",
+            Count::PacketsIn => "packets_in",
+            Count::PacketsOut => "packets_out",
+            Count::BytesIn => "bytes_in",
+            Count::BytesOut => "bytes_out",
+            Count::Drops => "drops",
+            Count::Players => "players",
+        };
+        let counts = Count::ALL.into_iter().filter_map(|count| Some((name(count).to_owned(), page.count(count)?)));
+        TelemetrySample {
+            session: page.session.clone(),
+            began_realtime_ns: page.began_realtime_ns,
+            ticks: page.ticks,
+            missed: page.missed,
+            last: page.last.map(|tick| TickSample {
+                number: tick.number,
+                due_ns: tick.due_ns,
+                began_ns: tick.began_ns,
+                done_ns: tick.done_ns,
+            }),
+            period_ns: page.period_ns,
+            period_changes: page.period_changes,
+            slices: page.turns.into(),
+            major_faults: page.faults.map(|faults| faults.major),
+            counts: counts.collect(),
+            lateness: (&page.lateness).into(),
+            work: (&page.work).into(),
+            due_to_done: (&page.due_to_done).into(),
+        }
+    }
+}
