@@ -29,6 +29,9 @@ pub(crate) struct WatchArgs {
     /// A tick that begins this much after it was due is late [default: a quarter of the server's period]
     #[arg(long, value_name = "TIME", value_parser = times::time)]
     late: Option<Duration>,
+    /// Measure the missing time of each CPU and pauses of the whole machine, for less than 1 % of a CPU
+    #[arg(long)]
+    gaps: bool,
     #[command(flatten)]
     host: HostArgs,
     #[command(flatten)]
@@ -73,6 +76,7 @@ impl WatchArgs {
                 finds_servers: !self.no_find,
                 telemetry_folders: None,
             },
+            gaps: self.gaps,
             journal,
         })
     }

@@ -27,6 +27,7 @@ fn settings(cpus: &[usize], length_ns: u64) -> Settings {
         order: Order::AllAtOnce,
         class: Class::Ordinary,
         keep: Keep::Longest(100_000),
+        tell: Tell::default(),
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Evidence {
     pub steal_ns: Option<u64>,
     /// The time of interrupts and softirqs on that CPU.
     pub interrupts_ns: Option<u64>,
+    /// How long the whole machine was paused. Only the gap meter sees that: without it, a pause leaves no evidence.
+    pub paused_ns: Option<u64>,
     /// Major page faults of the tick's thread.
     pub major_faults: Option<u64>,
     /// How long threads of the host waited for disks or memory.
@@ -65,6 +67,14 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
     // Where its own work is too long, a disturbance comes on top, and neither of them is the cause of all.
     let may_be_own = is_own_work(evidence);
     let is_undisturbed = short(run_delay_ns) && short(throttled_ns) && short(steal_ns);
+    let paused_ns = evidence.paused_ns.unwrap_or(0);
+    if paused_ns >= bound_ns {
+        // What was counted meanwhile was counted by a machine that was not there.
+        return match enough(Some(paused_ns)) && is_undisturbed {
+            true => (Cause::VmPaused, format!("the whole machine was paused for {}", ms(Some(paused_ns)))),
+            false => (Cause::Unknown, format!("{}, paused {}", open_words(evidence), ms(Some(paused_ns)))),
+        };
+    }
     if enough(throttled_ns) && is_delay_of_limit && short(steal_ns) && !may_be_own {
         return (Cause::Throttled, format!("limits stopped its control group for {}", ms(throttled_ns)));
     }
@@ -142,6 +152,7 @@ mod tests {
             throttled_ns: Some(0),
             steal_ns: Some(0),
             interrupts_ns: Some(0),
+            paused_ns: None,
             major_faults: Some(0),
             stalled_ns: Some(0),
             overruns: 0,
@@ -153,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_planted_cause_is_found_and_two_are_unknown() {
-        let table: [(&str, Plant, Cause); 22] = [
+        let table: [(&str, Plant, Cause); 26] = [
             ("nothing seen", |_| {}, Cause::Unknown),
             ("preempted", |of| of.run_delay_ns = Some(60 * MS), Cause::Preempted),
             ("not long enough", |of| of.run_delay_ns = Some(20 * MS), Cause::Unknown),
@@ -183,6 +194,14 @@ mod tests {
             ),
             ("preempted and own work", |of| (of.run_delay_ns, of.overruns) = (Some(60 * MS), 5), Cause::Unknown),
             ("own work", |of| of.overruns = 5, Cause::OwnWork),
+            ("paused", |of| of.paused_ns = Some(60 * MS), Cause::VmPaused),
+            ("paused for too short", |of| of.paused_ns = Some(20 * MS), Cause::Unknown),
+            ("paused a little", |of| (of.paused_ns, of.steal_ns) = (Some(MS), Some(60 * MS)), Cause::Stolen),
+            (
+                "paused and preempted",
+                |of| (of.paused_ns, of.run_delay_ns) = (Some(60 * MS), Some(60 * MS)),
+                Cause::Unknown,
+            ),
             ("own work, a little preempted", |of| (of.overruns, of.run_delay_ns) = (5, Some(9 * MS)), Cause::OwnWork),
             ("own work, preempted", |of| (of.overruns, of.run_delay_ns) = (5, Some(12 * MS)), Cause::Unknown),
             ("work that sleeps", |of| (of.overruns, of.cpu_ns) = (5, Some(30 * MS)), Cause::Unknown),
@@ -208,7 +227,7 @@ mod tests {
             let [run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns] = times.map(|time| time.map(|ms| ms * MS));
             let evidence = Evidence {
                 ticks: LateCount { lateness_ns: lateness * MS, ..quiet().ticks },
-                run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns, major_faults: faults, overruns, excess_ns: 40 * MS,
+                run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns, paused_ns: None, major_faults: faults, overruns, excess_ns: 40 * MS,
                 work_ns: 100 * MS, cpu_ns: cpu.map(|ms| ms * MS),
             };
             let long = |time: Option<u64>| time.is_none_or(|ns| ns >= 5 * MS);
@@ -224,7 +243,7 @@ mod tests {
                     let others: Option<u64> = [run_delay_ns, throttled_ns, steal_ns, interrupts_ns].into_iter().sum();
                     prop_assert!(overruns > 0 && faults == Some(0) && others.is_some_and(|ns| ns <= 10 * MS));
                 }
-                Cause::LateTimer => prop_assert!(false, "these counts never show it"),
+                Cause::LateTimer | Cause::VmPaused => prop_assert!(false, "these counts never show it"),
                 Cause::Unknown => {}
             }
         }

@@ -38,6 +38,7 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
         throttled_ns: seen.throttled_ns,
         steal_ns: seen.steal_ns,
         interrupts_ns: seen.interrupts_ns,
+        paused_ns: paused_ns(before, after),
         major_faults: page.major_faults.zip(page_before.major_faults).and_then(|(now, then)| grown(then, now)),
         stalled_ns: seen.stalled_ns,
         overruns,
@@ -45,6 +46,13 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
         work_ns,
         cpu_ns: seen.cpu_ns,
     })
+}
+
+/// How long the machine was paused between two samples, if the gap meter ran.
+pub(super) fn paused_ns(before: &Sample, after: &Sample) -> Option<u64> {
+    let of = |sample: &Sample| Some(sample.gaps.as_ref()?.as_ref().ok()?.paused_ns);
+    // The first count is that since the meter began, which is not long ago.
+    of(after)?.checked_sub(of(before).unwrap_or(0))
 }
 
 fn grown(before: u64, after: u64) -> Option<u64> {

@@ -1,9 +1,11 @@
 //! The causes of late ticks that are seen from outside: each tick by what its thread did when it was due. Pure.
 
 use super::cause::{Evidence, LateCount, decide};
-use super::evidence::{Counters, TickThread, same_process};
+use super::evidence::{Counters, TickThread, paused_ns, same_process};
 use super::judged::Judged;
-use crate::sample::{Cause, DueSample, LateWas, OutsideLate, OutsideSample, Sample, ServerSample};
+use crate::sample::{
+    Cause, DueSample, GapSample, GapsSample, LateWas, OutsideLate, OutsideSample, PauseSample, Sample, ServerSample,
+};
 
 /// The share of a tick's lateness that a time must explain.
 const EXPLAINS: f64 = 0.8;
@@ -11,6 +13,8 @@ const EXPLAINS: f64 = 0.8;
 const OTHERS_MAX: f64 = 0.25;
 /// Counters of CPU time move in steps of 10 ms: so much may be missing in them between two samples.
 const COUNTER_STEPS_NS: u64 = 30_000_000;
+/// A tick that begins so soon after a pause began with it.
+const AFTER_A_PAUSE_NS: u64 = 5_000_000;
 /// The records end shortly before the sample, so counts of the time between two samples may belong to ticks this far before, in periods.
 const PERIODS_BEFORE: u64 = 4;
 
@@ -25,6 +29,8 @@ struct Known {
     timer_slack_ns: Option<u64>,
     bound_ns: u64,
     due: Option<DueSample>,
+    gaps: Option<GapsSample>,
+    paused_ns: Option<u64>,
 }
 
 /// The late ticks of a server between two samples, by cause.
@@ -55,6 +61,8 @@ pub(super) fn judged(before: &Sample, after: &Sample, server: &ServerSample) -> 
         timer_slack_ns: now.timer_slack_ns,
         bound_ns,
         due: Some(now.due),
+        gaps: after.gaps.as_ref().and_then(|gaps| gaps.as_ref().ok()).cloned(),
+        paused_ns: paused_ns(before, after),
     };
     of_known(now, missed, period_ns, &known)
 }
@@ -63,6 +71,16 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
     let (awake, off): (Vec<&OutsideLate>, Vec<&OutsideLate>) =
         now.late.iter().partition(|late| matches!(late.was, LateWas::Awake { .. }));
     let mut list = Vec::new();
+    // What the gap meter saw at the very time of a tick decides first.
+    let mut by_gaps = |late: &&OutsideLate| match gone(late, known) {
+        Some((cause, words)) => {
+            add(&mut list, cause, words, late);
+            false
+        }
+        None => true,
+    };
+    let awake: Vec<&OutsideLate> = awake.into_iter().filter(|late| by_gaps(late)).collect();
+    let off: Vec<&OutsideLate> = off.into_iter().filter(|late| by_gaps(late)).collect();
     for late in &awake {
         let (cause, words) = behind_a_long_one(late, &awake, known);
         add(&mut list, cause, words, late);
@@ -84,6 +102,30 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
         list.push(Judged { late: now.late_beyond, missed: 0, cause: Cause::Unknown, words, due_ns: None });
     }
     list
+}
+
+/// Whether the machine or the tick's CPU was not there for most of the time for which the tick was late.
+fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
+    let began_ns = late.due_ns.saturating_add(late.lateness_ns);
+    let explains = |from_ns: u64, to_ns: u64| {
+        let common_ns = to_ns.min(began_ns).saturating_sub(from_ns.max(late.due_ns));
+        common_ns as f64 >= late.lateness_ns as f64 * EXPLAINS
+    };
+    let gaps = known.gaps.as_ref()?;
+    let ms = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e6;
+    let is_it = |pause: &&PauseSample| {
+        // The tick came as the machine did, and was not due before it may have stopped.
+        let came_with_it = began_ns >= pause.to_ns && began_ns - pause.to_ns <= AFTER_A_PAUSE_NS;
+        explains(pause.from_ns, pause.to_ns) || came_with_it && late.due_ns >= pause.not_before_ns
+    };
+    if let Some(pause) = gaps.new_pauses.iter().find(is_it) {
+        let length_ms = ms(pause.from_ns, pause.to_ns);
+        return Some((Cause::VmPaused, format!("the whole machine was paused for at least {length_ms:.1} ms")));
+    }
+    let of_cpu = |gap: &&GapSample| gap.cpu == late.cpu && explains(gap.from_ns, gap.to_ns);
+    let gap = gaps.new_gaps.iter().find(of_cpu)?;
+    let length_ms = ms(gap.from_ns, gap.to_ns);
+    Some((Cause::Stolen, format!("CPU {} was not there for {length_ms:.1} ms, seen by the gap meter", gap.cpu)))
 }
 
 fn add(list: &mut Vec<Judged>, cause: Cause, words: String, late: &OutsideLate) {
@@ -133,6 +175,8 @@ fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -
         throttled_ns: seen.throttled_ns,
         steal_ns: seen.steal_ns,
         interrupts_ns: seen.interrupts_ns,
+        // Each tick was compared with each pause.
+        paused_ns: known.paused_ns.filter(|_| missed > 0),
         major_faults: known.major_faults,
         stalled_ns: seen.stalled_ns,
         overruns: 0,

@@ -7,7 +7,7 @@ use evenkeel_sys::stall::Stalls;
 
 use super::family::{Family, Labels};
 use crate::model::Model;
-use crate::sample::{Counted, GroupSample, HostSample, InterfaceSample, SoftnetSample};
+use crate::sample::{Counted, GapsSample, GroupSample, HostSample, InterfaceSample, SoftnetSample};
 
 const US: f64 = 1e6;
 
@@ -21,6 +21,9 @@ pub(super) fn families(model: &Model) -> Vec<Family> {
     families.extend(memory_and_disks(host));
     families.extend(settings(model));
     families.extend(collector(model));
+    if let Some(Ok(seen)) = &model.sample.gaps {
+        families.extend(gaps(seen));
+    }
     families
 }
 
@@ -85,6 +88,30 @@ fn cpus(host: &HostSample) -> Vec<Family> {
         Family::counter("evenkeel_host_idle_state", "Time of a CPU in an idle state.").seconds().many(idle),
         Family::gauge("evenkeel_host_clock_source_info", "The clock source in use.")
             .many(host.clock_source.iter().map(|name| (label("source", name), Some(1.0)))),
+    ]
+}
+
+/// The missing time of CPUs, as the gap meter estimates it.
+fn gaps(seen: &GapsSample) -> Vec<Family> {
+    let missing = seen.cpus.iter().flat_map(|(cpu, gaps)| {
+        let of = |by: &str, ns: u64| (vec![("cpu", cpu.to_string()), ("by", by.to_owned())], Some(ns as f64 / 1e9));
+        [of("threads", gaps.by_threads_ns), of("nobody", gaps.by_nobody_ns)]
+    });
+    let covered = seen.cpus.iter().map(|(cpu, gaps)| (label("cpu", cpu), Some(gaps.covered_ns as f64 / 1e9)));
+    vec![
+        Family::counter(
+            "evenkeel_host_cpu_missing",
+            "Estimated time in which a thread could not run on a CPU: others had it, or nobody.",
+        )
+        .seconds()
+        .many(missing),
+        Family::counter("evenkeel_host_cpu_sampled", "Time of a CPU for which the windows of the gap meter stand.")
+            .seconds()
+            .many(covered),
+        Family::counter("evenkeel_host_pauses", "Pauses of the whole machine.").one(Some(seen.pauses)),
+        Family::counter("evenkeel_host_paused", "Time in pauses of the whole machine, at the least.")
+            .seconds()
+            .one(Some(seen.paused_ns as f64 / 1e9)),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! `Model`: what happened between two samples. A pure function makes it, so a stored sample gives the same answer as a live one.
 
 mod devices;
+mod gaps;
 mod host;
 mod server;
 mod span;
@@ -13,6 +14,7 @@ use evenkeel_measure::meters::rates::Measured;
 use serde::Serialize;
 
 pub use devices::{DiskModel, InterfaceModel};
+pub use gaps::{CpuGaps, GapsModel, PauseModel};
 pub use host::{
     CpuModel, CpuUse, GroupModel, GroupsModel, HostModel, IdleModel, MemoryModel, SoftnetRates, SourceRate,
     StallShares, UdpRates,
@@ -38,6 +40,9 @@ pub struct Model {
     pub collector: CollectorModel,
     /// The host.
     pub host: HostModel,
+    /// The missing time of CPUs, if the meter was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gaps: Option<Measured<GapsModel>>,
     /// The servers.
     pub servers: Vec<ServerModel>,
     /// Servers beyond the most that are watched.
@@ -131,6 +136,7 @@ impl Model {
                     None => Measured::absent("this kernel does not count run-queue delay of threads"),
                 },
             },
+            gaps: after.gaps.as_ref().map(|now| gaps::gaps(before.gaps.as_ref(), now, after)),
             servers: servers.collect(),
             servers_beyond: after.servers_beyond,
             late_ticks: after.ledger.new.clone(),

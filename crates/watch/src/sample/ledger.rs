@@ -21,6 +21,8 @@ pub enum Cause {
     Interrupt,
     /// The work of earlier ticks took longer than the period, and used the CPU for it.
     OwnWork,
+    /// The whole machine was paused.
+    VmPaused,
     /// The timer of the tick's thread fired late, because the thread allows it.
     LateTimer,
     /// The evidence does not decide.
@@ -29,13 +31,14 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 8] = [
+    pub const ALL: [Cause; 9] = [
         Cause::Stolen,
         Cause::Throttled,
         Cause::Preempted,
         Cause::PageFault,
         Cause::Interrupt,
         Cause::OwnWork,
+        Cause::VmPaused,
         Cause::LateTimer,
         Cause::Unknown,
     ];
@@ -49,6 +52,7 @@ impl Cause {
             Cause::PageFault => "page-fault",
             Cause::Interrupt => "interrupt",
             Cause::OwnWork => "own-work",
+            Cause::VmPaused => "vm-paused",
             Cause::LateTimer => "late-timer",
             Cause::Unknown => "unknown",
         }

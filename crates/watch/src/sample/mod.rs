@@ -2,6 +2,7 @@
 //! be added with a default, and none may change its meaning.
 
 mod counted;
+mod gaps;
 mod host;
 mod ledger;
 mod outside;
@@ -11,6 +12,7 @@ mod telemetry;
 use serde::{Deserialize, Serialize};
 
 pub use counted::Counted;
+pub use gaps::{CpuGapsSample, GapSample, GapsSample, PauseSample};
 pub use host::{
     GroupSample, GroupsSample, HostSample, IdleSample, InterfaceSample, InterruptsSample, MemorySample, PagingSample,
     PressureSample, SoftnetSample, StatSample, UdpSample,
@@ -45,6 +47,9 @@ pub struct Sample {
     /// The late ticks with their causes.
     #[serde(default)]
     pub ledger: LedgerSample,
+    /// The missing time of CPUs, if the meter was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gaps: Option<Counted<GapsSample>>,
     /// What could not be read, each once, with the command that repairs it.
     pub unreadable: Vec<Unreadable>,
 }

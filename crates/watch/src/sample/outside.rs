@@ -84,6 +84,8 @@ pub struct OutsideLate {
     pub due_ns: u64,
     /// How late it began, in nanoseconds. Of a tick behind a long one, the least that is certain.
     pub lateness_ns: u64,
+    /// The CPU on which its wake began.
+    pub cpu: usize,
     /// What the thread did when the tick was due.
     pub was: LateWas,
 }

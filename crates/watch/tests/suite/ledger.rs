@@ -202,11 +202,11 @@ fn outside(sample: &mut Sample) -> &mut OutsideSample {
     sample.servers[0].outside.as_mut().unwrap().as_mut().unwrap()
 }
 
-const OFF: OutsideLate = OutsideLate { due_ns: 100_500_000_000, lateness_ns: 12_000_000, was: LateWas::Off };
+const OFF: OutsideLate = OutsideLate { due_ns: 100_500_000_000, lateness_ns: 12_000_000, cpu: 0, was: LateWas::Off };
 
 fn behind(on_cpu_ms: u64, waited_ms: u64) -> OutsideLate {
     let was = LateWas::Awake { on_cpu_ns: on_cpu_ms * 1_000_000, waited_ns: waited_ms * 1_000_000 };
-    OutsideLate { due_ns: 100_700_000_000, lateness_ns: 15_000_000, was }
+    OutsideLate { due_ns: 100_700_000_000, lateness_ns: 15_000_000, cpu: 0, was }
 }
 
 #[track_caller]

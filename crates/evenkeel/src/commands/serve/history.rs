@@ -80,7 +80,11 @@ impl Point {
             at_ms: model.at_realtime_ns / 1_000_000,
             elapsed_ms: ms(model.elapsed_ns),
             late_ms: model.collector.late_ns.map(ms),
-            cpus: host.cpus.known().map(|cpus| cpus.iter().map(|one| cpu(one, step)).collect()).unwrap_or_default(),
+            cpus: host
+                .cpus
+                .known()
+                .map(|cpus| cpus.iter().map(|one| cpu(one, step, model)).collect())
+                .unwrap_or_default(),
             servers: model.servers.iter().map(|one| server(one, &model.late_ticks)).collect(),
             drops: DropsPoint {
                 udp_buffers: host.udp.receive_buffer_errors_per_s.known().copied().map(round),
@@ -92,12 +96,18 @@ impl Point {
 }
 
 /// `step`: by how much of the interval the kernel's counters may lag, since they move in steps.
-fn cpu(cpu: &CpuModel, step: f64) -> CpuPoint {
+fn cpu(cpu: &CpuModel, step: f64, model: &Model) -> CpuPoint {
     let time = cpu.time.known();
+    let gaps = model.gaps.as_ref().and_then(|gaps| gaps.known());
+    let of_cpu = gaps.and_then(|gaps| gaps.cpus.iter().find(|one| one.cpu == cpu.cpu));
+    let by_nobody = of_cpu.and_then(|one| one.by_nobody.known().copied());
     CpuPoint {
         cpu: cpu.cpu,
         busy: time.map(|time| round(time.busy())),
-        missing: time.map(|time| round((time.steal + (1.0 - time.counted - step).max(0.0)).min(1.0))),
+        missing: time.map(|time| {
+            let counted = (time.steal + (1.0 - time.counted - step).max(0.0)).min(1.0);
+            round(counted.max(by_nobody.unwrap_or(0.0)))
+        }),
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MIB", default_value_t = 1024, hide_default_value = true, requires = "store", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     store_mib: u64,
     /// Show the store in DIR instead of this machine
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["store", "textfile", "pids", "comms", "no_find", "host", "root", "metadata", "state", "interval", "late"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["store", "textfile", "pids", "comms", "no_find", "gaps", "host", "root", "metadata", "state", "interval", "late"])]
     pub(super) replay: Option<PathBuf>,
     /// The moment of the store to show, in UTC: 21:14, or 2026-11-26T21:14:05 [default: the last]
     #[arg(long, value_name = "TIME", requires = "replay", value_parser = At::parse)]

@@ -8,7 +8,7 @@ use evenkeel_watch::model::{HostModel, Model, ServerModel, SettingsModel};
 
 use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 use crate::show::units::{bytes, percent};
-use words::{late_ticks, ms_per_s, number, per_s, short_us, value};
+use words::{gaps_words, late_ticks, ms_per_s, number, per_s, short_us, value};
 
 /// The most entries of a list on the page; JSON has all.
 const LISTED_MAX: usize = 3;
@@ -17,6 +17,9 @@ pub(crate) fn page(model: &Model) -> String {
     let mut page = Page::default();
     page.heading(&title(model));
     host(&mut page, &model.host);
+    if let Some(gaps) = &model.gaps {
+        row(&mut page, "missing time", gaps, gaps_words);
+    }
     settings(&mut page, model);
     servers(&mut page, model);
     for one in &model.unreadable {

@@ -3,7 +3,13 @@
 use std::collections::BTreeMap;
 
 use evenkeel_watch::Measured;
+use evenkeel_watch::model::{CpuGaps, GapsModel};
 use evenkeel_watch::sample::{Cause, LateTicks};
+
+use crate::show::units::percent;
+
+/// The CPUs in one line.
+const CPUS_LISTED: usize = 4;
 
 /// What `show` makes of a value, or `?`: the page lists the reasons.
 pub(crate) fn value<T>(measured: &Measured<T>, show: impl FnOnce(&T) -> String) -> String {
@@ -47,6 +53,17 @@ pub(crate) fn causes(counts: &BTreeMap<Cause, u64>) -> String {
 /// `match 7: 5 late, 1 missed: preempted (…)`.
 pub(crate) fn late_ticks(late: &LateTicks) -> String {
     format!("{}: {} late, {} missed: {} ({})", late.server, late.late, late.missed, late.cause.name(), late.evidence)
+}
+
+/// `CPU 0: threads 2.0 %, nobody 0.1 %; 0 pauses so far`.
+pub(crate) fn gaps_words(gaps: &GapsModel) -> String {
+    let one = |cpu: &CpuGaps| {
+        let of = |share: &Measured<f64>| value(share, |share| percent(*share));
+        format!("CPU {}: threads {}, nobody {}", cpu.cpu, of(&cpu.by_threads), of(&cpu.by_nobody))
+    };
+    let cpus: Vec<String> = gaps.cpus.iter().take(CPUS_LISTED).map(one).collect();
+    let pauses = gaps.pauses.iter().map(|pause| format!("; the machine was paused for {:.1} ms", pause.length_ms));
+    format!("{}; {} pauses so far{}", cpus.join(", "), gaps.pauses_so_far, pauses.collect::<String>())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod interrupts;
 mod limit;
 mod probe;
 mod sample;
+mod seen;
 mod settings;
 mod stoppable_sleep;
 mod takers;
@@ -29,7 +30,8 @@ pub use caveat::GapsCaveat;
 pub use interrupts::Source;
 pub use limit::Limit;
 use probe::{Looks, Plan, Probe, ProbeResult};
-pub use settings::{Mode, Order, Settings};
+pub use seen::{Seen, Stretch};
+pub use settings::{Mode, Order, Settings, Tell};
 use stoppable_sleep::StoppableSleep;
 pub use tally::{Gap, Keep, RanInstead, Sum};
 use traced::Traced;
@@ -43,7 +45,7 @@ const WINDOW_NS: u64 = 500_000_000;
 /// The time that the threads get to start before the first one spins.
 const START_NS: u64 = 40_000_000;
 /// The longest measurement: ten days.
-const LENGTH_MAX_NS: u64 = 864_000_000_000_000;
+pub const LENGTH_MAX_NS: u64 = 864_000_000_000_000;
 
 /// One CPU.
 #[derive(Clone, Debug, Serialize)]
@@ -147,13 +149,13 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     };
     let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::process_cpu_ns());
     let seen = match settings.order {
-        Order::AllAtOnce => together(&cpus, settings.length_ns, settings.mode, &plan, watch)?,
+        Order::AllAtOnce => together(&cpus, settings, settings.length_ns, &plan, watch)?,
         Order::OneAtATime => {
             let (mut seen, count) = (Vec::new(), cpus.len() as u64);
             for (at, cpu) in cpus.iter().enumerate() {
                 let (from, to) = (at as f64 / count as f64, (at + 1) as f64 / count as f64);
                 let length_ns = settings.length_ns / count;
-                let one = watch.part(from, to, |part| together(&[*cpu], length_ns, settings.mode, &plan, part))?;
+                let one = watch.part(from, to, |part| together(&[*cpu], settings, length_ns, &plan, part))?;
                 seen.extend(one);
             }
             seen
@@ -206,11 +208,12 @@ fn check(settings: &Settings) -> Result<Vec<usize>, MeterError> {
 /// One thread on each of `cpus`, all starting together.
 fn together(
     cpus: &[usize],
+    settings: &Settings,
     length_ns: u64,
-    mode: Mode,
     plan: &Plan<'_>,
     watch: &Watch<'_>,
 ) -> Result<Vec<(usize, ProbeResult)>, MeterError> {
+    let (mode, tell) = (settings.mode, settings.tell.function());
     let failed = AtomicBool::new(false);
     // Switching a tracepoint on stops all CPUs for a moment, so do it before any probe watches.
     let of_cpu = |cpu: &usize| {
@@ -229,7 +232,7 @@ fn together(
             let body = move || {
                 let seen = Probe::here(cpu, plan, traced).map(|probe| match mode {
                     Mode::Spin => spin(probe, span, plan, stop),
-                    Mode::Sample => sample::watch(probe, span, cpus.len(), sleeper, stop),
+                    Mode::Sample => sample::watch(probe, span, cpus.len(), sleeper, stop, tell),
                 });
                 if seen.is_err() {
                     failed.store(true, Ordering::Relaxed);

@@ -23,6 +23,8 @@ use crate::spin::{Missing, Spin};
 
 /// The most gaps between two slow readings. A window with more gaps ends early.
 const PENDING_MAX: usize = 1 << 14;
+/// The same for a probe that samples: its windows last a tenth of a millisecond.
+const PENDING_MAX_SAMPLED: usize = 256;
 /// How often to repeat a reading that was itself interrupted.
 const AGAIN_MAX: u32 = 8;
 /// A shorter wait does not justify a reading of the control groups.
@@ -128,8 +130,12 @@ pub(super) struct ProbeResult {
 }
 
 /// Memory for a window's gaps, with each page already used: the first use of a page would be a page fault in a window.
-fn touched() -> Vec<Raw> {
-    let mut pending = vec![Raw::default(); PENDING_MAX];
+fn touched(looks: Looks) -> Vec<Raw> {
+    let room = match looks {
+        Looks::All => PENDING_MAX,
+        Looks::OwnCounts => PENDING_MAX_SAMPLED,
+    };
+    let mut pending = vec![Raw::default(); room];
     // Zeroed memory may be one shared page until it is written.
     pending.iter_mut().for_each(|raw| raw.faults = 1);
     std::hint::black_box(&mut pending).clear();
@@ -181,7 +187,7 @@ impl<'a> Probe<'a> {
             last,
             usual_ticks: 0,
             allowed_ticks: u64::MAX,
-            pending: touched(),
+            pending: touched(plan.looks),
             files: Files::of_cpu(cpu),
             first: None,
             newest: None,
@@ -311,7 +317,7 @@ impl<'a> Probe<'a> {
             Ok(traced) => traced.look_if_pressed(),
             Err(_) => false,
         };
-        (raw.run_delay_ns == 0 || self.is_still_here()) && self.pending.len() < PENDING_MAX && !is_full
+        (raw.run_delay_ns == 0 || self.is_still_here()) && self.pending.len() < self.pending.capacity() && !is_full
     }
 
     /// The counts of a gap, from the last reading to `own`.

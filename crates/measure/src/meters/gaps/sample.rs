@@ -15,6 +15,7 @@ use rand_chacha::ChaCha8Rng;
 use std::num::NonZeroU64;
 
 use super::probe::{Probe, ProbeResult};
+use super::seen::{Seen, Stretch};
 use super::stoppable_sleep::StoppableSleep;
 use super::windows::{Sums, WINDOW_NS, Window};
 
@@ -87,6 +88,7 @@ pub(super) fn watch(
     cpus: usize,
     sleeper: &StoppableSleep,
     stop: &dyn Fn() -> bool,
+    tell: &(dyn Fn(Seen) + Sync),
 ) -> ProbeResult {
     // Without this setting the kernel may wake the thread 50 us late. It ends with the thread.
     let _ = thread::set_timer_slack_ns(Some(NonZeroU64::MIN));
@@ -116,7 +118,21 @@ pub(super) fn watch(
             lead.add(sleep.ready_ns() - due_ns);
         }
         match probe.watch_window(window, stop) {
-            Some(seen) => sums.add(&seen),
+            Some(seen) => {
+                sums.add(&seen);
+                let (by_threads_ns, by_nobody_ns) = seen.missing_ns();
+                let absent = probe.absent();
+                tell(Seen {
+                    cpu: probe.cpu(),
+                    at_ns: window.to_ns,
+                    stands_for_ns: window.stratum_ns,
+                    window_ns: window.to_ns - window.from_ns,
+                    by_threads_ns,
+                    by_nobody_ns,
+                    gone: Some(Stretch { from_ns: absent.due_ns, to_ns: absent.ready_ns() })
+                        .filter(|gone| gone.length_ns() > 0),
+                });
+            }
             None => break,
         }
     }

@@ -1,9 +1,13 @@
 //! How to measure.
 
+use std::fmt;
+use std::sync::Arc;
+
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
 use super::cause::Class;
+use super::seen::Seen;
 use super::tally::Keep;
 
 /// The way of watching.
@@ -43,4 +47,30 @@ pub struct Settings {
     pub class: Class,
     /// Which gaps to list individually.
     pub keep: Keep,
+    /// Who hears of each window of a probe that samples.
+    pub tell: Tell,
+}
+
+/// Hears of each window of a probe that samples, in the probe's own thread: it must be quick.
+#[derive(Clone, Default)]
+pub struct Tell(Option<Arc<dyn Fn(Seen) + Send + Sync>>);
+
+impl Tell {
+    /// With this function.
+    pub fn with(function: impl Fn(Seen) + Send + Sync + 'static) -> Tell {
+        Tell(Some(Arc::new(function)))
+    }
+
+    pub(super) fn function(&self) -> &(dyn Fn(Seen) + Sync) {
+        match &self.0 {
+            Some(function) => function.as_ref(),
+            None => &|_| {},
+        }
+    }
+}
+
+impl fmt::Debug for Tell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Tell(a function)" } else { "Tell(nobody)" })
+    }
 }

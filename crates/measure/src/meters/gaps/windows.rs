@@ -69,6 +69,11 @@ impl Watching {
         Watching { window, by_threads_ns: 0, other_ns: 0, was_gone }
     }
 
+    /// The missing time so far that other threads took, and the rest, in nanoseconds.
+    pub(super) fn missing_ns(&self) -> (u64, u64) {
+        (self.by_threads_ns, self.other_ns)
+    }
+
     /// Adds a gap, and returns how much of it lies in the window.
     pub(super) fn add(&mut self, start_ns: u64, length_ns: u64, cause: Cause) -> u64 {
         let within_ns = self.window.holds_ns(start_ns, start_ns.saturating_add(length_ns));

@@ -153,7 +153,7 @@ impl Follower {
                     ticks.due_to_done.add(lateness_ns.saturating_add(wake.end_ns.saturating_sub(wake.start_ns)));
                     if lateness_ns >= bound_ns {
                         let due_ns = wake.start_ns.saturating_sub(lateness_ns);
-                        self.late(OutsideLate { due_ns, lateness_ns, was: LateWas::Off });
+                        self.late(OutsideLate { due_ns, lateness_ns, cpu: wake.cpu as usize, was: LateWas::Off });
                     }
                 }
             }
@@ -164,7 +164,7 @@ impl Follower {
                 if let Some(lateness_ns) = lateness_ns {
                     self.counted.ticks.lateness.add(lateness_ns);
                     let was = LateWas::Awake { on_cpu_ns: wake.on_cpu_ns, waited_ns: waited_ns(&wake) };
-                    self.late(OutsideLate { due_ns: due.expected_ns, lateness_ns, was });
+                    self.late(OutsideLate { due_ns: due.expected_ns, lateness_ns, cpu: wake.cpu as usize, was });
                 }
             }
             Outcome::Missed => ticks.missed += 1,

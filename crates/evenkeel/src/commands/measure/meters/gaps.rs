@@ -2,7 +2,9 @@
 
 use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
-use evenkeel_measure::meters::gaps::{self, Cause, Class, Cpu, Keep, Mode, Order, Report, Sampled, Settings, Sum};
+use evenkeel_measure::meters::gaps::{
+    self, Cause, Class, Cpu, Keep, Mode, Order, Report, Sampled, Settings, Sum, Tell,
+};
 use evenkeel_stats::Share;
 use evenkeel_sys::CpuSet;
 
@@ -70,6 +72,7 @@ impl Meter for Args {
                 order: Order::AllAtOnce,
                 class: Class::Ordinary,
                 keep: Keep::Longest(1),
+                tell: Tell::default(),
             };
             Ok(lines(&gaps::run(&settings, watch)?))
         },
@@ -91,6 +94,7 @@ impl Meter for Args {
             order: if self.one_at_a_time { Order::OneAtATime } else { Order::AllAtOnce },
             class: if self.fifo { Class::Fifo } else { Class::Ordinary },
             keep: if self.newest { Keep::Newest(keep) } else { Keep::Longest(keep) },
+            tell: Tell::default(),
         };
         context.measure(|watch| gaps::run(&settings, watch))
     }

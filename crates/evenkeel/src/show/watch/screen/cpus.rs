@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::parts::{Palette, fit, known, right, title, why};
 use super::view::View;
 use crate::show::units::percent;
-use crate::show::watch::words::{ms_per_s, number, per_s, value};
+use crate::show::watch::words::{gaps_words, ms_per_s, number, per_s, value};
 
 /// The widths of the columns behind the bar.
 const COLUMNS: [(&str, usize); 5] = [("busy", 8), ("steal", 8), ("delay", 11), ("irq/s", 7), ("MHz", 6)];
@@ -24,6 +24,9 @@ pub(super) fn lines(view: &View<'_>, width: usize) -> Vec<Line<'static>> {
         Measured::Unknown(unknown) => lines.push(Line::from(why(palette, unknown))),
     }
     lines.push(Line::default());
+    if let Some(gaps) = &view.model.gaps {
+        lines.push(known(palette, "missing", gaps, gaps_words));
+    }
     lines.push(known(palette, "switches", &host.context_switches_per_s, |rate| per_s(*rate)));
     if let Measured::Known(sources) = &host.interrupt_sources {
         for (at, one) in sources.iter().take(6).enumerate() {

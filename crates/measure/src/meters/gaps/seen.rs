@@ -1,0 +1,36 @@
+//! `Seen`: what a sampling probe saw in one window, for those who watch without an end.
+
+/// A stretch of time on the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+}
+
+impl Stretch {
+    /// Its length, in nanoseconds.
+    pub fn length_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// One window of one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The CPU.
+    pub cpu: usize,
+    /// When it ended, on the monotonic clock.
+    pub at_ns: u64,
+    /// The time that the window stands for, in nanoseconds.
+    pub stands_for_ns: u64,
+    /// Its length.
+    pub window_ns: u64,
+    /// How much of it other threads of this machine had.
+    pub by_threads_ns: u64,
+    /// How much was missing without a thread that had it: the CPU was not there, or was in interrupts.
+    pub by_nobody_ns: u64,
+    /// The last stretch in which the probe was due and not even ready: its timer did not fire. It may begin long before the window.
+    pub gone: Option<Stretch>,
+}

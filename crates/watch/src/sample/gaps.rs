@@ -1,0 +1,53 @@
+//! Missing time of CPUs, as a sample holds it: from the sampling meter of `evenkeel measure gaps`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What the meter saw since it began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GapsSample {
+    /// Each CPU.
+    pub cpus: BTreeMap<usize, CpuGapsSample>,
+    /// Pauses of the whole machine.
+    pub pauses: u64,
+    /// Their time, in nanoseconds, at the least.
+    pub paused_ns: u64,
+    /// The pauses since the sample before.
+    pub new_pauses: Vec<PauseSample>,
+    /// Stretches in which one CPU was not there, since the sample before: the longest.
+    pub new_gaps: Vec<GapSample>,
+}
+
+/// The missing time of a CPU. A window of a tenth of a millisecond stands for the time around it, so these are estimates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuGapsSample {
+    /// The time for which its windows stand, in nanoseconds.
+    pub covered_ns: u64,
+    /// The part that other threads had.
+    pub by_threads_ns: u64,
+    /// The part that was missing without a thread that had it: the CPU was not there, or was in interrupts.
+    pub by_nobody_ns: u64,
+}
+
+/// A pause of the whole machine, on the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseSample {
+    /// When the machine was certainly paused from.
+    pub from_ns: u64,
+    /// When it went on.
+    pub to_ns: u64,
+    /// When a CPU was seen running last before it: it began no earlier.
+    pub not_before_ns: u64,
+}
+
+/// A stretch in which one CPU was not there, on the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GapSample {
+    /// The CPU.
+    pub cpu: usize,
+    /// When a thread was due to run on it.
+    pub from_ns: u64,
+    /// When it could.
+    pub to_ns: u64,
+}
