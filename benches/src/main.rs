@@ -20,6 +20,7 @@ mod tick;
 mod traces;
 mod turns;
 mod udp;
+mod watch;
 
 type Measure = fn() -> anyhow::Result<row::Row>;
 
@@ -59,6 +60,8 @@ const ROWS: &[(&str, Measure)] = &[
     ("udp-rx", udp::measure_rx),
     ("udp-rx-4", udp::measure_rx_4),
     ("udp-echo", udp::measure_echo),
+    ("watch", watch::measure_cpu),
+    ("watch-memory", watch::measure_memory),
 ];
 
 /// Tables printed as text for findings, and not written to files.
@@ -83,6 +86,11 @@ fn main() -> anyhow::Result<()> {
     if asked.iter().any(|word| word == "--help" || word == "-h") {
         help();
         return Ok(());
+    }
+    if let [argument, number] = &asked[..]
+        && argument == watch::SERVER_ARGUMENT
+    {
+        return watch::serve_silently(number);
     }
     if asked == ["locks-table"] {
         return locks_table::print();

@@ -9,7 +9,7 @@ const POINTS_MAX = 7200;
 const CAUSE_LETTERS = { stolen: "S", throttled: "T", preempted: "P", "page-fault": "F", interrupt: "I", "own-work": "W", "late-timer": "L", "vm-paused": "V", unknown: "?" };
 
 const byId = (id) => document.getElementById(id);
-const state = { points: [], model: null, server: null, heat: "missing", seconds: 300 };
+const state = { points: [], model: null, server: null, heat: "missing", seconds: 300, stored: null };
 const view = { range: { from: 0, to: 1 }, cursor: null, drag: null, fixed: null };
 
 // A number of the model; null if it is unknown.
@@ -245,24 +245,83 @@ async function fill() {
   draw();
 }
 
+function show(model) {
+  state.model = model;
+  showSettings(model.settings);
+  showHost(model);
+  showCauses(model.servers);
+  showUnreadable(model.unreadable);
+  draw();
+}
+
 function connect() {
   const events = new EventSource("api/v1/events");
   events.addEventListener("open", () => { fill().catch((error) => setStatus(error.message, "bad")); });
   events.addEventListener("sample", (event) => {
     const { point, model } = JSON.parse(event.data);
     add([point]);
-    state.model = model;
     setStatus(`live, ${timeText(point.at_ms)}`, "good");
-    showSettings(model.settings);
-    showHost(model);
-    showCauses(model.servers);
-    showUnreadable(model.unreadable);
-    draw();
+    show(model);
   });
   events.addEventListener("error", () => setStatus("no connection; trying again", "bad"));
 }
 
+// The stored past: the points of the chosen time, and the model of its end. Only the newest request counts.
+let asked = 0;
+async function load(from, to) {
+  asked += 1;
+  const own = asked;
+  const get = async (path) => {
+    const response = await fetch(path);
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    return response.json();
+  };
+  const [first, last] = state.stored;
+  const [begin, end] = [Math.max(first, Math.round(from)), Math.min(last, Math.round(to))];
+  const [{ points, is_thinned }, model] = await Promise.all([
+    get(`api/v1/history?from_ms=${begin}&to_ms=${end}`), get(`api/v1/model?at_ms=${end}`)]);
+  if (own !== asked) return;
+  state.points = points;
+  view.fixed = { from: begin, to: Math.max(end, begin + 1) };
+  byId("at").value = new Date(end).toISOString().slice(0, 19);
+  setStatus(`stored, ${new Date(end).toISOString().slice(0, 19).replace("T", " ")} UTC${is_thinned ? "; some samples are left out" : ""}`, "good");
+  show(model);
+}
+
+// The chosen length of time up to a moment.
+function loadUntil(to) {
+  const [first, last] = state.stored;
+  const end = Math.min(last, Math.max(first, to));
+  const from = state.seconds > 0 ? end - state.seconds * 1000 : first;
+  return load(from, end).catch((error) => setStatus(error.message, "bad"));
+}
+
+async function begin() {
+  const response = await fetch("api/v1/replay");
+  const answer = response.ok ? await response.json() : { is_stored: false };
+  if (!answer.is_stored) {
+    connect();
+    return;
+  }
+  state.stored = answer.range_ms;
+  byId("moment").hidden = false;
+  byId("live").textContent = "Back to the end";
+  const shown = () => view.range.to - view.range.from;
+  byId("earlier").addEventListener("click", () => loadUntil(view.range.to - shown()));
+  byId("later").addEventListener("click", () => loadUntil(view.range.to + shown()));
+  byId("at").addEventListener("change", () => {
+    const at = Date.parse(`${byId("at").value}Z`);
+    if (!Number.isNaN(at)) loadUntil(at + 999);
+  });
+  await loadUntil(state.stored[1]);
+}
+
 function choose(range) {
+  if (state.stored) {
+    if (range === null) loadUntil(state.stored[1]);
+    else load(range[0], range[1]).catch((error) => setStatus(error.message, "bad"));
+    return;
+  }
   view.fixed = range === null ? null : { from: range[0], to: range[1] };
   if (range === null) view.cursor = null;
   draw();
@@ -274,7 +333,8 @@ for (const button of byId("range").querySelectorAll("button[data-seconds]")) {
     for (const other of byId("range").querySelectorAll("button[data-seconds]")) {
       other.setAttribute("aria-pressed", String(other === button));
     }
-    choose(null);
+    if (state.stored) loadUntil(view.range.to);
+    else choose(null);
   });
 }
 byId("live").addEventListener("click", () => choose(null));
@@ -287,4 +347,4 @@ for (const id of ["lateness", "cpus", "network"]) {
 }
 window.addEventListener("resize", draw);
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-connect();
+begin().catch((error) => setStatus(error.message, "bad"));

@@ -25,6 +25,7 @@ mod shell;
 mod show;
 mod smallest_effect;
 mod state;
+mod store_failure;
 mod stored_workload;
 mod tick_function;
 mod times;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use evenkeel_hostfs::{Root, RootKind};
+use evenkeel_watch::recorder::RecorderOptions;
 use evenkeel_watch::{CollectorOptions, INTERVAL_MAX, INTERVAL_MIN, ServerOptions};
 
 use crate::args::{HostArgs, MetadataArgs, StateArgs};
@@ -29,6 +30,15 @@ pub(crate) struct WatchArgs {
     /// A tick that begins this much after it was due is late [default: a quarter of the server's period]
     #[arg(long, value_name = "TIME", value_parser = times::time)]
     late: Option<Duration>,
+    /// Hold the switches of the last 30 s in memory, and write them to DIR when something asks for a dump
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dumps: Option<PathBuf>,
+    /// Write a dump when a tick is later than this
+    #[arg(long, value_name = "TIME", requires = "dumps", value_parser = times::time)]
+    dump_over: Option<Duration>,
+    /// Hold the newest N dumps [default: 20]
+    #[arg(long, value_name = "N", default_value_t = 20, hide_default_value = true, requires = "dumps", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    dumps_max: u32,
     /// Measure the missing time of each CPU and pauses of the whole machine, for less than 1 % of a CPU
     #[arg(long)]
     gaps: bool,
@@ -77,6 +87,11 @@ impl WatchArgs {
                 telemetry_folders: None,
             },
             gaps: self.gaps,
+            recorder: self.dumps.as_ref().map(|dir| RecorderOptions {
+                dir: dir.clone(),
+                over: self.dump_over,
+                dumps_max: self.dumps_max as usize,
+            }),
             journal,
         })
     }

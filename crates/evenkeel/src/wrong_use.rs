@@ -9,6 +9,18 @@ use clap::{Arg, Command};
 
 use crate::failure::Failure;
 
+/// Words that other programs have for a command.
+const MEANT: &[(&str, &str)] = &[
+    ("monitor", "watch"),
+    ("top", "watch"),
+    ("live", "watch"),
+    ("dashboard", "serve"),
+    ("web", "serve"),
+    ("metrics", "serve"),
+    ("undo", "revert"),
+    ("check", "verify"),
+];
+
 /// Converts the parser's `error` about `line` to a failure. `whole` has all commands.
 pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -> Failure {
     let (command, name) = command_of(whole, line);
@@ -18,8 +30,14 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
     let value = first(ContextKind::InvalidValue);
     let (what, hint) = match error.kind() {
         ErrorKind::InvalidSubcommand => {
-            let what = format!("{name} has no command {:?}", first(ContextKind::InvalidSubcommand));
-            let near = texts(error, ContextKind::SuggestedSubcommand);
+            let asked = first(ContextKind::InvalidSubcommand);
+            let what = format!("{name} has no command {asked:?}");
+            // What the word means says more than how it is spelled.
+            let meant = MEANT.iter().find(|(word, command)| *word == asked && *command != name);
+            let near = match meant {
+                Some((_, command)) => vec![(*command).to_owned()],
+                None => texts(error, ContextKind::SuggestedSubcommand),
+            };
             let shown =
                 near.iter().filter(|near| command.find_subcommand(near).is_some_and(|near| !near.is_hide_set()));
             let shown: Vec<String> = shown.map(|near| format!("`{name} {near}`")).collect();

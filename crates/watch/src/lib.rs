@@ -8,6 +8,7 @@ mod collect;
 pub mod ledger;
 pub mod metrics;
 pub mod model;
+pub mod recorder;
 pub mod sample;
 pub mod store;
 

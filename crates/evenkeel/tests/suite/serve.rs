@@ -2,97 +2,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::process::Command;
 
-use evenkeel_rt::TickLoop;
-use evenkeel_rt::telemetry::{Count, TelemetrySettings};
 use evenkeel_testkit::browser::{self, Browser};
 use evenkeel_testkit::mutate::{Chance, mutated_file};
 use evenkeel_testkit::{skipped, wait_for, wait_until};
 use serde_json::Value;
 
+use crate::served::{Server, Session, TOKEN};
 use crate::support::Scene;
-
-/// A hang, not a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-const TOKEN: &str = "0123456789abcdefghij";
-
-/// A server that ends with the test.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-/// An answer: its status, its headers in lower case, and its body.
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Server {
-    /// Starts one on a free port, and waits until it is ready.
-    fn start(scene: &Scene, options: &str) -> Server {
-        let line = format!("serve --listen 127.0.0.1:0 --interval 100ms --state state {options}");
-        let mut child = scene.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("serving on http://").and_then(|line| line.strip_suffix('/'));
-        let Some(address) = address.map(str::to_owned) else {
-            let mut text = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-            panic!("{line:?} {text}");
-        };
-        Server { child, address }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
-    }
-
-    fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, "")
-    }
-
-    /// A request on a connection of its own.
-    fn ask(&self, method: &str, path: &str, headers: &str) -> Answer {
-        let host = if headers.to_lowercase().contains("host:") { "" } else { "Host: localhost\r\n" };
-        let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
-        let mut stream = self.connect();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
-    }
-
-    /// Waits for the first two samples.
-    fn await_samples(&self) {
-        wait_until("the first samples", || self.get("/readyz").status == 200);
-    }
-
-    fn resident_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[test]
 fn every_address_answers_with_what_it_says() {
@@ -196,48 +114,6 @@ fn only_who_may_gets_an_answer() {
     // A port that is taken.
     let seen = scene.run(&format!("serve --listen {} --state state", server.address));
     assert!(seen.code == 4 && seen.stderr.contains("choose another address"), "{seen}");
-}
-
-/// A server with a page of telemetry, whose ticks go on until it is dropped.
-struct Session {
-    name: String,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Session {
-    fn start(what: &str) -> Session {
-        Session::with_pauses(what, Duration::ZERO)
-    }
-
-    /// One in fifty ticks takes this much longer.
-    fn with_pauses(what: &str, pause: Duration) -> Session {
-        let name = format!("serve-test-{what}-{}", std::process::id());
-        let stop = Arc::new(AtomicBool::new(false));
-        let (settings, ended) = (TelemetrySettings::named(&name), Arc::clone(&stop));
-        let body = move || {
-            let period = Duration::from_millis(20);
-            let mut ticks = TickLoop::builder().period(period).telemetry(settings).build().unwrap();
-            ticks.counters().unwrap().set(Count::Players, 12);
-            for tick in 0_u64.. {
-                if ended.load(Ordering::Relaxed) {
-                    return;
-                }
-                drop(ticks.wait());
-                if tick % 50 == 0 {
-                    std::thread::sleep(pause);
-                }
-            }
-        };
-        Session { name, stop, thread: Some(std::thread::spawn(body)) }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
 }
 
 /// Slow and broken clients make room for others, and memory stays bounded.
@@ -358,80 +234,6 @@ fn the_page_shows_what_happens_in_a_browser() {
     // A server that ends is shown as such.
     drop(server);
     browser.wait_until("document.getElementById('status').textContent === 'no connection; trying again'");
-}
-
-/// Prometheus of Debian scrapes it.
-#[test]
-fn prometheus_scrapes_it() {
-    if Command::new("prometheus").arg("--version").output().is_err() {
-        return skipped("prometheus is not installed (Debian: prometheus)");
-    }
-    let scene = Scene::new();
-    let server = Server::start(&scene, "");
-    server.await_samples();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    scene.write(
-        "prometheus.yml",
-        format!(
-            "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: evenkeel\n  static_configs:\n  - targets: ['{}']\n",
-            server.address
-        ),
-    );
-    let started = Command::new("prometheus")
-        .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
-        .arg(format!("--web.listen-address={free}"))
-        .current_dir(scene.path("."))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let prometheus = Server { child: started.unwrap(), address: free.to_string() };
-    let query = |what: &str| -> Option<Value> {
-        TcpStream::connect(&prometheus.address).ok()?;
-        let answer = prometheus.get(&format!("/api/v1/query?query={what}"));
-        let body = answer.body.find('{').map(|at| answer.body[at..].trim_end_matches(['\r', '\n', '0']).to_owned())?;
-        serde_json::from_str::<Value>(&body).ok()?["data"]["result"].get(0).cloned()
-    };
-    let up = wait_for("a scrape", || query("up").filter(|up| up["value"][1] == "1"));
-    assert_eq!(up["metric"]["job"], "evenkeel");
-    wait_for("the CPU time", || query("evenkeel_host_cpu_seconds_total"));
-}
-
-/// The rules and the dashboard that are shipped use only metrics that exist.
-#[test]
-fn rules_and_dashboard_use_metrics_that_exist() {
-    let read = |name: &str| std::fs::read_to_string(crate::prometheus_files::folder().join(name)).unwrap();
-    let session = Session::with_pauses("metrics", Duration::from_millis(100));
-    let scene = Scene::new();
-    let server = Server::start(&scene, "");
-    let has_players = |body: &str| body.contains(&format!("evenkeel_players{{session=\"{}\"", session.name));
-    let has_late_ticks = |body: &str| body.contains("evenkeel_server_late_ticks_total{");
-    let metrics = wait_for("the players and the late ticks of a session", || {
-        Some(server.get("/metrics").body).filter(|body| has_players(body) && has_late_ticks(body))
-    });
-    let exist: std::collections::BTreeSet<String> = metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-        .flat_map(|(name, kind)| match kind {
-            "counter" => vec![format!("{name}_total")],
-            "histogram" => ["bucket", "sum", "count"].iter().map(|end| format!("{name}_{end}")).collect(),
-            _ => vec![name.to_owned()],
-        })
-        .collect();
-    assert!(exist.contains("evenkeel_settings_drift") && exist.contains("evenkeel_ticks_total"), "{exist:?}");
-    for name in ["evenkeel", "evenkeel-fleet"] {
-        let mut found = 0;
-        for file in ["rules.yml", "rules.test.yml", "dashboard.json"] {
-            let text = read(&format!("{name}.{file}"));
-            for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':')) {
-                // Names with a colon are those of recording rules.
-                if word.starts_with("evenkeel_") && !word.contains(':') {
-                    assert!(exist.contains(word), "{name}.{file}: {word} is no metric");
-                    found += 1;
-                }
-            }
-        }
-        assert!(found > 30, "{name}: {found}");
-    }
 }
 
 /// What systemd itself says of the units.

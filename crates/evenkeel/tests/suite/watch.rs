@@ -112,6 +112,41 @@ fn a_watcher_that_is_killed_leaves_what_it_stored() {
     assert!(last["elapsed_ns"].as_u64() > Some(0), "{last}");
 }
 
+/// `watch --dump` asks the recorder of another `watch`; what it writes survives a kill.
+#[test]
+fn a_running_watcher_writes_a_dump_when_asked() {
+    let scene = Scene::new();
+    let nobody = scene.run("watch --dumps dumps --dump");
+    assert!(nobody.code == 4 && nobody.stderr.contains("dump-wanted"), "{nobody}");
+    let mut child =
+        scene.command("watch --interval 100ms --dumps dumps --dumps-max 3 --store samples").spawn().unwrap();
+    let began = Instant::now();
+    let mut asked = scene.run("watch --dumps dumps --dump --json");
+    while asked.code != 0 && began.elapsed() < Duration::from_secs(60) {
+        let why = scene.json("watch --replay samples").1["recorder"]["failure"].as_str().map(str::to_owned);
+        if let Some(why) = why {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return evenkeel_testkit::skipped(format_args!("the flight recorder: {why}"));
+        }
+        asked = scene.run("watch --dumps dumps --dump --json");
+    }
+    let answer: serde_json::Value = serde_json::from_str(&asked.stdout).unwrap();
+    let dump = answer["dump"].as_str().unwrap().to_owned();
+    let again = scene.run("watch --dumps dumps --dump");
+    assert!(again.code == 4 && again.stderr.contains("less than a minute ago"), "{again}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (code, replayed) = scene.json(&format!("watch --replay {dump}"));
+    assert!(code == 0 && replayed["host"].is_object(), "{replayed}");
+    assert_eq!(scene.run(&format!("profile switches {dump}")).code, 0);
+    let files: Vec<String> = std::fs::read_dir(scene.path("dumps"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+}
+
 /// The program on a pseudo-terminal, which util-linux's `script` makes.
 #[test]
 fn the_screen_is_drawn_and_keys_move_it() {

@@ -27,6 +27,8 @@ pub struct RecordConfig {
     pub faults: bool,
     /// Wake-ups (`sched:sched_waking`), with the waker's stack.
     pub wakes: bool,
+    /// Which files the processes run, for names of functions. Without stacks nobody needs it.
+    pub mappings: bool,
     /// Each packet passed to a network interface (`net:net_dev_queue`).
     pub packets: bool,
     /// Probes in programs.
@@ -56,6 +58,7 @@ impl Default for RecordConfig {
             switches: Switches::None,
             faults: false,
             wakes: false,
+            mappings: true,
             packets: false,
             probes: Vec::new(),
             user_stack_bytes: None,

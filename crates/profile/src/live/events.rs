@@ -221,6 +221,9 @@ fn sideband(settings: &RecordConfig, whose: Whose<'_>) -> Spec {
         | sample::CPU
         | sample::PERIOD
         | sample::CALLCHAIN;
+    if !settings.mappings {
+        flags &= !(flag::MMAP | flag::MMAP2 | flag::BUILD_ID);
+    }
     if matches!(whose, Whose::Thread(_)) {
         flags |= flag::INHERIT;
     }

@@ -197,6 +197,7 @@ impl<'w> Recorder<'w> {
     fn begin(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let mappings = if self.config.faults { Mappings::All } else { Mappings::Code };
         let wants_maps = |pid| match (self.chosen.may_have(pid), self.config.wakes) {
+            _ if !self.config.mappings => Wanted::No,
             (true, _) => Wanted::Yes,
             // Any thread may be a waker, and its stack is shown.
             (false, true) => Wanted::IfMay,

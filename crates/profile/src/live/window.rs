@@ -66,6 +66,11 @@ impl<O: Outlet> Window<O> {
         &self.outlet
     }
 
+    /// The outlet, to change it.
+    pub fn outlet_mut(&mut self) -> &mut O {
+        &mut self.outlet
+    }
+
     fn drop_old(&mut self, now_ns: u64) {
         while let Some((taken_ns, _)) = self.pieces.front() {
             let is_old = *taken_ns < now_ns.saturating_sub(self.length_ns);

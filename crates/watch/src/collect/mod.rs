@@ -23,6 +23,7 @@ use evenkeel_sys::clock;
 use evenkeel_sys::schedstat::RunDelay;
 
 use crate::ledger;
+use crate::recorder::{Dumper, FlightRecorder, RecorderOptions};
 use crate::sample::{Asked, CollectorSample, LedgerSample, Moment, Sample, Unreadable};
 use credits::Credits;
 use gaps::GapMeter;
@@ -49,6 +50,8 @@ pub struct CollectorOptions {
     pub servers: ServerOptions,
     /// Whether to measure the missing time of each CPU, for less than a hundredth of one. Only on a live root.
     pub gaps: bool,
+    /// The flight recorder. Only on a live root.
+    pub recorder: Option<RecorderOptions>,
     /// The folder of the journal, to compare the host with what was applied.
     pub journal: Option<PathBuf>,
 }
@@ -60,6 +63,7 @@ impl Default for CollectorOptions {
             late_after: None,
             servers: ServerOptions::default(),
             gaps: false,
+            recorder: None,
             journal: None,
         }
     }
@@ -78,6 +82,7 @@ pub struct Collector {
     settings: Settings,
     credits: Option<Credits>,
     gaps: Option<GapMeter>,
+    recorder: Option<FlightRecorder>,
     unreadable: BTreeSet<Unreadable>,
     /// The sample before, for the ledger.
     before: Option<Sample>,
@@ -100,10 +105,16 @@ impl Collector {
             settings: Settings::new(&facts, options.journal),
             credits: Credits::new(&root, &facts),
             gaps: (options.gaps && root.kind() == RootKind::Live).then(GapMeter::start),
+            recorder: options.recorder.filter(|_| root.kind() == RootKind::Live).map(|of| FlightRecorder::start(&of)),
             unreadable: BTreeSet::new(),
             before: None,
             root,
         }
+    }
+
+    /// A handle for those who ask the flight recorder for dumps, if it runs.
+    pub fn dumper(&self) -> Option<Dumper> {
+        self.recorder.as_ref().map(FlightRecorder::dumper)
     }
 
     /// When the next sample is due, on the monotonic clock. `None` before the first one: it is due at once.
@@ -152,10 +163,14 @@ impl Collector {
             credits,
             ledger: LedgerSample::default(),
             gaps: self.gaps.as_mut().map(|gaps| gaps.read(at.monotonic_ns)),
+            recorder: self.recorder.as_ref().map(FlightRecorder::state),
             unreadable: self.unreadable.iter().take(UNREADABLE_MAX).cloned().collect(),
         };
         if let Some(before) = self.before.take() {
             sample.ledger = ledger::entries(&before, &sample);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.add(&sample);
         }
         self.before = Some(sample.clone());
         sample

@@ -21,6 +21,10 @@ pub(super) fn families(model: &Model) -> Vec<Family> {
     families.extend(memory_and_disks(host));
     families.extend(settings(model));
     families.extend(collector(model));
+    if let Some(recorder) = &model.sample.recorder {
+        families
+            .push(Family::counter("evenkeel_dumps", "Dumps that the flight recorder wrote.").one(Some(recorder.dumps)));
+    }
     if let Some(Ok(seen)) = &model.sample.gaps {
         families.extend(gaps(seen));
     }

@@ -23,7 +23,9 @@ pub use server::{ServerModel, SocketsModel, ThreadModel};
 pub use ticks::{CountedBy, Durations, TicksModel};
 
 use crate::ledger::totals_of;
-use crate::sample::{CreditsSample, DriftSample, LateTicks, Sample, ServerSample, SettingsSample, Unreadable};
+use crate::sample::{
+    CreditsSample, DriftSample, LateTicks, RecorderSample, Sample, ServerSample, SettingsSample, Unreadable,
+};
 use span::{Span, both};
 
 /// What happened between two samples.
@@ -53,6 +55,9 @@ pub struct Model {
     pub settings: Measured<SettingsModel>,
     /// The CPU credits. `null` for an instance that is not burstable, or whose type is not known.
     pub credits: Option<CreditsModel>,
+    /// The flight recorder, if it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<RecorderSample>,
     /// What this user may not read, with the command that repairs it.
     pub unreadable: Vec<Unreadable>,
     /// The later sample, whose counters Prometheus gets.
@@ -146,6 +151,7 @@ impl Model {
             },
             credits: after.credits.as_ref().map(|credits| credits_of(credits, before, after, &host, span)),
             host,
+            recorder: after.recorder.clone(),
             unreadable: after.unreadable.clone(),
             sample: after.clone(),
         }

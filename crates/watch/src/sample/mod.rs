@@ -6,6 +6,7 @@ mod gaps;
 mod host;
 mod ledger;
 mod outside;
+mod recorder;
 mod server;
 mod telemetry;
 
@@ -19,6 +20,7 @@ pub use host::{
 };
 pub use ledger::{Cause, LateTicks, LedgerSample};
 pub use outside::{DueSample, LateWas, OutsideLate, OutsideSample};
+pub use recorder::RecorderSample;
 pub use server::{FilesSample, ProcessSample, ServerSample, SocketSample, ThreadSums};
 pub use telemetry::{HistogramSample, SlicesSample, TelemetrySample, TickSample};
 
@@ -50,6 +52,9 @@ pub struct Sample {
     /// The missing time of CPUs, if the meter was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<Counted<GapsSample>>,
+    /// The flight recorder, if it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<RecorderSample>,
     /// What could not be read, each once, with the command that repairs it.
     pub unreadable: Vec<Unreadable>,
 }

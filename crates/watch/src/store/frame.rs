@@ -59,7 +59,7 @@ impl Head {
 }
 
 /// The head of a segment.
-pub(super) fn segment_head() -> [u8; SEGMENT_HEAD_BYTES] {
+pub fn segment_head() -> [u8; SEGMENT_HEAD_BYTES] {
     let mut bytes = [0; SEGMENT_HEAD_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());

@@ -8,6 +8,7 @@
 //! on behind it with a new block. So a torn frame costs itself, and a damaged one the rest of its block, at most a minute. The index only
 //! saves time: without it, or if it is wrong, the segment is searched.
 
+mod compress;
 mod error;
 mod frame;
 mod index;
@@ -16,7 +17,9 @@ mod replay;
 mod segment;
 mod writer;
 
+pub use compress::encode_alone;
 pub use error::StoreError;
+pub use frame::segment_head;
 pub use names::{SegmentName, day_of};
 pub use replay::{Position, Replay};
 pub use segment::{Damage, Parsed, parse_segment};

@@ -27,11 +27,28 @@ pub struct Position {
     sample: usize,
 }
 
+/// A file with samples, and its index.
+#[derive(Clone, Debug)]
+struct Segment {
+    path: PathBuf,
+    /// `None` for a dump of the flight recorder, which is searched.
+    index: Option<PathBuf>,
+}
+
+/// The segments of a folder, or the file itself.
+fn found(place: &Path) -> Result<Vec<Segment>, StoreError> {
+    if place.is_file() {
+        return Ok(vec![Segment { path: place.to_owned(), index: None }]);
+    }
+    let of = |name: SegmentName| Segment { path: place.join(name.to_string()), index: Some(place.join(name.index())) };
+    Ok(segments(place)?.into_iter().map(of).collect())
+}
+
 /// A store to read.
 #[derive(Debug)]
 pub struct Replay {
-    dir: PathBuf,
-    segments: Vec<SegmentName>,
+    place: PathBuf,
+    segments: Vec<Segment>,
     /// The blocks of the segment that was read last.
     blocks: Option<(usize, Vec<Block>)>,
     /// The samples of the block that was read last.
@@ -39,15 +56,15 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Opens the store in this folder.
+    /// Opens the store in this folder, or a file with samples: one of a store, or a dump of the flight recorder.
     ///
     /// # Errors
     /// The kernel's error; that it has no sample; that only a newer version can read it.
-    pub fn open(dir: &Path) -> Result<Replay, StoreError> {
-        let segments = segments(dir)?;
-        let mut replay = Replay { dir: dir.to_owned(), segments, blocks: None, samples: None };
+    pub fn open(place: &Path) -> Result<Replay, StoreError> {
+        let segments = found(place)?;
+        let mut replay = Replay { place: place.to_owned(), segments, blocks: None, samples: None };
         if let Some(last) = replay.segments.last() {
-            let path = dir.join(last.to_string());
+            let path = last.path.clone();
             let file = File::open(&path).map_err(StoreError::io("open", &path))?;
             let mut head = [0; SEGMENT_HEAD_BYTES];
             let read = file.read_at(&mut head, 0).map_err(StoreError::io("read", &path))?;
@@ -57,7 +74,7 @@ impl Replay {
         }
         match replay.last() {
             Some(_) => Ok(replay),
-            None => Err(StoreError::Empty { path: dir.to_owned() }),
+            None => Err(StoreError::Empty { path: place.to_owned() }),
         }
     }
 
@@ -66,7 +83,7 @@ impl Replay {
     /// # Errors
     /// The kernel's error of the folder.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
-        self.segments = segments(&self.dir)?;
+        self.segments = found(&self.place)?;
         (self.blocks, self.samples) = (None, None);
         Ok(())
     }
@@ -75,6 +92,18 @@ impl Replay {
     pub fn last(&mut self) -> Option<Position> {
         let end = Position { segment: self.segments.len(), block: 0, sample: 0 };
         self.previous(end)
+    }
+
+    /// The first sample.
+    pub fn first(&mut self) -> Option<Position> {
+        for segment in 0..self.segments.len() {
+            for block in 0..self.blocks(segment).len() {
+                if !self.samples(segment, block).is_empty() {
+                    return Some(Position { segment, block, sample: 0 });
+                }
+            }
+        }
+        None
     }
 
     /// The last sample that was taken at this time or before, in nanoseconds since 1970 UTC.
@@ -142,31 +171,10 @@ impl Replay {
     /// The blocks of a segment; none if it can't be read.
     fn blocks(&mut self, segment: usize) -> &[Block] {
         if self.blocks.as_ref().is_none_or(|(of, _)| *of != segment) {
-            let blocks = self.segments.get(segment).map(|name| self.read_blocks(name)).unwrap_or_default();
+            let blocks = self.segments.get(segment).map(read_blocks).unwrap_or_default();
             self.blocks = Some((segment, blocks));
         }
         self.blocks.as_ref().map_or(&[], |(_, blocks)| blocks)
-    }
-
-    fn read_blocks(&self, name: &SegmentName) -> Vec<Block> {
-        let Ok(file) = File::open(self.dir.join(name.to_string())) else { return Vec::new() };
-        let Ok(length) = file.metadata().map(|there| there.len()) else { return Vec::new() };
-        let index = File::open(self.dir.join(name.index())).ok().and_then(|file| read(&file, 0, INDEX_BYTES_MAX));
-        if let Some(blocks) = index.as_deref().and_then(parse_index)
-            && blocks.first().is_some_and(|first| first.at == SEGMENT_HEAD_BYTES as u64)
-            && let Some(last) = blocks.last()
-            && last.at < length
-            && length - last.at <= BLOCK_BYTES_MAX
-        {
-            // Blocks that were written after the last entry.
-            let rest = read(&file, last.at, length - last.at).unwrap_or_default();
-            let found = search_blocks(&rest);
-            if found.first().is_some_and(|first| first.at == 0 && first.realtime_ns == last.realtime_ns) {
-                let later = found.iter().skip(1).map(|block| Block { at: block.at + last.at, ..*block });
-                return blocks.iter().copied().chain(later).collect();
-            }
-        }
-        read(&file, 0, length.min(SEARCHED_BYTES_MAX)).map(|bytes| search_blocks(&bytes)).unwrap_or_default()
     }
 
     /// The samples of a block; none if it can't be read.
@@ -182,7 +190,7 @@ impl Replay {
         let blocks = self.blocks(segment);
         let begin = blocks.get(block)?.at;
         let next = blocks.get(block + 1).map(|block| block.at);
-        let file = File::open(self.dir.join(self.segments.get(segment)?.to_string())).ok()?;
+        let file = File::open(&self.segments.get(segment)?.path).ok()?;
         let end = match next {
             Some(next) => next,
             None => file.metadata().ok()?.len(),
@@ -190,6 +198,29 @@ impl Replay {
         let bytes = read(&file, begin, end.saturating_sub(begin).min(BLOCK_BYTES_MAX))?;
         Some(parse_segment(&bytes, SAMPLES_MAX).samples)
     }
+}
+
+/// The blocks of a segment, by its index or by a search.
+fn read_blocks(segment: &Segment) -> Vec<Block> {
+    let Ok(file) = File::open(&segment.path) else { return Vec::new() };
+    let Ok(length) = file.metadata().map(|there| there.len()) else { return Vec::new() };
+    let index = segment.index.as_ref().and_then(|index| File::open(index).ok());
+    let index = index.and_then(|file| read(&file, 0, INDEX_BYTES_MAX));
+    if let Some(blocks) = index.as_deref().and_then(parse_index)
+        && blocks.first().is_some_and(|first| first.at == SEGMENT_HEAD_BYTES as u64)
+        && let Some(last) = blocks.last()
+        && last.at < length
+        && length - last.at <= BLOCK_BYTES_MAX
+    {
+        // Blocks that were written after the last entry.
+        let rest = read(&file, last.at, length - last.at).unwrap_or_default();
+        let found = search_blocks(&rest);
+        if found.first().is_some_and(|first| first.at == 0 && first.realtime_ns == last.realtime_ns) {
+            let later = found.iter().skip(1).map(|block| Block { at: block.at + last.at, ..*block });
+            return blocks.iter().copied().chain(later).collect();
+        }
+    }
+    read(&file, 0, length.min(SEARCHED_BYTES_MAX)).map(|bytes| search_blocks(&bytes)).unwrap_or_default()
 }
 
 /// Up to so many bytes of a file, from there on.

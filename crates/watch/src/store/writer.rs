@@ -5,9 +5,10 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use flate2::{Compress, Compression, FlushCompress};
+use flate2::{Compress, Compression};
 use rustix::fs::{FlockOperation, OFlags};
 
+use super::compress::compress;
 use super::error::StoreError;
 use super::frame::{HEAD_BYTES, Head, SAMPLE_BYTES_MAX, segment_head};
 use super::index::Block;
@@ -208,22 +209,6 @@ impl OpenSegment {
         }
         self.bytes += frame.len() as u64;
         Ok(())
-    }
-}
-
-/// Compresses so that a reader can decompress all of it.
-fn compress(stream: &mut Compress, raw: &[u8], frame: &mut Vec<u8>) -> std::io::Result<()> {
-    let begun = stream.total_in();
-    loop {
-        let taken = usize::try_from(stream.total_in() - begun).unwrap_or(usize::MAX);
-        let rest = raw.get(taken..).unwrap_or_default();
-        frame.reserve(rest.len() / 2 + 1024);
-        stream.compress_vec(rest, frame, FlushCompress::Sync).map_err(std::io::Error::other)?;
-        let taken = usize::try_from(stream.total_in() - begun).unwrap_or(usize::MAX);
-        // All was flushed if room is left.
-        if taken >= raw.len() && frame.len() < frame.capacity() {
-            return Ok(());
-        }
     }
 }
 

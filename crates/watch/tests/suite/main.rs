@@ -8,4 +8,5 @@ mod live;
 mod made_up;
 mod metrics;
 mod rates;
+mod recorder;
 mod store;

@@ -191,6 +191,7 @@ fn record(args: &Args) -> Result<(Opened, Recorded), Failure> {
         switches: Switches::WithStacks,
         faults: true,
         wakes: true,
+        mappings: true,
         packets: args.begins.by == By::Packets,
         probes: args.begins.at.probes(&pids)?,
         user_stack_bytes: (args.stacks == Stacks::Dwarf).then_some(STACK_BYTES),

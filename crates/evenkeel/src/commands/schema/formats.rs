@@ -151,6 +151,7 @@ formats! {
     "credits" 1 "evenkeel credits" => credits::Answer;
     "serve" 1 "evenkeel serve" => serve::Answer;
     "watch" 1 "evenkeel watch --once" => watch::Answer;
+    "watch-dump" 1 "evenkeel watch --dump" => watch::dump::DumpAnswer;
     "fleet-table" 1 "evenkeel fleet table" => fleet::table::Answer;
     "fleet-audit" 1 "evenkeel fleet audit" => evenkeel_fleet::audit::FleetAudit;
     "fleet-rollout" 1 "evenkeel fleet rollout" => fleet::answers::RolloutAnswer;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use evenkeel_sys::clock;
+use evenkeel_watch::recorder::Dumper;
 use evenkeel_watch::{Collector, Model};
 use tokio::sync::watch;
 
@@ -26,6 +27,8 @@ pub(super) struct Latest {
 pub(super) struct Shared {
     pub(super) latest: watch::Receiver<Option<Arc<Latest>>>,
     history: Arc<Mutex<History>>,
+    /// The flight recorder, if it runs.
+    pub(super) dumper: Option<Dumper>,
 }
 
 impl Shared {
@@ -48,7 +51,8 @@ impl Feed {
     /// If the thread does not start.
     pub(super) fn start(mut collector: Collector, points_max: usize, stop: Arc<AtomicBool>) -> Result<Feed, Failure> {
         let (send, latest) = watch::channel(None);
-        let shared = Shared { latest, history: Arc::new(Mutex::new(History::new(points_max))) };
+        let history = Arc::new(Mutex::new(History::new(points_max)));
+        let shared = Shared { latest, history, dumper: collector.dumper() };
         let keep = shared.clone();
         let body = move || {
             let mut before = collector.sample();

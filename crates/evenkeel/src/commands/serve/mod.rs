@@ -5,6 +5,7 @@ mod connections;
 mod feed;
 mod history;
 mod listen;
+mod replay;
 mod routes;
 
 use std::net::SocketAddr;
@@ -19,10 +20,12 @@ use serde::Serialize;
 use self::access::Access;
 use self::feed::Feed;
 use self::listen::Listening;
+use self::replay::Stored;
 use crate::exit;
 use crate::experiment::stop_flag;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
+use crate::store_failure::store_failure;
 use crate::times;
 use crate::watch_args::WatchArgs;
 
@@ -40,6 +43,7 @@ const POINTS_MAX: usize = 7_200;
 #[command(after_help = "Examples:
   evenkeel serve
   evenkeel serve --pid 1234 --interval 500ms
+  evenkeel serve --replay /var/lib/evenkeel/watch
   evenkeel serve --listen 10.0.0.5:9177 --token-file /etc/evenkeel/token")]
 pub(crate) struct Args {
     /// Address to listen on; port 0 takes a free one
@@ -57,6 +61,9 @@ pub(crate) struct Args {
     /// How much of the past the page can show, up to 7200 samples
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = times::time)]
     keep: Duration,
+    /// Show the store in DIR, or a dump of the flight recorder, instead of this machine
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "pids", "comms", "no_find", "gaps", "dumps", "host", "root", "metadata", "state", "interval", "late"])]
+    replay: Option<PathBuf>,
     #[command(flatten)]
     watch: WatchArgs,
 }
@@ -70,8 +77,15 @@ pub(crate) struct Answer {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let access = Arc::new(Access::new(args.token_file.as_deref(), &args.host_names)?);
-    let root = args.watch.open()?;
-    let collector = Collector::new(root.clone(), args.watch.options(&root)?);
+    let stored = args.replay.as_ref().map(|place| Stored::open(place).map_err(store_failure)).transpose()?;
+    // What can't be watched is an error before anything listens.
+    let collector = match stored {
+        Some(_) => None,
+        None => {
+            let root = args.watch.open()?;
+            Some(Collector::new(root.clone(), args.watch.options(&root)?))
+        }
+    };
     let listening = Listening::open(args.listen)?;
     let is_open = listening.addresses.iter().any(|address| !address.ip().is_loopback());
     if is_open && !access.needs_token() && !args.insecure {
@@ -81,15 +95,36 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
     let stop = stop_flag()?;
     let points = args.keep.div_duration_f64(args.watch.interval());
-    let feed = Feed::start(collector, (points.ceil() as usize).clamp(1, POINTS_MAX), Arc::clone(&stop))?;
+    let points = (points.ceil() as usize).clamp(1, POINTS_MAX);
+    let feed = collector.map(|collector| Feed::start(collector, points, Arc::clone(&stop))).transpose()?;
+    let addresses = match (&stored, &feed) {
+        (Some(stored), _) => stored.router(),
+        (None, Some(feed)) => routes::live(feed, &access, axum::routing::get(replay::nothing_stored)),
+        (None, None) => axum::Router::new(),
+    };
+    let served = serve(listening, routes::router(addresses, &access), feed.as_ref(), &stop, out);
+    stop.store(true, Ordering::Relaxed);
+    if let Some(feed) = feed {
+        feed.end();
+    }
+    served.map(|()| exit::WELL)
+}
+
+/// Serves until a stop.
+fn serve(
+    listening: Listening,
+    router: axum::Router,
+    feed: Option<&Feed>,
+    stop: &AtomicBool,
+    out: &Out,
+) -> Result<(), Failure> {
     let addresses: Vec<String> = listening.addresses.iter().map(|address| format!("http://{address}/")).collect();
     out.answer(&Answer { addresses: addresses.clone() }, || format!("serving on {}\n", addresses.join(" ")))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the server", &error))?;
-    let router = routes::router(&feed, &access);
     let served = runtime.block_on(async {
         let accepting = connections::accept(listening, router)?;
-        let watchdog = supervised(&feed, &stop);
+        let watchdog = supervised(feed, stop);
         // Systemd waits for this before it starts what depends on us. Without systemd it does nothing.
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         watchdog.await;
@@ -97,18 +132,16 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         Ok(())
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
-    stop.store(true, Ordering::Relaxed);
-    feed.end();
-    served.map(|()| exit::WELL)
+    served
 }
 
 /// Waits for a stop. Until then, notifies systemd's watchdog while the collector takes samples.
-async fn supervised(feed: &Feed, stop: &AtomicBool) {
+async fn supervised(feed: Option<&Feed>, stop: &AtomicBool) {
     let every = sd_notify::watchdog_enabled().map(|time| time / 3);
     let mut notified = std::time::Instant::now();
     while !stop.load(Ordering::Relaxed) {
         tokio::time::sleep(LOOK_EVERY).await;
-        if every.is_some_and(|every| notified.elapsed() >= every) && feed.is_fresh() {
+        if every.is_some_and(|every| notified.elapsed() >= every) && feed.is_none_or(Feed::is_fresh) {
             let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
             notified = std::time::Instant::now();
         }

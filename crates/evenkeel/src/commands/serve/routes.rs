@@ -10,8 +10,9 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
+use evenkeel_watch::recorder::Answer;
 use evenkeel_watch::{Model, metrics};
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +20,10 @@ use super::access::{Access, Decision};
 use super::feed::{Feed, Latest, Shared, is_fresh};
 use super::history::Point;
 
+/// Where a dump is asked for: the only address that is not for reading.
+const DUMP: &str = "/dump";
 /// The format of all JSON here.
-const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 1;
 /// The most streams of events at a time: each costs a few kilobytes a second.
 const STREAMS_MAX: usize = 32;
 /// Between two comments on a stream that has nothing new.
@@ -46,39 +49,47 @@ const HEADERS: [(header::HeaderName, &str); 6] = [
 ];
 
 #[derive(Clone)]
-struct App {
+pub(super) struct App {
     shared: Shared,
     access: Arc<Access>,
     streams: Arc<AtomicUsize>,
 }
 
-/// All addresses. Anything else is not found, and anything but reading is refused.
-pub(super) fn router(feed: &Feed, access: &Arc<Access>) -> Router {
+/// The addresses of the host as it is now.
+pub(super) fn live(feed: &Feed, access: &Arc<Access>, nothing_stored: MethodRouter<App>) -> Router {
     let app = App { shared: feed.shared.clone(), access: Arc::clone(access), streams: Arc::default() };
     Router::new()
-        .route("/", get(|| asset("text/html; charset=utf-8", PAGE)))
-        .route("/serve.js", get(|| asset("text/javascript; charset=utf-8", SCRIPT)))
-        .route("/charts.js", get(|| asset("text/javascript; charset=utf-8", CHARTS)))
-        .route("/serve.css", get(|| asset("text/css; charset=utf-8", STYLE)))
+        .route("/api/v1/replay", nothing_stored)
         .route("/metrics", get(prometheus))
         .route("/api/v1/model", get(model))
         .route("/api/v1/history", get(history))
         .route("/api/v1/events", get(events))
         .route("/readyz", get(ready))
+        .route(DUMP, post(dump))
+        .with_state(app)
+}
+
+/// The page, and these addresses, for who may read them. Anything else is not found, and anything but reading is refused.
+pub(super) fn router(addresses: Router, access: &Arc<Access>) -> Router {
+    Router::new()
+        .route("/", get(|| asset("text/html; charset=utf-8", PAGE)))
+        .route("/serve.js", get(|| asset("text/javascript; charset=utf-8", SCRIPT)))
+        .route("/charts.js", get(|| asset("text/javascript; charset=utf-8", CHARTS)))
+        .route("/serve.css", get(|| asset("text/css; charset=utf-8", STYLE)))
+        .merge(addresses)
         .fallback(|| async { (StatusCode::NOT_FOUND, "not found\n") })
-        .layer(middleware::from_fn_with_state(app.clone(), guarded))
+        .layer(middleware::from_fn_with_state(Arc::clone(access), guarded))
         // Supervisors have no token, and it says nothing.
         .route("/healthz", get(|| async { "ok\n" }))
         .layer(middleware::from_fn(with_headers))
-        .with_state(app)
 }
 
 async fn asset(kind: &'static str, text: &'static str) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-async fn guarded(State(app): State<App>, request: Request, next: Next) -> Response {
-    match app.access.decide(request.uri(), request.headers()) {
+async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    match access.decide(request.uri(), request.headers()) {
         Decision::Answer => next.run(request).await,
         Decision::KeepToken(cookie) => ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response(),
         Decision::NoToken => (
@@ -97,7 +108,8 @@ async fn guarded(State(app): State<App>, request: Request, next: Next) -> Respon
 
 async fn with_headers(request: Request, next: Next) -> Response {
     let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
-    let mut response = match is_reading {
+    let is_dump = *request.method() == Method::POST && request.uri().path() == DUMP;
+    let mut response = match is_reading || is_dump {
         true => next.run(request).await,
         false => (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET, HEAD")], "nothing here can be changed\n")
             .into_response(),
@@ -130,15 +142,48 @@ async fn prometheus(State(app): State<App>) -> Response {
 }
 
 #[derive(Serialize)]
-struct ModelAnswer<'a> {
-    format: u32,
+pub(super) struct ModelAnswer<'a> {
+    pub(super) format: u32,
     #[serde(flatten)]
-    model: &'a Model,
+    pub(super) model: &'a Model,
 }
 
 async fn model(State(app): State<App>) -> Response {
     let Some(latest) = app.shared.latest.borrow().clone() else { return not_ready() };
     Json(ModelAnswer { format: FORMAT, model: &latest.model }).into_response()
+}
+
+#[derive(Serialize)]
+struct DumpAnswer {
+    format: u32,
+    /// Whether a dump will be written.
+    accepted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+/// Asks the flight recorder for a dump. Only who has a token may: a page of another site could send this too.
+async fn dump(State(app): State<App>) -> Response {
+    let answer = |status: StatusCode, why: Option<String>| {
+        (status, Json(DumpAnswer { format: FORMAT, accepted: why.is_none(), why })).into_response()
+    };
+    if !app.access.needs_token() {
+        return answer(StatusCode::FORBIDDEN, Some("dumps take a token: start evenkeel with --token-file".to_owned()));
+    }
+    let Some(dumper) = &app.shared.dumper else {
+        let why = "the flight recorder does not run: start evenkeel with --dumps DIR";
+        return answer(StatusCode::NOT_FOUND, Some(why.to_owned()));
+    };
+    match dumper.ask("asked by POST /dump") {
+        Answer::Accepted => answer(StatusCode::ACCEPTED, None),
+        Answer::TooSoon { wait_s } => {
+            let why = format!("the last dump was less than a minute ago, wait {wait_s} s");
+            let mut response = answer(StatusCode::TOO_MANY_REQUESTS, Some(why));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait_s));
+            response
+        }
+        Answer::Failed(why) => answer(StatusCode::SERVICE_UNAVAILABLE, Some(why)),
+    }
 }
 
 #[derive(Deserialize)]

@@ -18,6 +18,8 @@ use crate::watch_args::WatchArgs;
   evenkeel watch --once --pid 1234 --json
   evenkeel watch --store /var/lib/evenkeel/watch
   evenkeel watch --replay /var/lib/evenkeel/watch --at 21:14
+  evenkeel watch --dumps /var/lib/evenkeel/dumps --dump-over 5ms
+  evenkeel watch --dumps /var/lib/evenkeel/dumps --dump
   evenkeel watch --textfile /var/lib/node_exporter/evenkeel.prom --interval 10s")]
 pub(crate) struct Args {
     /// Take two samples one interval apart, print what happened between, and end
@@ -32,12 +34,15 @@ pub(crate) struct Args {
     /// Hold at most MIB of the store [default: 1024]
     #[arg(long, value_name = "MIB", default_value_t = 1024, hide_default_value = true, requires = "store", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     store_mib: u64,
-    /// Show the store in DIR instead of this machine
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["store", "textfile", "pids", "comms", "no_find", "gaps", "host", "root", "metadata", "state", "interval", "late"])]
+    /// Show the store in DIR, or a dump of the flight recorder, instead of this machine
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["store", "textfile", "pids", "comms", "no_find", "gaps", "dumps", "host", "root", "metadata", "state", "interval", "late"])]
     pub(super) replay: Option<PathBuf>,
     /// The moment of the store to show, in UTC: 21:14, or 2026-11-26T21:14:05 [default: the last]
     #[arg(long, value_name = "TIME", requires = "replay", value_parser = At::parse)]
     pub(super) at: Option<At>,
+    /// Ask the `watch` or `serve` that writes its dumps to the folder of --dumps for one now, and end
+    #[arg(long, requires = "dumps", conflicts_with_all = ["once", "store", "replay", "textfile"])]
+    pub(super) dump: bool,
     /// Write the metrics to FILE after each sample, for the textfile collector of node_exporter
     #[arg(long, value_name = "FILE")]
     pub(super) textfile: Option<PathBuf>,

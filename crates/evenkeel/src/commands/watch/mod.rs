@@ -2,6 +2,7 @@
 
 mod args;
 mod at;
+pub(crate) mod dump;
 mod headless;
 mod outputs;
 mod terminal;
@@ -24,6 +25,7 @@ use crate::experiment::stop_flag;
 use crate::failure::{Failure, Outcome};
 use crate::show::watch::screen::Palette;
 use crate::show::{self, Out};
+use crate::store_failure::store_failure;
 
 /// What happened between two samples.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -36,13 +38,16 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     if let Some(dir) = &args.replay {
         return replay(args, dir, out);
     }
+    if let Some(dir) = args.watch.dumps.as_ref().filter(|_| args.dump) {
+        return dump::run(dir, out);
+    }
     let root = args.watch.open()?;
     let is_live = root.kind() != RootKind::Captured;
     let outputs = Outputs::open(args)?;
     let collector = Collector::new(root.clone(), args.watch.options(&root)?);
     match (args.once || !is_live || out.is_json(), is_interactive()) {
         (false, true) => terminal::run(Timeline::live(collector, outputs), palette(out)),
-        (false, false) if !outputs.is_empty() => headless::run(collector, outputs, out),
+        (false, false) if !outputs.is_empty() || args.watch.dumps.is_some() => headless::run(collector, outputs, out),
         // A pipe gets one page.
         _ => once(collector, outputs, out),
     }
@@ -76,7 +81,7 @@ fn once(mut collector: Collector, mut outputs: Outputs, out: &Out) -> Outcome {
 
 /// The moment of a store that `--at` names, or its last one.
 fn replay(args: &Args, dir: &Path, out: &Out) -> Outcome {
-    let mut replay = Replay::open(dir).map_err(outputs::failure)?;
+    let mut replay = Replay::open(dir).map_err(store_failure)?;
     let nothing =
         || Failure::text(exit::WRONG_USE, format_args!("replay {}", dir.display()), "it has no sample of that time");
     let last = replay.last().ok_or_else(nothing)?;

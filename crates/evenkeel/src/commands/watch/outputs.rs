@@ -3,13 +3,14 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use evenkeel_watch::store::{StoreError, StoreWriter};
+use evenkeel_watch::store::StoreWriter;
 use evenkeel_watch::{Model, Sample, metrics};
 
 use super::args::Args;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output_file;
+use crate::store_failure::store_failure;
 
 /// The open outputs.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(super) struct Outputs {
 impl Outputs {
     /// Opens them. What does not work at the start is an error.
     pub(super) fn open(args: &Args) -> Result<Outputs, Failure> {
-        let store = args.store.as_ref().map(|dir| StoreWriter::open(dir, args.store_options()).map_err(failure));
+        let store = args.store.as_ref().map(|dir| StoreWriter::open(dir, args.store_options()).map_err(store_failure));
         Ok(Outputs { store: store.transpose()?, textfile: args.textfile.clone(), failures: [None, None] })
     }
 
@@ -64,21 +65,4 @@ pub(super) fn write_textfile(file: &Path, model: &Model) -> Result<(), Failure> 
     readable.map_err(|error| {
         Failure::io(exit::NOT_POSSIBLE, format_args!("make {} readable for others", file.display()), &error)
     })
-}
-
-/// A store that can't be used.
-pub(super) fn failure(error: StoreError) -> Failure {
-    let (code, hint) = match &error {
-        StoreError::Io { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            (exit::NOT_ALLOWED, "name a folder that you may write to")
-        }
-        StoreError::Io { .. } => {
-            (exit::WRONG_USE, "`evenkeel watch --store DIR` makes DIR; the folder above it must exist")
-        }
-        StoreError::InUse { .. } => (exit::NOT_POSSIBLE, "end the other one, or name another folder"),
-        StoreError::Empty { .. } => (exit::WRONG_USE, "`evenkeel watch --store DIR` writes one"),
-        StoreError::TooLarge { .. } => (exit::NOT_POSSIBLE, "watch fewer servers"),
-        StoreError::Format { .. } => (exit::WRONG_USE, "read it with the evenkeel that wrote it, or a newer one"),
-    };
-    Failure::text(code, "use the store", error).hint(hint)
 }

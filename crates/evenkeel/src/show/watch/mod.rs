@@ -8,7 +8,7 @@ use evenkeel_watch::model::{HostModel, Model, ServerModel, SettingsModel};
 
 use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 use crate::show::units::{bytes, percent};
-use words::{gaps_words, late_ticks, ms_per_s, number, per_s, short_us, value};
+use words::{gaps_words, late_ticks, ms_per_s, number, per_s, recorder_words, short_us, value};
 
 /// The most entries of a list on the page; JSON has all.
 const LISTED_MAX: usize = 3;
@@ -22,6 +22,10 @@ pub(crate) fn page(model: &Model) -> String {
     }
     settings(&mut page, model);
     servers(&mut page, model);
+    if let Some(recorder) = &model.recorder {
+        let style = if recorder.failure.is_some() || recorder.last_error.is_some() { WARN } else { PLAIN };
+        page.row("flight recorder", style, &recorder_words(recorder));
+    }
     for one in &model.unreadable {
         let mend = one.mend.as_ref().map_or_else(String::new, |mend| format!("; `{mend}` shows it"));
         let text = format!("not readable: {} ({}){mend}", one.what, one.why);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_watch::Measured;
 use evenkeel_watch::model::{CpuGaps, GapsModel};
-use evenkeel_watch::sample::{Cause, LateTicks};
+use evenkeel_watch::sample::{Cause, LateTicks, RecorderSample};
 
 use crate::show::units::percent;
 
@@ -53,6 +53,22 @@ pub(crate) fn causes(counts: &BTreeMap<Cause, u64>) -> String {
 /// `match 7: 5 late, 1 missed: preempted (…)`.
 pub(crate) fn late_ticks(late: &LateTicks) -> String {
     format!("{}: {} late, {} missed: {} ({})", late.server, late.late, late.missed, late.cause.name(), late.evidence)
+}
+
+/// `2 dumps, the last is /d/x.data (a tick of match 7 was 8.1 ms late)`.
+pub(crate) fn recorder_words(recorder: &RecorderSample) -> String {
+    if let Some(why) = &recorder.failure {
+        return format!("it does not run: {why}");
+    }
+    let mut words = format!("{} dumps", recorder.dumps);
+    if let Some(last) = &recorder.last {
+        let reason = recorder.last_reason.as_deref().unwrap_or("no reason");
+        words.push_str(&format!(", the last is {last} ({reason})"));
+    }
+    if let Some(error) = &recorder.last_error {
+        words.push_str(&format!("; the last one failed: {error}"));
+    }
+    words
 }
 
 /// `CPU 0: threads 2.0 %, nobody 0.1 %; 0 pauses so far`.

@@ -104,13 +104,16 @@ impl Follower {
         if open_ns < PERIODS_MIN * period_ns {
             return Ok(&self.counted);
         }
-        match tick_account(&self.held, &self.tick, self.asked_ns) {
-            Ok(account) => self.add(&account),
-            // It may be a moment without a CPU: then its ticks come later.
-            Err(why) if open_ns > LOST_NS.max(LOST_PERIODS * period_ns) => return Err(why),
-            Err(_) => {}
+        let account = tick_account(&self.held, &self.tick, self.asked_ns);
+        if let Ok(account) = &account {
+            self.add(account);
         }
-        Ok(&self.counted)
+        // It may be a moment without a CPU: then its ticks come later.
+        let is_stuck = self.counted.counted_to_ns == self.counted.counted_from_ns;
+        match is_stuck && open_ns > LOST_NS.max(LOST_PERIODS * period_ns) {
+            true => Err(account.err().unwrap_or(NoTick::FewWakes)),
+            false => Ok(&self.counted),
+        }
     }
 
     fn add(&mut self, account: &Account) {

@@ -1,0 +1,117 @@
+//! `serve --replay`, and the dumps of a `serve` that runs.
+
+use evenkeel_testkit::browser::{self, Browser};
+use evenkeel_testkit::{skipped, wait_for};
+use serde_json::Value;
+
+use crate::served::{Server, TOKEN};
+use crate::support::Scene;
+
+/// A store with the samples of some moments.
+fn stored(scene: &Scene) {
+    for _ in 0..4 {
+        let seen = scene.run("watch --once --interval 100ms --store samples --state state --no-find");
+        assert_eq!(seen.code, 0, "{seen}");
+    }
+}
+
+/// `serve --replay` answers from a store, and has nothing of the host as it is now.
+#[test]
+fn a_store_is_served() {
+    let scene = Scene::new();
+    stored(&scene);
+    let server = Server::with(&scene, "--replay samples");
+    let json = |path: &str| -> Value {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        let whole = answer.body.find('{').map_or("", |at| &answer.body[at..]);
+        serde_json::from_str(whole.trim_end_matches(['\r', '\n', '0'])).unwrap()
+    };
+    let range = json("/api/v1/replay");
+    let (from, to) = (range["range_ms"][0].as_u64().unwrap(), range["range_ms"][1].as_u64().unwrap());
+    assert!(range["is_stored"] == true && to > from, "{range}");
+    let all = json(&format!("/api/v1/history?from_ms={from}&to_ms={to}"));
+    assert_eq!((all["points"].as_array().unwrap().len(), &all["is_thinned"]), (7, &Value::Bool(false)), "{all}");
+    let none = json(&format!("/api/v1/history?from_ms={to}&to_ms={from}"));
+    assert_eq!(none["points"], serde_json::json!([]));
+    let last = json("/api/v1/model");
+    assert_eq!(last["at_realtime_ns"].as_u64().unwrap() / 1_000_000, to);
+    let first = json(&format!("/api/v1/model?at_ms={from}"));
+    assert_eq!(first["at_realtime_ns"].as_u64().unwrap() / 1_000_000, from);
+    assert_eq!(server.get("/api/v1/model?at_ms=1").status, 404);
+    for odd in ["/api/v1/history", "/api/v1/history?from_ms=-1&to_ms=x", "/api/v1/model?at_ms=99999999999999999999999"]
+    {
+        assert_eq!(server.get(odd).status, 400, "{odd}");
+    }
+    for gone in ["/metrics", "/api/v1/events", "/dump"] {
+        assert_eq!(server.get(gone).status, 404, "{gone}");
+    }
+    let seen = scene.run("serve --replay nowhere");
+    assert!(seen.code != 0 && seen.stderr.contains("nowhere"), "{seen}");
+    // A live server says that it is none.
+    let live = Server::start(&scene, "");
+    assert!(live.get("/api/v1/replay").body.contains("\"is_stored\":false"));
+}
+
+/// The page of a store moves through it.
+#[test]
+fn the_page_moves_through_a_store_in_a_browser() {
+    let Some(program) = browser::program() else { return };
+    let scene = Scene::new();
+    stored(&scene);
+    let server = Server::with(&scene, "--replay samples");
+    let mut browser = Browser::open(&program);
+    browser.visit(&format!("http://{}/", server.address), 1200, "light");
+    browser.wait_until("document.getElementById('status')?.textContent.startsWith('stored, ') ?? false");
+    browser.wait_until("!document.getElementById('moment').hidden");
+    browser.wait_until("document.getElementById('cpus-text').textContent.includes('most on CPU')");
+    let at = "document.getElementById('at').value";
+    let end = browser.evaluate(at);
+    browser.evaluate("document.querySelector('button[data-seconds=\"0\"]').click()");
+    browser.wait_until("document.getElementById('status').textContent.startsWith('stored, ')");
+    browser.evaluate("document.getElementById('earlier').click()");
+    browser.wait_until("document.getElementById('status').textContent.startsWith('stored, ')");
+    browser.press("Escape");
+    browser.wait_until(&format!("{at} === {end}"));
+    let width = "document.documentElement.scrollWidth <= 400";
+    browser.visit(&format!("http://{}/", server.address), 400, "dark");
+    browser.wait_until("document.getElementById('status')?.textContent.startsWith('stored, ') ?? false");
+    assert_eq!(browser.evaluate(width), true);
+}
+
+/// A dump is written for who has the token, once a minute, and the file opens everywhere.
+#[test]
+fn a_dump_is_for_who_has_the_token() {
+    let scene = Scene::new();
+    scene.write("token", TOKEN);
+    std::fs::set_permissions(scene.path("token"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let open = Server::start(&scene, "");
+    assert_eq!(open.ask("POST", "/dump", "").status, 403, "without a token nobody may");
+    assert_eq!(open.get("/dump").status, 405);
+    drop(open);
+    let plain = Server::start(&scene, "--token-file token");
+    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(plain.ask("POST", "/dump", "").status, 401);
+    assert_eq!(plain.ask("POST", "/dump", &bearer).status, 404, "no recorder runs");
+    assert_eq!(plain.ask("POST", "/metrics", &bearer).status, 405, "nothing else can be posted");
+    drop(plain);
+    let server = Server::start(&scene, "--token-file token --dumps dumps");
+    let model = || -> Value {
+        let body = server.ask("GET", "/api/v1/model", &bearer).body;
+        let whole = body.find('{').map_or("", |at| &body[at..]).trim_end_matches(['\r', '\n', '0']).to_owned();
+        serde_json::from_str(&whole).unwrap_or_default()
+    };
+    let recorder = wait_for("the recorder", || Some(model()["recorder"].clone()).filter(Value::is_object));
+    if let Some(why) = recorder["failure"].as_str() {
+        return skipped(format_args!("the flight recorder: {why}"));
+    }
+    let asked = server.ask("POST", "/dump", &bearer);
+    assert!(asked.status == 202 && asked.body.contains("\"accepted\":true"), "{} {}", asked.status, asked.body);
+    let again = server.ask("POST", "/dump", &bearer);
+    assert!(again.status == 429 && again.head.contains("retry-after: "), "{}", again.head);
+    let dump = wait_for("the dump", || model()["recorder"]["last"].as_str().map(str::to_owned));
+    let (code, replayed) = scene.json(&format!("watch --replay {dump}"));
+    assert_eq!((code, replayed["recorder"].is_object()), (0, true), "{replayed}");
+    let (code, switches) = scene.json(&format!("profile switches {dump}"));
+    assert!(code == 0 && switches["threads"].as_array().is_some_and(|all| !all.is_empty()), "{switches}");
+}

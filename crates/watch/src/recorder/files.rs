@@ -1,0 +1,251 @@
+//! The folder of the dumps: files that appear whole or not at all, the newest of them held, and a file by which other programs ask.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use evenkeel_profile::perf::write::{Described, PerfWriter};
+use evenkeel_sys::clock;
+use jiff::Timestamp;
+use rustix::fs::OFlags;
+
+use crate::store::segment_head;
+
+/// Who makes this file in the folder asks for a dump. Its text is the reason.
+pub const ASK_FILE: &str = "dump-wanted";
+/// The answer: the path of the dump, or `refused: ` with the reason.
+pub const ANSWER_FILE: &str = "dump-answer";
+/// What the names of dumps begin and end with. The first part tells them from files of others, which are never deleted.
+const PREFIX: &str = "evenkeel-dump-";
+const ENDING: &str = ".data";
+const UNFINISHED: &str = ".evenkeel-dump-unfinished";
+/// The most of a request that is read, and the most files of a folder.
+const REASON_BYTES_MAX: u64 = 400;
+const ENTRIES_MAX: usize = 10_000;
+
+/// The folder.
+#[derive(Debug)]
+pub(super) struct Folder {
+    dir: PathBuf,
+    dumps_max: usize,
+}
+
+/// A dump that is not whole yet.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    file: File,
+    path: PathBuf,
+}
+
+impl Unfinished {
+    pub(super) fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // After `finish` it has another name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Folder {
+    /// Opens it; it is made if only the last part of its path is missing. What a killed recorder left unfinished is removed.
+    pub(super) fn open(dir: &Path, dumps_max: usize) -> io::Result<Folder> {
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("open the folder {}: {error}", dir.display()));
+        match fs::DirBuilder::new().mode(0o750).create(dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(named(error)),
+            _ => {}
+        }
+        let folder = Folder { dir: dir.to_owned(), dumps_max: dumps_max.max(1) };
+        for stale in [UNFINISHED, ASK_FILE] {
+            let _ = fs::remove_file(dir.join(stale));
+        }
+        // Finds out now whether it can be written, not hours later.
+        drop(folder.begin().map_err(named)?);
+        Ok(folder)
+    }
+
+    pub(super) fn begin(&self) -> io::Result<Unfinished> {
+        let path = self.dir.join(UNFINISHED);
+        let _ = fs::remove_file(&path);
+        let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o640).custom_flags(flags).open(&path)?;
+        Ok(Unfinished { file, path })
+    }
+
+    /// Gives it its name, and deletes the oldest beyond the most.
+    pub(super) fn finish(&self, unfinished: Unfinished) -> io::Result<PathBuf> {
+        unfinished.file.sync_all()?;
+        let time = Timestamp::from_nanosecond(i128::from(clock::realtime_ns())).unwrap_or(Timestamp::UNIX_EPOCH);
+        let stem = format!("{PREFIX}{}", time.strftime("%Y-%m-%dT%H%M%SZ"));
+        let mut path = self.dir.join(format!("{stem}{ENDING}"));
+        for number in 2..1000 {
+            if !path.exists() {
+                break;
+            }
+            path = self.dir.join(format!("{stem}-{number:03}{ENDING}"));
+        }
+        fs::rename(&unfinished.path, &path)?;
+        self.retire(&path);
+        Ok(path)
+    }
+
+    fn retire(&self, newest: &Path) {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().take(ENTRIES_MAX).flatten();
+        let mut dumps: Vec<PathBuf> = entries
+            .filter(|entry| {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                name.starts_with(PREFIX) && name.ends_with(ENDING)
+            })
+            .map(|entry| entry.path())
+            .filter(|path| path != newest)
+            .collect();
+        // Their names are in the order of time.
+        dumps.sort();
+        let beyond = (dumps.len() + 1).saturating_sub(self.dumps_max);
+        for old in dumps.iter().take(beyond) {
+            let _ = fs::remove_file(old);
+        }
+    }
+
+    /// The reason of somebody who asks for a dump by a file. It is taken away.
+    pub(super) fn asked(&self) -> Option<String> {
+        let path = self.dir.join(ASK_FILE);
+        let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as i32;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(&path);
+        if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        if let Ok(file) = opened {
+            let _ = file.take(REASON_BYTES_MAX).read_to_end(&mut bytes);
+        }
+        // What can't be removed would ask for ever.
+        fs::remove_file(&path).ok()?;
+        let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+        Some(if text.is_empty() { "asked by a file".to_owned() } else { text })
+    }
+
+    pub(super) fn answer(&self, words: &str) {
+        let (path, temporary) = (self.dir.join(ANSWER_FILE), self.dir.join(format!(".{ANSWER_FILE}")));
+        let _ = fs::remove_file(&temporary);
+        let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o644).custom_flags(flags).open(&temporary);
+        // Who asked waits for a limited time.
+        if made.is_ok_and(|mut file| file.write_all(words.as_bytes()).is_ok()) {
+            let _ = fs::rename(&temporary, &path);
+        }
+    }
+}
+
+/// Appends samples to the records of a dump: a segment of a store.
+pub(super) fn append_samples(into: &mut impl Write, frames: &[u8]) -> io::Result<()> {
+    into.write_all(&segment_head())?;
+    into.write_all(frames)?;
+    into.flush()
+}
+
+/// Writes a dump from its parts: records as the kernel wrote them, their description, and samples as frames of a store.
+///
+/// # Errors
+/// If writing fails.
+pub fn write_dump<W: Write + Seek>(into: W, records: &[u8], described: &Described, frames: &[u8]) -> io::Result<W> {
+    let mut writer = PerfWriter::begin(into)?;
+    writer.records(records)?;
+    let mut file = writer.finish(described)?;
+    file.seek(io::SeekFrom::End(0))?;
+    append_samples(&mut file, frames)?;
+    Ok(file)
+}
+
+/// Asks by a file, and waits for the answer.
+pub(super) fn ask_in(dir: &Path, reason: &str, wait: Duration) -> Result<PathBuf, String> {
+    const NAP: Duration = Duration::from_millis(50);
+    let (ask, answer) = (dir.join(ASK_FILE), dir.join(ANSWER_FILE));
+    let failed = |error: io::Error| format!("write {}: {error}", ask.display());
+    match fs::remove_file(&answer) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    fs::write(&ask, reason).map_err(failed)?;
+    let until = Instant::now() + wait;
+    while Instant::now() < until {
+        if let Ok(text) = fs::read_to_string(&answer) {
+            let _ = fs::remove_file(&answer);
+            return match text.strip_prefix("refused: ") {
+                Some(why) => Err(why.to_owned()),
+                None => Ok(PathBuf::from(text)),
+            };
+        }
+        std::thread::sleep(NAP);
+    }
+    let _ = fs::remove_file(&ask);
+    Err("no flight recorder writes to this folder: start `evenkeel watch` or `evenkeel serve` with --dumps".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_newest_dumps_are_held_and_files_of_others_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("dumps");
+        let folder = Folder::open(&at, 2).unwrap();
+        for name in
+            ["evenkeel-dump-2020-01-01T000000Z.data", "evenkeel-dump-2021-01-01T000000Z.data", "notes", "a.data"]
+        {
+            fs::write(at.join(name), "x").unwrap();
+        }
+        let first = folder.finish(folder.begin().unwrap()).unwrap();
+        let second = folder.finish(folder.begin().unwrap()).unwrap();
+        let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+        let mut expected = vec!["a.data".to_owned(), name(&first), name(&second), "notes".to_owned()];
+        expected.sort();
+        assert_eq!(names(&at), expected);
+        // One that is not finished leaves nothing, and what a killed recorder left is removed.
+        drop(folder.begin().unwrap());
+        fs::write(at.join(UNFINISHED), "PERFILE2").unwrap();
+        Folder::open(&at, 2).unwrap();
+        assert_eq!(names(&at), expected);
+    }
+
+    #[test]
+    fn a_file_asks_once_and_is_no_way_out_of_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path(), 2).unwrap();
+        assert_eq!(folder.asked(), None);
+        fs::write(dir.path().join(ASK_FILE), "players complain\n").unwrap();
+        assert_eq!((folder.asked().as_deref(), folder.asked()), (Some("players complain"), None));
+        fs::write(dir.path().join("secret"), "secret").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("secret"), dir.path().join(ASK_FILE)).unwrap();
+        assert_eq!(folder.asked().as_deref(), Some("asked by a file"), "a link is not followed");
+        assert!(dir.path().join("secret").exists());
+        fs::write(dir.path().join(ASK_FILE), vec![b'x'; 100_000]).unwrap();
+        assert_eq!(folder.asked().map(|text| text.len()), Some(400));
+        folder.answer("refused: no");
+        assert_eq!(fs::read_to_string(dir.path().join(ANSWER_FILE)).unwrap(), "refused: no");
+    }
+
+    #[test]
+    fn who_asks_where_nobody_records_hears_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = ask_in(dir.path(), "x", Duration::from_millis(1)).unwrap_err();
+        assert!(said.contains("no flight recorder"), "{said}");
+        assert_eq!(names(dir.path()), [""; 0]);
+        assert!(Folder::open(&dir.path().join("a/b"), 1).is_err());
+    }
+}
