@@ -10,7 +10,7 @@ use evenkeel_testkit::cgroup::Group;
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live};
 use evenkeel_watch::Sample;
-use evenkeel_watch::sample::Cause;
+use evenkeel_watch::sample::{Cause, ServerSample};
 use evenkeel_watch::store::Replay;
 
 use crate::scene::Scene;
@@ -28,10 +28,14 @@ struct Server {
 }
 
 impl Server {
-    fn start(session: &str) -> Server {
+    /// Without a session it has no page of telemetry: its ticks are seen from outside.
+    fn start(session: Option<&str>) -> Server {
         let program = Path::new(env!("CARGO_BIN_EXE_evenkeel")).with_file_name("evenkeel-arena");
         let mut command = Command::new(program);
-        command.args(["--session", session, "--tick-hz", "50"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        command.args(["--tick-hz", "50"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        if let Some(session) = session {
+            command.args(["--session", session]);
+        }
         process::run_on(&mut command, &CpuSet::from_iter([CPU])).unwrap();
         let mut child = command.spawn().unwrap();
         let commands = child.stdin.take().unwrap();
@@ -50,13 +54,30 @@ impl Drop for Server {
     }
 }
 
+/// How the ticks of a server are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    ByItself,
+    FromOutside,
+}
+
 /// Watches a server while `plant` runs: the late ticks by cause of the seconds in between.
-fn watched(plant: impl FnOnce(&mut Server)) -> Vec<(Cause, u64)> {
+fn watched(counted: Counted, plant: impl FnOnce(&mut Server)) -> Vec<(Cause, u64)> {
     let scene = Scene::new();
     let session = format!("ledger {}", std::process::id());
-    let mut server = Server::start(&session);
-    let mut watcher = scene.command("watch --interval 1s --store samples").spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(3));
+    let mut server = Server::start((counted == Counted::ByItself).then_some(&session));
+    let pid = server.child.id();
+    let line = format!("watch --interval 1s --store samples --no-find --pid {pid}");
+    let mut watcher = scene.command(&line).spawn().unwrap();
+    match counted {
+        Counted::ByItself => std::thread::sleep(Duration::from_secs(3)),
+        Counted::FromOutside => {
+            let is_seen = |server: &ServerSample| server.outside.as_ref().is_some_and(Result::is_ok);
+            let is_found = || last(&scene.path("samples")).is_some_and(|sample| sample.servers.iter().any(is_seen));
+            evenkeel_testkit::wait_until("the tick", is_found);
+            std::thread::sleep(Duration::from_secs(2));
+        }
+    }
     let begun_ns = clock::realtime_ns();
     plant(&mut server);
     let ended_ns = clock::realtime_ns();
@@ -68,7 +89,13 @@ fn watched(plant: impl FnOnce(&mut Server)) -> Vec<(Cause, u64)> {
         at_ns > begun_ns + 2_000_000_000 && at_ns < ended_ns
     };
     let late = samples(&scene.path("samples")).into_iter().filter(whole).flat_map(|sample| sample.ledger.new);
-    late.filter(|late| late.server == session).map(|late| (late.cause, late.late + late.missed)).collect()
+    late.filter(|late| late.pid == Some(pid)).map(|late| (late.cause, late.late + late.missed)).collect()
+}
+
+fn last(dir: &Path) -> Option<Sample> {
+    let mut replay = Replay::open(dir).ok()?;
+    let at = replay.last()?;
+    replay.sample(at)
 }
 
 fn samples(dir: &Path) -> Vec<Sample> {
@@ -97,12 +124,16 @@ fn judge(found: &[(Cause, u64)], planted: Cause) -> Result<(), String> {
 }
 
 fn check(planted: Cause, plant: impl Fn(&mut Server)) {
+    check_as(Counted::ByItself, planted, plant);
+}
+
+fn check_as(counted: Counted, planted: Cause, plant: impl Fn(&mut Server)) {
     let _host = HostLock::take();
     if let Some(why) = missing_arena() {
         live::not_judged(why);
         return;
     }
-    fitness::one_of(TRIES, &Needs::on_cpu(CPU), || judge(&watched(&plant), planted));
+    fitness::one_of(TRIES, &Needs::on_cpu(CPU), || judge(&watched(counted, &plant), planted));
 }
 
 #[test]
@@ -136,5 +167,45 @@ fn work_that_is_too_long_is_its_own() {
     check(Cause::OwnWork, |server| {
         server.work_us(28_000);
         std::thread::sleep(PLANTED);
+    });
+}
+
+#[test]
+fn a_real_time_thread_preempts_a_server_that_reports_nothing() {
+    check_as(Counted::FromOutside, Cause::Preempted, |_| {
+        let line = format!(
+            "disturb quantum --by thief --cpus {CPU} --period-ms 200 --share 0.3 --seconds {}",
+            PLANTED.as_secs()
+        );
+        let disturbed = Command::new(env!("CARGO_BIN_EXE_evenkeel")).args(line.split(' ')).status().unwrap();
+        assert!(disturbed.success());
+    });
+}
+
+#[test]
+fn a_limit_throttles_a_server_that_reports_nothing() {
+    check_as(Counted::FromOutside, Cause::Throttled, |server| match Group::with_cpu_limit(16_000, 200_000) {
+        Ok(group) => {
+            group.enter(server.child.id());
+            // Ten ticks of 2 ms in a period that has 16 ms.
+            server.work_us(2_000);
+            std::thread::sleep(PLANTED);
+            let _ = server.child.kill();
+            let _ = server.child.wait();
+        }
+        Err(why) => live::not_judged(why),
+    });
+}
+
+#[test]
+fn long_ticks_of_a_server_that_reports_nothing_are_its_own() {
+    check_as(Counted::FromOutside, Cause::OwnWork, |server| {
+        let until_ns = clock::monotonic_ns() + PLANTED.as_nanos() as u64;
+        while clock::monotonic_ns() < until_ns {
+            server.work_us(45_000);
+            std::thread::sleep(Duration::from_millis(20));
+            server.work_us(1_000);
+            std::thread::sleep(Duration::from_millis(280));
+        }
     });
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_measure::disturb::{Planted, Planting, RtHog, Schedule, Stretch};
 use evenkeel_measure::meters::gaps::{
-    self, Cause, Class, Gap, GapsCaveat, Keep, Mode, Order, Report, Sampled, Settings,
+    self, Cause, Class, Gap, GapsCaveat, Keep, Mode, Order, Report, Sampled, Settings, Tell,
 };
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::timer_fd::Interrupts;

@@ -2,7 +2,8 @@
 
 use evenkeel_watch::ledger::{entries, totals_of};
 use evenkeel_watch::sample::{
-    Cause, DueSample, HistogramSample, LateTicks, LateWas, OutsideLate, OutsideSample, Sample,
+    Cause, CpuGapsSample, DueSample, GapSample, GapsSample, HistogramSample, LateTicks, LateWas, OutsideLate,
+    OutsideSample, PauseSample, Sample,
 };
 use evenkeel_watch::{Model, metrics};
 
@@ -278,6 +279,43 @@ fn what_is_seen_from_outside_and_does_not_decide_is_unknown() {
         outside(sample).tid = None;
     };
     causes(&[OFF], 0, pool, &[(Cause::Unknown, 1, 0)]);
+}
+
+/// What the gap meter saw since the sample before, with times in milliseconds after it.
+fn saw(sample: &mut Sample, pauses: &[(u64, u64)], gaps: &[(usize, u64, u64)]) {
+    let at = |ms: u64| 100_000_000_000 + ms * 1_000_000;
+    let pause =
+        |(from, to): &(u64, u64)| PauseSample { from_ns: at(*from), to_ns: at(*to), not_before_ns: at(from - 20) };
+    let gap = |(cpu, from, to): &(usize, u64, u64)| GapSample { cpu: *cpu, from_ns: at(*from), to_ns: at(*to) };
+    let paused_ns = pauses.iter().map(|(from, to)| (to - from) * 1_000_000).sum();
+    sample.gaps = Some(Ok(GapsSample {
+        cpus: [(0, CpuGapsSample { covered_ns: 1_000_000_000, ..CpuGapsSample::default() })].into(),
+        pauses: pauses.len() as u64,
+        paused_ns,
+        new_pauses: pauses.iter().map(pause).collect(),
+        new_gaps: gaps.iter().map(gap).collect(),
+    }));
+}
+
+#[test]
+fn what_the_gap_meter_saw_at_the_time_of_a_tick_decides() {
+    // The tick was due at 500 ms, and 12 ms late.
+    causes(&[OFF], 0, |sample| saw(sample, &[(501, 512)], &[]), &[(Cause::VmPaused, 1, 0)]);
+    causes(&[OFF], 0, |sample| saw(sample, &[(508, 511)], &[]), &[(Cause::VmPaused, 1, 0)]);
+    causes(&[OFF], 0, |sample| saw(sample, &[], &[(0, 499, 512)]), &[(Cause::Stolen, 1, 0)]);
+    // At another time, on another CPU, or too short.
+    causes(&[OFF], 0, |sample| saw(sample, &[(600, 620)], &[]), &[(Cause::Unknown, 1, 0)]);
+    causes(&[OFF], 0, |sample| saw(sample, &[], &[(1, 499, 512), (0, 500, 504)]), &[(Cause::Unknown, 1, 0)]);
+    // One tick was late for the pause, the other by its own work.
+    let expected = [(Cause::VmPaused, 1, 0), (Cause::OwnWork, 1, 0)];
+    causes(&[OFF, behind(36, 0)], 0, |sample| saw(sample, &[(501, 512)], &[]), &expected);
+    // A server with a page of telemetry: ten ticks of 8 ms.
+    is(Cause::VmPaused, |sample| saw(sample, &[(100, 190)], &[]));
+    is(Cause::Unknown, |sample| saw(sample, &[(100, 120)], &[]));
+    is(Cause::Unknown, |sample| {
+        saw(sample, &[(100, 190)], &[]);
+        thread(sample).run_delay_ns += 80_000_000;
+    });
 }
 
 #[test]

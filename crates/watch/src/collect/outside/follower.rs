@@ -21,6 +21,8 @@ const BEFORE_PERIODS: f64 = 6.0;
 /// A loop that could not be followed for so long is lost, in nanoseconds or periods, whichever is more.
 const LOST_NS: f64 = 8e9;
 const LOST_PERIODS: f64 = 40.0;
+/// A longer stretch than so many times this is a jump of the clock.
+const JUMP_FACTOR: f64 = 4.0;
 /// A stretch with fewer ticks does not change the expected rate.
 const TEMPO_TICKS_MIN: u64 = 12;
 /// The most late ticks of one sample that are listed.
@@ -104,13 +106,18 @@ impl Follower {
         if open_ns < PERIODS_MIN * period_ns {
             return Ok(&self.counted);
         }
+        let lost_ns = LOST_NS.max(LOST_PERIODS * period_ns);
+        // After a jump of the clock, such as that of a machine that was paused for hours, each period of it would be a missed tick.
+        if open_ns > JUMP_FACTOR * lost_ns {
+            return Err(NoTick::FewWakes);
+        }
         let account = tick_account(&self.held, &self.tick, self.asked_ns);
         if let Ok(account) = &account {
             self.add(account);
         }
         // It may be a moment without a CPU: then its ticks come later.
         let is_stuck = self.counted.counted_to_ns == self.counted.counted_from_ns;
-        match is_stuck && open_ns > LOST_NS.max(LOST_PERIODS * period_ns) {
+        match is_stuck && open_ns > lost_ns {
             true => Err(account.err().unwrap_or(NoTick::FewWakes)),
             false => Ok(&self.counted),
         }

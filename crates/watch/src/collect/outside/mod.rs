@@ -29,7 +29,8 @@ const WAKES_MAX: usize = 100_000;
 const LOOKING_MAX: usize = 2;
 /// The most servers whose loop is followed.
 const FOLLOWED_MAX: usize = 16;
-/// How long to leave a server alone whose loop was not found: the first time, and at most.
+/// How long to leave a server alone whose loop was lost, and one in which none was found: the first time, and at most.
+const LOST_REST_NS: u64 = 5_000_000_000;
 const REST_NS: u64 = 30_000_000_000;
 const REST_NS_MAX: u64 = 600_000_000_000;
 
@@ -172,7 +173,9 @@ impl OneServer {
                 }
             }
         };
-        Err(self.rest(now_ns, odd(lost)))
+        let why = odd(lost);
+        self.state = State::Resting { until_ns: now_ns.saturating_add(LOST_REST_NS), why: why.clone() };
+        Err(why)
     }
 }
 

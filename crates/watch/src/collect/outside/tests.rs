@@ -154,3 +154,15 @@ fn a_moment_without_a_cpu_costs_no_tick_and_a_server_that_stops_is_lost() {
     });
     assert!(lost_after.is_some_and(|seconds| (10..30).contains(&seconds)), "{lost_after:?}");
 }
+
+#[test]
+fn a_jump_of_the_clock_by_hours_is_no_storm_of_missed_ticks() {
+    let wakes = wakes(10, &[]);
+    let found_in = stretch(&wakes, BEGAN, BEGAN + 3 * S);
+    let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
+    let mut follower = Follower::new(tick, found_in, None, 5);
+    let hours = 5 * 3600 * S;
+    let mut later: Vec<Wake> = wakes.clone();
+    later.iter_mut().for_each(|wake| (wake.start_ns, wake.end_ns) = (wake.start_ns + hours, wake.end_ns + hours));
+    assert!(follower.take(stretch(&later, BEGAN + 3 * S, BEGAN + hours + S)).is_err());
+}
