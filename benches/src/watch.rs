@@ -187,7 +187,7 @@ fn start_servers(servers: Servers) -> anyhow::Result<Running> {
             let start = |number: u64| {
                 let stop = Arc::clone(&stop);
                 std::thread::spawn(move || {
-                    let settings = TelemetrySettings::named(format!("bench-{}-{number}", std::process::id()));
+                    let settings = TelemetrySettings::named(&format!("bench-{}-{number}", std::process::id()));
                     let built = TickLoop::builder().period(period(number)).telemetry(settings).build();
                     let Ok(mut ticks) = built else { return };
                     while !stop.load(Ordering::Relaxed) {

@@ -57,6 +57,8 @@ enum State {
     Looking {
         watcher: Watcher,
         seen: Stream,
+        /// When enough was seen to choose, as the length of what was seen.
+        choose_at_ns: u64,
     },
     Following {
         watcher: Watcher,
@@ -96,7 +98,7 @@ impl Outside {
                 return Err(absent("its tick is sought after that of other servers"));
             }
             match Watcher::start(&Watched::Growing(tasks(pid)), None) {
-                Ok(watcher) => one.state = State::Looking { watcher, seen: Stream::default() },
+                Ok(watcher) => one.state = State::Looking { watcher, seen: Stream::default(), choose_at_ns: LOOK_NS },
                 Err(errno) => return Err(one.rest(now_ns, refused(errno))),
             }
             return Err(absent("its tick is being sought"));
@@ -126,14 +128,16 @@ impl OneServer {
 
     /// If enough was seen, chooses the loop.
     fn look(&mut self, pid: u32, late_after_ns: Option<u64>) {
-        let State::Looking { watcher, seen } = &mut self.state else { return };
+        let State::Looking { watcher, seen, choose_at_ns } = &mut self.state else { return };
         let next = watcher.go_on();
         *seen = if seen.to_ns == 0 { next } else { std::mem::take(seen).joined(next) };
         let wakes: usize = seen.threads.iter().map(|thread| thread.wakes.len()).sum();
         let is_last = seen.span_ns() >= LOOK_MOST_NS || wakes >= WAKES_MAX;
-        if seen.span_ns() < LOOK_NS && !is_last {
+        if seen.span_ns() < *choose_at_ns && !is_last {
             return;
         }
+        // The choice takes some milliseconds, so it is not made with each sample.
+        *choose_at_ns = choose_at_ns.saturating_add(LOOK_NS);
         let choice = choose(seen, &Wanted::default());
         let now_ns = clock::monotonic_ns();
         match choice.tick() {
