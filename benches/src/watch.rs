@@ -104,6 +104,7 @@ fn contenders() -> anyhow::Result<(Vec<Contender>, BTreeMap<String, String>)> {
     ];
     let mut skipped = BTreeMap::new();
     let exporter_port = free()?;
+    let raw = std::env::temp_dir().join(format!("evenkeel-bench-atop-{}", std::process::id()));
     let peers = [
         (
             "prometheus-node-exporter",
@@ -112,7 +113,7 @@ fn contenders() -> anyhow::Result<(Vec<Contender>, BTreeMap<String, String>)> {
             Some(exporter_port),
             "prometheus-node-exporter",
         ),
-        ("atop", "-w /dev/null 1".to_owned(), "-V", None, "atop"),
+        ("atop", format!("-w {} 1", raw.display()), "-V", None, "atop"),
         ("/usr/lib/sysstat/sadc", "-S ALL 1 /dev/null".to_owned(), "-V", None, "sysstat"),
     ];
     for (program, line, how, port, package) in peers {
@@ -148,7 +149,7 @@ fn one(contender: &Contender) -> anyhow::Result<Cost> {
     let _servers = start_servers(contender.servers)?;
     let mut command = Command::new(&contender.program);
     command.args(&contender.arguments).stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
-    let running = Ended(command.spawn()?);
+    let mut running = Ended(command.spawn()?);
     let pid = running.0.id();
     let ask = || contender.port.map_or(Ok(()), scrape);
     for _ in 0..WARM_UP_S {
@@ -160,6 +161,9 @@ fn one(contender: &Contender) -> anyhow::Result<Cost> {
     for _ in 0..WINDOW_S {
         std::thread::sleep(SECOND);
         ask()?;
+    }
+    if let Some(status) = running.0.try_wait()? {
+        anyhow::bail!("it ended: {status}");
     }
     let used_ns = cpu_ns(pid)?.saturating_sub(before_ns);
     Ok(Cost { cpu_ms: used_ns as f64 / 1e6 / WINDOW_S as f64, resident_mib: resident_mib(pid)? })

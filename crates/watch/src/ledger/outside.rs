@@ -28,6 +28,7 @@ struct Known {
     /// How late the kernel may fire its timers.
     timer_slack_ns: Option<u64>,
     bound_ns: u64,
+    period_ns: u64,
     due: Option<DueSample>,
     gaps: Option<GapsSample>,
     paused_ns: Option<u64>,
@@ -60,6 +61,7 @@ pub(super) fn judged(before: &Sample, after: &Sample, server: &ServerSample) -> 
         major_faults: now.ticks.major_faults.zip(then.ticks.major_faults).and_then(|(now, then)| now.checked_sub(then)),
         timer_slack_ns: now.timer_slack_ns,
         bound_ns,
+        period_ns,
         due: Some(now.due),
         gaps: after.gaps.as_ref().and_then(|gaps| gaps.as_ref().ok()).cloned(),
         paused_ns: paused_ns(before, after),
@@ -141,7 +143,9 @@ fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) ->
     let lateness_ns = late.lateness_ns as f64;
     let ms = |ns: u64| ns as f64 / 1e6;
     let seen = &known.seen;
-    if waited_ns as f64 >= lateness_ns * EXPLAINS {
+    // Work that fills a period makes the next tick late even if nothing takes the CPU.
+    let work_fits = on_cpu_ns < known.period_ns;
+    if waited_ns as f64 >= lateness_ns * EXPLAINS && work_fits {
         let words = format!("an earlier tick waited {:.1} ms for a CPU in the middle of its work", ms(waited_ns));
         return match seen.throttled_ns {
             Some(ns) if ns < known.bound_ns => (Cause::Preempted, words),

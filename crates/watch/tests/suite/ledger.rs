@@ -260,6 +260,8 @@ fn what_is_seen_from_outside_and_does_not_decide_is_unknown() {
     causes(&[behind(36, 0)], 0, |sample| cpu(sample).idle -= 6, &[(Cause::Unknown, 1, 0)]);
     // Half of it was waiting.
     causes(&[behind(18, 8)], 0, |sample| thread(sample).run_delay_ns += 8_000_000, &[(Cause::Unknown, 1, 0)]);
+    // It waited long enough to make the tick late, and worked long enough for that too.
+    causes(&[behind(30, 31)], 0, |sample| thread(sample).run_delay_ns += 31_000_000, &[(Cause::Unknown, 1, 0)]);
     // Whether a limit stopped it is not known.
     causes(
         &[behind(4, 31)],
