@@ -97,14 +97,16 @@ fn prometheus_scrapes_it() {
 /// The rules and the dashboard that are shipped use only metrics that exist.
 #[test]
 fn rules_and_dashboard_use_metrics_that_exist() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/prometheus");
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-    let session = Session::start("metrics");
+    let read = |name: &str| std::fs::read_to_string(crate::prometheus_files::folder().join(name)).unwrap();
+    // Each tick takes more than two periods, so that there are late ticks.
+    let session = Session::with_work("metrics", Duration::from_millis(5), Duration::from_millis(12));
     let scene = Scene::new();
     let server = Server::start(&scene, "");
     let has_players = |body: &str| body.contains(&format!("evenkeel_players{{session=\"{}\"", session.name));
-    let metrics =
-        wait_for("the players of a session", || Some(server.get("/metrics").body).filter(|body| has_players(body)));
+    let has_late_ticks = |body: &str| body.contains("evenkeel_server_late_ticks_total{");
+    let metrics = wait_for("the players and the late ticks of a session", || {
+        Some(server.get("/metrics").body).filter(|body| has_players(body) && has_late_ticks(body))
+    });
     let exist: std::collections::BTreeSet<String> = metrics
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
@@ -115,29 +117,18 @@ fn rules_and_dashboard_use_metrics_that_exist() {
         })
         .collect();
     assert!(exist.contains("evenkeel_settings_drift") && exist.contains("evenkeel_ticks_total"), "{exist:?}");
-    let mut found = 0;
-    for file in ["evenkeel.rules.yml", "evenkeel.rules.test.yml", "evenkeel.dashboard.json"] {
-        let text = read(file);
-        for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':')) {
-            // Names with a colon are those of recording rules.
-            if word.starts_with("evenkeel_") && !word.contains(':') {
-                assert!(exist.contains(word), "{file}: {word} is no metric");
-                found += 1;
+    for name in ["evenkeel", "evenkeel-fleet"] {
+        let mut found = 0;
+        for file in ["rules.yml", "rules.test.yml", "dashboard.json"] {
+            let text = read(&format!("{name}.{file}"));
+            for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':')) {
+                // Names with a colon are those of recording rules.
+                if word.starts_with("evenkeel_") && !word.contains(':') {
+                    assert!(exist.contains(word), "{name}.{file}: {word} is no metric");
+                    found += 1;
+                }
             }
         }
+        assert!(found > 30, "{name}: {found}");
     }
-    assert!(found > 40, "{found}");
-    let alerts = read("evenkeel.rules.yml").matches("- alert: ").count();
-    let tested = read("evenkeel.rules.test.yml");
-    let fire = tested
-        .split("alertname: ")
-        .skip(1)
-        .filter(|rest| rest.lines().nth(1).is_some_and(|line| line.contains("exp_alerts")));
-    assert_eq!(fire.count(), alerts, "each alert has a test in which it fires");
-    let Ok(output) =
-        Command::new("promtool").args(["test", "rules", "evenkeel.rules.test.yml"]).current_dir(&folder).output()
-    else {
-        return skipped("promtool is not installed (Debian: prometheus)");
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
