@@ -278,7 +278,7 @@ def step_rollout(lab):
     assert {"host1", "host2"} <= set(in_force) and len(in_force) < 20, in_force
     agents.refuses = set()
     until("the node that refused has it", lambda: lab.phases("wave")["fake-05"]["phase"] == "InForce")
-    second = lab.controller("wave", "--resume")
+    second = lab.controller("wave", "--continue")
     second.wait(timeout=120)
     assert second.returncode == 0 and lab.rollout("wave")["phase"] == "Complete", lab.rollout("wave")
     status = lab.cluster.get(f"{GOALS}/wave")["status"]

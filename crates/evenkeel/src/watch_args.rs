@@ -15,22 +15,22 @@ use crate::times;
 /// What is watched.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchArgs {
-    /// The time from one sample to the next, 100ms to 60s
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    /// Time between samples, 100ms to 60s [default: 1s]
+    #[arg(long, value_name = "TIME", default_value = "1s", hide_default_value = true, value_parser = interval)]
     interval: Duration,
-    /// Watch this process too; may be given several times
+    /// Watch this process too; repeatable
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pids: Vec<u32>,
-    /// Watch processes of this name too, as `ps -o comm` shows it; may be given several times
+    /// Watch processes of this name too; repeatable
     #[arg(long = "comm", value_name = "NAME")]
     comms: Vec<String>,
-    /// Watch only servers with a page of telemetry, and those that --pid and --comm name
+    /// Find no servers by their sockets
     #[arg(long)]
     no_find: bool,
-    /// A tick that begins this much after it was due is late [default: a quarter of the server's period]
+    /// Bound of a late tick [default: period / 4]
     #[arg(long, value_name = "TIME", value_parser = times::time)]
     late: Option<Duration>,
-    /// Hold the switches of the last 30 s in memory, and write them to DIR when something asks for a dump
+    /// Keep the last 30 s, and write dumps to DIR
     #[arg(long, value_name = "DIR")]
     pub(crate) dumps: Option<PathBuf>,
     /// Write a dump when a tick is later than this
@@ -39,7 +39,7 @@ pub(crate) struct WatchArgs {
     /// Hold the newest N dumps [default: 20]
     #[arg(long, value_name = "N", default_value_t = 20, hide_default_value = true, requires = "dumps", value_parser = clap::value_parser!(u32).range(1..=1000))]
     dumps_max: u32,
-    /// Measure the missing time of each CPU and pauses of the whole machine, for less than 1 % of a CPU
+    /// Measure missing time by CPU, and machine pauses
     #[arg(long)]
     gaps: bool,
     #[command(flatten)]

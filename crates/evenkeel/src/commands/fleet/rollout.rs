@@ -23,17 +23,17 @@ pub(super) struct Args {
     #[arg(value_name = "GOAL", required_unless_present_any = ["forever", "definitions"])]
     goals: Vec<String>,
     /// Go on with new goals and new nodes until a signal
-    #[arg(long, conflicts_with_all = ["undo", "again", "resume"])]
+    #[arg(long, conflicts_with_all = ["undo", "again", "go_on"])]
     forever: bool,
     /// Withdraw the goals, so that every node puts them back
-    #[arg(long, conflicts_with_all = ["again", "resume"])]
+    #[arg(long, conflicts_with_all = ["again", "go_on"])]
     undo: bool,
     /// Roll out once more what was undone
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long, conflicts_with = "go_on")]
     again: bool,
     /// Go on with what was halted
-    #[arg(long)]
-    resume: bool,
+    #[arg(long = "continue")]
+    go_on: bool,
     /// Prometheus, which has the numbers of the guards
     #[arg(long, value_name = "http://HOST:PORT")]
     prometheus: Option<String>,
@@ -94,7 +94,7 @@ mod with_kubernetes {
 
     async fn prepare(args: &Args, controller: &Controller<Prometheus>) -> Result<(), Failure> {
         for goal in &args.goals {
-            let asked = match (args.undo || args.again, args.resume) {
+            let asked = match (args.undo || args.again, args.go_on) {
                 (true, _) => controller.ask_undo(goal, args.undo).await,
                 (false, true) => controller.resume(goal).await,
                 (false, false) => continue,

@@ -38,7 +38,7 @@ const POINTS_MAX: usize = 7_200;
 ///
 /// `/` is a page that updates itself, `/metrics` is for Prometheus, `/api/v1/model` and `/api/v1/history` are JSON, `/api/v1/events` is a
 /// stream of server-sent events, and `/healthz` and `/readyz` are for supervisors. Listens on the loopback address only. For any other
-/// address name a file with a token, which browsers and Prometheus then have to send.
+/// address name a file with a token of 16 to 256 characters.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel serve
@@ -49,19 +49,19 @@ pub(crate) struct Args {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9177")]
     listen: SocketAddr,
-    /// Answer only requests with the token in FILE: 16 to 256 printable characters without spaces
+    /// Answer only requests with the token in FILE
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Listen on an address of the network without a token
+    /// Listen on any address without a token
     #[arg(long, conflicts_with = "token_file")]
     insecure: bool,
-    /// Also answer requests for this host name; repeatable [default: IP addresses and localhost]
+    /// Also answer requests for this name; repeatable
     #[arg(long = "host-name", value_name = "NAME")]
     host_names: Vec<String>,
-    /// How much of the past the page can show, up to 7200 samples
+    /// How much of the past the page shows
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = times::time)]
     keep: Duration,
-    /// Show the store in DIR, or a dump of the flight recorder, instead of this machine
+    /// Show a store, or a dump, instead of this machine
     #[arg(long, value_name = "DIR", conflicts_with_all = ["keep", "pids", "comms", "no_find", "gaps", "dumps", "host", "root", "metadata", "state", "interval", "late"])]
     replay: Option<PathBuf>,
     #[command(flatten)]
