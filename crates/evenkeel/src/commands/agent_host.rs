@@ -28,7 +28,7 @@ const COMMAND_MAX: Duration = Duration::from_secs(120);
 /// How often to look whether it ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The longest message that goes into the status of a node.
-const MESSAGE_BYTES_MAX: usize = 1000;
+const MESSAGE_CHARS_MAX: usize = 1000;
 
 /// The host on which this agent runs.
 pub(crate) struct ThisHost {
@@ -181,8 +181,7 @@ fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
 }
 
 fn error_of(code: u8, message: &str) -> HostError {
-    let mut why = message.to_owned();
-    why.truncate(why.floor_char_boundary(MESSAGE_BYTES_MAX));
+    let why = message.chars().take(MESSAGE_CHARS_MAX).collect();
     if code == exit::NOT_POSSIBLE.code {
         HostError::NotApplicable { why }
     } else if code == exit::NOT_UNDONE.code {
@@ -254,12 +253,11 @@ impl Host for ThisHost {
             .filter(|step| !step.already_so)
             .map(|step| format!("{}={}", step.knob, step.wanted))
             .collect();
-        let mut text = match missing.len() {
+        let text = match missing.len() {
             0 => "nothing would change".to_owned(),
             count => format!("{count} would change: {}", missing.join(" ")),
         };
-        text.truncate(text.floor_char_boundary(MESSAGE_BYTES_MAX));
-        Ok(text)
+        Ok(text.chars().take(MESSAGE_CHARS_MAX).collect())
     }
 
     fn revert(&self, transaction: u64) -> Result<(), HostError> {

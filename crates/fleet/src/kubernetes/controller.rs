@@ -1,4 +1,4 @@
-//! Carries rollouts out: reads the cluster, asks [`next`](super::rollout::next), and writes releases and the status of goals. It keeps nothing that
+//! Carries rollouts out: reads the cluster, asks [`next`], and writes releases and the status of goals. It keeps nothing that
 //! the API server does not hold, so it may die at any time and another may go on.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +61,17 @@ struct Cluster {
     states: BTreeMap<String, HostState>,
 }
 
+/// The guards of one goal.
+#[derive(Default)]
+struct Guards {
+    /// What each has seen, by name.
+    states: BTreeMap<String, GuardState>,
+    /// What those that were due say.
+    looks: Vec<(String, GuardLook)>,
+    /// Those that could not be asked, and why.
+    blind: Vec<String>,
+}
+
 impl<M: Metrics> Controller<M> {
     /// A controller that asks `metrics` for the numbers of guards.
     pub fn new(client: Client, metrics: Option<M>) -> Controller<M> {
@@ -95,10 +106,10 @@ impl<M: Metrics> Controller<M> {
     async fn step_of(&mut self, goal: &HostGoal, cluster: &Cluster) -> Result<Progress, kube::Error> {
         let now = Timestamp::now().as_second();
         let view = ClusterView { goal, nodes: &cluster.nodes, states: &cluster.states, now };
-        let (guards, looks, blind) = self.guards(&view);
+        let Guards { states, looks, blind } = self.guards(&view);
         let Next { release, withdraw, mut rollout, counts } = next(&view, &looks);
         if let Some(rollout) = &mut rollout {
-            rollout.guards = guards;
+            rollout.guards = states;
         }
         self.write_status(goal, counts, rollout.as_ref()).await?;
         // The status first: if this process dies in between, the wave is counted and released again.
@@ -114,13 +125,9 @@ impl<M: Metrics> Controller<M> {
     }
 
     /// What each guard has seen with the look that is due, what it says, and which could not be asked.
-    fn guards(
-        &mut self,
-        view: &ClusterView<'_>,
-    ) -> (BTreeMap<String, GuardState>, Vec<(String, GuardLook)>, Vec<String>) {
-        let mut states = BTreeMap::new();
-        let (mut looks, mut blind) = (Vec::new(), Vec::new());
-        let Some(rollout) = &view.goal.spec.rollout else { return (states, looks, blind) };
+    fn guards(&mut self, view: &ClusterView<'_>) -> Guards {
+        let mut guards = Guards::default();
+        let Some(rollout) = &view.goal.spec.rollout else { return guards };
         let generation = view.goal.metadata.generation.unwrap_or_default();
         let before = view.goal.status.as_ref().and_then(|status| status.rollout.as_ref());
         let before = before.filter(|before| before.generation == generation);
@@ -141,16 +148,16 @@ impl<M: Metrics> Controller<M> {
                     Ok(numbers) => {
                         let look = state.look(&numbers, |node| view.is_released(node), guard.worse);
                         if look == GuardLook::Blind {
-                            blind.push(format!("guard {}: no number of a released node", guard.name));
+                            guards.blind.push(format!("guard {}: no number of a released node", guard.name));
                         }
-                        looks.push((guard.name.clone(), look));
+                        guards.looks.push((guard.name.clone(), look));
                     }
-                    Err(why) => blind.push(format!("guard {}: {why}", guard.name)),
+                    Err(why) => guards.blind.push(format!("guard {}: {why}", guard.name)),
                 }
             }
-            states.insert(guard.name.clone(), state);
+            guards.states.insert(guard.name.clone(), state);
         }
-        (states, looks, blind)
+        guards
     }
 
     async fn release(

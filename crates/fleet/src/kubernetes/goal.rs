@@ -1,6 +1,7 @@
 //! `HostGoal`: what a cluster wants of its hosts, and how far it got.
 
 #![allow(unreachable_pub, reason = "the derive repeats each structure inside a function")]
+#![allow(clippy::duplicated_attributes, reason = "each printed column has a name and a type")]
 
 use std::collections::BTreeMap;
 

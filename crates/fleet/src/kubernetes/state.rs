@@ -1,5 +1,7 @@
 //! `HostState`: what the agent of one node has done with each goal. It has the name of its node.
 
+#![allow(clippy::duplicated_attributes, reason = "each printed column has a name and a type")]
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

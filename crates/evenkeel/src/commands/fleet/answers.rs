@@ -1,5 +1,10 @@
 //! What `fleet rollout` and `fleet prove` answer. Documented in every program, also in those without Kubernetes.
 
+#![cfg_attr(
+    not(feature = "kubernetes"),
+    allow(dead_code, reason = "filled in programs for Kubernetes, and documented in all")
+)]
+
 use evenkeel_fleet::switchback::{Caveat, Power};
 use evenkeel_stats::Verdict;
 use serde::Serialize;

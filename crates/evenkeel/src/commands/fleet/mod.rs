@@ -1,6 +1,5 @@
 //! `evenkeel fleet`: many machines at once, from files that they wrote or as a Kubernetes cluster.
 
-#[cfg_attr(not(feature = "kubernetes"), expect(dead_code, reason = "filled in programs for Kubernetes"))]
 pub(crate) mod answers;
 mod audit;
 mod diff;

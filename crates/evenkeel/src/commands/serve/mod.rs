@@ -35,16 +35,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const POINTS_MAX: usize = 7_200;
 
 /// Serve what `watch` shows to browsers and to Prometheus; nothing is changed
-///
-/// `/` is a page that updates itself, `/metrics` is for Prometheus, `/api/v1/model` and `/api/v1/history` are JSON, `/api/v1/events` is a
-/// stream of server-sent events, and `/healthz` and `/readyz` are for supervisors. Listens on the loopback address only. For any other
-/// address name a file with a token of 16 to 256 characters.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "/ is a page that updates itself, /metrics is for Prometheus, /api/v1/model and /api/v1/history are JSON, /api/v1/events is a stream, and /healthz and \
+/readyz are for supervisors. For any address beyond loopback name a file with a token of 16 to 256 characters.
+
+Examples:
   evenkeel serve
   evenkeel serve --pid 1234 --interval 500ms
   evenkeel serve --replay /var/lib/evenkeel/watch
-  evenkeel serve --listen 10.0.0.5:9177 --token-file /etc/evenkeel/token")]
+  evenkeel serve --listen 10.0.0.5:9177 --token-file /etc/evenkeel/token"
+)]
 pub(crate) struct Args {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9177")]

@@ -8,15 +8,17 @@ use super::at::At;
 use crate::watch_args::WatchArgs;
 
 /// Watch the host and the servers on it: CPUs, ticks, network, settings; nothing is changed
-///
-/// Takes one sample a second. Finds servers by their telemetry pages and their sockets, and shows CPU time, steal, throttling, drops, and
-/// each server's ticks with the causes of late ones. What this user may not read is listed with the command that repairs it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "Finds servers by their telemetry pages and their sockets, and shows each one's ticks with the causes of late ones. What this user may not read is listed \
+with the command that repairs it.
+
+Examples:
   evenkeel watch --once --pid 1234
   evenkeel watch --store /var/lib/evenkeel/watch
   evenkeel watch --replay /var/lib/evenkeel/watch --at 21:14
-  evenkeel watch --dumps /tmp/dumps --dump-over 5ms")]
+  evenkeel watch --dumps /tmp/dumps --dump-over 5ms"
+)]
 pub(crate) struct Args {
     /// Print what happens in one interval, and end
     #[arg(long)]

@@ -17,6 +17,8 @@ use super::super::state::{GoalPhase, GoalState, HostState, HostStateSpec, HostSt
 
 /// The name under which the server remembers which fields are the agent's.
 const FIELD_MANAGER: &str = "evenkeel-agent";
+/// The API takes a kilobyte, and a character has up to four bytes.
+const NOTE_CHARS_MAX: usize = 256;
 
 /// What an agent is told at its start.
 #[derive(Clone, Debug)]
@@ -138,11 +140,11 @@ impl Cluster {
             let Some(goal) = goals.iter().find(|goal| goal.name_any() == state.goal) else { continue };
             let reference: ObjectReference = goal.object_ref(&());
             let is_bad = state.phase.is_bad();
-            let mut note = match state.message.as_str() {
+            let note = match state.message.as_str() {
                 "" => format!("node {}, generation {}", self.name, state.generation),
                 why => format!("node {}: {why}", self.name),
             };
-            note.truncate(note.floor_char_boundary(1000));
+            let note: String = note.chars().take(NOTE_CHARS_MAX).collect();
             let event = Event {
                 type_: if is_bad { EventType::Warning } else { EventType::Normal },
                 reason: format!("{:?}", state.phase),

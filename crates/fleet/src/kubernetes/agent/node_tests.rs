@@ -16,10 +16,13 @@ use super::*;
 #[derive(Default)]
 struct FakeHost(Mutex<Inner>);
 
+type Values = BTreeMap<String, String>;
+
 #[derive(Default)]
 struct Inner {
-    values: BTreeMap<String, String>,
-    transactions: Vec<(OwnedTransaction, BTreeMap<String, String>, BTreeMap<String, String>)>,
+    values: Values,
+    /// Each with the values before it, and those that it set.
+    transactions: Vec<(OwnedTransaction, Values, Values)>,
     dies_in: Option<u32>,
     refuses: bool,
     calls: u32,
