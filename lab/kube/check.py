@@ -356,7 +356,8 @@ def step_prove(lab):
     lab.wait_as_before()
     found = lab.cluster.get(f"{GOALS}/steady")
     assert "evenkeel.dev/trial" not in found["metadata"].get("annotations", {}), found
-    assert not any(state["spec"].get("released") for state in lab.cluster.get(STATES)["items"])
+    released = [one["goal"] for state in lab.cluster.get(STATES)["items"] for one in state["spec"].get("released", [])]
+    assert "steady" not in released, released
     print(f"  {answer['blocks']} blocks, {answer['ratio']:.3f} ({answer['low']:.3f} to {answer['high']:.3f}), 0.8 planted", flush=True)
     Numbers.measure = None
     lab.delete("steady")
