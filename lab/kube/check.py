@@ -175,7 +175,7 @@ def step_goals(lab):
     lab.patch("steady", {"spec": {"onDrift": "heal"}})
     until("host2 is healed", lambda: lab.values("host2") == ("0", "16384"))
     lab.wait_phase("steady", "InForce")
-    # A second goal that contradicts the first is refused, and tells why.
+    # A second goal that contradicts the first is refused with the reason.
     lab.cluster.apply(goal("second", ["net.ipv4.udp_rmem_min=4096"]))
     why = lab.wait_phase("second", "Refused")["host1"]["message"]
     assert why == "net.ipv4.udp_rmem_min is 16384 in the older goal steady, and 4096 here", why
@@ -421,7 +421,7 @@ def step_outage(lab):
 
 
 def step_rights(lab):
-    """Each right of the chart was used in the steps before, and without it something fails; an agent's token writes to its own node only."""
+    """The steps before used each right of the chart; an agent without one of them says so; its token writes to its own node only."""
     token = lab.cluster.token("evenkeel-agent", "host1")
     status = {"status": {"version": "x", "summary": "", "goals": []}}
     for path, body, kind in [
@@ -446,14 +446,14 @@ def step_rights(lab):
                 for verb in rule["verbs"]:
                     count += 1
                     assert (account, verb, resource) in used, f"{account}: {verb} {resource} is never used"
-    # A right that is missing is told, and nothing else breaks: the agent without `patch` on its state keeps the host as the goal says.
+    # The agent logs a right that is missing, and nothing else breaks: the agent without `patch` on its state keeps the host as the goal says.
     agent = next(role for role in roles if role["metadata"]["name"] == "evenkeel-agent")
     less = json.loads(json.dumps(agent))
     less["rules"] = [rule for rule in less["rules"] if rule["resources"] != ["hoststates/status"]]
     lab.cluster.apply(less)
     lab.cluster.apply(goal("steady"))
     until("the host follows", lambda: lab.values("host1") == ("0", "16384"))
-    until("the agent tells what it may not do", lambda: "forbidden" in (WORK / "host1-agent.log").read_text())
+    until("the agent logs what it may not do", lambda: "forbidden" in (WORK / "host1-agent.log").read_text())
     assert "steady" not in {name for name in lab.phases("steady")}
     lab.cluster.apply(agent)
     lab.wait_phase("steady", "InForce")

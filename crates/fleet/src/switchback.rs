@@ -11,6 +11,8 @@ use evenkeel_stats::{
     Direction, Look, Options, Order, Pair, PairDesign, Sequential, StatsError, Verdict, median,
     median_absolute_deviation,
 };
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 /// The number of each host in one block; a host without a number is missing.
@@ -18,10 +20,11 @@ pub type Numbers = BTreeMap<String, f64>;
 
 /// The most hosts of a trial.
 pub const HOSTS_MAX: usize = 2_000;
-/// The most blocks that the power table looks ahead.
+/// The most blocks that the power table looks ahead, and the most ratios of a pair in a block.
 const BLOCKS_MAX: usize = 400;
+const RATIOS_MAX: usize = 10_000;
 /// How many trials the power table simulates for each effect.
-const SIMULATED: u64 = 200;
+const SIMULATED: u64 = 100;
 /// How many standard errors blocks after a switch may differ from the others.
 const CARRY_OVER_ERRORS: f64 = 3.0;
 
@@ -70,10 +73,12 @@ pub struct Evidence {
 pub struct Power {
     /// The effect, as a share: 0.05 is 5 %.
     pub effect_ratio: f64,
-    /// So many blocks half of the trials need; none if more than 400.
+    /// The blocks that half of the trials need; none if more than `blocks_max`.
     pub blocks_p50: Option<u64>,
-    /// So many blocks nine of ten trials need; none if more than 400.
+    /// The blocks that nine of ten trials need; none if more than `blocks_max`.
     pub blocks_p90: Option<u64>,
+    /// How many blocks the simulated trials had: 400, or fewer with many hosts.
+    pub blocks_max: u64,
 }
 
 /// Something that limits what the result means.
@@ -204,48 +209,42 @@ impl Switchback {
     }
 
     fn power_of(&self, residuals: &[f64], options: Options, effect_ratio: f64) -> Result<Power, StatsError> {
+        let blocks_max = (RATIOS_MAX / self.pairs.len()).clamp(1, BLOCKS_MAX) as u64;
         let mut needed = Vec::new();
         for trial in 0..SIMULATED {
-            needed.push(self.simulated_blocks(residuals, options, effect_ratio, trial)?);
+            let chance = ChaCha8Rng::seed_from_u64(self.seed.wrapping_add(trial));
+            needed.push(self.simulated_blocks(residuals, options, effect_ratio, chance, blocks_max)?);
         }
-        needed.sort_unstable();
-        let of =
-            |share: u64| needed.get((SIMULATED * share / 100) as usize).copied().filter(|blocks| *blocks < u64::MAX);
-        Ok(Power { effect_ratio, blocks_p50: of(50), blocks_p90: of(90) })
+        // None is more than any number.
+        needed.sort_unstable_by_key(|blocks| blocks.unwrap_or(u64::MAX));
+        let of = |share: u64| needed.get((SIMULATED * share / 100) as usize).copied().flatten();
+        Ok(Power { effect_ratio, blocks_p50: of(50), blocks_p90: of(90), blocks_max })
     }
 
-    /// The blocks until a verdict, or the largest number.
+    /// The blocks until a verdict, if it comes within `blocks_max`.
     fn simulated_blocks(
         &self,
         residuals: &[f64],
         options: Options,
         effect: f64,
-        trial: u64,
-    ) -> Result<u64, StatsError> {
-        if residuals.is_empty() {
-            return Ok(u64::MAX);
-        }
-        let sign = if options.better == Direction::Lower { -1.0 } else { 1.0 };
+        mut chance: ChaCha8Rng,
+        blocks_max: u64,
+    ) -> Result<Option<u64>, StatsError> {
+        let effect = if options.better == Direction::Lower { -effect.ln_1p() } else { effect.ln_1p() };
         let mut test = Sequential::new(options)?;
-        // Words of one key stream choose which residual comes next, and its sign.
-        let coin = PairDesign::new(0, self.seed ^ trial.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut word = 0;
-        let mut bits = |count: u32| {
-            (0..count).fold(0_usize, |number, _| {
-                word += 1;
-                number * 2 + usize::from(coin.order_of_pair(word) == Order::BFirst)
-            })
-        };
-        for block in 1..=BLOCKS_MAX as u64 {
+        for block in 1..=blocks_max {
             for _ in &self.pairs {
-                let residual = residuals[bits(12) % residuals.len()] * if bits(1) == 0 { 1.0 } else { -1.0 };
-                test.add(Pair { a: 1.0, b: (residual + sign * effect.ln_1p()).exp() })?;
+                let Some(residual) = residuals.get(chance.random_range(0..residuals.len().max(1))) else {
+                    return Ok(None);
+                };
+                let residual = if chance.random() { *residual } else { -residual };
+                test.add(Pair { a: 1.0, b: (residual + effect).exp() })?;
             }
             if test.verdict() == Verdict::Better {
-                return Ok(block);
+                return Ok(Some(block));
             }
         }
-        Ok(u64::MAX)
+        Ok(None)
     }
 }
 

@@ -2,28 +2,14 @@
 
 use super::*;
 
-/// Numbers that look random, from a seed: uniform in 0..1.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> f64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Normal enough: the sum of twelve.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.roll()).sum::<f64>() - 6.0
-    }
+/// Normal enough: the sum of twelve.
+fn normal(dice: &mut ChaCha8Rng) -> f64 {
+    (0..12).map(|_| dice.random::<f64>()).sum::<f64>() - 6.0
 }
 
 /// A fleet whose hosts differ by a fifth, drift by themselves, and live through days.
 struct Fleet {
-    dice: Dice,
+    dice: ChaCha8Rng,
     hosts: Vec<(String, f64, f64)>,
     hour: f64,
     noise: f64,
@@ -31,9 +17,9 @@ struct Fleet {
 
 impl Fleet {
     fn new(seed: u64, hosts: usize, noise: f64) -> Fleet {
-        let mut dice = Dice(seed);
-        let hosts = (0..hosts).map(|i| (format!("host-{i:03}"), (0.2 * dice.normal()).exp(), 0.0)).collect();
-        let hour = 24.0 * dice.roll();
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        let hosts = (0..hosts).map(|i| (format!("host-{i:03}"), (0.2 * normal(&mut dice)).exp(), 0.0)).collect();
+        let hour = 24.0 * dice.random::<f64>();
         Fleet { dice, hosts, hour, noise }
     }
 
@@ -43,10 +29,10 @@ impl Fleet {
         let day = 1.5 + (self.hour / 24.0 * std::f64::consts::TAU).sin();
         let mut numbers = Numbers::new();
         for (host, level, drift) in &mut self.hosts {
-            *drift = 0.9 * *drift + 0.03 * self.dice.normal();
-            let mut number = 100.0 * *level * day * (*drift + self.noise * self.dice.normal()).exp();
+            *drift = 0.9 * *drift + 0.03 * normal(&mut self.dice);
+            let mut number = 100.0 * *level * day * (*drift + self.noise * normal(&mut self.dice)).exp();
             // A neighbour now and then.
-            if self.dice.roll() < 0.02 {
+            if self.dice.random::<f64>() < 0.02 {
                 number *= 3.0;
             }
             numbers.insert(host.clone(), if with.contains(host) { number * effect } else { number });
@@ -139,7 +125,7 @@ fn like_hosts_are_paired_and_coins_are_fair() {
 }
 
 #[test]
-fn hosts_that_fall_silent_with_the_settings_are_told() {
+fn hosts_without_numbers_under_the_settings_are_a_caveat() {
     let mut fleet = Fleet::new(1, 20, 0.05);
     let before = vec![fleet.block(&[], 1.0)];
     let design = Switchback::pair(&before, 1).unwrap();
@@ -155,7 +141,7 @@ fn hosts_that_fall_silent_with_the_settings_are_told() {
 }
 
 #[test]
-fn an_effect_that_outlasts_the_wash_out_is_told() {
+fn an_effect_that_outlasts_the_wash_out_is_a_caveat() {
     let carries = |carry: bool| {
         let mut fleet = Fleet::new(5, 20, 0.02);
         let before: Vec<Numbers> = (0..4).map(|_| fleet.block(&[], 1.0)).collect();
@@ -189,6 +175,6 @@ fn the_power_table_agrees_with_trials() {
     let mut real: Vec<u64> =
         (0..15).filter_map(|seed| Fleet::new(seed, 20, 0.05).trial(seed, 1.0 / 1.05, 200).1).collect();
     real.sort_unstable();
-    let (real, told) = (real[real.len() / 2], blocks[1]);
-    assert!(told <= 3 * real && real <= 3 * told, "told {told}, real {real}");
+    let (real, table) = (real[real.len() / 2], blocks[1]);
+    assert!(table <= 3 * real && real <= 3 * table, "table {table}, real {real}");
 }

@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
 use super::goal::{Counts, HostGoal, HostGoalStatus, RolloutPhase, RolloutStatus};
 use super::guard::{GuardLook, GuardState};
 use super::names::UNDO;
+use super::releases::Releases;
 use super::rollout::{ClusterView, Next, NodeInfo, next, with_release};
-use super::state::{HostState, HostStateSpec, Release};
+use super::state::{HostState, Release};
 
 const FIELD_MANAGER: &str = "evenkeel-rollout";
 /// How often guards look: Prometheus has no new number more often than it scrapes.
@@ -26,7 +27,7 @@ pub trait Metrics {
     /// The numbers of a query by the label `node`, or else `instance`.
     ///
     /// # Errors
-    /// Why there are none, for people.
+    /// Why the query has no answer, for people.
     fn query(&self, query: &str) -> Result<BTreeMap<String, f64>, String>;
 }
 
@@ -48,7 +49,7 @@ pub struct Progress {
 /// Carries out the rollouts of a cluster.
 pub struct Controller<M> {
     goals: Api<HostGoal>,
-    states: Api<HostState>,
+    releases: Releases,
     nodes: Api<Node>,
     metrics: Option<M>,
     looked: BTreeMap<String, Instant>,
@@ -75,8 +76,8 @@ struct Guards {
 impl<M: Metrics> Controller<M> {
     /// A controller that asks `metrics` for the numbers of guards.
     pub fn new(client: Client, metrics: Option<M>) -> Controller<M> {
-        let (goals, states) = (Api::all(client.clone()), Api::all(client.clone()));
-        Controller { goals, states, nodes: Api::all(client), metrics, looked: BTreeMap::new() }
+        let (goals, releases) = (Api::all(client.clone()), Releases::new(client.clone()));
+        Controller { goals, releases, nodes: Api::all(client), metrics, looked: BTreeMap::new() }
     }
 
     /// Takes the next step of each goal that `is_wanted`, and says how far each is.
@@ -98,8 +99,7 @@ impl<M: Metrics> Controller<M> {
         let listing = ListParams::default();
         let goals = self.goals.list(&listing).await?.items;
         let nodes = self.nodes.list(&listing).await?.items.iter().map(NodeInfo::of).collect();
-        let states = self.states.list(&listing).await?.items;
-        let states = states.into_iter().map(|state| (state.name_any(), state)).collect();
+        let states = self.releases.list().await?.into_iter().map(|state| (state.name_any(), state)).collect();
         Ok(Cluster { goals, nodes, states })
     }
 
@@ -115,11 +115,10 @@ impl<M: Metrics> Controller<M> {
         // The status first: if this process dies in between, the wave is counted and released again.
         let name = goal.name_any();
         for node in &release {
-            let generation = goal.metadata.generation;
-            self.release(node, cluster.states.get(node), &cluster.nodes, &name, generation).await?;
+            self.release(node, cluster, &name, goal.metadata.generation).await?;
         }
         for node in &withdraw {
-            self.release(node, cluster.states.get(node), &cluster.nodes, &name, None).await?;
+            self.release(node, cluster, &name, None).await?;
         }
         Ok(Progress { goal: name, nodes: counts, rollout, still_released: withdraw.len(), blind })
     }
@@ -163,33 +162,17 @@ impl<M: Metrics> Controller<M> {
     async fn release(
         &self,
         node: &str,
-        state: Option<&HostState>,
-        nodes: &[NodeInfo],
+        cluster: &Cluster,
         goal: &str,
         generation: Option<i64>,
     ) -> Result<(), kube::Error> {
-        let before = state.map(|state| state.spec.released.as_slice()).unwrap_or_default();
-        let released = with_release(before, goal, generation);
-        match state {
-            Some(state) => self.write_releases(state, &released).await,
-            None if nodes.iter().any(|known| known.name == node) => {
-                let state = HostState::new(node, HostStateSpec { released });
-                match self.states.create(&PostParams::default(), &state).await {
-                    Err(kube::Error::Api(error)) if error.is_already_exists() => Ok(()),
-                    created => created.map(|_| ()),
-                }
-            }
-            None => Ok(()),
+        if let Some(state) = cluster.states.get(node) {
+            let released = with_release(&state.spec.released, goal, generation);
+            return self.releases.write(state, &released).await;
         }
-    }
-
-    /// A state that somebody changed meanwhile is left for the next step.
-    async fn write_releases(&self, state: &HostState, released: &[Release]) -> Result<(), kube::Error> {
-        let version = state.resource_version();
-        let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "released": released } });
-        match self.states.patch(&state.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
-            Err(kube::Error::Api(error)) if error.is_conflict() || error.is_not_found() => Ok(()),
-            patched => patched.map(|_| ()),
+        match cluster.nodes.iter().find(|known| known.name == node) {
+            Some(node) => self.releases.create(node, with_release(&[], goal, generation)).await,
+            None => Ok(()),
         }
     }
 
@@ -198,7 +181,7 @@ impl<M: Metrics> Controller<M> {
             let kept: Vec<Release> =
                 state.spec.released.iter().filter(|release| goals.contains(&release.goal)).cloned().collect();
             if kept.len() < state.spec.released.len() {
-                self.write_releases(state, &kept).await?;
+                self.releases.write(state, &kept).await?;
             }
         }
         Ok(())

@@ -5,14 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_host::{Setting, SettingError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::guard::{Guard, GuardState};
 
-/// The settings that hosts shall have.
+/// The settings of nodes.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "evenkeel.dev",
@@ -22,7 +21,7 @@ use super::guard::{Guard, GuardState};
     shortname = "hg",
     status = "HostGoalStatus",
     derive = "PartialEq",
-    doc = "Settings that nodes shall have. The agent of each node applies them, verifies them, and puts them back when the goal is deleted.",
+    doc = "Settings for nodes. The agent of each node applies them, verifies them, and puts them back when the goal is deleted.",
     printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes.selected"),
     printcolumn(name = "In force", type_ = "integer", json_path = ".status.nodes.inForce"),
     printcolumn(name = "Drifted", type_ = "integer", json_path = ".status.nodes.drifted"),
@@ -87,12 +86,12 @@ pub enum AdvisedGoal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Allow {
-    /// Nothing is changed. The state tells what would be.
+    /// Nothing is changed. The state lists what would change.
     #[default]
     Audit,
     /// Settings of the running kernel. The agent applies them again after a boot.
     Runtime,
-    /// Files that take effect at the next boot too, such as kernel arguments. The agent tells that a reboot is pending, and reboots nothing.
+    /// Files that take effect at the next boot too, such as kernel arguments. The agent reports that a reboot is pending, and reboots nothing.
     Reboot,
 }
 
@@ -100,7 +99,7 @@ pub enum Allow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnDrift {
-    /// It tells so.
+    /// It reports the drift.
     #[default]
     Report,
     /// It applies the setting again, up to six times an hour.
@@ -200,7 +199,7 @@ pub struct HostGoalStatus {
     /// The nodes by state.
     #[serde(default)]
     pub nodes: Counts,
-    /// `InForce`, `Drifted` and `Halted`, by the conventions of Kubernetes.
+    /// `InForce`, `Degraded` and `Halted`, by the conventions of Kubernetes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// How far its rollout got.
@@ -263,27 +262,4 @@ pub enum RolloutPhase {
     Complete,
     /// The user asked for an undo: every node puts the goal's settings back.
     Undone,
-}
-
-/// A setting of a goal that evenkeel does not know or accept.
-#[derive(Debug, thiserror::Error)]
-#[error("{setting:?}: {error}")]
-pub struct SettingProblem {
-    /// As it was written.
-    pub setting: String,
-    /// What is wrong with it.
-    pub error: SettingError,
-}
-
-impl HostGoalSpec {
-    /// Checks what the schema can't: that each knob exists and accepts its value.
-    ///
-    /// # Errors
-    /// The first setting that is wrong.
-    pub fn validate(&self) -> Result<(), SettingProblem> {
-        self.settings.iter().try_for_each(|setting| match Setting::parse(setting) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(SettingProblem { setting: setting.clone(), error }),
-        })
-    }
 }

@@ -25,6 +25,7 @@ mod host;
 mod journal;
 pub mod manifests;
 mod names;
+mod releases;
 mod report;
 pub mod rollout;
 mod selector;
@@ -38,7 +39,7 @@ pub use decide::{NodeView, Step, decide};
 pub use desired::{Desired, HEALS_PER_HOUR_MAX, Standing};
 pub use goal::{
     Advised, AdvisedGoal, Allow, Canaries, Counts, HostGoal, HostGoalSpec, HostGoalStatus, MaxUnavailable, OnDrift,
-    Rollout, RolloutPhase, RolloutStatus, SettingProblem,
+    Rollout, RolloutPhase, RolloutStatus,
 };
 pub use guard::{Guard, GuardLook, GuardState, Worse};
 pub use host::{Applied, Host, HostError};

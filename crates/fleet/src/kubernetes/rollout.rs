@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource, ResourceExt};
 
 use super::goal::{Allow, Counts, HostGoal, RolloutPhase, RolloutStatus};
 use super::guard::GuardLook;
@@ -12,11 +13,11 @@ use super::names::{TRIAL, UNDO};
 use super::selector::matches;
 use super::state::{GoalPhase, HostState, Release};
 
-/// How often each wave is larger than the one before.
+/// How many times as large as all waves before it each wave is.
 const GROWTH: usize = 2;
 
 /// A node, as a rollout sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NodeInfo {
     /// Its name.
     pub name: String,
@@ -24,6 +25,8 @@ pub struct NodeInfo {
     pub labels: BTreeMap<String, String>,
     /// Whether its kubelet says that it is ready.
     pub is_ready: bool,
+    /// What makes an object go with the node.
+    pub owner: Option<OwnerReference>,
 }
 
 impl NodeInfo {
@@ -31,7 +34,7 @@ impl NodeInfo {
     pub fn of(node: &Node) -> NodeInfo {
         let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let is_ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
-        NodeInfo { name: node.name_any(), labels: node.labels().clone(), is_ready }
+        NodeInfo { name: node.name_any(), labels: node.labels().clone(), is_ready, owner: node.owner_ref(&()) }
     }
 }
 
@@ -123,14 +126,15 @@ pub fn next(view: &ClusterView<'_>, guards: &[(String, GuardLook)]) -> Next {
     if view.goal.annotations().contains_key(TRIAL) {
         return Next { counts, rollout: before, ..Next::default() };
     }
-    let is_same = before.as_ref().is_some_and(|before| before.generation == view.generation());
+    let is_undone = view.goal.annotations().contains_key(UNDO);
+    // What was undone begins anew when the annotation is gone.
+    let goes_on = |before: &RolloutStatus| {
+        before.generation == view.generation() && (is_undone || before.phase != RolloutPhase::Undone)
+    };
     let begun = RolloutStatus { generation: view.generation(), ..RolloutStatus::default() };
-    let mut status = if is_same { before.unwrap_or_default() } else { begun };
-    if view.goal.annotations().contains_key(UNDO) {
+    let status = before.filter(goes_on).unwrap_or(begun);
+    if is_undone {
         return undo(view, status, counts);
-    }
-    if status.phase == RolloutPhase::Undone {
-        status = RolloutStatus { generation: view.generation(), ..RolloutStatus::default() };
     }
     if status.phase == RolloutPhase::Halted {
         return Next { counts, rollout: Some(status), ..Next::default() };

@@ -1,4 +1,4 @@
-//! Rollouts over a cluster whose agents do what they are told.
+//! Rollouts over a cluster whose agents report what the test wants.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::super::goal::{Canaries, HostGoalSpec, MaxUnavailable, Rollout};
 use super::super::state::{GoalState, HostStateSpec, HostStateStatus};
 use super::*;
 
-/// A cluster whose agents do what they are told at the next call of [`Cluster::agents`].
+/// A cluster whose agents report at the next call of [`Cluster::agents`].
 struct Cluster {
     goal: HostGoal,
     nodes: Vec<NodeInfo>,
@@ -24,7 +24,8 @@ impl Cluster {
         };
         let mut goal = HostGoal::new("steady", spec);
         goal.metadata.generation = Some(1);
-        let node = |i: usize| NodeInfo { name: format!("vm-{i:03}"), labels: BTreeMap::new(), is_ready: true };
+        let node =
+            |i: usize| NodeInfo { name: format!("vm-{i:03}"), labels: BTreeMap::new(), is_ready: true, owner: None };
         Cluster { goal, nodes: (0..nodes).map(node).collect(), states: BTreeMap::new(), now: 1_000 }
     }
 

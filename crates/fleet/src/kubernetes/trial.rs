@@ -1,25 +1,28 @@
 //! The hosts of a cluster in the hands of a trial: which have a goal released, and whether all have come to what was asked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
 use super::goal::{Allow, HostGoal};
 use super::names::TRIAL;
+use super::releases::Releases;
 use super::rollout::{ClusterView, NodeInfo, with_release};
-use super::state::{GoalPhase, HostState, HostStateSpec};
+use super::state::GoalPhase;
 
 /// How often to look whether the hosts have come to what was asked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often a switch is tried while others write to the same states.
+const SWITCHES_MAX: usize = 20;
 
 /// One goal, whose releases a trial owns.
 pub struct TrialGoal {
     goals: Api<HostGoal>,
-    states: Api<HostState>,
+    releases: Releases,
     nodes: Api<Node>,
     name: String,
 }
@@ -63,6 +66,12 @@ pub enum TrialError {
         /// The first by name.
         first: String,
     },
+    /// Others write to the same states all the time.
+    #[error("after {times} tries, others still change what is released to the nodes")]
+    Contested {
+        /// How many tries.
+        times: usize,
+    },
     /// The goal was changed during the trial.
     #[error("the goal was changed during the trial, which compares generation {generation}")]
     Changed {
@@ -74,8 +83,8 @@ pub enum TrialError {
 impl TrialGoal {
     /// The goal of this name.
     pub fn new(client: Client, name: &str) -> TrialGoal {
-        let (goals, states) = (Api::all(client.clone()), Api::all(client.clone()));
-        TrialGoal { goals, states, nodes: Api::all(client), name: name.to_owned() }
+        let (goals, releases) = (Api::all(client.clone()), Releases::new(client.clone()));
+        TrialGoal { goals, releases, nodes: Api::all(client), name: name.to_owned() }
     }
 
     /// Takes the goal for trial `id`, and answers its generation and the ready nodes that it selects.
@@ -95,7 +104,7 @@ impl TrialGoal {
         self.annotate(Some(id)).await?;
         let nodes = self.nodes.list(&ListParams::default()).await?.items;
         let nodes: Vec<NodeInfo> = nodes.iter().map(NodeInfo::of).collect();
-        let view = ClusterView { goal: &goal, nodes: &nodes, states: &std::collections::BTreeMap::new(), now: 0 };
+        let view = ClusterView { goal: &goal, nodes: &nodes, states: &BTreeMap::new(), now: 0 };
         let ready = view.selected().into_iter().filter(|node| node.is_ready).map(|node| node.name.clone());
         Ok((goal.metadata.generation.unwrap_or_default(), ready.collect()))
     }
@@ -120,24 +129,40 @@ impl TrialGoal {
     /// Releases the goal to these nodes and withdraws it from all others.
     ///
     /// # Errors
-    /// The API server's.
+    /// The API server's, or if others change the same states all the time.
     pub async fn switch(&self, with: &BTreeSet<String>, generation: i64) -> Result<(), TrialError> {
-        let states = self.states.list(&ListParams::default()).await?.items;
+        for _ in 0..SWITCHES_MAX {
+            if self.switched(with, generation).await? == 0 {
+                return Ok(());
+            }
+        }
+        Err(TrialError::Contested { times: SWITCHES_MAX })
+    }
+
+    /// Switches the nodes that are not as they should be, and counts them. A rollout of another goal may write to the same states, so only a
+    /// look that finds none is the end.
+    async fn switched(&self, with: &BTreeSet<String>, generation: i64) -> Result<usize, TrialError> {
+        let states = self.releases.list().await?;
+        let mut written = 0;
         for state in &states {
-            let node = state.name_any();
-            let wanted = with.contains(&node).then_some(generation);
+            let wanted = with.contains(&state.name_any()).then_some(generation);
             let released = with_release(&state.spec.released, &self.name, wanted);
             if released != state.spec.released {
-                let patch = json!({ "spec": { "released": released } });
-                self.states.patch(&node, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                self.releases.write(state, &released).await?;
+                written += 1;
             }
         }
         let known: BTreeSet<String> = states.iter().map(ResourceExt::name_any).collect();
-        for node in with.difference(&known) {
-            let released = with_release(&[], &self.name, Some(generation));
-            self.states.create(&PostParams::default(), &HostState::new(node, HostStateSpec { released })).await?;
+        if with.is_subset(&known) {
+            return Ok(written);
         }
-        Ok(())
+        for node in self.nodes.list(&ListParams::default()).await?.items.iter().map(NodeInfo::of) {
+            if with.contains(&node.name) && !known.contains(&node.name) {
+                self.releases.create(&node, with_release(&[], &self.name, Some(generation))).await?;
+                written += 1;
+            }
+        }
+        Ok(written)
     }
 
     /// Waits until the nodes in `with` have the goal in force and those in `without` have nothing of it.
@@ -179,7 +204,7 @@ impl TrialGoal {
                 return Err(TrialError::Host { node: node.name, what: "is not ready".to_owned() });
             }
         }
-        let states = self.states.list(&ListParams::default()).await?.items;
+        let states = self.releases.list().await?;
         let mut open: BTreeSet<&String> = with.union(without).collect();
         for state in &states {
             let node = state.name_any();

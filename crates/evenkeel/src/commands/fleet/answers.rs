@@ -42,7 +42,7 @@ pub(crate) struct ProveAnswer {
     pub(super) ratio: Option<f64>,
     /// Lower end of its interval.
     pub(super) low: f64,
-    /// Upper end of its interval; null as long as there is none.
+    /// Upper end of its interval; null until there is an interval.
     pub(super) high: Option<f64>,
     /// Hosts that were compared.
     pub(super) hosts: usize,

@@ -339,9 +339,10 @@ fn page(answer: &ProveAnswer, look: &Look, only_before: bool) -> String {
 }
 
 fn power(rows: &[Power]) -> String {
-    let blocks = |blocks: Option<u64>| blocks.map_or("over 400".to_owned(), |blocks| blocks.to_string());
     let mut text = "  effect  blocks: half of trials  nine of ten\n".to_owned();
     for row in rows {
+        let blocks =
+            |blocks: Option<u64>| blocks.map_or(format!("over {}", row.blocks_max), |blocks| blocks.to_string());
         let percent = row.effect_ratio * 100.0;
         text += &format!("  {percent:>4.0} %  {:>22}  {:>11}\n", blocks(row.blocks_p50), blocks(row.blocks_p90));
     }

@@ -6,21 +6,23 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
 use super::super::goal::HostGoal;
 use super::super::names::{GROUP, NODE_CONDITION};
-use super::super::state::{GoalPhase, GoalState, HostState, HostStateSpec, HostStateStatus};
+use super::super::releases::Releases;
+use super::super::rollout::NodeInfo;
+use super::super::state::{GoalPhase, GoalState, HostState, HostStateStatus};
 
 /// The name under which the server remembers which fields are the agent's.
 const FIELD_MANAGER: &str = "evenkeel-agent";
 /// The API takes a kilobyte, and a character has up to four bytes.
 const NOTE_CHARS_MAX: usize = 256;
 
-/// What an agent is told at its start.
+/// The options of an agent.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The name of its node.
@@ -34,6 +36,7 @@ pub struct Options {
 }
 
 pub(super) struct Cluster {
+    releases: Releases,
     states: Api<HostState>,
     nodes: Api<Node>,
     recorder: Recorder,
@@ -45,6 +48,7 @@ impl Cluster {
     pub(super) fn new(client: Client, options: &Options) -> Cluster {
         let reporter = Reporter { controller: format!("{GROUP}/agent"), instance: Some(options.node.clone()) };
         Cluster {
+            releases: Releases::new(client.clone()),
             states: Api::all(client.clone()),
             nodes: Api::all(client.clone()),
             recorder: Recorder::new(client, reporter),
@@ -63,7 +67,7 @@ impl Cluster {
     ) -> Result<(), kube::Error> {
         self.label(node).await?;
         if before.is_none() {
-            self.create(node).await?;
+            self.releases.create(&NodeInfo::of(node), Vec::new()).await?;
         }
         let known = before.and_then(|state| state.status.as_ref());
         if known != Some(status) {
@@ -79,17 +83,6 @@ impl Cluster {
         let known = known.map(|status| status.goals.as_slice()).unwrap_or_default();
         self.events(known, &status.goals, goals).await;
         Ok(())
-    }
-
-    async fn create(&self, node: &Node) -> Result<(), kube::Error> {
-        let mut state = HostState::new(&self.name, HostStateSpec::default());
-        // The state goes with its node.
-        state.metadata.owner_references = node.owner_ref(&()).map(|owner| vec![owner]);
-        match self.states.create(&PostParams::default(), &state).await {
-            // A rollout, or this agent before it was restarted, was faster.
-            Err(kube::Error::Api(error)) if error.is_already_exists() => Ok(()),
-            created => created.map(|_| ()),
-        }
     }
 
     async fn label(&self, node: &Node) -> Result<(), kube::Error> {

@@ -101,7 +101,7 @@ async fn pass<H: Host>(
     let labels = node.labels().clone();
     let host = Arc::clone(host);
     let mut working = std::mem::take(agent);
-    // The host's program takes its time, and the watches must be read meanwhile.
+    // The host's program takes seconds, in which this thread keeps the connections of the watches alive.
     let done = tokio::task::spawn_blocking(move || {
         let status = working.bring(&*host, &goals, &labels, &released, Instant::now());
         (working, status, goals)

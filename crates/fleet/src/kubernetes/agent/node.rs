@@ -76,6 +76,7 @@ impl NodeAgent {
         let mut journal = host.journal()?;
         let desired = NodeView { labels, goals, released }.desired();
         self.forget_others(&desired);
+        self.stuck.retain(|id, _| journal.transactions.iter().any(|known| known.id == *id && known.is_open()));
         for _ in 0..ROUNDS_MAX {
             let steps = self.steps(&desired, &journal, now);
             if steps.is_empty() {
