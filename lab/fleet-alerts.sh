@@ -4,20 +4,16 @@
 #
 # usage: lab/fleet-alerts.sh PROGRAM
 #
-# Exit code 77: something is missing here; the last line says what. lab/fleet-alerts/check.py has the steps.
+# Exit code 4: something is missing here; the last line says what. lab/fleet-alerts/check.py has the steps.
 set -eu
-here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
 [ $# -eq 1 ] || {
     echo "usage: lab/fleet-alerts.sh PROGRAM" >&2
     exit 2
 }
-for need in prometheus prometheus-alertmanager python3; do
-    command -v "$need" >/dev/null || {
-        echo "fleet-alerts: $need is missing: apt-get install --no-install-recommends $need" >&2
-        exit 77
-    }
-done
+for program in prometheus prometheus-alertmanager python3; do need "$program" "$program"; done
 program=$(realpath "$1")
 work=$(mktemp -d "${TMPDIR:-/tmp}/evenkeel-alerts.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-"$here/hosts.sh" "$work" 3 "$program" python3 -B "$here/fleet-alerts/check.py" "$work"
+"$LAB/hosts.sh" "$work" 3 "$program" python3 -B "$LAB/fleet-alerts/check.py" "$work"

@@ -13,14 +13,11 @@
 # PROGRAM is /opt/evenkeel/bin/evenkeel in each host. A host can write the settings of its own network, and no other of the machine's:
 # /proc/sys but /proc/sys/net, and /sys, are read-only there.
 #
-# Exit code 77: this machine cannot make such hosts; the last line says why.
+# Exit code 4: this machine cannot make such hosts; the last line says why.
 set -eu
 
-say() { echo "hosts: $*" >&2; }
-cannot() {
-    say "$@"
-    exit 77
-}
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
 
 # The controller's namespaces, and COMMAND in them.
 controller() {
@@ -29,7 +26,7 @@ controller() {
     mount -t tmpfs -o mode=755 none /run
     mkdir -p /run/netns /run/sshd /run/lock
     ip link set lo up
-    ip link add lab type bridge 2>/dev/null || cannot "the kernel has no bridges"
+    ip link add lab type bridge 2>/dev/null || die "the kernel has no bridges"
     ip address add 10.99.0.254/24 dev lab
     ip link set lab up
     ssh-keygen -q -t ed25519 -N '' -f "$dir/key"
@@ -148,9 +145,9 @@ case ${1:-} in
         sed -n '4s/^# //p' "$0" >&2
         exit 2
     }
-    [ "$(id -u)" -eq 0 ] || cannot "hosts of namespaces need root"
-    for need in unshare:util-linux ip:iproute2 pgrep:procps ssh:openssh-client /usr/sbin/sshd:openssh-server; do
-        command -v "${need%%:*}" >/dev/null || cannot "${need%%:*} is missing: apt-get install --no-install-recommends ${need#*:}"
+    [ "$(id -u)" -eq 0 ] || die "hosts of namespaces need root"
+    for needed in unshare:util-linux ip:iproute2 pgrep:procps ssh:openssh-client /usr/sbin/sshd:openssh-server; do
+        need "${needed%%:*}" "${needed#*:}"
     done
     dir=$(realpath "$1") program=$(realpath "$3")
     [ -x "$program" ] || {
@@ -161,7 +158,7 @@ case ${1:-} in
     shift 3
     mkdir -p "$dir"
     unshare --mount --net --pid --uts --ipc --fork sh -c 'mount -t tmpfs none /run && mount -t proc none /proc && mount -t sysfs none /sys' 2>/dev/null ||
-        cannot "this machine makes no namespaces, or mounts nothing in them"
+        die "this machine makes no namespaces, or mounts nothing in them"
     exec unshare --mount --net --pid --fork --kill-child --mount-proc --propagation private "$(realpath "$0")" --controller "$dir" "$number" "$program" "$@"
     ;;
 esac

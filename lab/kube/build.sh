@@ -4,11 +4,10 @@
 # usage: lab/kube/build.sh DIR
 set -eu
 dir=$(realpath -m "${1:?usage: lab/kube/build.sh DIR}")
-here=$(cd "$(dirname "$0")" && pwd)
-command -v go >/dev/null || {
-    echo "kube: go is missing: install Go 1.26 or newer" >&2
-    exit 77
-}
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/../common.sh"
+here=$LAB/kube
+command -v go >/dev/null || die "go is missing: install Go 1.26 or newer"
 mkdir -p "$dir"
 # Sources with another checksum are built anew.
 stamp=$(cat "$here/main.go" "$here/go.sum" | sha256sum | cut -d' ' -f1)

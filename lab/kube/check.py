@@ -18,7 +18,7 @@ try:
     import yaml  # noqa: F401
 except ModuleNotFoundError:
     print("kube: python3 has no yaml: apt-get install --no-install-recommends python3-yaml", file=sys.stderr)
-    sys.exit(77)
+    sys.exit(4)
 
 from cluster import GOALS, MERGE, NAMESPACE, NODES, STATES, Cluster, Hosts, Refused, rendered, until
 
