@@ -16,6 +16,7 @@ mod phases;
 mod row;
 mod scope;
 mod screening;
+mod slots;
 mod tick;
 mod traces;
 mod turns;
@@ -47,6 +48,14 @@ const ROWS: &[(&str, Measure)] = &[
     ("jobs-two-cpus-1us", jobs::measure_two_cpus_work),
     ("jobs-two-cpus-frame-cpu", jobs::measure_two_cpus_cpu),
     ("phases", phases::measure),
+    ("slots-in-step", slots::measure_in_step),
+    ("slots-in-step-p99", slots::measure_in_step_p99),
+    ("slots-opposite", slots::measure_opposite),
+    ("slots-opposite-p99", slots::measure_opposite_p99),
+    ("slots-drifting", slots::measure_drifting),
+    ("slots-drifting-p99", slots::measure_drifting_p99),
+    ("slots-none", slots::measure_none),
+    ("slots-none-p99", slots::measure_none_p99),
     ("locks", locks::measure),
     ("scope", scope::measure),
     ("telemetry", looks::measure_telemetry),

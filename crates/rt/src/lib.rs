@@ -22,6 +22,7 @@
 //! |---|---|
 //! | [`TickLoop`] | a loop with all that belongs to it; [`TickClock`] and [`TickThread`] are its parts, for engines that own their loop |
 //! | [`jobs`] | the work of a tick in small pieces on several threads, and longer work outside it |
+//! | [`Slices`] | when each CPU is available, if a hypervisor gives them in slices: for jobs that no CPU leaves in the middle |
 //! | [`scope`] | where the time of a tick went |
 //! | [`telemetry`] | ticks on a page of shared memory for other processes |
 //! | [`memory`] | no page faults in ticks |
@@ -81,6 +82,7 @@ mod quantum;
 pub mod rate;
 mod schedule;
 pub mod scope;
+mod slices;
 pub mod telemetry;
 mod thread;
 mod tick;
@@ -97,6 +99,7 @@ pub use evenkeel_sys::{CpuSet, Errno};
 pub use phases::{PhaseError, PhaseReport, PhaseSettings, PhaseState};
 pub use quantum::{Align, Aligned, Alignment, GapsSeen, Quantum, Slot};
 pub use schedule::Overrun;
+pub use slices::{CpuSlice, Slices};
 pub use thread::{ApplyStatus, ThreadConfig, ThreadReport, TickThread};
 pub use tick::{Done, Report, Spinning, Tick, TickClock, TickError, TickSettings};
 pub use tick_loop::{SetupReport, TickGuard, TickLoop, TickLoopBuilder, TickLoopError};

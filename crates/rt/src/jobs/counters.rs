@@ -35,6 +35,8 @@ pub struct FrameCounters {
     pub full: u64,
     /// Threads that the caller and workers woke.
     pub wakes: u64,
+    /// How often a thread left a job to others because its CPU was about to go. It looks again every 50 us.
+    pub left: u64,
     /// How long the caller slept because the remaining jobs ran on other threads, in nanoseconds.
     pub waited_ns: u64,
     /// The sum of the jobs' durations, in nanoseconds. The duration of a job with a nested frame includes the jobs that it ran for that frame.
@@ -53,6 +55,7 @@ impl fmt::Display for FrameCounters {
         write!(f, "; waited {:.1?}, woke {}", time(self.waited_ns), self.wakes)?;
         let rare = [
             (self.asynchronous, "asynchronous"),
+            (self.left, "left to others"),
             (self.full, "found no room"),
             (self.panics, "panicked"),
             (self.dropped, "dropped"),
@@ -71,6 +74,7 @@ pub(super) struct Totals {
     panics: u64,
     full: u64,
     wakes: u64,
+    left: u64,
     waited_ns: u64,
     busy_ticks: u64,
     longest_ticks: u64,
@@ -93,6 +97,7 @@ impl Totals {
             panics: sum(|slot| &slot.panics),
             full: sum(|slot| &slot.full),
             wakes: sum(|slot| &slot.wakes),
+            left: sum(|slot| &slot.left),
             waited_ns: caller.waited_ns.load(Ordering::Relaxed),
             busy_ticks: sum(|slot| &slot.busy_ticks),
             longest_ticks: longest.unwrap_or(0),
@@ -116,6 +121,7 @@ impl Totals {
             panics: self.panics.wrapping_sub(before.panics),
             full: self.full.wrapping_sub(before.full),
             wakes: self.wakes.wrapping_sub(before.wakes),
+            left: self.left.wrapping_sub(before.left),
             waited_ns: self.waited_ns.wrapping_sub(before.waited_ns),
             busy_ns: shared.ns_of(busy_ticks),
             longest_job_ns: shared.ns_of(self.longest_ticks),

@@ -43,6 +43,7 @@ mod frame;
 mod parts;
 mod settings;
 mod shared;
+mod sliced;
 mod worker_slot;
 
 pub use asynchronous::{Asynchronous, Completion, Progress};
@@ -222,6 +223,9 @@ struct CountsAtEnd<'a> {
 impl Drop for CountsAtEnd<'_> {
     fn drop(&mut self) {
         let now = Totals::read(self.shared);
+        if let Some(sliced) = &self.shared.sliced {
+            sliced.forget();
+        }
         *self.last = now.since(self.before, self.shared);
         *self.before = now;
     }

@@ -10,6 +10,7 @@ use evenkeel_sys::job::{self, Claim, Gate, Links, Ring, Sink, Source, Tally};
 use evenkeel_sys::lock::Mutex;
 
 use super::settings::QueueSettings;
+use super::sliced::Sliced;
 
 pub(super) type Task = job::Task<WorkerSlot, Failures>;
 
@@ -107,6 +108,7 @@ pub(super) struct Counted {
     pub(super) panics: AtomicU64,
     pub(super) full: AtomicU64,
     pub(super) wakes: AtomicU64,
+    pub(super) left: AtomicU64,
     pub(super) waited_ns: AtomicU64,
     /// The longest job since the caller last read this value.
     pub(super) longest_ticks: AtomicU64,
@@ -127,6 +129,8 @@ pub(super) struct Shared {
     pub(super) awaited: AtomicU32,
     pub(super) counted: Box<[Counted]>,
     pub(super) sharing: Sharing,
+    /// The slices of the CPUs, if the user asked for them.
+    pub(super) sliced: Option<Sliced>,
     pub(super) looks: u32,
     /// The recent average duration of a frame's job. It starts high, so that at first any job wakes other threads.
     pub(super) mean_ticks: AtomicU64,
@@ -162,6 +166,10 @@ pub(super) struct WorkerSlot {
     pub(super) tally: Tally<Failures>,
     /// How many jobs are on this thread's stack, nested in each other.
     pub(super) running: Cell<u32>,
+    /// The queue of the job that was taken last.
+    pub(super) queue: Cell<u8>,
+    /// Whether a job was left to other threads, because this CPU is about to go.
+    pub(super) has_left_job: Cell<bool>,
     /// Time that was counted and is not published yet.
     pub(super) busy_ticks: Cell<u64>,
     pub(super) longest_ticks: Cell<u64>,

@@ -8,6 +8,7 @@ use evenkeel_sys::{cpu_limit, thread, tsc};
 
 use super::parts::{CLAIM_MOST, Counted, Failures, JobQueue, Shared, Sharing, Task, UNLINKED};
 use super::settings::{Idling, JobSettings, Queue, QueueKind};
+use super::sliced::Sliced;
 
 /// Waking a thread costs some microseconds, mostly on the CPU of the waking thread. If there is less work than this, one thread finishes it
 /// sooner alone.
@@ -62,6 +63,7 @@ impl Shared {
             awaited: AtomicU32::new(UNLINKED),
             counted: (0..slots).map(|_| Counted::default()).collect(),
             sharing,
+            sliced: settings.slices.clone().map(|slices| Sliced::new(slices, slots, settings.queues.len())),
             looks,
             mean_ticks: AtomicU64::new(ticks_per_us * WORTH_WAKING_NS / 1000),
             claim_most: AtomicU64::new(1),

@@ -10,6 +10,7 @@ use evenkeel_sys::{clock, tsc};
 
 use super::parts::{CALLER, CLAIM_MOST, Counted, JobQueue, Shared, Sharing, Task, UNLINKED, WorkerSlot, drop_quietly};
 use super::settings::QueueKind;
+use super::sliced::{Offered, Sliced};
 
 /// The bit in a task's label (which is its link) that says that a dependency panicked. Such a task is not run.
 const SPOILT: u32 = 1 << 31;
@@ -33,6 +34,8 @@ impl WorkerSlot {
             claimed: RefCell::new(None),
             tally: Tally::new(),
             running: Cell::new(0),
+            queue: Cell::new(0),
+            has_left_job: Cell::new(false),
             busy_ticks: Cell::new(0),
             longest_ticks: Cell::new(0),
             jobs: Cell::new(0),
@@ -103,6 +106,7 @@ impl WorkerSlot {
         gate.about_to_sleep(self.id);
         if is_over() || self.shared.has_work(&self.takes_for_frames) {
             gate.stay(self.id);
+            self.leave_to_others();
         } else {
             let began_ns = clock::monotonic_ns();
             gate.sleep(self.id, self.shared.looks);
@@ -138,6 +142,9 @@ impl WorkerSlot {
     /// The loop of a worker.
     pub(super) fn work(&self) {
         let gate = &self.shared.gate;
+        if let Some(sliced) = &self.shared.sliced {
+            sliced.is_here(self.id);
+        }
         while !self.shared.stop.load(Ordering::Acquire) {
             let mut began = tsc::ticks();
             let mut is_fresh = true;
@@ -159,6 +166,7 @@ impl WorkerSlot {
             gate.about_to_sleep(self.id);
             if self.shared.is_closed.load(Ordering::Acquire) || self.shared.has_work(&self.takes) {
                 gate.stay(self.id);
+                self.leave_to_others();
             } else {
                 gate.sleep(self.id, self.shared.looks);
             }
@@ -179,6 +187,11 @@ impl WorkerSlot {
     fn take_from_queues(&self, queues: &[u8]) -> Option<Task> {
         for queue in queues {
             let at = &self.shared.queues[usize::from(*queue)];
+            let sliced = self.shared.sliced.as_ref().filter(|_| at.settings.kind == QueueKind::Frame);
+            if sliced.is_some_and(|sliced| !self.begins(sliced, *queue, at)) {
+                continue;
+            }
+            self.queue.set(*queue);
             if let Some(task) = at.ring.pop() {
                 return Some(task);
             }
@@ -187,6 +200,25 @@ impl WorkerSlot {
             }
         }
         None
+    }
+
+    /// Whether the next job of this queue should begin on this CPU. If not, another thread is woken for it.
+    fn begins(&self, sliced: &Sliced, queue: u8, at: &JobQueue) -> bool {
+        let offered = Offered { queue: queue.into(), takers: at.takers, jobs: at.len() as u64 };
+        let begins = offered.jobs == 0 || sliced.begins(self.id, offered);
+        if !begins {
+            self.has_left_job.set(true);
+            add(&self.counted().left, 1);
+            self.wake(at.takers);
+        }
+        begins
+    }
+
+    /// If a job was left to other threads, waits a moment for them.
+    fn leave_to_others(&self) {
+        if self.has_left_job.take() {
+            Sliced::nap();
+        }
     }
 
     /// Whether the next job is already taken, and too short to be timed by itself.
@@ -221,6 +253,9 @@ impl WorkerSlot {
         self.busy_ticks.set(self.busy_ticks.get() + ticks);
         if ticks > self.longest_ticks.get() {
             self.longest_ticks.set(ticks);
+        }
+        if let Some(sliced) = &self.shared.sliced {
+            sliced.took(self.id, self.queue.get().into(), self.shared.ns_of(ticks));
         }
         if ticks > self.shared.worth_waking_ticks {
             self.pass_on();

@@ -1,0 +1,38 @@
+//! The thread that follows the slices of one CPU: a clock whose ticks do nothing. The clock searches by itself, and wakes when the CPU should
+//! come back.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::Table;
+use crate::quantum::Align;
+use crate::thread::{ApplyStatus, ThreadConfig, TickThread};
+use crate::tick::{Spinning, TickClock, TickSettings};
+
+/// Most hypervisors' slices are a part or a multiple of it.
+const PERIOD: Duration = Duration::from_millis(20);
+
+pub(super) fn start(cpu: usize, table: Arc<Table>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(format!("slices-{cpu}")).spawn(move || follow(cpu, &table))
+}
+
+fn follow(cpu: usize, table: &Table) {
+    let config = ThreadConfig { cpus: Some([cpu].into_iter().collect()), ..ThreadConfig::default() };
+    let thread = TickThread::set_up(&config);
+    let settings =
+        TickSettings { period: PERIOD, spinning: Spinning::Never, align: Align::Measured, ..TickSettings::default() };
+    // Without its CPU it would tell of another one.
+    let (ApplyStatus::Active, Ok(mut clock), Some(place)) =
+        (thread.report().cpus, TickClock::start(settings), table.places.get(cpu))
+    else {
+        return;
+    };
+    while !table.stop.load(Ordering::Relaxed) {
+        clock.wait();
+        clock.done();
+        place.write(&clock.aligned().quantum);
+    }
+}
