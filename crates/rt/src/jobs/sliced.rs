@@ -113,7 +113,7 @@ impl Sliced {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
     use crate::jobs::{JobSettings, Jobs, Queue, WorkerSettings};
