@@ -16,6 +16,7 @@ if [ "${1:-}" = dist ]; then
     done <<LIST
 help2man help2man
 jq jq
+musl-gcc musl-tools
 objcopy binutils
 rpmbuild rpm
 xz xz-utils

@@ -51,6 +51,11 @@ fi
 # The container image also runs as the agent of a Kubernetes node. Its client would make the program for hosts a third larger.
 kubernetes=$dist/$arch/kubernetes
 mkdir -p "$kubernetes"
+# Its TLS has parts in C and assembler.
+export CC_x86_64_unknown_linux_musl=musl-gcc CC_aarch64_unknown_linux_musl=aarch64-linux-gnu-gcc
+if [ "$arch" = aarch64 ] && ! command -v aarch64-linux-gnu-gcc >/dev/null; then
+    fail "the program of the image has parts in C, and there is no compiler for $arch" "apt-get install --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+fi
 (cd "$repository" && $cargo build --profile dist --locked --target "$target" --target-dir "$built/kubernetes" -p evenkeel --features kubernetes)
 "${objcopy[@]}" --strip-all "$built/kubernetes/$target/dist/evenkeel" "$kubernetes/evenkeel"
 for program in evenkeel evenkeel-arena evenkeel-bots; do

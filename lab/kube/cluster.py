@@ -134,6 +134,14 @@ class Cluster:
         suffix = "&dryRun=All" if dry_run else ""
         return self.ask("PATCH", f"{path_of(thing)}?fieldManager=lab&force=true{suffix}", thing, APPLY)
 
+    def delete(self, path):
+        """Deletes an object, if there is one."""
+        try:
+            self.ask("DELETE", path)
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+
     def node(self, name, labels=None):
         """A node that is ready."""
         self.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels or {}}})

@@ -19,7 +19,7 @@ pub(crate) fn without_kubernetes(tried: &str) -> Failure {
 pub(crate) async fn connect(file: Option<&Path>) -> Result<evenkeel_fleet::kubernetes::Client, Failure> {
     let client = evenkeel_fleet::kubernetes::connect(file).await;
     client.map_err(|error| {
-        Failure::text(exit::WRONG_USE, "find the cluster", error)
+        Failure::text(exit::WRONG_USE, "find the cluster", evenkeel_fleet::kubernetes::why(&error))
             .hint("name its file with --kubeconfig, or set KUBECONFIG")
     })
 }

@@ -31,6 +31,7 @@ pub mod rollout;
 mod selector;
 mod state;
 pub mod trial;
+mod why;
 
 pub use kube::Client;
 
@@ -47,3 +48,4 @@ pub use journal::{GoalOwner, Journal, OwnedTransaction, Verified};
 pub use names::{GROUP, NODE_CONDITION, TRIAL, UNDO};
 pub use selector::matches;
 pub use state::{DriftedKnob, GoalPhase, GoalState, HostState, HostStateSpec, HostStateStatus, Release};
+pub use why::why;

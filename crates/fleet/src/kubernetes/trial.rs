@@ -13,6 +13,7 @@ use super::names::TRIAL;
 use super::releases::Releases;
 use super::rollout::{ClusterView, NodeInfo, with_release};
 use super::state::GoalPhase;
+use super::why::why;
 
 /// How often to look whether the hosts have come to what was asked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -31,7 +32,7 @@ pub struct TrialGoal {
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// The API server's.
-    #[error(transparent)]
+    #[error("{}", why(.0))]
     Cluster(#[from] kube::Error),
     /// No goal has the name.
     #[error("no HostGoal is named {name:?}")]

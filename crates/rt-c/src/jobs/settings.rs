@@ -137,7 +137,7 @@ pub(super) unsafe fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings,
         takers.push(unsafe { worker(asked.own_workers.add(at).read(), frames) }?);
     }
     let (linked_max, waits_max) = (or(asked.linked_max, 1024), or(asked.waits_max, 4096));
-    Ok(JobSettings { queues, workers: takers, linked_max, waits_max, caller_runs_asynchronous, idling })
+    Ok(JobSettings { queues, workers: takers, linked_max, waits_max, caller_runs_asynchronous, idling, slices: None })
 }
 
 /// Converts the description of one worker. `frames` is the number of frame queues, which is also the number of the asynchronous queue.

@@ -63,7 +63,7 @@ mod with_kubernetes {
     use std::time::{Duration, Instant};
 
     use evenkeel_fleet::kubernetes::controller::{Controller, Progress};
-    use evenkeel_fleet::kubernetes::{RolloutPhase, manifests};
+    use evenkeel_fleet::kubernetes::{RolloutPhase, manifests, why};
 
     use super::super::answers::{GoalAnswer, RolloutAnswer};
     use super::super::prometheus::Prometheus;
@@ -106,8 +106,8 @@ mod with_kubernetes {
         Ok(())
     }
 
-    fn failed(error: impl std::fmt::Display) -> Failure {
-        Failure::text(exit::NOT_POSSIBLE, "roll out", error)
+    fn failed(error: impl std::error::Error + 'static) -> Failure {
+        Failure::text(exit::NOT_POSSIBLE, "roll out", why(&error))
             .hint("the rollout is as far as the cluster says; start this command again")
     }
 
@@ -138,7 +138,7 @@ mod with_kubernetes {
                     }
                 }
                 // The API server may be on its way back.
-                Err(error) if args.forever => out.warn(&format!("{error}\n")),
+                Err(error) if args.forever => out.warn(&format!("{}\n", why(&error))),
                 Err(error) => return Err(failed(error)),
             }
             if wait(args.every, stop).await {

@@ -16,6 +16,7 @@ use super::super::names::{GROUP, NODE_CONDITION};
 use super::super::releases::Releases;
 use super::super::rollout::NodeInfo;
 use super::super::state::{GoalPhase, GoalState, HostState, HostStateStatus};
+use super::super::why::why;
 
 /// The name under which the server remembers which fields are the agent's.
 const FIELD_MANAGER: &str = "evenkeel-agent";
@@ -44,6 +45,14 @@ pub(super) struct Cluster {
     labels: BTreeMap<String, String>,
 }
 
+/// What could not be written.
+pub(super) struct Missed {
+    /// The state is missing, so that nobody sees what came of the goals. Of the rest, nothing is tried again before the next change.
+    pub(super) state: bool,
+    /// A line for each.
+    pub(super) lines: Vec<String>,
+}
+
 impl Cluster {
     pub(super) fn new(client: Client, options: &Options) -> Cluster {
         let reporter = Reporter { controller: format!("{GROUP}/agent"), instance: Some(options.node.clone()) };
@@ -57,15 +66,35 @@ impl Cluster {
         }
     }
 
-    /// Writes what changed. `before` is the state as the watch has shown it.
+    /// Writes what changed. `before` is the state as the watch has shown it. One thing that can't be written keeps none of the others from it.
     pub(super) async fn write(
         &self,
         node: &Node,
         before: Option<&HostState>,
         status: &HostStateStatus,
         goals: &[HostGoal],
+    ) -> Missed {
+        let state = self.state(node, before, status).await;
+        let known = before.and_then(|state| state.status.as_ref());
+        let known = known.map(|status| status.goals.as_slice()).unwrap_or_default();
+        let mut missed = Missed { state: state.is_err(), lines: Vec::new() };
+        for (what, written) in [
+            ("the state of the node", state),
+            ("the labels of the node", self.label(node).await),
+            ("the condition of the node", self.condition(node, status).await),
+            ("an event", self.events(known, &status.goals, goals).await),
+        ] {
+            missed.lines.extend(written.err().map(|error| format!("failed to write {what}: {}", why(&error))));
+        }
+        missed
+    }
+
+    async fn state(
+        &self,
+        node: &Node,
+        before: Option<&HostState>,
+        status: &HostStateStatus,
     ) -> Result<(), kube::Error> {
-        self.label(node).await?;
         if before.is_none() {
             self.releases.create(&NodeInfo::of(node), Vec::new()).await?;
         }
@@ -79,9 +108,6 @@ impl Cluster {
             let params = PatchParams::apply(FIELD_MANAGER).force();
             self.states.patch_status(&self.name, &params, &Patch::Apply(&patch)).await?;
         }
-        self.condition(node, status).await?;
-        let known = known.map(|status| status.goals.as_slice()).unwrap_or_default();
-        self.events(known, &status.goals, goals).await;
         Ok(())
     }
 
@@ -123,8 +149,7 @@ impl Cluster {
         self.nodes.patch_status(&self.name, &PatchParams::default(), &Patch::Strategic(&patch)).await.map(|_| ())
     }
 
-    /// Events are for people: one that is lost does no harm, so errors end here.
-    async fn events(&self, before: &[GoalState], after: &[GoalState], goals: &[HostGoal]) {
+    async fn events(&self, before: &[GoalState], after: &[GoalState], goals: &[HostGoal]) -> Result<(), kube::Error> {
         for state in after {
             let known = before.iter().find(|known| known.goal == state.goal && known.generation == state.generation);
             if known.is_some_and(|known| known.phase == state.phase) || state.phase == GoalPhase::Waiting {
@@ -145,8 +170,9 @@ impl Cluster {
                 action: "Apply".to_owned(),
                 secondary: None,
             };
-            let _ = self.recorder.publish(&event, &reference).await;
+            self.recorder.publish(&event, &reference).await?;
         }
+        Ok(())
     }
 }
 

@@ -24,9 +24,12 @@ use self::node::NodeAgent;
 use super::goal::HostGoal;
 use super::host::Host;
 use super::state::HostState;
+use super::why::why;
 
 /// How long changes are gathered before the host is brought to them.
 const GATHER: Duration = Duration::from_millis(200);
+/// After how long a state that could not be written is written again.
+const AGAIN: Duration = Duration::from_secs(5);
 /// The most goals of a cluster that an agent considers.
 const GOALS_MAX: usize = 200;
 
@@ -118,11 +121,11 @@ async fn pass<H: Host>(
     for line in &brought.notes {
         log.note(line);
     }
-    if let Err(error) = cluster.write(node, state.as_ref(), &brought.status, &goals).await {
-        log.note(&format!("failed to write the state of the node: {error}"));
-        return Some(Instant::now() + Duration::from_secs(5));
+    let missed = cluster.write(node, state.as_ref(), &brought.status, &goals).await;
+    for line in &missed.lines {
+        log.note(line);
     }
-    brought.again
+    if missed.state { Some(Instant::now() + AGAIN) } else { brought.again }
 }
 
 impl Seen {
@@ -148,7 +151,7 @@ impl Seen {
                 self.goals.get_or_insert_default().remove(&goal.name_any());
                 return true;
             }
-            Err(error) => log.note(&format!("failed to watch the goals: {error}")),
+            Err(error) => log.note(&format!("failed to watch the goals: {}", why(&error))),
         }
         false
     }
@@ -167,7 +170,7 @@ impl Seen {
                 false
             }
             Err(error) => {
-                log.note(&format!("failed to watch the node: {error}"));
+                log.note(&format!("failed to watch the node: {}", why(&error)));
                 false
             }
         }
@@ -181,7 +184,7 @@ impl Seen {
                 is_new
             }
             Err(error) => {
-                log.note(&format!("failed to watch the state of this node: {error}"));
+                log.note(&format!("failed to watch the state of this node: {}", why(&error)));
                 false
             }
         }

@@ -1,0 +1,32 @@
+//! What to say of an error of the API server: the server's own sentence, which errors of clients wrap in their fields.
+
+use std::error::Error;
+use std::iter;
+
+/// Why a request failed. The server says what is missing, such as a right. Where it says nothing, the innermost error does.
+pub fn why(error: &(dyn Error + 'static)) -> String {
+    let chain = || iter::successors(Some(error), |error| (*error).source());
+    let of_server = chain().find_map(|error| match error.downcast_ref() {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(status.message.clone()),
+        _ => None,
+    });
+    of_server.unwrap_or_else(|| chain().last().unwrap_or(error).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use kube::runtime::watcher;
+
+    use super::*;
+
+    #[test]
+    fn the_servers_sentence_is_what_is_said() {
+        let message = "nodes \"a\" is forbidden: cannot patch resource \"nodes\"";
+        let forbidden = || kube::Error::Api(Status::failure(message, "Forbidden").with_code(403).boxed());
+        assert_eq!(why(&forbidden()), message);
+        assert_eq!(why(&watcher::Error::WatchStartFailed(forbidden())), message);
+        let refused = kube::Error::Service(Box::new(std::io::Error::other("connection refused")));
+        assert_eq!(why(&refused), "connection refused");
+    }
+}
