@@ -84,10 +84,17 @@ const TABLES: &str = "\
 fn help() {
     let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
     println!(
-        "Measures evenkeel and its peers in turns\n\nUsage: evenkeel-bench [ROW]...   all rows unless named; each is written to \
-         target/bench/ROW.json\n       evenkeel-bench TABLE\n\nRows: {}\n\nTables:\n{TABLES}",
+        "Measures evenkeel and its peers in turns\n\nUsage: evenkeel-bench [ROW]...   all rows unless named, such as tick-idle, or tick for all rows \
+         tick-...; each is written to target/bench/ROW.json\n       evenkeel-bench TABLE\n\nRows: {}\n\nTables:\n{TABLES}",
         names.join(", ")
     );
+}
+
+/// Whether a row is the one that is asked for, or one of those that share that beginning where none has the name itself: `slots` is all rows
+/// `slots-…`.
+fn is_of(row: &str, asked: &str) -> bool {
+    let is_group = || !ROWS.iter().any(|(name, _)| *name == asked);
+    row == asked || row.strip_prefix(asked).is_some_and(|rest| rest.starts_with('-')) && is_group()
 }
 
 fn main() -> anyhow::Result<()> {
@@ -118,14 +125,14 @@ fn main() -> anyhow::Result<()> {
     if let Some(("record-trace", arguments)) = asked.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return traces::record(arguments);
     }
-    let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
-    if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {
+    if let Some(unknown) = asked.iter().find(|asked| !ROWS.iter().any(|(name, _)| is_of(name, asked))) {
+        let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
         bail!("unknown row {unknown}; known rows: {}", names.join(", "));
     }
     let dir = Path::new("target/bench");
     std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
     for (name, measure) in ROWS {
-        if asked.is_empty() || asked.iter().any(|one| one == name) {
+        if asked.is_empty() || asked.iter().any(|one| is_of(name, one)) {
             let row = measure().with_context(|| format!("measure {name}"))?;
             let file = dir.join(format!("{name}.json"));
             let json = serde_json::to_string_pretty(&row)? + "\n";
@@ -135,4 +142,15 @@ fn main() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_of_one_row_or_of_all_that_begin_with_it() {
+        let of = |asked| ROWS.iter().filter(|(name, _)| is_of(name, asked)).count();
+        assert_eq!([of("jobs"), of("slots"), of("slots-none"), of("slot"), of("slots-"), of("")], [1, 8, 1, 0, 0, 0]);
+    }
 }

@@ -1,4 +1,25 @@
-//! Sysctls that evenkeel never writes, each with its reason: they can cut the connection, stop the machine, open it, or can't be undone.
+//! Sysctls without a knob that evenkeel writes, and those that it never writes, each with its reason: they can cut the connection, stop the
+//! machine, open it, or can't be undone. Kernels get new sysctls, so only those in some areas are written at all.
+
+/// The areas of sysctls that change speed: the beginnings of their paths below /proc/sys.
+const AREAS: &[&str] = &[
+    "kernel/hung_task_",
+    "kernel/nmi_watchdog",
+    "kernel/numa_balancing",
+    "kernel/perf_cpu_time_max_percent",
+    "kernel/perf_event_max_",
+    "kernel/sched_",
+    "kernel/soft_watchdog",
+    "kernel/timer_migration",
+    "kernel/watchdog",
+    "net/core/",
+    "net/ipv4/tcp_",
+    "net/ipv4/udp_",
+    "vm/",
+];
+
+const OUTSIDE: &str =
+    "it is outside the areas whose sysctls change speed alone, and evenkeel can't tell what a write does";
 
 /// Patterns of paths below /proc/sys with the reason. A pattern that ends with `*` covers everything that begins like it; one that begins
 /// with `*` covers every path with that part.
@@ -13,6 +34,11 @@ pub(crate) const NEVER: &[(&str, &str)] = &[
     ("vm/user_reserve_kbytes", MEMORY),
     ("vm/lowmem_reserve_ratio", MEMORY),
     ("vm/max_map_count", MEMORY),
+    ("vm/hugetlb_shm_group", OPEN),
+    ("vm/memory_failure_*", MEMORY),
+    ("vm/enable_soft_offline", MEMORY),
+    ("vm/numa_zonelist_order", MEMORY),
+    ("kernel/sched_rt_*", PANIC),
     ("vm/nr_hugepages_mempolicy", MEMORY),
     ("vm/nr_overcommit_hugepages", MEMORY),
     ("vm/drop_caches", ACTION),
@@ -61,6 +87,19 @@ pub(crate) const NEVER: &[(&str, &str)] = &[
     ("vm/unprivileged_userfaultfd", OPEN),
     ("vm/memfd_noexec", OPEN),
     ("net/core/bpf_*", OPEN),
+    ("net/core/tstamp_allow_data", OPEN),
+    ("net/core/xfrm_*", CUT),
+    ("net/core/fb_tunnels_only_for_init_net", CUT),
+    ("net/core/netdev_rss_key", IDENTITY),
+    ("net/ipv4/tcp_fastopen_key", OPEN),
+    ("net/ipv4/tcp_allowed_congestion_control", OPEN),
+    ("net/ipv4/tcp_challenge_ack_limit", OPEN),
+    ("net/ipv4/tcp_invalid_ratelimit", OPEN),
+    ("net/ipv4/tcp_rfc1337", OPEN),
+    ("net/ipv4/tcp_l3mdev_accept", CUT),
+    ("net/ipv4/udp_l3mdev_accept", CUT),
+    ("net/ipv4/tcp_fwmark_accept", CUT),
+    ("net/ipv4/tcp_abort_on_overflow", CUT),
     ("net/ipv4/tcp_syncookies", OPEN),
     ("net/ipv4/ip_unprivileged_port_start", OPEN),
     ("net/ipv4/ping_group_range", OPEN),
@@ -104,7 +143,8 @@ const DEVICE: &str = "it belongs to a device or a subsystem, and evenkeel can't 
 
 /// Why the sysctl at this path below /proc/sys is never written; `None` if it may be.
 pub(crate) fn reason(path: &str) -> Option<&'static str> {
-    NEVER.iter().find(|(pattern, _)| fits(pattern, path)).map(|(_, why)| *why)
+    let never = NEVER.iter().find(|(pattern, _)| fits(pattern, path)).map(|(_, why)| *why);
+    never.or_else(|| (!AREAS.iter().any(|area| path.starts_with(area))).then_some(OUTSIDE))
 }
 
 fn fits(pattern: &str, path: &str) -> bool {
@@ -134,9 +174,83 @@ mod tests {
             ("kernel/hung_task_timeout_secs", false),
             ("net/ipv4/tcp_slow_start_after_idle", false),
             ("vm/vfs_cache_pressure", false),
+            ("kernel/tainted", true),
+            ("kernel/shm_rmid_forced", true),
+            ("kernel/oops_limit", true),
+            ("kernel/pty/max", true),
+            ("kernel/cad_pid", true),
+            ("kernel/sem", true),
+            ("net/nf_conntrack_max", true),
+            ("net/ipv4/ipfrag_high_thresh", true),
+            ("net/ipv4/vs/drop_entry", true),
+            ("net/mpls/platform_labels", true),
+            ("fs/epoll/max_user_watches", true),
+            ("sunrpc/tcp_slot_table_entries", true),
+            ("a/new/area", true),
+            ("vm/dirty_bytes", false),
+            ("kernel/sched_cfs_bandwidth_slice_us", false),
         ];
         for (path, expected) in table {
             assert_eq!(reason(path).is_some(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn each_pattern_fits_a_sysctl_that_kernels_have() {
+        let table = [
+            ("*panic", "kernel/panic_on_oops"),
+            ("kernel/sysrq*", "kernel/sysrq"),
+            ("vm/overcommit_*", "vm/overcommit_kbytes"),
+            ("vm/oom_*", "vm/oom_dump_tasks"),
+            ("vm/memory_failure_*", "vm/memory_failure_recovery"),
+            ("kernel/sched_rt_*", "kernel/sched_rt_period_us"),
+            ("kernel/kexec_*", "kernel/kexec_load_disabled"),
+            ("kernel/yama/*", "kernel/yama/ptrace_scope"),
+            ("kernel/unprivileged_*", "kernel/unprivileged_userns_clone"),
+            ("kernel/apparmor*", "kernel/apparmor_restrict_unprivileged_userns"),
+            ("kernel/io_uring_*", "kernel/io_uring_disabled"),
+            ("kernel/core_*", "kernel/core_pattern"),
+            ("kernel/usermodehelper/*", "kernel/usermodehelper/bset"),
+            ("kernel/seccomp/*", "kernel/seccomp/actions_avail"),
+            ("kernel/keys/*", "kernel/keys/gc_delay"),
+            ("kernel/firmware_config/*", "kernel/firmware_config/force_sysfs_fallback"),
+            ("kernel/ftrace*", "kernel/ftrace_enabled"),
+            ("fs/inotify/*", "fs/inotify/max_queued_events"),
+            ("fs/pipe-*", "fs/pipe-max-size"),
+            ("user/*", "user/max_cgroup_namespaces"),
+            ("fs/protected_*", "fs/protected_fifos"),
+            ("fs/binfmt_misc/*", "fs/binfmt_misc/register"),
+            ("vm/mmap_*", "vm/mmap_min_addr"),
+            ("net/core/bpf_*", "net/core/bpf_jit_enable"),
+            ("net/core/xfrm_*", "net/core/xfrm_acq_expires"),
+            ("net/ipv4/conf/*", "net/ipv4/conf/all/accept_local"),
+            ("net/ipv6/*", "net/ipv6/conf/all/disable_ipv6"),
+            ("net/ipv4/ip_forward*", "net/ipv4/ip_forward"),
+            ("net/ipv4/icmp_*", "net/ipv4/icmp_echo_enable_probe"),
+            ("net/ipv4/ip_local_*", "net/ipv4/ip_local_port_range"),
+            ("net/ipv4/fwmark_*", "net/ipv4/fwmark_reflect"),
+            ("net/ipv4/fib_*", "net/ipv4/fib_multipath_hash_fields"),
+            ("net/ipv4/tcp_mtu_*", "net/ipv4/tcp_mtu_probe_floor"),
+            ("net/ipv4/tcp_retries*", "net/ipv4/tcp_retries1"),
+            ("net/ipv4/tcp_syn*retries", "net/ipv4/tcp_syn_retries"),
+            ("net/ipv4/neigh/*", "net/ipv4/neigh/default/anycast_delay"),
+            ("net/bridge/*", "net/bridge/bridge-nf-call-arptables"),
+            ("net/mptcp/*", "net/mptcp/add_addr_timeout"),
+            ("net/netfilter/*", "net/netfilter/nf_conntrack_acct"),
+            ("net/unix/*", "net/unix/max_dgram_qlen"),
+            ("net/core/devconf_*", "net/core/devconf_inherit_init_net"),
+            ("dev/*", "dev/tty/ldisc_autoload"),
+            ("abi/*", "abi/vsyscall32"),
+            ("crypto/*", "crypto/fips_enabled"),
+            ("debug/*", "debug/exception-trace"),
+        ];
+        let patterns = || NEVER.iter().map(|(pattern, _)| *pattern).filter(|pattern| pattern.contains('*'));
+        assert_eq!(patterns().collect::<Vec<_>>(), table.map(|(pattern, _)| pattern));
+        for (pattern, path) in table {
+            assert!(fits(pattern, path), "{pattern} {path}");
+        }
+        for (pattern, _) in NEVER.iter().filter(|(pattern, _)| !pattern.contains('*')) {
+            assert!(crate::sysctl::known_path(pattern).is_some_and(|path| path == *pattern), "{pattern} is no path");
         }
     }
 }

@@ -23,9 +23,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         out.answer(&library, || terminal::text(&page::library_blocks(&library)))?;
         return Ok(exit::WELL);
     }
-    let guides = args.guides.iter().map(|name| read::guide(name, args.format.map(|format| format.0)));
-    let guides = guides.collect::<Result<Vec<Guide>, Failure>>()?;
     let root = args.host.open()?;
+    let guides = args.guides.iter().map(|name| read::guide(name, args.format.map(|format| format.0), &root));
+    let guides = guides.collect::<Result<Vec<Guide>, Failure>>()?;
     let facts = Facts::probe(&root);
     let readings = Readings::take(&root, &facts, &guides);
     let context = args.plan.goal.context();
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             "a server can only be measured on this machine: leave out --host and --root, or the server".to_owned(),
         )),
         (true, [_]) => settle::run(args, out, &judgement),
-        (true, _) => several::run(args, out, &facts, &judgement),
+        (true, _) => several::run(args, out, (&root, &facts), &judgement),
     }
 }
 

@@ -1,27 +1,27 @@
 //! Recognises the format of a guide by its content.
 
 use super::line::GuideFormat;
-use super::{settings, words};
+use super::{settings, tuned, words};
 
 /// The most lines to look at.
 const LINES_MAX: usize = 2000;
 
 /// Sections of TuneD profiles.
 const SECTIONS: [&str; 14] = [
-    "[main]",
-    "[sysctl]",
-    "[sysfs]",
-    "[cpu]",
-    "[vm]",
-    "[net]",
-    "[disk]",
-    "[bootloader]",
-    "[irqbalance]",
-    "[scheduler]",
-    "[variables]",
-    "[modules]",
-    "[script]",
-    "[systemd]",
+    "main",
+    "sysctl",
+    "sysfs",
+    "cpu",
+    "vm",
+    "net",
+    "disk",
+    "bootloader",
+    "irqbalance",
+    "scheduler",
+    "variables",
+    "modules",
+    "script",
+    "systemd",
 ];
 /// Options that only perftune has.
 const PERFTUNE: [&str; 6] =
@@ -54,7 +54,7 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     if first.starts_with("#!") {
         return GuideFormat::Shell;
     }
-    if lines().any(|line| SECTIONS.contains(&line)) {
+    if lines().any(|line| tuned::header(line).is_some_and(|name| SECTIONS.contains(&name))) {
         return GuideFormat::Tuned;
     }
     let begins = |line: &str, tag: &str| line.to_ascii_lowercase().starts_with(tag);
@@ -63,7 +63,12 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     {
         return GuideFormat::Html;
     }
-    let is_yaml = |line: &str| line.ends_with("sysctl:") || TASKS.iter().any(|begin| line.starts_with(begin));
+    // `- sysctl:NAME=VALUE` is a setting of evenkeel in a list.
+    let is_task = |line: &str| {
+        let rest = TASKS.iter().find_map(|begin| line.strip_prefix(begin));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    let is_yaml = |line: &str| line.ends_with("sysctl:") || is_task(line);
     if first == "---" || lines().any(is_yaml) {
         return GuideFormat::Ansible;
     }

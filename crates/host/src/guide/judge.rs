@@ -92,21 +92,36 @@ pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide:
     all
 }
 
-/// Kernel arguments that open the machine.
-const OPENING: [&str; 12] = [
-    "nokaslr",
-    "nosmap",
-    "nosmep",
-    "nopti",
+/// Kernel arguments that open the machine, whatever their value.
+const OPENING: [&str; 8] =
+    ["nokaslr", "nosmap", "nosmep", "nopti", "nospectre_v1", "nospectre_v2", "nospec_store_bypass_disable", "noexec"];
+/// Kernel arguments that open the machine with a value that switches their protection off.
+const PROTECTING: [&str; 22] = [
     "pti",
-    "nospectre_v1",
-    "nospectre_v2",
     "spectre_v2",
+    "spectre_v2_user",
+    "spectre_bhi",
+    "spec_store_bypass_disable",
+    "spec_rstack_overflow",
+    "l1tf",
+    "mds",
+    "tsx_async_abort",
+    "mmio_stale_data",
+    "srbds",
+    "retbleed",
+    "gather_data_sampling",
+    "reg_file_data_sampling",
+    "indirect_target_selection",
+    "tsa",
+    "vmscape",
     "selinux",
     "apparmor",
     "audit",
-    "mds",
+    "init_on_alloc",
+    "init_on_free",
 ];
+/// Values that switch a protection off.
+const OFF: [&str; 5] = ["off", "0", "no", "n", "never"];
 
 struct Judge<'a> {
     facts: &'a Facts,
@@ -179,7 +194,8 @@ impl Judge<'_> {
     }
 
     fn argument(&self, judged: &mut Judged, name: &str, value: &str) -> Because {
-        if OPENING.contains(&name) {
+        let is_off = || OFF.contains(&value.to_ascii_lowercase().as_str());
+        if OPENING.contains(&name) || PROTECTING.contains(&name) && is_off() {
             return (Standing::Dangerous, "it removes a protection of the kernel".to_owned());
         }
         judged.current = self.facts.kernel.argument(name).map(str::to_owned);

@@ -215,6 +215,11 @@ impl Content {
 }
 
 impl Ask {
+    /// What is not understood of a line that has settings too.
+    pub(super) fn not_understood(why: String) -> Ask {
+        Ask::new(Target::Tool(format!("not understood: {why}")), "")
+    }
+
     pub(super) fn new(target: Target, value: impl Into<String>) -> Ask {
         Ask { target, value: value.into(), bound: Bound::Exactly }
     }

@@ -172,6 +172,48 @@ fn by_argument(word: &str) -> Ask {
     }
 }
 
+/// Kernel arguments without a knob that guides name in sentences.
+const IN_SENTENCES: [&str; 27] = [
+    "amd_pstate",
+    "audit",
+    "default_hugepagesz",
+    "hugepages",
+    "hugepagesz",
+    "intel_iommu",
+    "iommu",
+    "irqaffinity",
+    "mce",
+    "nmi_watchdog",
+    "nopti",
+    "nosmt",
+    "nosoftlockup",
+    "nospectre_v1",
+    "nospectre_v2",
+    "nowatchdog",
+    "pcie_aspm",
+    "preempt",
+    "pti",
+    "rcu_nocb_poll",
+    "selinux",
+    "skew_tick",
+    "spectre_v2",
+    "threadirqs",
+    "transparent_hugepage",
+    "tsx",
+    "workqueue.power_efficient",
+];
+
+/// The settings of a text that is kernel arguments and nothing else, one of them with a value.
+pub(super) fn by_known_arguments(text: &str) -> Option<Vec<Ask>> {
+    let of_knob = |name: &str| {
+        knobs::ALL.iter().any(|knob| matches!(knob.place, Place::KernelArgument { name: own } if own == name))
+    };
+    let name = |word: &'_ str| word.split('=').next().unwrap_or_default().to_owned();
+    let is_known = |word: &str| IN_SENTENCES.contains(&name(word).as_str()) || of_knob(&name(word));
+    let words = || text.split_whitespace();
+    (words().any(|word| word.contains('=')) && words().all(is_known)).then(|| words().map(by_argument).collect())
+}
+
 /// Whether a kernel argument belongs to how the machine starts.
 pub(super) fn is_of_boot(name: &str) -> bool {
     OF_BOOT.iter().any(|own| *own == name || own.ends_with('.') && name.starts_with(own))

@@ -30,7 +30,10 @@ pub(super) fn read(text: &str) -> Vec<Content> {
             }
         }
         contents.push(match (asks.is_empty(), bad) {
-            (false, _) => Content::settings(asks),
+            (false, why) => {
+                asks.extend(why.map(Ask::not_understood));
+                Content::settings(asks)
+            }
             (true, Some(why)) => Content::NotUnderstood(why),
             (true, None) if line.trim().is_empty() => Content::NotASetting(Skip::Blank),
             (true, None) => Content::NotASetting(Skip::Structure),

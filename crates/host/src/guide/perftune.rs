@@ -31,13 +31,19 @@ pub(super) fn read(text: &str) -> Vec<Content> {
         .collect()
 }
 
-/// `[net, system]`: the first item with a meaning decides.
+/// `[net, system]`: what all items ask for.
 fn many(section: &str, list: &str) -> Content {
     let items =
         list.trim_matches(['[', ']']).split(',').map(|item| option(section, item.trim().trim_matches(['"', '\''])));
-    let mut items: Vec<Content> = items.collect();
-    let at = items.iter().position(|item| matches!(item, Content::Settings(_))).unwrap_or_default();
-    if items.is_empty() { Content::NotASetting(Skip::Structure) } else { items.swap_remove(at) }
+    let (mut asks, mut without) = (Vec::new(), None);
+    for item in items {
+        match item {
+            Content::Settings(found) => asks.extend(found),
+            Content::NotUnderstood(why) => asks.push(Ask::not_understood(why)),
+            Content::NotASetting(_) => without = Some(item),
+        }
+    }
+    if asks.is_empty() { without.unwrap_or(Content::NotASetting(Skip::Structure)) } else { Content::settings(asks) }
 }
 
 fn option(key: &str, value: &str) -> Content {

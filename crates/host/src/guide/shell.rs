@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::line::{Ask, Content, Skip, Target};
+use super::line::{Ask, Content, Skip};
 use super::words::{Word, split};
 use super::{names, settings, tools};
 
@@ -96,9 +96,7 @@ impl Script {
 
     fn nested(&mut self, line: &str, depth: usize) -> Option<Content> {
         let words = split(line);
-        if let Some(at) = words.iter().position(|word| word.is_operator && word.text == "<<") {
-            self.here = words.get(at + 1).map(|word| word.text.trim_start_matches('-').to_owned());
-        }
+        self.here = here(&words);
         let (mut asks, mut unclear, mut skip) = (Vec::new(), Vec::new(), None);
         let mut said: Option<String> = None;
         let mut strangers = 0;
@@ -114,9 +112,7 @@ impl Script {
         }
         match (asks.is_empty(), unclear.is_empty(), skip) {
             (false, _, _) => {
-                asks.extend(
-                    unclear.into_iter().map(|why| Ask::new(Target::Tool(format!("not understood: {why}")), "")),
-                );
+                asks.extend(unclear.into_iter().map(Ask::not_understood));
                 Some(Content::settings(asks))
             }
             (true, false, _) => Some(Content::not(unclear.join("; "))),
@@ -175,7 +171,7 @@ impl Script {
         let name = name.text.rsplit('/').next().unwrap_or_default();
         let texts: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
         match name {
-            "for" => self.remember(&texts),
+            "for" => self.remember_loop(&texts),
             "sh" | "bash" => match texts.iter().position(|text| text.starts_with('-') && text.ends_with('c')) {
                 Some(at) if depth < DEPTH_MAX => {
                     match texts.get(at + 1).and_then(|text| self.nested(text, depth + 1)) {
@@ -211,12 +207,14 @@ impl Script {
         }
     }
 
-    /// `for NAME in WORD …`: the first word stands for all.
-    fn remember(&mut self, words: &[&str]) -> Found {
-        if let [name, "in", value, ..] = words
-            && self.variables.len() < VARIABLES_MAX
-        {
-            self.variables.insert((*name).to_owned(), value.chars().take(EXPANDED_BYTES_MAX).collect());
+    /// `for NAME in WORD`: the word, which may be a pattern of files. Of several words none stands for the others.
+    fn remember_loop(&mut self, words: &[&str]) -> Found {
+        match words {
+            [name, "in", value] | [name, "in", value, "do"] if self.variables.len() < VARIABLES_MAX => {
+                self.variables.insert((*name).to_owned(), value.chars().take(EXPANDED_BYTES_MAX).collect());
+            }
+            [name, "in", ..] => _ = self.variables.remove(*name),
+            _ => {}
         }
         Found::Skip(Skip::Structure)
     }
@@ -253,10 +251,11 @@ impl Script {
             };
         }
         if path.contains("sysctl") {
-            let lines: Vec<Content> = text.split("\\n").map(settings::line).collect();
-            let asks = lines.into_iter().filter_map(|content| match content {
-                Content::Settings(asks) => Some(asks),
-                _ => None,
+            let lines = text.split("\\n").map(|line| (line, settings::line(line)));
+            let asks = lines.map(|(line, content)| match content {
+                Content::Settings(asks) => asks,
+                Content::NotUnderstood(_) => vec![Ask::not_understood(format!("{line:?} in a file of sysctls"))],
+                Content::NotASetting(_) => Vec::new(),
             });
             let asks: Vec<Ask> = asks.flatten().collect();
             return if asks.is_empty() {
@@ -267,6 +266,17 @@ impl Script {
         }
         Found::Skip(Skip::Command)
     }
+}
+
+/// The word that ends the text which a command of this line reads. A shift of numbers, as in `$((1 << 3))`, reads none.
+fn here(words: &[Word]) -> Option<String> {
+    let at = words.iter().position(|word| word.is_operator && word.text == "<<")?;
+    if words[..at].iter().any(|word| word.is_operator && word.text == "((") {
+        return None;
+    }
+    let end = words.get(at + 1).filter(|word| !word.is_operator)?.text.trim_start_matches('-');
+    let is_name = !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then(|| end.to_owned())
 }
 
 fn unclear() -> Found {

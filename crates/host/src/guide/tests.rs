@@ -4,9 +4,11 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
+use crate::knob::Place;
 use crate::knobs;
-use crate::never;
 use crate::setting::Setting;
+
+mod losses;
 
 /// What evenkeel reads in a text: the format, then each line that is not empty.
 #[track_caller]
@@ -324,13 +326,17 @@ fn pages_in_html() {
     check(
         HTML,
         expect![[r#"
-        Html
-        3 (Structure)
-        5 vm.swappiness=1
-        6 kernel.numa_balancing=0
-        7 net.core.busy_read=50
-        8 (Prose)
-    "#]],
+            Html
+            1 (Structure)
+            2 (Structure)
+            3 (Structure)
+            4 (Structure)
+            5 vm.swappiness=1
+            6 kernel.numa_balancing=0
+            7 net.core.busy_read=50
+            8 (Prose)
+            9 (Structure)
+        "#]],
     );
 }
 
@@ -434,12 +440,15 @@ fn the_library_is_understood() {
 }
 
 #[test]
-fn no_knob_is_never_written_but_those_of_conntrack() {
+fn a_sysctl_with_a_knob_is_that_knob_by_any_name() {
     for knob in knobs::ALL {
-        for path in knob.place.files().iter().filter_map(|path| path.strip_prefix("/proc/sys/")) {
-            assert!(never::reason(path).is_none() || path.starts_with("net/netfilter/"), "{path}");
+        let Place::File { path, .. } = knob.place else { continue };
+        let Some(path) = path.strip_prefix("/proc/sys/") else { continue };
+        for name in [format!("sysctl:{path}"), format!("sysctl:{}", path.replace('/', "."))] {
+            assert_eq!(knobs::find(&name).unwrap().id, knob.id, "{name}");
         }
     }
+    assert!(Setting::parse("sysctl:vm.dirty_bytes=-1").unwrap_err().to_string().contains("vm.dirty_bytes"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Pages and scripts: text with commands and settings in it. Markdown and HTML may hide them in code, in tables and in sentences.
 
+use std::collections::HashMap;
+
 use super::line::{Ask, Content, GuideFormat, Skip};
 use super::shell::Script;
 use super::{names, settings};
@@ -13,8 +15,11 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
     let mut reader = Reader { format, script: Script::default(), is_in_code: false, tags: Tags::default() };
     let mut contents: Vec<Content> = Vec::new();
     let mut begun: Option<(usize, String, usize)> = None;
-    for line in text.lines() {
-        let line = reader.plain(line);
+    // Where a line comes for the last time: text that a command reads must end somewhere.
+    let last: HashMap<&str, usize> = text.lines().map(str::trim).zip(0..).collect();
+    for (number, raw) in text.lines().enumerate() {
+        let line = reader.plain(raw);
+        let in_row = reader.tags.is_in_row;
         let (at, whole, parts) = match begun.take() {
             Some((at, before, parts)) => (at, before + " " + line.trim(), parts + 1),
             None => (contents.len(), line, 1),
@@ -23,7 +28,9 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
         if at < contents.len() {
             contents.push(Content::NotASetting(Skip::Structure));
         }
-        match whole.trim_end().strip_suffix('\\') {
+        // The cells of a row may have lines of their own.
+        let open = whole.trim_end().strip_suffix('\\').or_else(|| in_row.then_some(whole.as_str()));
+        match open {
             Some(open) if parts < CONTINUED_MAX && !open.ends_with('\\') => {
                 if at == contents.len() {
                     contents.push(Content::not("the command goes on, but the text ends"));
@@ -31,7 +38,14 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
                 begun = Some((at, open.to_owned(), parts));
             }
             _ => {
-                let content = reader.line(&whole);
+                let content = match reader.whole(&whole) {
+                    Content::NotASetting(Skip::Blank) if !raw.trim().is_empty() => {
+                        Content::NotASetting(Skip::Structure)
+                    }
+                    content => content,
+                };
+                let is_endless = |end: &String| last.get(end.as_str()).is_none_or(|last| *last <= number);
+                reader.script.here = reader.script.here.take().filter(|end| !is_endless(end));
                 match contents.get_mut(at) {
                     Some(first) => *first = content,
                     None => contents.push(content),
@@ -56,6 +70,23 @@ impl Reader {
             GuideFormat::Html => self.tags.strip(line),
             _ => line.to_owned(),
         }
+    }
+
+    /// A line of the file, which has several lines of the page where the page breaks within it.
+    fn whole(&mut self, line: &str) -> Content {
+        if !line.contains(BREAK) {
+            return self.line(line);
+        }
+        let (mut asks, mut without) = (Vec::new(), Content::NotASetting(Skip::Blank));
+        for line in line.split(BREAK) {
+            match self.line(line) {
+                Content::Settings(found) => asks.extend(found),
+                Content::NotUnderstood(why) => asks.push(Ask::not_understood(why)),
+                Content::NotASetting(Skip::Blank) => {}
+                content => without = content,
+            }
+        }
+        if asks.is_empty() { without } else { Content::settings(asks) }
     }
 
     fn line(&mut self, line: &str) -> Content {
@@ -88,6 +119,9 @@ impl Reader {
         }
         if let Some(ask) = settings::assignment(shown).filter(|_| !shown.contains('`')) {
             return Content::Settings(vec![ask]);
+        }
+        if let Some(asks) = names::by_known_arguments(shown).filter(|_| !is_script) {
+            return Content::settings(asks);
         }
         if let Some(content) = self.script.line(shown).filter(|_| is_script || !is_sentence(shown)) {
             return content;
@@ -159,9 +193,10 @@ fn row(line: &str) -> Content {
             }
         }
         Some(_) => Content::not("the value in the table is not plain"),
-        None => match inline(line) {
-            asks if asks.is_empty() => Content::NotASetting(Skip::Prose),
-            asks => Content::settings(asks),
+        None => match (inline(line), mentioned(line)) {
+            (asks, Some(name)) if asks.is_empty() => Content::not(format!("it names {name} without a value to set")),
+            (asks, None) if asks.is_empty() => Content::NotASetting(Skip::Prose),
+            (asks, _) => Content::settings(asks),
         },
     }
 }
@@ -171,7 +206,9 @@ fn inline(line: &str) -> Vec<Ask> {
     let words: Vec<&str> =
         line.split(|letter: char| letter.is_whitespace() || letter == '`').filter(|word| !word.is_empty()).collect();
     let trimmed = |word: &str| word.trim_matches(['"', '\'', ',', ';', ':', '.', '(', ')', '*']).to_owned();
-    let mut found = Vec::new();
+    // Every second part of the line is code.
+    let code = line.split('`').skip(1).step_by(2);
+    let mut found: Vec<Ask> = code.filter_map(names::by_known_arguments).flatten().collect();
     for (at, word) in words.iter().enumerate() {
         let word = trimmed(word);
         if let Some((key, value)) = word.split_once('=')
@@ -237,9 +274,13 @@ fn mentioned(line: &str) -> Option<String> {
 /// The most lines of one tag: a longer one is no tag, and its text counts.
 const TAG_LINES_MAX: usize = 30;
 
+/// Where a page breaks within a line of its file.
+const BREAK: char = '\u{1}';
+
 /// Where a page in HTML is.
 #[derive(Default)]
 struct Tags {
+    is_in_row: bool,
     is_in_tag: bool,
     lines_in_tag: usize,
     is_in_script: bool,
@@ -281,7 +322,18 @@ impl Tags {
             "script" | "style" => self.is_in_script = true,
             "/script" | "/style" => self.is_in_script = false,
             "code" | "/code" | "kbd" | "/kbd" | "tt" | "/tt" => text.push('`'),
-            "td" | "/td" | "th" | "/th" | "br" | "br/" | "li" | "p" => text.push(' '),
+            "tr" => {
+                self.is_in_row = true;
+                text.push(BREAK);
+            }
+            "/tr" | "/table" => {
+                self.is_in_row = false;
+                text.push(BREAK);
+            }
+            // A row of Markdown.
+            "td" | "th" => text.push_str(" | "),
+            "/td" | "/th" => text.push(' '),
+            "br" | "br/" | "li" | "/li" | "p" | "/p" => text.push(BREAK),
             _ => {}
         }
     }

@@ -68,7 +68,12 @@ pub(super) fn asks(name: &str, arguments: &[&str]) -> Option<Result<Vec<Ask>, Sk
         "cpupower" | "cpufreq-set" => frequency(name, arguments),
         "grubby" | "rpm-ostree" => arguments_of_boot(arguments),
         name if BY_HAND.contains(&name) => {
-            let tunes = arguments.iter().any(|word| TUNES.iter().any(|mark| word.contains(mark)));
+            let is_mark = |word: &str, mark: &str| {
+                let rest = if mark.starts_with('-') { word.strip_prefix(mark) } else { None };
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+                    || !mark.starts_with('-') && word.contains(mark)
+            };
+            let tunes = arguments.iter().any(|word| TUNES.iter().any(|mark| is_mark(word, mark)));
             if !tunes {
                 return Some(Err(Skip::Command));
             }

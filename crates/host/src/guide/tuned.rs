@@ -34,8 +34,8 @@ impl Reader<'_> {
         let (mut section, mut contents, mut before) = (String::new(), Vec::new(), Vec::new());
         for line in text.lines() {
             let line = line.trim();
-            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-                section = name.trim().to_owned();
+            if let Some(name) = header(line) {
+                section = name.to_owned();
                 contents.push(Content::NotASetting(Skip::Structure));
                 continue;
             }
@@ -77,7 +77,7 @@ impl Reader<'_> {
                 continue;
             }
             let may = depth < DEPTH_MAX && self.included.len() < INCLUDES_MAX && !name.contains("..");
-            match (self.include)(&name).filter(|_| may) {
+            match may.then(|| (self.include)(&name)).flatten() {
                 Some(text) => {
                     self.included.push(name.clone());
                     found.push((name, text));
@@ -146,8 +146,8 @@ impl Reader<'_> {
 fn plugins(text: &str) -> BTreeMap<String, String> {
     let (mut section, mut plugins) = (String::new(), BTreeMap::new());
     for line in text.lines().map(str::trim) {
-        match line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            Some(name) => section = name.trim().to_owned(),
+        match header(line) {
+            Some(name) => section = name.to_owned(),
             None => {
                 if let Some(("type", plugin)) = option(line) {
                     plugins.insert(section.clone(), plugin.to_owned());
@@ -156,6 +156,13 @@ fn plugins(text: &str) -> BTreeMap<String, String> {
         }
     }
     plugins
+}
+
+/// The name of a section, which may have a comment behind it.
+pub(super) fn header(line: &str) -> Option<&str> {
+    let (name, rest) = line.strip_prefix('[')?.split_once(']')?;
+    let rest = rest.trim_start();
+    (rest.is_empty() || rest.starts_with(['#', ';'])).then(|| name.trim())
 }
 
 /// `option=value`, also of `option=>value`.
@@ -201,8 +208,11 @@ fn asks(plugin: &str, option: &str, value: &str) -> Option<Vec<Ask>> {
             Some(sectors) => sectors.map(|sectors| called(&(sectors / 2).to_string())).unwrap_or_default(),
             None => called(first),
         },
+        ("bootloader", option) if option.starts_with("cmdline") && value.starts_with('-') => {
+            vec![Ask::new(Target::Tool(format!("without the kernel argument {}", value.trim_start_matches('-'))), "")]
+        }
         ("bootloader", option) if option.starts_with("cmdline") => {
-            names::by_arguments(value.trim_start_matches(['+', '-']).trim_matches(['"', '\'']))
+            names::by_arguments(value.trim_start_matches('+').trim_matches(['"', '\'']))
         }
         ("scheduler", name) if name.starts_with("sched_") || name == "numa_balancing" => {
             names::by_key(&format!("kernel.{name}"), value).into_iter().collect()

@@ -43,6 +43,9 @@ pub(super) fn split(line: &str) -> Vec<Word> {
             }
             (open, '\\') if open != Some('\'') => {
                 let word = word.get_or_insert_with(fresh);
+                // Between double quotes it stands for itself before most letters, such as the n of a line's end.
+                let stays = |next: &char| open == Some('"') && !['$', '`', '"', '\\'].contains(next);
+                word.text.extend(letters.peek().is_some_and(stays).then_some('\\'));
                 word.text.extend(letters.next());
             }
             (open, letter) => {

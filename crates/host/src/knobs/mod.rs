@@ -2,7 +2,7 @@
 //! documented.
 
 use crate::finding::shown;
-use crate::knob::Knob;
+use crate::knob::{Knob, Place};
 use crate::sysctl;
 use crate::value::SettingError;
 
@@ -211,12 +211,19 @@ pub const ALL: &[&Knob] = &[
 /// [`SettingError::UnknownKnob`], with the nearest id if one is near.
 pub fn find(id: &str) -> Result<&'static Knob, SettingError> {
     if let Some(key) = id.strip_prefix(sysctl::PREFIX) {
-        return sysctl::find(key);
+        // The knob of the same file knows more: its bounds, its risk, what else changes with it.
+        let own = sysctl::known_path(key).and_then(|path| of_file(&format!("{}{path}", sysctl::FOLDER)));
+        return own.map_or_else(|| sysctl::find(key), Ok);
     }
     ALL.iter()
         .copied()
         .find(|knob| knob.id == id)
         .ok_or_else(|| SettingError::UnknownKnob { id: shown(id), nearest: nearest(id) })
+}
+
+/// The knob that sets this file and no other.
+fn of_file(path: &str) -> Option<&'static Knob> {
+    ALL.iter().copied().find(|knob| matches!(knob.place, Place::File { path: own, .. } if own == path))
 }
 
 /// The id that the user probably meant: an id that contains the input, or that has at least two thirds of its letters.

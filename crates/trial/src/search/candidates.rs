@@ -199,6 +199,15 @@ fn first_value(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Se
     found.map(|setting| vec![setting]).ok_or(LeftOutReason::NoValue)
 }
 
+/// Whether a trial can switch this setting of a guide here; if not, why.
+///
+/// # Errors
+/// The reason, as `tune` has it for settings that it leaves out.
+pub fn switchable(root: &Root, facts: &Facts, setting: &Setting, network_devices: bool) -> Result<(), LeftOutReason> {
+    let wanted = Wanted::Guide { groups: Vec::new(), network_devices };
+    possible(root, facts, &wanted, setting.knob, vec![setting.clone()]).map(|_| ())
+}
+
 /// The candidate of these settings, or why they can't be tried here.
 fn possible(
     root: &Root,

@@ -47,7 +47,7 @@ pub use answer::{
     Answer, Chosen, Ended as SearchEnded, GuardAnswer, Interaction, KnobAnswer, Measure, MoreTime, TriedValue, Verdict,
     Whole, WholeVerdict,
 };
-pub use candidates::{Offer, Wanted, offer, rungs};
+pub use candidates::{Offer, Wanted, offer, rungs, switchable};
 pub use caveat::SearchCaveat;
 pub use design::{Budget, CANDIDATES_MAX, Candidate, SearchDesign};
 pub use goal::{Evidence, GOAL_FORMAT, GoalError, GoalFile, HostWords, WorkloadSpec};

@@ -3,18 +3,18 @@
 use std::path::Path;
 
 use evenkeel_host::guide::{GUIDE_BYTES_MAX, Guide, GuideFormat, LibraryGuide};
-use evenkeel_hostfs::user_file;
+use evenkeel_hostfs::{Root, user_file};
 
 use crate::exit;
 use crate::failure::Failure;
 
-/// Where TuneD has its profiles, the strongest first.
+/// Where TuneD has its profiles, and files of variables, the strongest first.
 const PROFILES: [&str; 4] = ["/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned"];
 /// The file of a profile.
 const PROFILE: &str = "tuned.conf";
 
 /// The guide of this name: a file, otherwise a guide of the library.
-pub(super) fn guide(name: &str, format: Option<GuideFormat>) -> Result<Guide, Failure> {
+pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Result<Guide, Failure> {
     let path = Path::new(name);
     let failed = |error| Failure::text(exit::WRONG_USE, format!("read the guide {name}"), error);
     if let Some(entry) = LibraryGuide::find(name).filter(|_| !path.exists()) {
@@ -25,17 +25,59 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>) -> Result<Guide, Fa
         if path.exists() { failure } else { failure.hint("`evenkeel guide --list` lists the guides that need no file") }
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    Guide::parse(name, &text, format, &|include| included(folder, include)).map_err(failed)
+    Guide::parse(name, &text, format, &|include| included(root, folder, include)).map_err(failed)
 }
 
-/// The text of a profile, or of a file of variables, that another profile includes.
-fn included(folder: &Path, name: &str) -> Option<String> {
-    let read = |path: &Path| user_file::read_text(path, GUIDE_BYTES_MAX as u64).ok();
-    if name.contains('/') {
-        return read(&folder.join(name));
+/// The text of a profile, or of a file of variables, that another profile includes. A guide comes from anywhere, so it names files beside it and
+/// those that TuneD has on the machine that is read, and no others.
+fn included(root: &Root, folder: &Path, name: &str) -> Option<String> {
+    let beside = |path: &Path| user_file::read_text(path, GUIDE_BYTES_MAX as u64).ok();
+    let installed = |path: &str| root.text(path).ok().filter(|text| text.len() <= GUIDE_BYTES_MAX);
+    if name.contains("..") {
+        return None;
     }
-    let beside = read(&folder.join("..").join(name).join(PROFILE));
-    let installed = || PROFILES.iter().find_map(|profiles| read(&Path::new(profiles).join(name).join(PROFILE)));
+    if name.starts_with('/') {
+        let is_tuned =
+            PROFILES.iter().any(|profiles| name.strip_prefix(profiles).is_some_and(|rest| rest.starts_with('/')));
+        return is_tuned.then(|| installed(name)).flatten();
+    }
+    if name.contains('/') {
+        return beside(&folder.join(name));
+    }
+    let of_tuned = || PROFILES.iter().find_map(|profiles| installed(&format!("{profiles}/{name}/{PROFILE}")));
     let of_library = || LibraryGuide::find(&format!("tuned:{name}")).map(|guide| guide.text.to_owned());
-    beside.or_else(installed).or_else(of_library)
+    beside(&folder.join("..").join(name).join(PROFILE)).or_else(of_tuned).or_else(of_library)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_hostfs::Capture;
+
+    use super::*;
+
+    #[test]
+    fn a_guide_includes_only_what_is_beside_it_and_what_tuned_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let profile = folder.path().join("mine");
+        std::fs::create_dir_all(profile.join("more")).unwrap();
+        std::fs::create_dir_all(folder.path().join("base")).unwrap();
+        std::fs::write(profile.join("more/variables.conf"), "a=1\n").unwrap();
+        std::fs::write(folder.path().join("base").join(PROFILE), "[sysctl]\n").unwrap();
+        std::fs::write(folder.path().join("secret"), "secret\n").unwrap();
+        let root = Root::captured(Capture::default());
+        let secret = folder.path().join("secret").display().to_string();
+        for (name, is_found) in [
+            ("more/variables.conf", true),
+            ("base", true),
+            ("latency-performance", true),
+            ("../secret", false),
+            ("more/../../secret", false),
+            (secret.as_str(), false),
+            ("/etc/passwd", false),
+            ("/etc/tuned-other/x", false),
+            ("/etc/tuned/variables.conf", false), // this machine's file is not the captured one's
+        ] {
+            assert_eq!(included(&root, &profile, name).is_some(), is_found, "{name}");
+        }
+    }
 }

@@ -1,6 +1,9 @@
 //! Several guides against each other on one server: each is an arm of one trial.
 
-use evenkeel_host::{Action, Facts, Plan, Setting, TakesEffect};
+use evenkeel_host::{Facts, Setting};
+use evenkeel_hostfs::Root;
+use evenkeel_trial::ArmName;
+use evenkeel_trial::search::{LeftOutReason, switchable};
 
 use super::asked::{Args, Judgement, print};
 use crate::arms::Arms;
@@ -10,7 +13,12 @@ use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 use crate::show::guide::GuideAnswer;
 
-pub(super) fn run(args: &Args, out: &Out, facts: &Facts, judgement: &Judgement) -> Outcome {
+pub(super) fn run(args: &Args, out: &Out, (root, facts): (&Root, &Facts), judgement: &Judgement) -> Outcome {
+    if args.plan.stop_at.is_some() {
+        return Err(Failure::wrong_use(
+            "--stop-at needs one guide: with several, --guard names what may not get worse".to_owned(),
+        ));
+    }
     if args.out.out.is_some() {
         return Err(Failure::wrong_use(
             "--out needs one guide: settle the best of them with `evenkeel guide`".to_owned(),
@@ -19,14 +27,19 @@ pub(super) fn run(args: &Args, out: &Out, facts: &Facts, judgement: &Judgement) 
     let lines = judgement.lines();
     let mut asked: Vec<Vec<Setting>> = Vec::new();
     for (judged, lines) in judgement.judged.iter().zip(&lines) {
-        let settings = judged.iter().filter_map(|judged| judged.setting.clone());
-        let settings: Vec<Setting> = settings.filter(|setting| can_switch(facts, setting)).collect();
+        let mut settings: Vec<Setting> = Vec::new();
+        for setting in judged.iter().filter_map(|judged| judged.setting.as_ref()) {
+            match switchable(root, facts, setting, args.plan.network_devices) {
+                Ok(()) | Err(LeftOutReason::AlreadyInForce) => settings.push(setting.clone()),
+                Err(why) => out.status(&format!("{}: {setting} is left out: {why}", lines.name)),
+            }
+        }
         if settings.is_empty() {
             let cause = format!("{}: nothing of it can be tried here", lines.name);
             return Err(Failure::text(exit::NOT_POSSIBLE, "compare the guides", cause)
                 .hint("`evenkeel guide GUIDE` without a server says why, line by line"));
         }
-        out.status(&format!("{}: arm {}", lines.name, letter(asked.len())));
+        out.status(&format!("{}: arm {}", lines.name, arm_of(asked.len())));
         asked.push(settings);
     }
     let arms =
@@ -46,21 +59,14 @@ pub(super) fn run(args: &Args, out: &Out, facts: &Facts, judgement: &Judgement) 
     let compared = prove::compare_arms(&arms, &design, (&args.state, &args.workload), args.report.as_deref(), out)?;
     let words = compared.session.choice.as_ref().map(|choice| choice.sentence.clone());
     let names: Vec<String> =
-        lines.iter().enumerate().map(|(at, guide)| format!("{} is {}", letter(at), guide.name)).collect();
+        lines.iter().enumerate().map(|(at, guide)| format!("{} is {}", arm_of(at), guide.name)).collect();
     let headline = format!("{} ({})", words.unwrap_or_else(|| "no guide was decided".to_owned()), names.join(", "));
     let answer = GuideAnswer { headline, guides: lines, search: None, comparison: Some(compared.session) };
     print(args, out, &answer, || format!("\n{}", compared.text))?;
     Ok(compared.exit)
 }
 
-/// The name of the arm of a guide.
-fn letter(at: usize) -> char {
-    (b'B'..=b'Z').nth(at).map_or('?', char::from)
-}
-
-/// Whether a trial can switch a setting between windows.
-fn can_switch(facts: &Facts, setting: &Setting) -> bool {
-    let plan = Plan::from_settings(facts, std::slice::from_ref(setting));
-    let acts = |plan: &Plan| plan.steps.iter().all(|step| !matches!(step.action, Action::KernelArgument { .. }));
-    setting.knob.takes_effect != TakesEffect::NewInterfaces && plan.is_ok_and(|plan| acts(&plan))
+/// The name of the arm of a guide: A is the machine as it is. There are no more guides than arms.
+fn arm_of(at: usize) -> String {
+    ArmName::ALL.get(at + 1).map_or_else(|| "?".to_owned(), ToString::to_string)
 }
