@@ -6,6 +6,7 @@
 //! would move threads.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Scope;
@@ -83,12 +84,14 @@ static TAKEN: Mutex<BTreeMap<Phases, (Taken, u64)>> = Mutex::new(BTreeMap::new()
 
 fn measure(row: &'static str, phases: Phases, which: usize) -> anyhow::Result<Row> {
     let mut taken = TAKEN.lock().map_err(|_| anyhow!("an earlier row panicked"))?;
-    if !taken.contains_key(&phases) {
-        let seed = realtime_ns();
-        taken.insert(phases, (take(phases, seed)?, seed));
-    }
-    let (all, seed) = &taken[&phases];
-    let all = pools::ALL.iter().zip(all).map(|((name, version, _), rounds)| Measured {
+    let (all, seed) = match taken.entry(phases) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => {
+            let seed = realtime_ns();
+            entry.insert((take(phases, seed)?, seed))
+        }
+    };
+    let all = pools::ALL.iter().zip(all.iter()).map(|((name, version, _), rounds)| Measured {
         name: (*name).to_owned(),
         version: (*version).to_owned(),
         rounds: rounds[which].clone(),

@@ -61,6 +61,11 @@ impl WatchArgs {
     /// If it can't be read, or has no such process.
     pub(crate) fn open(&self) -> Result<Root, Failure> {
         let root = self.metadata.open(&self.host)?;
+        if root.kind() != RootKind::Live && (self.gaps || self.dumps.is_some()) {
+            return Err(Failure::wrong_use(
+                "--gaps and --dumps measure the machine that evenkeel runs on: leave out --host and --root".to_owned(),
+            ));
+        }
         let is_live = root.kind() != RootKind::Captured;
         for pid in self.pids.iter().filter(|_| is_live) {
             if let Err(refusal) = root.text(&format!("/proc/{pid}/stat")) {

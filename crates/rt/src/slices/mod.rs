@@ -139,7 +139,7 @@ fn lengths(quantum: &Quantum) -> Option<(&Slot, u64)> {
     let Quantum::FixedSlot(slot) = quantum else { return None };
     let share_ns = slot.share * slot.period_ns - GOES_EARLY_NS;
     let is_known = slot.confidence >= CONFIDENT && share_ns >= 1.0 && slot.period_ns <= f64::from(u32::MAX);
-    is_known.then(|| (slot, (slot.period_ns as u64) << 32 | share_ns as u64))
+    is_known.then_some((slot, (slot.period_ns as u64) << 32 | share_ns as u64))
 }
 
 impl Drop for Scouts {

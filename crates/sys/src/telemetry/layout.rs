@@ -188,6 +188,11 @@ pub fn bucket(value_ns: u64) -> usize {
     BOUNDS_NS.partition_point(|bound| *bound < value_ns)
 }
 
+/// The lower bound of a bucket, in nanoseconds: every value in it is above that.
+pub fn lower_bound_ns(bucket: usize) -> u64 {
+    bucket.checked_sub(1).and_then(|at| BOUNDS_NS.get(at)).copied().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +200,7 @@ mod tests {
     #[test]
     fn bounds_are_in_order_and_hold_the_round_ones() {
         assert!(BOUNDS_NS.is_sorted());
+        assert_eq!([0, 1, BOUNDS, BOUNDS + 1].map(lower_bound_ns), [0, 1_000, 10_000_000_000, 0]);
         assert_eq!((BOUNDS_NS[0], BOUNDS_NS[BOUNDS - 1]), (1_000, 10_000_000_000));
         for round_ns in [2_000, 50_000, 1_000_000, 20_000_000, 5_000_000_000] {
             assert!(BOUNDS_NS.contains(&round_ns), "{round_ns}");

@@ -149,6 +149,7 @@ fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
         seen.iter().filter_map(|one| one.gone.map(|gone| (one.cpu, gone.from_ns, gone.to_ns))).collect();
     gone.retain(|(_, from_ns, to_ns)| to_ns.saturating_sub(*from_ns) >= PAUSE_NS_MIN);
     gone.sort_by_key(|(.., to_ns)| *to_ns);
+    let watched = seen.iter().map(|one| one.cpu).collect::<BTreeSet<usize>>().len();
     let mut found = Vec::new();
     let mut rest = &gone[..];
     while let Some((.., first_ns)) = rest.first() {
@@ -156,18 +157,26 @@ fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
         let (together, others) = rest.split_at(end);
         rest = others;
         let cpus: BTreeSet<usize> = together.iter().map(|(cpu, ..)| *cpu).collect();
-        let from_ns = together.iter().map(|(_, from_ns, _)| *from_ns).min().unwrap_or(0);
+        // The whole machine is away from when the last of them went.
+        let from_ns = together.iter().map(|(_, from_ns, _)| *from_ns).max().unwrap_or(0);
         // Each of them came back between these two, and the pause ended with the first.
         let to_ns = *first_ns;
         let ran = |at_ns: u64| at_ns > from_ns && at_ns < to_ns;
         let has_run = seen.iter().any(|one| ran(one.at_ns)) || ran(running_ns);
-        if cpus.len() >= 2 && !has_run {
+        if is_whole(cpus.len(), watched) && !has_run {
             let before = seen.iter().map(|one| one.at_ns).filter(|at_ns| *at_ns <= from_ns).max();
             let not_before_ns = before.unwrap_or(0).max(running_ns.min(from_ns));
             found.push(PauseSample { from_ns, to_ns, not_before_ns });
         }
     }
     found
+}
+
+/// Whether so many CPUs that come back together are the whole machine: all of a few, and more than half of many, since of a short pause not every
+/// CPU tells.
+fn is_whole(cpus: usize, watched: usize) -> bool {
+    const FEW: usize = 4;
+    cpus >= 2 && if watched <= FEW { cpus == watched } else { cpus * 2 > watched }
 }
 
 #[cfg(test)]
@@ -193,8 +202,8 @@ mod tests {
             not_before_ns: before_ms * MS,
         };
         let both = [seen(0, 90, None), seen(0, 300, Some(140)), seen(1, 301, Some(120))];
-        assert_eq!(pauses(&both, 0), [pause(120, 299_500, 90)]);
-        assert_eq!(pauses(&both, 110 * MS), [pause(120, 299_500, 110)], "seen running by the sample before");
+        assert_eq!(pauses(&both, 0), [pause(140, 299_500, 90)]);
+        assert_eq!(pauses(&both, 110 * MS), [pause(140, 299_500, 110)], "seen running by the sample before");
         let table = [
             ("one CPU", vec![seen(0, 300, Some(140)), seen(1, 305, None)]),
             ("one after the other", vec![seen(0, 300, Some(140)), seen(1, 340, Some(200))]),
@@ -219,7 +228,7 @@ mod tests {
         take(&mut counts, &mut open, &mut running_ns, rest, 400 * MS);
         assert_eq!((counts.pauses, counts.new_pauses.len(), counts.new_gaps.len()), (1, 1, 2));
         assert_eq!(counts.cpus[&0].by_nobody_ns, 25 * MS, "half of the window was missing");
-        assert_eq!(counts.paused_ns, 119_500_000);
+        assert_eq!(counts.paused_ns, 109_500_000, "both were away for so long");
         take(&mut counts, &mut open, &mut running_ns, Vec::new(), 500 * MS);
         assert_eq!((counts.pauses, counts.new_pauses.len(), counts.new_gaps.len()), (1, 0, 0));
     }

@@ -3,10 +3,18 @@
 use crate::sample::Cause;
 
 /// The share of the lateness that the time of a cause must explain. Counters and buckets are not exact.
-const EXPLAINS: f64 = 0.8;
+pub(super) const EXPLAINS: f64 = 0.8;
 
 /// The share of the time beyond the period that others may have, where the work is the server's own.
-const OTHERS_MAX: f64 = 0.25;
+pub(super) const OTHERS_MAX: f64 = 0.25;
+/// Counters of CPU time move in steps of 10 ms: so much may be missing in them between two samples.
+const COUNTER_STEPS_NS: u64 = 30_000_000;
+
+/// Whether the counters of a CPU have nearly all of its time, beside an overrun of this length. A CPU that is taken away without a report is in
+/// none of them, and its thread seems to work meanwhile.
+pub(super) fn is_counted(uncounted_ns: Option<u64>, excess_ns: u64) -> bool {
+    uncounted_ns.is_some_and(|ns| ns as f64 <= (excess_ns as f64 * OTHERS_MAX).max(COUNTER_STEPS_NS as f64))
+}
 
 /// The late ticks between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +56,8 @@ pub struct Evidence {
     pub work_ns: u64,
     /// The CPU time of the tick's thread.
     pub cpu_ns: Option<u64>,
+    /// Time of that CPU that is in none of its counters.
+    pub uncounted_ns: Option<u64>,
 }
 
 /// The one cause of the late ticks, and the words for it.
@@ -112,7 +122,8 @@ fn is_own_work(evidence: &Evidence) -> bool {
 fn is_mostly_own(evidence: &Evidence) -> bool {
     let times = [evidence.run_delay_ns, evidence.throttled_ns, evidence.steal_ns, evidence.interrupts_ns];
     let others_ns = times.into_iter().try_fold(0_u64, |sum, ns| Some(sum.saturating_add(ns?)));
-    others_ns.is_some_and(|ns| ns as f64 <= evidence.excess_ns as f64 * OTHERS_MAX)
+    is_counted(evidence.uncounted_ns, evidence.excess_ns)
+        && others_ns.is_some_and(|ns| ns as f64 <= evidence.excess_ns as f64 * OTHERS_MAX)
 }
 
 /// What was seen, without a decision.
@@ -122,6 +133,7 @@ fn open_words(evidence: &Evidence) -> String {
         ("throttled", evidence.throttled_ns),
         ("steal", evidence.steal_ns),
         ("interrupts", evidence.interrupts_ns),
+        ("time that no counter has", evidence.uncounted_ns),
     ];
     let seen = times.map(|(name, time)| match time {
         Some(ns) => format!("{name} {:.1} ms", ns as f64 / 1e6),
@@ -159,12 +171,13 @@ mod tests {
             excess_ns: 40 * MS,
             work_ns: 100 * MS,
             cpu_ns: Some(100 * MS),
+            uncounted_ns: Some(10 * MS),
         }
     }
 
     #[test]
     fn a_planted_cause_is_found_and_two_are_unknown() {
-        let table: [(&str, Plant, Cause); 26] = [
+        let table: [(&str, Plant, Cause); 29] = [
             ("nothing seen", |_| {}, Cause::Unknown),
             ("preempted", |of| of.run_delay_ns = Some(60 * MS), Cause::Preempted),
             ("not long enough", |of| of.run_delay_ns = Some(20 * MS), Cause::Unknown),
@@ -207,6 +220,9 @@ mod tests {
             ("work that sleeps", |of| (of.overruns, of.cpu_ns) = (5, Some(30 * MS)), Cause::Unknown),
             ("work that faults", |of| (of.overruns, of.major_faults) = (5, Some(1)), Cause::Unknown),
             ("work, CPU unknown", |of| (of.overruns, of.cpu_ns) = (5, None), Cause::Unknown),
+            ("work on a CPU that was away", |of| (of.overruns, of.uncounted_ns) = (5, Some(40 * MS)), Cause::Unknown),
+            ("work, counters unknown", |of| (of.overruns, of.uncounted_ns) = (5, None), Cause::Unknown),
+            ("work, a step of the counters", |of| (of.overruns, of.uncounted_ns) = (5, Some(30 * MS)), Cause::OwnWork),
         ];
         for (name, plant, expected) in table {
             let mut evidence = quiet();
@@ -228,7 +244,7 @@ mod tests {
             let evidence = Evidence {
                 ticks: LateCount { lateness_ns: lateness * MS, ..quiet().ticks },
                 run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns, paused_ns: None, major_faults: faults, overruns, excess_ns: 40 * MS,
-                work_ns: 100 * MS, cpu_ns: cpu.map(|ms| ms * MS),
+                work_ns: 100 * MS, cpu_ns: cpu.map(|ms| ms * MS), uncounted_ns: Some(0),
             };
             let long = |time: Option<u64>| time.is_none_or(|ns| ns >= 5 * MS);
             let explains = |time: Option<u64>| time.is_some_and(|ns| ns as f64 >= lateness as f64 * MS as f64 * 0.79);

@@ -6,7 +6,7 @@ use evenkeel_hostfs::proc::{CpuTicks, TICK_NS};
 use evenkeel_measure::meters::rates::ThreadCounts;
 use evenkeel_sys::stall::Stalls;
 use evenkeel_sys::telemetry::PageHistogram;
-use evenkeel_sys::telemetry::layout::BOUNDS_NS;
+use evenkeel_sys::telemetry::layout::lower_bound_ns;
 
 use super::cause::{Evidence, LateCount};
 use crate::sample::{Counted, GroupsSample, ProcessSample, Sample, ServerSample, TelemetrySample};
@@ -45,6 +45,7 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
         excess_ns,
         work_ns,
         cpu_ns: seen.cpu_ns,
+        uncounted_ns: seen.uncounted_ns,
     })
 }
 
@@ -129,16 +130,11 @@ impl Counters {
     }
 }
 
-/// The lower bound of a bucket, in nanoseconds.
-fn lower_ns(at: usize) -> u64 {
-    at.checked_sub(1).and_then(|at| BOUNDS_NS.get(at)).copied().unwrap_or(0)
-}
-
 /// The values that are certainly above `bound_ns`: their number, and the least that they add up to.
 fn above(histogram: &PageHistogram, bound_ns: u64) -> (u64, u64) {
-    let buckets = histogram.buckets.iter().enumerate().filter(|(at, _)| lower_ns(*at) >= bound_ns);
+    let buckets = histogram.buckets.iter().enumerate().filter(|(at, _)| lower_bound_ns(*at) >= bound_ns);
     buckets.fold((0, 0), |(count, sum): (u64, u64), (at, more)| {
-        (count.saturating_add(*more), sum.saturating_add(more.saturating_mul(lower_ns(at))))
+        (count.saturating_add(*more), sum.saturating_add(more.saturating_mul(lower_bound_ns(at))))
     })
 }
 

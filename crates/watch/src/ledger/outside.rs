@@ -1,18 +1,12 @@
 //! The causes of late ticks that are seen from outside: each tick by what its thread did when it was due. Pure.
 
-use super::cause::{Evidence, LateCount, decide};
+use super::cause::{EXPLAINS, Evidence, LateCount, OTHERS_MAX, decide, is_counted};
 use super::evidence::{Counters, TickThread, paused_ns, same_process};
 use super::judged::Judged;
 use crate::sample::{
     Cause, DueSample, GapSample, GapsSample, LateWas, OutsideLate, OutsideSample, PauseSample, Sample, ServerSample,
 };
 
-/// The share of a tick's lateness that a time must explain.
-const EXPLAINS: f64 = 0.8;
-/// The share that other times may have, where the work is the server's own.
-const OTHERS_MAX: f64 = 0.25;
-/// Counters of CPU time move in steps of 10 ms: so much may be missing in them between two samples.
-const COUNTER_STEPS_NS: u64 = 30_000_000;
 /// A tick that begins so soon after a pause began with it.
 const AFTER_A_PAUSE_NS: u64 = 5_000_000;
 /// The records end shortly before the sample, so counts of the time between two samples may belong to ticks this far before, in periods.
@@ -158,8 +152,7 @@ fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) ->
     let all_ns = all.iter().map(|late| late.lateness_ns).fold(0, u64::saturating_add) as f64;
     let others = [seen.steal_ns, seen.interrupts_ns, seen.throttled_ns];
     let others_ns = others.into_iter().try_fold(0_u64, |sum, ns| Some(sum.saturating_add(ns?)));
-    let is_counted =
-        seen.uncounted_ns.is_some_and(|ns| ns as f64 <= (all_ns * OTHERS_MAX).max(COUNTER_STEPS_NS as f64));
+    let is_counted = is_counted(seen.uncounted_ns, all_ns as u64);
     let is_alone = others_ns.is_some_and(|ns| ns as f64 <= all_ns * OTHERS_MAX);
     let has_waited_little = waited_ns as f64 <= lateness_ns * OTHERS_MAX;
     if has_waited_little && is_alone && is_counted && on_cpu_ns as f64 >= lateness_ns {
@@ -187,6 +180,7 @@ fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -
         excess_ns: 0,
         work_ns: 0,
         cpu_ns: seen.cpu_ns,
+        uncounted_ns: known.seen.uncounted_ns,
     });
     if cause != Cause::Unknown {
         return (cause, words);

@@ -2,7 +2,7 @@
 
 use evenkeel_measure::meters::rates::Measured;
 use evenkeel_sys::telemetry::PageHistogram;
-use evenkeel_sys::telemetry::layout::BOUNDS_NS;
+use evenkeel_sys::telemetry::layout::lower_bound_ns;
 use serde::Serialize;
 
 use super::span::{Span, both};
@@ -213,13 +213,14 @@ fn load(work: &PageHistogram, period_ns: Option<u64>) -> Measured<f64> {
 
 /// The values that are certainly longer than the bound: those in buckets above it.
 fn longer(histogram: &PageHistogram, bound_ns: u64) -> u64 {
-    let lower = |at: usize| at.checked_sub(1).and_then(|at| BOUNDS_NS.get(at)).copied().unwrap_or(0);
-    let above = histogram.buckets.iter().enumerate().filter(|(at, _)| lower(*at) >= bound_ns);
+    let above = histogram.buckets.iter().enumerate().filter(|(at, _)| lower_bound_ns(*at) >= bound_ns);
     above.map(|(_, count)| *count).fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_sys::telemetry::layout::BOUNDS_NS;
+
     use super::*;
 
     #[test]

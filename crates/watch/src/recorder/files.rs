@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use evenkeel_sys::clock;
 use jiff::Timestamp;
 use rustix::fs::OFlags;
 
-use crate::store::segment_head;
+use crate::store::{StoreError, own_folder, segment_head};
 
 /// Who makes this file in the folder asks for a dump. Its text is the reason.
 pub const ASK_FILE: &str = "dump-wanted";
@@ -21,8 +21,10 @@ pub const ANSWER_FILE: &str = "dump-answer";
 const PREFIX: &str = "evenkeel-dump-";
 const ENDING: &str = ".data";
 const UNFINISHED: &str = ".evenkeel-dump-unfinished";
+const LOCK: &str = ".evenkeel-dump-lock";
 /// The most of a request that is read, and the most files of a folder.
 const REASON_BYTES_MAX: u64 = 400;
+const ANSWER_BYTES_MAX: u64 = 8192;
 const ENTRIES_MAX: usize = 10_000;
 
 /// The folder.
@@ -30,6 +32,8 @@ const ENTRIES_MAX: usize = 10_000;
 pub(super) struct Folder {
     dir: PathBuf,
     dumps_max: usize,
+    /// Held as long as the folder is used: two recorders would delete each other's dumps.
+    _lock: File,
 }
 
 /// A dump that is not whole yet.
@@ -57,11 +61,12 @@ impl Folder {
     pub(super) fn open(dir: &Path, dumps_max: usize) -> io::Result<Folder> {
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("open the folder {}: {error}", dir.display()));
-        match fs::DirBuilder::new().mode(0o750).create(dir) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(named(error)),
-            _ => {}
-        }
-        let folder = Folder { dir: dir.to_owned(), dumps_max: dumps_max.max(1) };
+        let lock = match own_folder(dir, LOCK) {
+            Ok(lock) => lock,
+            Err(StoreError::Io { error, .. }) => return Err(named(error)),
+            Err(error) => return Err(io::Error::new(io::ErrorKind::ResourceBusy, error)),
+        };
+        let folder = Folder { dir: dir.to_owned(), dumps_max: dumps_max.max(1), _lock: lock };
         for stale in [UNFINISHED, ASK_FILE] {
             let _ = fs::remove_file(dir.join(stale));
         }
@@ -117,31 +122,37 @@ impl Folder {
     /// The reason of somebody who asks for a dump by a file. It is taken away.
     pub(super) fn asked(&self) -> Option<String> {
         let path = self.dir.join(ASK_FILE);
-        let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as i32;
-        let opened = OpenOptions::new().read(true).custom_flags(flags).open(&path);
-        if opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        if let Ok(file) = opened {
-            let _ = file.take(REASON_BYTES_MAX).read_to_end(&mut bytes);
-        }
+        let text = match plain_text(&path, REASON_BYTES_MAX) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            text => text.unwrap_or_default(),
+        };
         // What can't be removed would ask for ever.
         fs::remove_file(&path).ok()?;
-        let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-        Some(if text.is_empty() { "asked by a file".to_owned() } else { text })
+        Some(if text.trim().is_empty() { "asked by a file".to_owned() } else { text.trim().to_owned() })
     }
 
     pub(super) fn answer(&self, words: &str) {
-        let (path, temporary) = (self.dir.join(ANSWER_FILE), self.dir.join(format!(".{ANSWER_FILE}")));
-        let _ = fs::remove_file(&temporary);
-        let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o644).custom_flags(flags).open(&temporary);
         // Who asked waits for a limited time.
-        if made.is_ok_and(|mut file| file.write_all(words.as_bytes()).is_ok()) {
-            let _ = fs::rename(&temporary, &path);
-        }
+        let _ = put(&self.dir, ANSWER_FILE, words);
     }
+}
+
+/// Writes a whole file of this name, whatever lies there: a link is replaced, and never followed.
+fn put(dir: &Path, name: &str, text: &str) -> io::Result<()> {
+    let (path, temporary) = (dir.join(name), dir.join(format!(".{name}")));
+    let _ = fs::remove_file(&temporary);
+    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o644).custom_flags(flags).open(&temporary);
+    made?.write_all(text.as_bytes())?;
+    fs::rename(&temporary, &path)
+}
+
+/// The beginning of a file that is no link.
+fn plain_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as i32;
+    let mut bytes = Vec::new();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Appends samples to the records of a dump: a segment of a store.
@@ -173,10 +184,10 @@ pub(super) fn ask_in(dir: &Path, reason: &str, wait: Duration) -> Result<PathBuf
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    fs::write(&ask, reason).map_err(failed)?;
+    put(dir, ASK_FILE, reason).map_err(failed)?;
     let until = Instant::now() + wait;
     while Instant::now() < until {
-        if let Ok(text) = fs::read_to_string(&answer) {
+        if let Ok(text) = plain_text(&answer, ANSWER_BYTES_MAX) {
             let _ = fs::remove_file(&answer);
             return match text.strip_prefix("refused: ") {
                 Some(why) => Err(why.to_owned()),
@@ -193,9 +204,11 @@ pub(super) fn ask_in(dir: &Path, reason: &str, wait: Duration) -> Result<PathBuf
 mod tests {
     use super::*;
 
+    /// What lies in the folder beside its lock.
     fn names(dir: &Path) -> Vec<String> {
-        let mut names: Vec<String> =
-            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = entries.map(|name| name.to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.filter(|name| name != LOCK).collect();
         names.sort();
         names
     }
@@ -219,6 +232,9 @@ mod tests {
         // One that is not finished leaves nothing, and what a killed recorder left is removed.
         drop(folder.begin().unwrap());
         fs::write(at.join(UNFINISHED), "PERFILE2").unwrap();
+        let other = Folder::open(&at, 2).unwrap_err().to_string();
+        assert!(other.contains("in use"), "{other}");
+        drop(folder);
         Folder::open(&at, 2).unwrap();
         assert_eq!(names(&at), expected);
     }
@@ -238,6 +254,22 @@ mod tests {
         assert_eq!(folder.asked().map(|text| text.len()), Some(400));
         folder.answer("refused: no");
         assert_eq!(fs::read_to_string(dir.path().join(ANSWER_FILE)).unwrap(), "refused: no");
+    }
+
+    /// Who may write to the folder leads nobody to write to, or print, another file.
+    #[test]
+    fn who_asks_follows_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let secret = dir.path().join("secret");
+        fs::write(&secret, "secret").unwrap();
+        for name in [ASK_FILE, &format!(".{ASK_FILE}")] {
+            std::os::unix::fs::symlink(&secret, dir.path().join(name)).unwrap();
+        }
+        put(dir.path(), ASK_FILE, "players complain").unwrap();
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
+        assert_eq!(plain_text(&dir.path().join(ASK_FILE), 400).unwrap(), "players complain");
+        std::os::unix::fs::symlink(&secret, dir.path().join(ANSWER_FILE)).unwrap();
+        assert!(plain_text(&dir.path().join(ANSWER_FILE), 400).is_err());
     }
 
     #[test]

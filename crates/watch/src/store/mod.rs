@@ -23,4 +23,5 @@ pub use frame::segment_head;
 pub use names::{SegmentName, day_of};
 pub use replay::{Position, Replay};
 pub use segment::{Damage, Parsed, parse_segment};
+pub(crate) use writer::own_folder;
 pub use writer::{StoreOptions, StoreWriter};

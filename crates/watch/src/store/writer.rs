@@ -65,24 +65,32 @@ struct OpenBlock {
     samples: u32,
 }
 
+/// Makes the folder if only the last part of its path is missing, and locks it against other processes until the file is dropped.
+///
+/// # Errors
+/// The kernel's error, or that another process has it.
+pub(crate) fn own_folder(dir: &Path, lock: &str) -> Result<File, StoreError> {
+    match std::fs::DirBuilder::new().mode(0o750).create(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(StoreError::io("make the folder", dir)(error));
+        }
+        _ => {}
+    }
+    let file = append(&dir.join(lock))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::InUse { path: dir.to_owned() }),
+        Err(errno) => Err(StoreError::io("lock", &dir.join(lock))(errno.into())),
+    }
+}
+
 impl StoreWriter {
     /// Opens the store in this folder, which is made if only the last part of its path is missing.
     ///
     /// # Errors
     /// The kernel's error, or that another process writes to it.
     pub fn open(dir: &Path, options: StoreOptions) -> Result<StoreWriter, StoreError> {
-        match std::fs::DirBuilder::new().mode(0o750).create(dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(StoreError::io("make the folder", dir)(error));
-            }
-            _ => {}
-        }
-        let lock = append(&dir.join(LOCK))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StoreError::InUse { path: dir.to_owned() }),
-            Err(errno) => return Err(StoreError::io("lock", &dir.join(LOCK))(errno.into())),
-        }
+        let lock = own_folder(dir, LOCK)?;
         let mut writer = StoreWriter { dir: dir.to_owned(), options, _lock: lock, open: None };
         writer.retire()?;
         Ok(writer)

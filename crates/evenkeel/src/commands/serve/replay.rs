@@ -140,32 +140,37 @@ fn end_of(at_ms: u64) -> u64 {
     at_ms.saturating_mul(1_000_000).saturating_add(999_999)
 }
 
+/// Every sample from this time to the last, the oldest first, with the one before it, which the first point needs. `None` if there are too many.
+fn whole(replay: &mut Replay, from_ms: u64, last: Position) -> Option<Vec<Position>> {
+    let from_ns = from_ms.saturating_mul(1_000_000);
+    let mut positions = Vec::new();
+    let mut at = Some(last);
+    while let Some(position) = at {
+        // Both ends of the range count, and the sample before it.
+        if positions.len() > POINTS_MAX + 1 {
+            return None;
+        }
+        positions.push(position);
+        let is_in = replay.sample(position).is_some_and(|sample| sample.at.realtime_ns >= from_ns);
+        at = if is_in { replay.previous(position) } else { None };
+    }
+    positions.reverse();
+    Some(positions)
+}
+
 /// The points of a range, the oldest first, and whether some samples were left out.
 fn points(replay: &mut Replay, range: &Range) -> (Vec<Point>, bool) {
     let length_ms = range.to_ms.saturating_sub(range.from_ms);
     let Some(last) = replay.at(end_of(range.to_ms)) else { return (Vec::new(), false) };
-    let mut positions: Vec<Position> = Vec::new();
-    let mut is_thinned = length_ms > WHOLE_MS_MAX;
+    let whole = (length_ms <= WHOLE_MS_MAX).then(|| whole(replay, range.from_ms, last)).flatten();
+    let is_thinned = whole.is_none();
+    let mut positions = whole.unwrap_or_default();
     if is_thinned {
         for step in 0..=SEARCHED_POINTS {
             let at_ms = range.from_ms.saturating_add(length_ms / SEARCHED_POINTS * step);
             positions.extend(replay.at(end_of(at_ms)).filter(|at| positions.last().is_none_or(|last| last < at)));
         }
         positions.extend(Some(last).filter(|at| positions.last().is_none_or(|last| last < at)));
-    } else {
-        let from_ns = range.from_ms.saturating_mul(1_000_000);
-        let mut at = Some(last);
-        // One more than is drawn: a point needs the sample before it.
-        while let Some(position) = at {
-            positions.push(position);
-            let is_in = replay.sample(position).is_some_and(|sample| sample.at.realtime_ns >= from_ns);
-            if !is_in || positions.len() > POINTS_MAX {
-                is_thinned |= is_in;
-                break;
-            }
-            at = replay.previous(position);
-        }
-        positions.reverse();
     }
     let mut points = Vec::with_capacity(positions.len());
     let mut before: Option<Sample> = None;
@@ -208,7 +213,12 @@ mod tests {
         };
         assert_eq!(of(100, 160), (61, 100, 160, false));
         assert_eq!(of(0, 10), (10, 1, 10, false), "the first sample has no predecessor");
-        assert_eq!(of(100, 1000), (900, 101, 1000, true), "one answer is bounded");
+        assert_eq!(of(100, 1000), (901, 100, 1000, false));
+        let (count, first, last, is_thinned) = of(100, 1001);
+        assert!(
+            count <= 151 && first <= 107 && last == 1001 && is_thinned,
+            "{count} {first} {last}: one answer is bounded"
+        );
         let (count, first, last, is_thinned) = of(0, 2999);
         assert!(count <= 151 && first > 0 && last == 2999 && is_thinned, "{count} {first} {last}");
         assert_eq!(of(5000, 4000).0, 0, "a range that ends before it begins");

@@ -17,7 +17,7 @@ Examples:
   evenkeel watch --once --pid 1234
   evenkeel watch --store /var/lib/evenkeel/watch
   evenkeel watch --replay /var/lib/evenkeel/watch --at 21:14
-  evenkeel watch --dumps /tmp/dumps --dump-over 5ms"
+  sudo evenkeel watch --dumps /var/lib/evenkeel/dumps --dump-over 5ms"
 )]
 pub(crate) struct Args {
     /// Print what happens in one interval, and end
