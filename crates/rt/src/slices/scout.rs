@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Table;
+use super::table::Table;
 use crate::quantum::Align;
 use crate::thread::{ApplyStatus, ThreadConfig, TickThread};
 use crate::tick::{Spinning, TickClock, TickSettings};

@@ -43,7 +43,7 @@ impl CpuSlice {
     }
 
     /// How much CPU time there is from `from_ns` to `to_ns`.
-    pub fn given_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
+    pub(crate) fn given_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         let until_ns = |at_ns: u64| {
             let since_ns = at_ns.saturating_add(self.period_ns() - self.start_ns % self.period_ns());
             (since_ns / self.period_ns())
