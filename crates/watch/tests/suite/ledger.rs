@@ -70,6 +70,12 @@ fn throttle(sample: &mut Sample, us: u64) {
     *group.throttled_us.as_mut().unwrap() += us;
 }
 
+/// Ticks whose work takes above 25 ms: a period and the bound.
+fn work_too_long(sample: &mut Sample) {
+    page(sample).work.buckets = [(EARLY, 1040), (92, 10)].into();
+    thread(sample).cpu_ns += 1_000_000_000;
+}
+
 #[test]
 fn each_planted_cause_is_the_one_of_all_late_ticks() {
     assert_eq!(judged(0, |_| {}), []);
@@ -86,14 +92,15 @@ fn each_planted_cause_is_the_one_of_all_late_ticks() {
         sample.host.pressure.memory.as_mut().unwrap().some_us += 80_000;
     });
     is(Cause::OwnWork, |sample| {
-        // Above 25 ms: a period and the bound.
-        page(sample).work.buckets = [(EARLY, 1040), (92, 10)].into();
-        thread(sample).cpu_ns += 1_000_000_000;
+        work_too_long(sample);
+        cpu(sample).user += 100;
     });
 }
 
 #[test]
 fn what_does_not_decide_is_unknown() {
+    // A second of work that no counter of the CPU has: it was not there.
+    is(Cause::Unknown, work_too_long);
     // Steal on another CPU, or on one that the thread left.
     is(Cause::Unknown, |sample| sample.host.stat.as_mut().unwrap().cpus.get_mut(&1).unwrap().steal += 8);
     is(Cause::Unknown, |sample| {
