@@ -221,15 +221,21 @@ mod tests {
 
     #[test]
     fn populated_pages_cause_no_faults() {
-        let mut room: Vec<u64> = Vec::with_capacity(1 << 20);
-        if populate_capacity(&mut room) == Err(Errno::INVAL) {
-            evenkeel_testkit::skipped("MADV_POPULATE_WRITE takes Linux 5.14");
-            return;
-        }
-        let before = Usage::of_this_thread().unwrap();
-        room.resize(1 << 20, 7);
-        let faults = Usage::of_this_thread().unwrap().since(&before).minor_faults;
-        assert!(faults < 100, "{faults} of 2,048 pages");
+        const TRIES: usize = 20;
+        let faults = || {
+            let mut room: Vec<u64> = Vec::with_capacity(1 << 20);
+            if populate_capacity(&mut room) == Err(Errno::INVAL) {
+                return None;
+            }
+            let before = Usage::of_this_thread().unwrap();
+            room.resize(1 << 20, 7);
+            Some(Usage::of_this_thread().unwrap().since(&before).minor_faults)
+        };
+        // Where another test forks the process in between, every page is shared, and its first write is a fault again.
+        let Some(fewest) = (0..TRIES).map_while(|_| faults()).min() else {
+            return evenkeel_testkit::skipped("MADV_POPULATE_WRITE takes Linux 5.14");
+        };
+        assert!(fewest < 100, "{fewest} of 2,048 pages");
         let mut odd = vec![1_u8; 10_001];
         populate(&mut odd[3..9_000]).unwrap();
         assert!(odd.iter().all(|byte| *byte == 1), "nothing is changed");
