@@ -125,10 +125,6 @@ pub(crate) const NEVER: &[(&str, &str)] = &[
     ("net/netfilter/*", CUT),
     ("net/unix/*", CUT),
     ("net/core/devconf_*", CUT),
-    ("dev/*", DEVICE),
-    ("abi/*", DEVICE),
-    ("crypto/*", DEVICE),
-    ("debug/*", DEVICE),
 ];
 
 const PANIC: &str = "it can stop or restart the machine";
@@ -139,12 +135,63 @@ const OPEN: &str = "it protects the machine: evenkeel does not open it for a tri
 const IDENTITY: &str = "it names the machine or its processes, and is no tuning";
 const LIMIT: &str = "it limits every program of the machine: a value that is too small stops logins, and a larger one only helps at the limit";
 const CUT: &str = "it decides which packets pass, so it can cut your connection";
-const DEVICE: &str = "it belongs to a device or a subsystem, and evenkeel can't tell what a write does";
+
+/// Why evenkeel does not write a sysctl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Never {
+    /// A write can do harm, for this reason.
+    Harm(&'static str),
+    /// Nobody has said yet what a write does.
+    Outside,
+}
+
+impl Never {
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Never::Harm(why) => why,
+            Never::Outside => OUTSIDE,
+        }
+    }
+}
 
 /// Why the sysctl at this path below /proc/sys is never written; `None` if it may be.
-pub(crate) fn reason(path: &str) -> Option<&'static str> {
-    let never = NEVER.iter().find(|(pattern, _)| fits(pattern, path)).map(|(_, why)| *why);
-    never.or_else(|| (!AREAS.iter().any(|area| path.starts_with(area))).then_some(OUTSIDE))
+pub(crate) fn reason(path: &str) -> Option<Never> {
+    let harm = NEVER.iter().find(|(pattern, _)| fits(pattern, path)).map(|(_, why)| Never::Harm(why));
+    harm.or_else(|| (!AREAS.iter().any(|area| path.starts_with(area))).then_some(Never::Outside))
+}
+
+/// The least that evenkeel writes to a sysctl without a knob, where the kernel accepts less. Far below each default, and below what any guide
+/// asks for.
+const LEAST: &[(&str, i64, &str)] = &[
+    ("net/core/dev_weight", 8, CUT_BELOW),
+    ("net/core/dev_weight_rx_bias", 1, CUT_BELOW),
+    ("net/core/dev_weight_tx_bias", 1, CUT_BELOW),
+    ("net/core/max_skb_frags", 4, CUT_BELOW),
+    ("net/core/optmem_max", 4096, REFUSE_BELOW),
+    ("net/core/somaxconn", 16, REFUSE_BELOW),
+    ("net/ipv4/tcp_fin_timeout", 1, REFUSE_BELOW),
+    ("net/ipv4/tcp_keepalive_probes", 2, CUT_BELOW),
+    ("net/ipv4/tcp_keepalive_time", 10, CUT_BELOW),
+    ("net/ipv4/tcp_max_orphans", 1024, REFUSE_BELOW),
+    ("net/ipv4/tcp_max_syn_backlog", 16, REFUSE_BELOW),
+    ("net/ipv4/tcp_max_tw_buckets", 1024, REFUSE_BELOW),
+    ("net/ipv4/tcp_notsent_lowat", 1024, CUT_BELOW),
+    ("net/ipv4/tcp_pacing_ca_ratio", 50, CUT_BELOW),
+    ("net/ipv4/tcp_pacing_ss_ratio", 50, CUT_BELOW),
+    ("net/ipv4/tcp_reordering", 1, CUT_BELOW),
+    ("net/ipv4/tcp_rmem", 4096, CUT_BELOW),
+    ("net/ipv4/tcp_wmem", 4096, CUT_BELOW),
+    ("vm/vfs_cache_pressure", 1, "at 0 the kernel never frees some of its caches, and runs out of memory"),
+];
+
+const CUT_BELOW: &str = "with less, connections of the whole machine stall or end";
+const REFUSE_BELOW: &str = "with less, the kernel refuses or ends connections of other programs";
+
+/// Why a sysctl without a knob must not have this value; `None` if it may.
+pub(crate) fn too_little(path: &str, value: &str) -> Option<String> {
+    let (_, least, why) = LEAST.iter().find(|(own, ..)| *own == path)?;
+    let is_less = |word: &str| word.parse::<i64>().is_ok_and(|number| number < *least);
+    value.split_whitespace().any(is_less).then(|| format!("evenkeel writes {least} or more there: {why}"))
 }
 
 fn fits(pattern: &str, path: &str) -> bool {
@@ -193,6 +240,27 @@ mod tests {
         for (path, expected) in table {
             assert_eq!(reason(path).is_some(), expected, "{path}");
         }
+        assert_eq!(reason("a/new/area"), Some(Never::Outside));
+    }
+
+    #[test]
+    fn values_that_stop_others_are_refused() {
+        let table = [
+            ("net/core/dev_weight", "0", true),
+            ("net/core/dev_weight", "600", false),
+            ("net/ipv4/tcp_max_orphans", "-5", true),
+            ("net/ipv4/tcp_rmem", "1 87380 16777216", true),
+            ("net/ipv4/tcp_rmem", "4096 87380 16777216", false),
+            ("net/ipv4/tcp_sack", "0", false),
+        ];
+        for (path, value, expected) in table {
+            assert_eq!(too_little(path, value).is_some(), expected, "{path}={value}");
+        }
+        for (path, ..) in LEAST {
+            assert_eq!(reason(path), None, "{path} is never written anyway");
+            let own = format!("/proc/sys/{path}");
+            assert!(!crate::knobs::ALL.iter().any(|knob| knob.place.files().contains(&own.as_str())), "{path}");
+        }
     }
 
     #[test]
@@ -239,10 +307,6 @@ mod tests {
             ("net/netfilter/*", "net/netfilter/nf_conntrack_acct"),
             ("net/unix/*", "net/unix/max_dgram_qlen"),
             ("net/core/devconf_*", "net/core/devconf_inherit_init_net"),
-            ("dev/*", "dev/tty/ldisc_autoload"),
-            ("abi/*", "abi/vsyscall32"),
-            ("crypto/*", "crypto/fips_enabled"),
-            ("debug/*", "debug/exception-trace"),
         ];
         let patterns = || NEVER.iter().map(|(pattern, _)| *pattern).filter(|pattern| pattern.contains('*'));
         assert_eq!(patterns().collect::<Vec<_>>(), table.map(|(pattern, _)| pattern));

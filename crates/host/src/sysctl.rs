@@ -71,7 +71,7 @@ pub(crate) fn find(key: &str) -> Result<&'static Knob, SettingError> {
     let unknown = || SettingError::UnknownKnob { id: shown(&format!("{PREFIX}{key}")), nearest: None };
     let path = known_path(key).filter(|path| !path.contains('*')).ok_or_else(unknown)?;
     if let Some(why) = never::reason(&path) {
-        return Err(SettingError::Never { id: shown(key), why });
+        return Err(SettingError::Never { id: shown(key), why: why.why().to_owned() });
     }
     let mut knobs = KNOBS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(knob) = knobs.get(&path) {
@@ -83,6 +83,12 @@ pub(crate) fn find(key: &str) -> Result<&'static Knob, SettingError> {
     let knob: &'static Knob = Box::leak(Box::new(generic(&path)));
     knobs.insert(path, knob);
     Ok(knob)
+}
+
+/// Why a generic knob must not have this value; `None` if it may.
+pub(crate) fn too_little(knob: &Knob, value: &str) -> Option<String> {
+    let Place::File { path, .. } = knob.place else { return None };
+    knob.id.strip_prefix(PREFIX).and_then(|_| never::too_little(path.strip_prefix(FOLDER)?, value))
 }
 
 /// Network sysctls that the kernel reads whenever it needs them (`net/ipv4/tcp*.c`, `net/core/dev.c`). Others may be copied into a socket when

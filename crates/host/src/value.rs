@@ -6,6 +6,7 @@ use evenkeel_sys::CpuSet;
 
 use crate::finding::shown;
 use crate::knob::{Knob, Values};
+use crate::sysctl;
 
 /// The longest value of any knob, in bytes. A mask of 8,192 CPUs has 2,303.
 const VALUE_BYTES_MAX: usize = 4096;
@@ -33,7 +34,7 @@ pub enum SettingError {
         /// The sysctl.
         id: String,
         /// Why.
-        why: &'static str,
+        why: String,
     },
     /// The knob does not accept this value.
     BadValue {
@@ -50,15 +51,19 @@ impl Knob {
     /// The value in the kernel's form, if the knob accepts it.
     ///
     /// # Errors
-    /// [`SettingError::BadValue`] with the accepted values.
+    /// [`SettingError::BadValue`] with the accepted values, [`SettingError::Never`] for a value of a sysctl without a knob that would stop others.
     pub fn check(&'static self, value: &str) -> Result<String, SettingError> {
         let value = value.trim();
         let taken = if value.len() > VALUE_BYTES_MAX { None } else { self.values.take(value) };
-        taken.ok_or_else(|| SettingError::BadValue {
+        let taken = taken.ok_or_else(|| SettingError::BadValue {
             knob: self.id,
             value: shown(value),
             takes: self.values.to_string(),
-        })
+        })?;
+        match sysctl::too_little(self, &taken) {
+            Some(why) => Err(SettingError::Never { id: format!("{}={}", self.id, shown(&taken)), why }),
+            None => Ok(taken),
+        }
     }
 }
 

@@ -107,6 +107,9 @@ vm.dirty_ratio = 10
 vm.dirty_bytes = 1048576
 GRUB_CMDLINE_LINUX=\"quiet skew_tick=1 mitigations=off\"
 vm.dirty_ratio = lots
+net.ipv4.tcp_rmem = 1 87380 16777216
+dev.raid.speed_limit_max = 1000
+GRUB_CMDLINE_LINUX=\"nospectre_bhb ssbd=force-off lockdown=none lockdown=integrity\"
 ";
     scene.write("guide.conf", text);
     let (_, answer) = scene.json("guide guide.conf --host host.txt");
@@ -128,6 +131,12 @@ vm.dirty_ratio = lots
         ("kernel argument skew_tick=1", "needs-reboot"),
         ("cmdline.mitigations=off", "dangerous"),
         ("vm.dirty_ratio=lots", "bad-value"),
+        ("net.ipv4.tcp_rmem=1 87380 16777216", "dangerous"),
+        ("dev.raid.speed_limit_max=1000", "by-hand"),
+        ("kernel argument nospectre_bhb", "dangerous"),
+        ("kernel argument ssbd=force-off", "dangerous"),
+        ("kernel argument lockdown=none", "dangerous"),
+        ("kernel argument lockdown=integrity", "needs-reboot"),
     ];
     assert_eq!(found, expected, "{answer:#}");
     let why = |at: usize| settings[at]["why"].as_str().unwrap();

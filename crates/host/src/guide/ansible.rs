@@ -1,7 +1,7 @@
 //! Ansible: tasks of the module `sysctl`, lists of them, and maps of keys and values. A reader of lines is enough for what people write, and it
 //! names what it does not understand.
 
-use super::line::{Content, Skip};
+use super::line::{Ask, Content, Skip};
 use super::shell::Script;
 use super::{names, settings};
 use crate::sysctl;
@@ -43,8 +43,8 @@ fn one(line: &str, at: usize, half: &mut Half, contents: &mut [Content]) -> Cont
         missing(half, contents);
     }
     let body = item.unwrap_or(trimmed);
-    if let Some(map) = body.strip_prefix('{').and_then(|rest| rest.rsplit_once('}')) {
-        return flow(map.0);
+    if body.starts_with('{') && body.contains('}') {
+        return flow(bare(body));
     }
     let Some((key, value)) = pair(body) else {
         return match settings::assignment(body.trim_matches(['"', '\''])) {
@@ -52,6 +52,9 @@ fn one(line: &str, at: usize, half: &mut Half, contents: &mut [Content]) -> Cont
             None => Content::NotASetting(if trimmed.starts_with("---") { Skip::Structure } else { Skip::Elsewhere }),
         };
     };
+    if value.starts_with(['{', '[']) && !value.starts_with("{{") {
+        return flow(bare(value));
+    }
     let plain = unquoted(value);
     if is_module(key) && plain.contains("name=") {
         return flow(&plain.replace(' ', ", ").replace('=', ": "));
@@ -133,27 +136,100 @@ fn missing(half: &mut Half, contents: &mut [Content]) {
     }
 }
 
-/// `name: KEY, value: VALUE` on one line.
-fn flow(map: &str) -> Content {
-    let mut half: [Option<&str>; 2] = [None, None];
-    for (key, value) in map.split(',').filter_map(|part| pair(part.trim())) {
-        let value = unquoted(value);
-        if KEYS.contains(&key) {
-            half[0] = Some(value);
-        } else if VALUES.contains(&key) {
-            half[1] = Some(value);
-        } else if let Some(ask) = names::by_key(key, value).filter(|_| key.contains('.')) {
-            return Content::Settings(vec![ask]);
+/// How deep maps and lists on one line may be nested.
+const DEPTH_MAX: usize = 4;
+
+/// What maps and lists on one line say.
+#[derive(Default)]
+struct Flow {
+    asks: Vec<Ask>,
+    unclear: Vec<&'static str>,
+    is_template: bool,
+}
+
+/// A map or a list on one line: `{name: KEY, value: VALUE}`, `[{a: 1}, {b: 2}]`.
+fn flow(text: &str) -> Content {
+    let mut said = Flow::default();
+    said.inside(text, 0);
+    match (said.asks.is_empty(), said.unclear.first()) {
+        (false, _) => {
+            let unclear = said.unclear.into_iter().map(|why| Ask::not_understood(why.to_owned()));
+            said.asks.extend(unclear);
+            Content::settings(said.asks)
+        }
+        (true, Some(why)) => Content::not(*why),
+        (true, None) if said.is_template => Content::NotASetting(Skip::Structure),
+        (true, None) => Content::NotASetting(Skip::Elsewhere),
+    }
+}
+
+impl Flow {
+    fn inside(&mut self, text: &str, depth: usize) {
+        if depth > DEPTH_MAX {
+            self.unclear.push("its lists are nested too deep");
+            return;
+        }
+        let is_nested = |text: &str| text.starts_with(['{', '[']) && !text.starts_with("{{");
+        let mut half: [Option<&str>; 2] = [None, None];
+        for part in parts(text) {
+            let Some((key, value)) = pair(part).filter(|_| !is_nested(part)) else {
+                match is_nested(part) {
+                    true => self.inside(bare(part), depth + 1),
+                    false => self.asks.extend(settings::assignment(unquoted(part))),
+                }
+                continue;
+            };
+            if is_nested(value) {
+                self.inside(bare(value), depth + 1);
+            } else if KEYS.contains(&key) {
+                half[0] = Some(unquoted(value));
+            } else if VALUES.contains(&key) {
+                half[1] = Some(unquoted(value));
+            } else if key.contains('.') && sysctl::known_path(key).is_some() {
+                self.setting(key, unquoted(value), "its value is empty, or a variable of Ansible");
+            }
+        }
+        if let [Some(key), Some(value)] = half {
+            match key.contains("{{") {
+                true => self.is_template = true,
+                false => self.setting(key, value, "its key is no sysctl, or its value is a variable"),
+            }
         }
     }
-    match half {
-        [Some(key), Some(value)] => match settings::plain_value(value).and_then(|value| names::by_key(key, value)) {
-            Some(ask) => Content::Settings(vec![ask]),
-            None if key.contains("{{") => Content::NotASetting(Skip::Structure),
-            None => Content::not("its key is no sysctl, or its value is a variable"),
-        },
-        _ => Content::NotASetting(Skip::Elsewhere),
+
+    fn setting(&mut self, key: &str, value: &str, otherwise: &'static str) {
+        match settings::plain_value(value).and_then(|value| names::by_key(key, value)) {
+            Some(ask) => self.asks.push(ask),
+            None => self.unclear.push(otherwise),
+        }
     }
+}
+
+/// A map or a list without its brackets.
+fn bare(text: &str) -> &str {
+    let inner = text.get(1..).unwrap_or_default();
+    inner.rfind(['}', ']']).map_or(inner, |end| &inner[..end])
+}
+
+/// The parts between the commas that are in no brackets and no quotes.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut parts, mut from, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
+    for (at, letter) in text.char_indices() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '{' | '[') => depth += 1,
+            (None, '}' | ']') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                parts.push(text[from..at].trim());
+                from = at + 1;
+            }
+            (None, _) => {}
+        }
+    }
+    parts.push(text[from..].trim());
+    parts
 }
 
 fn pair(text: &str) -> Option<(&str, &str)> {
@@ -164,6 +240,8 @@ fn pair(text: &str) -> Option<(&str, &str)> {
 
 fn unquoted(value: &str) -> &str {
     let value = value.trim();
-    let value = value.split(" #").next().unwrap_or(value).trim();
+    let value = value.split(" #").next().unwrap_or(value).trim().trim_end_matches(',');
+    // The end of a map that began on another line.
+    let value = value.strip_suffix('}').filter(|value| !value.contains('{')).unwrap_or(value).trim_end();
     ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote)).unwrap_or(value)
 }

@@ -14,7 +14,7 @@ use crate::finding::State;
 use crate::goal::AdviceContext;
 use crate::knob::{Knob, Place, TakesEffect};
 use crate::knobs;
-use crate::never;
+use crate::never::{self, Never};
 use crate::plan::{Action, Plan};
 use crate::setting::Setting;
 use crate::sysctl;
@@ -93,35 +93,73 @@ pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide:
 }
 
 /// Kernel arguments that open the machine, whatever their value.
-const OPENING: [&str; 8] =
-    ["nokaslr", "nosmap", "nosmep", "nopti", "nospectre_v1", "nospectre_v2", "nospec_store_bypass_disable", "noexec"];
+const OPENING: [&str; 22] = [
+    "arm64.nobti",
+    "arm64.nomte",
+    "arm64.nopauth",
+    "no_entry_flush",
+    "no_rfi_flush",
+    "no_stf_barrier",
+    "no_uaccess_flush",
+    "nobti",
+    "noexec32",
+    "nofsgsbase",
+    "noibpb",
+    "noibrs",
+    "nokaslr",
+    "nopku",
+    "nopti",
+    "norandmaps",
+    "nosmap",
+    "nosmep",
+    "nospec_store_bypass_disable",
+    "nospectre_bhb",
+    "nospectre_v1",
+    "nospectre_v2",
+];
 /// Kernel arguments that open the machine with a value that switches their protection off.
-const PROTECTING: [&str; 22] = [
-    "pti",
-    "spectre_v2",
-    "spectre_v2_user",
-    "spectre_bhi",
-    "spec_store_bypass_disable",
-    "spec_rstack_overflow",
-    "l1tf",
-    "mds",
-    "tsx_async_abort",
-    "mmio_stale_data",
-    "srbds",
-    "retbleed",
-    "gather_data_sampling",
-    "reg_file_data_sampling",
-    "indirect_target_selection",
-    "tsa",
-    "vmscape",
-    "selinux",
+const PROTECTING: [&str; 38] = [
     "apparmor",
     "audit",
+    "cfi",
+    "enforcing",
+    "gather_data_sampling",
+    "hardened_usercopy",
+    "indirect_target_selection",
     "init_on_alloc",
     "init_on_free",
+    "kpti",
+    "kvm-intel.vmentry_l1d_flush",
+    "kvm.nx_huge_pages",
+    "l1d_flush",
+    "l1tf",
+    "lockdown",
+    "mce",
+    "mds",
+    "mmio_stale_data",
+    "module.sig_enforce",
+    "noexec",
+    "pti",
+    "randomize_kstack_offset",
+    "reg_file_data_sampling",
+    "retbleed",
+    "rodata",
+    "security",
+    "selinux",
+    "spec_rstack_overflow",
+    "spec_store_bypass_disable",
+    "spectre_bhi",
+    "spectre_v2",
+    "spectre_v2_user",
+    "srbds",
+    "ssbd",
+    "tsa",
+    "tsx_async_abort",
+    "vmscape",
+    "vsyscall",
 ];
 /// Values that switch a protection off.
-const OFF: [&str; 5] = ["off", "0", "no", "n", "never"];
+const OFF: [&str; 9] = ["off", "0", "no", "n", "never", "false", "none", "force-off", "native"];
 
 struct Judge<'a> {
     facts: &'a Facts,
@@ -162,8 +200,12 @@ impl Judge<'_> {
     }
 
     fn sysctl(&self, judged: &mut Judged, path: &str, ask: &Ask) -> Because {
-        if let Some(why) = never::reason(path) {
-            return (Standing::Dangerous, format!("evenkeel never writes it: {why}"));
+        match never::reason(path) {
+            Some(Never::Harm(why)) => return (Standing::Dangerous, format!("evenkeel never writes it: {why}")),
+            Some(Never::Outside) => {
+                return (Standing::ByHand, format!("evenkeel does not try it: {}", Never::Outside.why()));
+            }
+            None => {}
         }
         if path.contains('*') {
             return (Standing::ByHand, "it is a pattern of several sysctls: name each".to_owned());
@@ -216,7 +258,7 @@ impl Judge<'_> {
         if knob.extras.dangerous_values.contains(&value.as_str()) {
             return (Standing::Dangerous, knob.risk.to_owned());
         }
-        if let Some(why) = knob.extras.too_much.and_then(|too_much| too_much(self.facts, &value)) {
+        if let Some(why) = knob.extras.unfit.and_then(|unfit| unfit(self.facts, &value)) {
             return (Standing::Dangerous, why);
         }
         if let Some(because) = self.not_here(knob) {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::line::{Ask, Content, Skip};
 use super::words::{Word, split};
 use super::{names, settings, tools};
+use crate::finding::shown;
 
 /// How deep `sh -c` may be nested.
 const DEPTH_MAX: usize = 3;
@@ -84,8 +85,8 @@ enum Found {
     Asks(Vec<Ask>),
     Skip(Skip),
     Unclear(String),
-    /// No command that is known here.
-    Stranger,
+    /// A command that is not known here, by its name.
+    Stranger(String),
 }
 
 impl Script {
@@ -99,26 +100,28 @@ impl Script {
         self.here = here(&words);
         let (mut asks, mut unclear, mut skip) = (Vec::new(), Vec::new(), None);
         let mut said: Option<String> = None;
-        let mut strangers = 0;
+        let mut strangers = Vec::new();
         for command in commands(&words) {
             let found = self.command(&command, said.take(), depth);
             match found {
                 Found::Asks(found) => asks.extend(found),
                 Found::Skip(why) => skip = Some(why),
                 Found::Unclear(why) => unclear.push(why),
-                Found::Stranger => strangers += 1,
+                Found::Stranger(name) => strangers.push(format!("evenkeel does not know the command {}", shown(&name))),
             }
             said = output(&self.expanded(command.words));
         }
+        if asks.is_empty() && unclear.is_empty() && skip.is_none() {
+            return None;
+        }
+        unclear.extend(strangers);
         match (asks.is_empty(), unclear.is_empty(), skip) {
             (false, _, _) => {
                 asks.extend(unclear.into_iter().map(Ask::not_understood));
                 Some(Content::settings(asks))
             }
-            (true, false, _) => Some(Content::not(unclear.join("; "))),
-            (true, true, Some(skip)) if strangers == 0 => Some(Content::NotASetting(skip)),
-            (true, true, Some(_)) => Some(Content::NotASetting(Skip::Command)),
-            (true, true, None) => None,
+            (true, true, Some(skip)) => Some(Content::NotASetting(skip)),
+            (true, ..) => Some(Content::not(unclear.join("; "))),
         }
     }
 
@@ -202,7 +205,7 @@ impl Script {
             name => match tools::asks(name, &texts) {
                 Some(_) if arguments.iter().any(|word| word.is_expanded) && !tools::takes_any_device(name) => unclear(),
                 Some(found) => found.map_or_else(Found::Skip, Found::Asks),
-                None => Found::Stranger,
+                None => Found::Stranger(name.to_owned()),
             },
         }
     }
@@ -221,7 +224,7 @@ impl Script {
 
     /// `NAME=VALUE`: kernel arguments, or a variable.
     fn assign(&mut self, word: &Word) -> Found {
-        let Some((name, value)) = word.text.split_once('=') else { return Found::Stranger };
+        let Some((name, value)) = word.text.split_once('=') else { return Found::Stranger(word.text.clone()) };
         if name.starts_with("GRUB_CMDLINE") {
             return match settings::arguments(&word.text) {
                 Content::Settings(asks) => Found::Asks(asks),

@@ -2,7 +2,7 @@
 //! documented.
 
 use crate::finding::shown;
-use crate::knob::{Knob, Place};
+use crate::knob::Knob;
 use crate::sysctl;
 use crate::value::SettingError;
 
@@ -221,9 +221,9 @@ pub fn find(id: &str) -> Result<&'static Knob, SettingError> {
         .ok_or_else(|| SettingError::UnknownKnob { id: shown(id), nearest: nearest(id) })
 }
 
-/// The knob that sets this file and no other.
+/// The knob that sets this file in any kernel.
 fn of_file(path: &str) -> Option<&'static Knob> {
-    ALL.iter().copied().find(|knob| matches!(knob.place, Place::File { path: own, .. } if own == path))
+    ALL.iter().copied().find(|knob| knob.place.files().contains(&path))
 }
 
 /// The id that the user probably meant: an id that contains the input, or that has at least two thirds of its letters.

@@ -52,10 +52,29 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
         // The kernel counts refused packets as receive buffer errors.
         counter: Some(Counter::ReceiveBuffers),
+        unfit: Some(unfit),
         ..Extras::NONE
     },
     advise,
 };
+
+/// A limit this many times below the kernel's own starves every UDP socket of the machine, those of name lookups too.
+const SHARE_MIN: u64 = 100;
+
+/// Why the machine must not have a limit this small.
+fn unfit(facts: &Facts, wanted: &str) -> Option<String> {
+    let first = |text: &str| text.split_whitespace().next()?.parse::<u64>().ok();
+    let gate = first(wanted)?;
+    let own = defaults(*facts.memory.total_bytes.known()?);
+    let least = first(&own)? / SHARE_MIN;
+    let is_more = || facts.sysctl(PATH).known().and_then(|text| first(text)).is_some_and(|current| gate >= current);
+    (gate < least && !is_more()).then(|| {
+        format!(
+            "all UDP sockets together would share {gate} pages, and those beyond lose packets; at least {least} pages \
+                are accepted, a hundredth of the kernel's own choice"
+        )
+    })
+}
 
 fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     one(decide(facts, context))
@@ -174,6 +193,18 @@ mod tests {
                   not-here /proc/sys/net/ipv4/udp_mem: not present here: the facts do not include /proc/sys/net/ipv4/udp_mem
             "#]],
         );
+    }
+
+    #[test]
+    fn a_limit_that_starves_all_sockets_is_refused() {
+        let with = |text: &'static str| {
+            let mut facts = crate::testing::base();
+            with_sysctl(PATH, text)(&mut facts);
+            unfit(&facts, "0 0 0")
+        };
+        assert!(with("196608 262144 393216").is_some_and(|why| why.contains("would share 0 pages")));
+        assert_eq!(with("0 1 2"), None, "it is so now");
+        assert_eq!(unfit(&crate::testing::base(), "102400 873800 16777216"), None);
     }
 
     /// A 6.18 guest with 24,684,084 kB, nearly all of it free, chose 575799 767734 1151598.

@@ -14,6 +14,9 @@ const PATH: &str = "/proc/sys/vm/min_free_kbytes";
 /// A larger share is a mistake: the kernel's own reserve for huge pages is smaller.
 const PERCENT_MAX: i64 = 5;
 
+/// Nobody recommends a tenth of memory, and the kernel reclaims all that is missing at once.
+const PERCENT_REFUSED: u64 = 10;
+
 pub(super) const KNOB: Knob = Knob {
     id: "vm.min_free_kbytes",
     title: "memory reserved for allocations that cannot wait",
@@ -48,10 +51,26 @@ pub(super) const KNOB: Knob = Knob {
         counter: Some(Counter::Reclaim),
         // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
+        unfit: Some(unfit),
         ..Extras::NONE
     },
     advise,
 };
+
+/// Why the machine cannot keep this much free. The kernel would end programs to get it.
+fn unfit(facts: &Facts, wanted: &str) -> Option<String> {
+    let (wanted_kb, total): (u64, u64) = (wanted.parse().ok()?, *facts.memory.total_bytes.known()?);
+    let most_kb = total / 100 * PERCENT_REFUSED / 1024;
+    // If somebody has set more by other means, reducing it is allowed.
+    let is_less = own_number(facts, PATH).is_ok_and(|current| u64::try_from(current).is_ok_and(|now| wanted_kb <= now));
+    (wanted_kb > most_kb && !is_less).then(|| {
+        format!(
+            "{} of {} may not be used by any program then; at most {PERCENT_REFUSED} % is accepted, {most_kb} KiB",
+            size(wanted_kb.saturating_mul(1024)),
+            size(total)
+        )
+    })
+}
 
 fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     one(decide(facts))
@@ -98,6 +117,18 @@ mod tests {
     use crate::fact::Fact;
     use crate::goal::Goal;
     use crate::testing::{check, nics, with_sysctl};
+
+    #[test]
+    fn more_than_a_tenth_of_memory_is_refused() {
+        let facts = crate::testing::base();
+        let total_kb = *facts.memory.total_bytes.known().unwrap() / 1024;
+        assert_eq!(unfit(&facts, &(total_kb / 11).to_string()), None);
+        let why = unfit(&facts, "999999999").unwrap();
+        assert!(why.starts_with("953.7 GiB of") && why.contains("at most 10 %"), "{why}");
+        let mut raised = crate::testing::base();
+        with_sysctl(PATH, "999999999")(&mut raised);
+        assert_eq!(unfit(&raised, "999999998"), None, "less than now");
+    }
 
     #[test]
     fn drivers_have_a_reserve_and_not_all_of_memory() {

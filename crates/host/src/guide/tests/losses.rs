@@ -11,7 +11,7 @@ fn shifts_and_sentences_open_no_text() {
         expect![[r#"
             Shell
             1 (Structure)
-            2 (Command)
+            2 ? evenkeel does not know the command 1
             3 net.core.busy_read=50
             4 (Command)
             5 vm.swappiness=1
@@ -111,4 +111,44 @@ fn profiles_with_comments_and_removed_arguments() {
         "#]],
     );
     assert_ne!(read("- sysctl:net.core.busy_read=50\n", None).format, GuideFormat::Ansible);
+}
+
+#[test]
+fn maps_and_lists_on_one_line() {
+    check(
+        "- hosts: all\n  tasks:\n    - ansible.posix.sysctl: {name: vm.swappiness, value: '10'}\n    - {net.core.busy_read: 50, net.core.busy_poll: 51}\n\
+         \x20   - loop: [{name: vm.dirty_ratio, value: 5}, {name: net.core.somaxconn, value: \"{{ x }}\"}]\n      with: ['vm.swappiness=3', 7]\n\
+         \x20   - sysctl: {name: '{{ item.name }}', value: '{{ item.value }}'}\n    - {other: [1, {deep: {net.core.netdev_budget: 600}}]}\n\
+         \x20   - {a: {b: {c: {d: {e: {net.core.netdev_budget: 600}}}}}}\n\
+         \x20   - {\n        name: vm.swappiness,\n        value: 7 }\n",
+        expect![[r#"
+            Ansible
+            1 (Elsewhere)
+            2 (Structure)
+            3 vm.swappiness=10
+            4 net.core.busy_read=50 + net.core.busy_poll=51
+            5 vm.dirty_ratio=5 + not understood: its key is no sysctl, or its value is a variable
+            6 vm.swappiness=3
+            7 (Structure)
+            8 net.core.netdev_budget=600
+            9 ? its lists are nested too deep
+            10 (Elsewhere)
+            11 (Structure)
+            12 vm.swappiness=7
+        "#]],
+    );
+}
+
+#[test]
+fn a_stranger_beside_a_setting_is_named() {
+    check(
+        "#!/bin/sh\nsysctl -w net.core.busy_read=50; frob x\ncd /tmp && frob y\ncd /tmp && ls\n",
+        expect![[r#"
+            Shell
+            1 (Structure)
+            2 net.core.busy_read=50 + not understood: evenkeel does not know the command frob
+            3 ? evenkeel does not know the command frob
+            4 (Command)
+        "#]],
+    );
 }
