@@ -163,12 +163,12 @@ impl Experiment<'_> {
             Trial { design, arms, switch: &mut switch, workload, watch: &watch, stop: &stop, keep: &mut keep };
         let (mut planned, preview) = (Some(design.planned_for(self.arms.count())), Cell::new(false));
         let record = resume(&mut trial, before, &mut |now| {
-            self.concurrent.news().iter().for_each(|words| progress.say(words));
+            self.concurrent.news().iter().for_each(|words| progress.print(words));
             if now.stretch != Stretch::Settling
                 && let Some(planned) = planned.take()
                 && let Some(words) = longer_than(planned, now)
             {
-                progress.say(&words);
+                progress.print(&words);
             }
             if let Some(detectable) = now.detectable.filter(|_| !preview.replace(true)) {
                 progress.note(&words::preview(detectable));

@@ -98,7 +98,7 @@ impl Progress {
     }
 
     /// Prints a line above the progress, whether progress is shown or not.
-    pub(crate) fn say(&self, words: &str) {
+    pub(crate) fn print(&self, words: &str) {
         self.drawn.suspend(|| {
             // A failed write is ignored: the reader may be gone, and the report has all that matters.
             let _ = writeln!(std::io::stderr(), "{}", escape::page(words));
@@ -108,7 +108,7 @@ impl Progress {
     /// Prints a line above the progress, if progress is shown.
     pub(crate) fn note(&self, words: &str) {
         if self.telling != Telling::Nothing {
-            self.say(words);
+            self.print(words);
         }
     }
 

@@ -39,7 +39,7 @@ const WORKS: [Work; 3] = [
 ];
 
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Placement {
     /// The kernel chooses, as well as it could at best: any CPU that is free takes the tick that waits longest.
     Unpinned,
     /// The kernel chooses a free CPU when the tick is due. Without one, the tick waits for the session's last CPU.
@@ -55,14 +55,14 @@ enum Way {
     PlanPools,
 }
 
-const WAYS: [(Way, &str); 7] = [
-    (Way::Unpinned, "no pinning, any free CPU takes the next tick"),
-    (Way::UnpinnedSticky, "no pinning, a tick waits for its last CPU"),
-    (Way::RoundRobin, "one CPU a session, round robin"),
-    (Way::KubernetesStatic, "Kubernetes, static CPU manager"),
-    (Way::Plan, "evenkeel pack plan"),
-    (Way::PlanSpread, "the same, ticks spread"),
-    (Way::PlanPools, "the plan's nodes, any CPU of the node"),
+const WAYS: [(Placement, &str); 7] = [
+    (Placement::Unpinned, "no pinning, any free CPU takes the next tick"),
+    (Placement::UnpinnedSticky, "no pinning, a tick waits for its last CPU"),
+    (Placement::RoundRobin, "one CPU a session, round robin"),
+    (Placement::KubernetesStatic, "Kubernetes, static CPU manager"),
+    (Placement::Plan, "evenkeel pack plan"),
+    (Placement::PlanSpread, "the same, ticks spread"),
+    (Placement::PlanPools, "the plan's nodes, any CPU of the node"),
 ];
 
 fn main() {
@@ -108,7 +108,7 @@ fn equal_load(machine: &Machine, work: Work) -> usize {
 }
 
 /// The most sessions whose ticks are not too late in any of three runs.
-fn most(machine: &Machine, work: Work, way: Way) -> usize {
+fn most(machine: &Machine, work: Work, way: Placement) -> usize {
     let fits = |count| {
         (1..=3).all(|seed| simulate(machine, work, way, count, seed).is_some_and(|(p99, _)| p99 <= LATE_MS_MAX))
     };
@@ -150,17 +150,17 @@ struct Ticker {
 }
 
 /// The CPU of each session; none if some have no place. An unpinned session has all.
-fn places(machine: &Machine, work: Work, way: Way, count: usize) -> Option<Vec<Option<usize>>> {
+fn places(machine: &Machine, work: Work, way: Placement, count: usize) -> Option<Vec<Option<usize>>> {
     let cpus = machine.cpus.len();
     match way {
-        Way::Unpinned | Way::UnpinnedSticky => Some(vec![None; count]),
-        Way::RoundRobin => Some((0..count).map(|at| Some(at % cpus)).collect()),
-        Way::KubernetesStatic => {
+        Placement::Unpinned | Placement::UnpinnedSticky => Some(vec![None; count]),
+        Placement::RoundRobin => Some((0..count).map(|at| Some(at % cpus)).collect()),
+        Placement::KubernetesStatic => {
             // CPU 0 is reserved; its sibling is the first to be given.
             let order: Vec<usize> = (0..cpus).map(|at| at / 2 + at % 2 * cpus / 2).skip(1).collect();
             (count <= order.len()).then(|| order.into_iter().take(count).map(Some).collect())
         }
-        Way::Plan | Way::PlanSpread | Way::PlanPools => {
+        Placement::Plan | Placement::PlanSpread | Placement::PlanPools => {
             let sessions: Vec<Session> = (0..work.kinds.len()).map(|kind| session(work, kind, count)).collect();
             let sessions: Vec<Session> = sessions.into_iter().filter(|session| session.count > 0).collect();
             let report =
@@ -197,7 +197,7 @@ fn session(work: Work, kind: usize, count: usize) -> Session {
 }
 
 /// The p99 of lateness over all ticks, and that of the session with the highest; none if a session has no place.
-fn simulate(machine: &Machine, work: Work, way: Way, count: usize, seed: u64) -> Option<(f64, f64)> {
+fn simulate(machine: &Machine, work: Work, way: Placement, count: usize, seed: u64) -> Option<(f64, f64)> {
     let places = places(machine, work, way, count)?;
     let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut tickers: Vec<Ticker> = places
@@ -217,16 +217,16 @@ fn simulate(machine: &Machine, work: Work, way: Way, count: usize, seed: u64) ->
             }
         })
         .collect();
-    if way == Way::PlanPools {
+    if way == Placement::PlanPools {
         for ticker in &mut tickers {
             ticker.pool = ticker.cpu.take().map(|cpu| machine.cpus[cpu].node);
         }
     }
-    if way == Way::PlanSpread {
+    if way == Placement::PlanSpread {
         spread(&mut tickers, machine.cpus.len());
     }
     let mut host = Host::new(machine, tickers, work.packets_per_s, chance);
-    host.is_sticky = way == Way::UnpinnedSticky;
+    host.is_sticky = way == Placement::UnpinnedSticky;
     host.run();
     let p99 = |late: &mut Vec<f64>| {
         late.sort_by(f64::total_cmp);

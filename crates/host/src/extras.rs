@@ -14,7 +14,7 @@ pub struct Extras {
     /// Files that the kernel changes along with the knob's own: whole paths or, for a device's knob, names in the device's folder.
     pub side_effects: &'static [&'static str],
     /// Why this machine must not have a value that is within the knob's range. `None` if it may, or if no fact shows it.
-    pub unfit: Option<fn(&Facts, &str) -> Option<String>>,
+    pub reject_for: Option<fn(&Facts, &str) -> Option<String>>,
     /// Values that open the machine, as `risk` says: a guide's line with one is dangerous.
     pub dangerous_values: &'static [&'static str],
     /// The longest wait that the knob can spare a tick, if it differs from the usual one of its area.
@@ -41,7 +41,7 @@ impl Extras {
         read_in: &[],
         counter: None,
         side_effects: &[],
-        unfit: None,
+        reject_for: None,
         dangerous_values: &[],
         effect: None,
         worth_a_trial: &[],

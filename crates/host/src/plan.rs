@@ -97,7 +97,7 @@ impl Plan {
     pub fn from_settings(facts: &Facts, settings: &[Setting]) -> Result<Plan, PlanError> {
         let mut steps = Vec::new();
         for setting in settings {
-            if let Some(why) = setting.knob.extras.unfit.and_then(|unfit| unfit(facts, &setting.value)) {
+            if let Some(why) = setting.knob.extras.reject_for.and_then(|reject_for| reject_for(facts, &setting.value)) {
                 return Err(PlanError { setting: setting.to_string(), why });
             }
             let planned = steps_of(facts, setting);

@@ -213,7 +213,7 @@ impl Host for ThisHost {
     fn journal(&self) -> Result<Journal, HostError> {
         let (history, _) = self.run::<HistoryAnswer>(&["history"], true)?;
         let owned = |transaction: HistoryTransaction| {
-            let owner = GoalOwner::of(transaction.owner.as_ref()?)?;
+            let owner = GoalOwner::from_owner(transaction.owner.as_ref()?)?;
             Some(OwnedTransaction { id: transaction.id, owner, status: transaction.status })
         };
         let transactions = history.transactions.into_iter().filter_map(owned).collect();

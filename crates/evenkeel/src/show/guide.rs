@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_host::guide::{Content, Guide, GuideFormat, Judged, LibraryGuide, Skip, Standing};
+use evenkeel_host::guide::{Content, Guide, GuideFormat, Judged, LibraryGuide, SettingState, Skip};
 use evenkeel_trial::search::{KnobAnswer, KnobOutcome, SearchEnded, WholeVerdict};
 use serde::Serialize;
 
@@ -79,7 +79,7 @@ pub(crate) struct GuideSetting {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) current: Option<String>,
     /// What the setting is on this machine, before anything runs.
-    pub(crate) standing: Standing,
+    pub(crate) state: SettingState,
     /// Why.
     pub(crate) why: String,
     /// Whether the value is the kernel's default.
@@ -147,7 +147,7 @@ impl GuideLines {
                 asked: judged.asked.clone(),
                 knob: judged.knob,
                 current: judged.current.clone(),
-                standing: judged.standing,
+                state: judged.state,
                 why: judged.why.clone(),
                 is_default: judged.is_default,
                 measured: None,
@@ -191,8 +191,8 @@ impl GuideLines {
         }
     }
 
-    fn count(&self, standing: Standing) -> usize {
-        self.settings.iter().filter(|line| line.standing == standing).count()
+    fn count(&self, state: SettingState) -> usize {
+        self.settings.iter().filter(|line| line.state == state).count()
     }
 
     /// The guide in one sentence: what its settings are here, and what they did.
@@ -202,8 +202,9 @@ impl GuideLines {
             *verdicts.entry(line.verdict).or_default() += 1;
         }
         let of = |verdict| verdicts.get(&verdict).copied().unwrap_or(0);
-        let not_measured = if verdicts.is_empty() { self.count(Standing::Try) } else { 0 };
-        let away = [Standing::NotHere, Standing::Outdated, Standing::BadValue].map(|standing| self.count(standing));
+        let not_measured = if verdicts.is_empty() { self.count(SettingState::Try) } else { 0 };
+        let away =
+            [SettingState::NotHere, SettingState::Outdated, SettingState::BadValue].map(|state| self.count(state));
         let parts = [
             (of(LineVerdict::Helps), "helps", "help"),
             (of(LineVerdict::Hurts), "hurts", "hurt"),
@@ -213,13 +214,13 @@ impl GuideLines {
             (of(LineVerdict::Undecided), "is undecided", "are undecided"),
             (of(LineVerdict::Refused) + of(LineVerdict::NotTried), "was not tried", "were not tried"),
             (not_measured, "can be tried", "can be tried"),
-            (self.count(Standing::AlreadySo), "is in force already", "are in force already"),
+            (self.count(SettingState::AlreadySo), "is in force already", "are in force already"),
             (away.iter().sum(), "does not apply", "do not apply"),
-            (self.count(Standing::NeedsReboot), "needs a reboot", "need a reboot"),
-            (self.count(Standing::ByHand), "is left to you", "are left to you"),
-            (self.count(Standing::Overridden), "is overridden", "are overridden"),
-            (self.count(Standing::Dangerous), "is dangerous", "are dangerous"),
-            (self.count(Standing::Unknown), "is unknown", "are unknown"),
+            (self.count(SettingState::NeedsReboot), "needs a reboot", "need a reboot"),
+            (self.count(SettingState::ByHand), "is left to you", "are left to you"),
+            (self.count(SettingState::Overridden), "is overridden", "are overridden"),
+            (self.count(SettingState::Dangerous), "is dangerous", "are dangerous"),
+            (self.count(SettingState::Unknown), "is unknown", "are unknown"),
         ];
         let said: Vec<String> = parts
             .into_iter()
@@ -276,18 +277,18 @@ impl LineVerdict {
     }
 }
 
-fn heading(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Try => "Can be tried",
-        Standing::AlreadySo => "In force already",
-        Standing::Overridden => "Overridden by a later line",
-        Standing::NeedsReboot => "Needs a reboot",
-        Standing::ByHand => "Left to you",
-        Standing::NotHere => "Does nothing on this machine",
-        Standing::Outdated => "Outdated",
-        Standing::BadValue => "A value that the kernel refuses",
-        Standing::Dangerous => "Dangerous: never written",
-        Standing::Unknown => "Unknown",
+fn heading(state: SettingState) -> &'static str {
+    match state {
+        SettingState::Try => "Can be tried",
+        SettingState::AlreadySo => "In force already",
+        SettingState::Overridden => "Overridden by a later line",
+        SettingState::NeedsReboot => "Needs a reboot",
+        SettingState::ByHand => "Left to you",
+        SettingState::NotHere => "Does nothing on this machine",
+        SettingState::Outdated => "Outdated",
+        SettingState::BadValue => "A value that the kernel refuses",
+        SettingState::Dangerous => "Dangerous: never written",
+        SettingState::Unknown => "Unknown",
     }
 }
 
@@ -305,14 +306,12 @@ pub(crate) fn blocks(answer: &GuideAnswer) -> Vec<Block> {
 
 fn guide_blocks(guide: &GuideLines) -> Vec<Block> {
     let mut blocks = measured_blocks(guide);
-    for standing in Standing::ALL {
+    for state in SettingState::ALL {
         let lines: Vec<&GuideSetting> =
-            guide.settings.iter().filter(|line| line.standing == standing && line.measured.is_none()).collect();
+            guide.settings.iter().filter(|line| line.state == state && line.measured.is_none()).collect();
         if !lines.is_empty() {
-            blocks.push(Block::section(
-                heading(standing),
-                vec![Block::List(lines.iter().map(|line| said(line)).collect())],
-            ));
+            blocks
+                .push(Block::section(heading(state), vec![Block::List(lines.iter().map(|line| said(line)).collect())]));
         }
     }
     let others = |skips: &[Option<Skip>]| {
@@ -381,7 +380,7 @@ fn place(line: &GuideSetting) -> String {
 }
 
 fn said(line: &GuideSetting) -> Text {
-    let now = line.current.as_ref().filter(|_| line.standing != Standing::AlreadySo);
+    let now = line.current.as_ref().filter(|_| line.state != SettingState::AlreadySo);
     let now =
         now.map_or_else(String::new, |now| format!(" (now {})", now.split_whitespace().collect::<Vec<_>>().join(" ")));
     let default = if line.is_default { "; it is the kernel's default" } else { "" };

@@ -115,7 +115,7 @@ GRUB_CMDLINE_LINUX=\"nospectre_bhb ssbd=force-off lockdown=none lockdown=integri
     let (_, answer) = scene.json("guide guide.conf --host host.txt");
     let settings = answer["guides"][0]["settings"].as_array().unwrap();
     let found: Vec<(&str, &str)> =
-        settings.iter().map(|one| (one["asked"].as_str().unwrap(), one["standing"].as_str().unwrap())).collect();
+        settings.iter().map(|one| (one["asked"].as_str().unwrap(), one["state"].as_str().unwrap())).collect();
     let expected = [
         ("vm.swappiness=10", "overridden"),
         ("vm.swappiness=20", "try"),
@@ -239,7 +239,7 @@ fn a_guide_is_settled_line_by_line() {
     let output = scene.run("guide goal.json --json");
     let answer = schemas::parse("guide", &output.stdout);
     assert_eq!(answer["guides"][0]["format"], "plan");
-    assert_eq!(answer["guides"][0]["settings"][0]["standing"], "try", "{answer:#}");
+    assert_eq!(answer["guides"][0]["settings"][0]["state"], "try", "{answer:#}");
 }
 
 #[test]

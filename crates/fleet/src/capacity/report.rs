@@ -346,7 +346,7 @@ mod tests {
         Window { with_settings: false, sessions, worst: vec![Some(worst)], session_cpus: None, machine }
     }
 
-    fn of(windows: &[Window]) -> CapacityReport {
+    fn from_windows(windows: &[Window]) -> CapacityReport {
         let mut search = Search::new(64);
         for window in windows {
             search.add(window.sessions, window.is_held(&subject().limits));
@@ -359,7 +359,7 @@ mod tests {
         let mut windows: Vec<Window> =
             (1..=10).map(|nth| window(nth, 100.0 * f64::from(nth), 0.15 * f64::from(nth) + 0.1)).collect();
         windows.extend((0..9).map(|_| window(12, 5000.0, 1.9)));
-        let report = of(&windows);
+        let report = from_windows(&windows);
         assert_eq!((report.found.sessions, report.found.at_most, report.ended_by), (10, Some(11), Some(EndedBy::Cpu)));
         assert_eq!(report.price_per_session_hour, Some(0.05));
         let need = report.need.unwrap();
@@ -372,7 +372,7 @@ mod tests {
     fn a_session_without_a_value_holds_nothing() {
         let lost = Window { worst: vec![None], ..window(1, 1.0, 0.1) };
         assert!(!lost.is_held(&subject().limits) && window(1, 2000.0, 0.1).is_held(&subject().limits));
-        let report = of(&vec![lost; 9]);
+        let report = from_windows(&vec![lost; 9]);
         assert_eq!((report.found.sessions, report.found.at_most), (0, Some(0)));
         assert_eq!((report.ended_by, report.need), (Some(EndedBy::Alone), None));
         assert_eq!(report.price_per_session_hour, None);
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn limits_that_are_never_broken_are_a_caveat() {
-        let report = of(&[window(1, 10.0, 0.2), window(1, 10.0, 0.2)]);
+        let report = from_windows(&[window(1, 10.0, 0.2), window(1, 10.0, 0.2)]);
         assert_eq!((report.ended_by, report.found.at_most, report.found.sessions), (None, None, 1));
         assert!(report.caveats.iter().any(|caveat| caveat.contains("never broken")), "{:?}", report.caveats);
     }

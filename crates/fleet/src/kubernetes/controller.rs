@@ -98,7 +98,7 @@ impl<M: Metrics> Controller<M> {
     async fn read(&self) -> Result<Cluster, kube::Error> {
         let listing = ListParams::default();
         let goals = self.goals.list(&listing).await?.items;
-        let nodes = self.nodes.list(&listing).await?.items.iter().map(NodeInfo::of).collect();
+        let nodes = self.nodes.list(&listing).await?.items.iter().map(NodeInfo::from_node).collect();
         let states = self.releases.list().await?.into_iter().map(|state| (state.name_any(), state)).collect();
         Ok(Cluster { goals, nodes, states })
     }

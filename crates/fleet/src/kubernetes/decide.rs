@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use evenkeel_host::Setting;
 use kube::ResourceExt;
 
-use super::desired::{Desired, Standing};
+use super::desired::{Desired, Permission};
 use super::goal::{Allow, HostGoal, OnDrift};
 use super::journal::{GoalOwner, Journal, OwnedTransaction};
 use super::selector::matches;
@@ -70,10 +70,10 @@ impl NodeView<'_> {
         let released =
             self.released.iter().find(|release| release.goal == owner.name).map(|release| release.generation);
         let waits = goal.spec.rollout.is_some() && released != Some(owner.generation);
-        let standing = match (refusal(goal, &owner.name, claims), waits) {
-            (Some(why), _) => Standing::Refused { why },
-            (None, true) => Standing::Waiting { released },
-            (None, false) => Standing::Free,
+        let permission = match (refusal(goal, &owner.name, claims), waits) {
+            (Some(why), _) => Permission::Refused { why },
+            (None, true) => Permission::Waiting { released },
+            (None, false) => Permission::Free,
         };
         Desired {
             owner,
@@ -81,7 +81,7 @@ impl NodeView<'_> {
             advised: goal.spec.advised,
             allow: goal.spec.allow,
             on_drift: goal.spec.on_drift,
-            standing,
+            permission,
         }
     }
 }
@@ -139,7 +139,7 @@ pub fn decide(
             steps.push(Step::Revert { transaction: transaction.id, goal: transaction.owner.name.clone() });
         }
     }
-    for goal in desired.iter().filter(|goal| goal.standing == Standing::Free) {
+    for goal in desired.iter().filter(|goal| goal.permission == Permission::Free) {
         if goal.allow == Allow::Audit {
             steps.push(Step::Audit(goal.clone()));
             continue;

@@ -132,7 +132,7 @@ fn the_older_of_two_contradicting_goals_holds() {
     let labels = BTreeMap::new();
     let goals = [new.clone(), old.clone()];
     let desired = NodeView { labels: &labels, goals: &goals, released: &[] }.desired();
-    let Standing::Refused { why } = &desired[1].standing else { panic!("{desired:?}") };
+    let Permission::Refused { why } = &desired[1].permission else { panic!("{desired:?}") };
     assert_eq!(why, "vm.swappiness is 10 in the older goal z-old, and 20 here");
     // The same value twice is no contradiction, and a goal that only audits claims nothing.
     new.spec.settings = vec!["vm.swappiness=10".to_owned()];

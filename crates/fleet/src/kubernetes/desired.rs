@@ -24,12 +24,12 @@ pub struct Desired {
     /// What happens after a drift.
     pub on_drift: OnDrift,
     /// Whether it may be applied.
-    pub standing: Standing,
+    pub permission: Permission,
 }
 
 /// Whether a goal may be applied on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Permission {
     /// It may.
     Free,
     /// A rollout has released another generation, or none.
@@ -48,11 +48,11 @@ impl Desired {
     /// Whether a transaction in force is to stay so.
     pub(super) fn keeps(&self, transaction: &OwnedTransaction) -> bool {
         let owner = &transaction.owner;
-        let generation = match self.standing {
-            Standing::Free => self.owner.generation,
+        let generation = match self.permission {
+            Permission::Free => self.owner.generation,
             // The nodes of later waves keep the generation that they have.
-            Standing::Waiting { released: Some(released) } => released,
-            Standing::Waiting { released: None } | Standing::Refused { .. } => return false,
+            Permission::Waiting { released: Some(released) } => released,
+            Permission::Waiting { released: None } | Permission::Refused { .. } => return false,
         };
         let is_ours = owner.name == self.owner.name && owner.uid == self.owner.uid;
         let is_in_force = matches!(transaction.status, Status::InForce);

@@ -179,10 +179,10 @@ impl schemars::JsonSchema for MaxUnavailable {
 }
 
 impl MaxUnavailable {
-    /// Of this many nodes; at least one.
-    pub fn of(&self, nodes: usize) -> usize {
+    /// How many of this many nodes; at least one.
+    pub fn nodes(&self, all: usize) -> usize {
         let number = match self.0.strip_suffix('%') {
-            Some(percent) => percent.parse::<usize>().ok().map(|percent| nodes.saturating_mul(percent) / 100),
+            Some(percent) => percent.parse::<usize>().ok().map(|percent| all.saturating_mul(percent) / 100),
             None => self.0.parse::<usize>().ok(),
         };
         number.unwrap_or(1).max(1)

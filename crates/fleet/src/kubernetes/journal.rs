@@ -17,7 +17,7 @@ pub struct GoalOwner {
 
 impl GoalOwner {
     /// If the transaction belongs to a goal.
-    pub fn of(owner: &Owner) -> Option<GoalOwner> {
+    pub fn from_owner(owner: &Owner) -> Option<GoalOwner> {
         match owner {
             Owner::Goal { name, uid, generation } => {
                 Some(GoalOwner { name: name.clone(), uid: uid.clone(), generation: *generation })

@@ -37,7 +37,7 @@ pub use kube::Client;
 
 pub use connect::connect;
 pub use decide::{NodeView, Step, decide};
-pub use desired::{Desired, HEALS_PER_HOUR_MAX, Standing};
+pub use desired::{Desired, HEALS_PER_HOUR_MAX, Permission};
 pub use goal::{
     Advised, AdvisedGoal, Allow, Canaries, Counts, HostGoal, HostGoalSpec, HostGoalStatus, MaxUnavailable, OnDrift,
     Rollout, RolloutPhase, RolloutStatus,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::desired::{Desired, HEALS_PER_HOUR_MAX, Standing};
+use super::desired::{Desired, HEALS_PER_HOUR_MAX, Permission};
 use super::goal::{Allow, OnDrift};
 use super::host::HostError;
 use super::journal::Journal;
@@ -20,17 +20,19 @@ pub(super) fn report(desired: &[Desired], journal: &Journal, outcomes: &Outcomes
 fn state_of(goal: &Desired, journal: &Journal, outcomes: &Outcomes) -> GoalState {
     let drift = goal.drift(&journal.verified.drift);
     let transaction = goal.transactions(journal).last().map(|transaction| transaction.id);
-    let (phase, message) = match (&goal.standing, outcomes.get(&goal.owner.name)) {
-        (Standing::Refused { why }, _) => (GoalPhase::Refused, why.clone()),
+    let (phase, message) = match (&goal.permission, outcomes.get(&goal.owner.name)) {
+        (Permission::Refused { why }, _) => (GoalPhase::Refused, why.clone()),
         (_, Some(Err(error))) => (phase_of(error), error.to_string()),
-        (Standing::Waiting { released: Some(generation) }, _) => {
+        (Permission::Waiting { released: Some(generation) }, _) => {
             (GoalPhase::Waiting, format!("generation {generation} stays until the rollout releases this one"))
         }
-        (Standing::Waiting { released: None }, _) => (GoalPhase::Waiting, "not released by its rollout yet".to_owned()),
-        (Standing::Free, Some(Ok(text))) if goal.allow == Allow::Audit => (GoalPhase::Audited, text.clone()),
-        (Standing::Free, _) if !drift.is_empty() => (GoalPhase::Drifted, drifted(goal)),
-        (Standing::Free, outcome) if transaction.is_some() || outcome.is_some() => in_force(journal, goal),
-        (Standing::Free, _) => (GoalPhase::Waiting, "not applied yet".to_owned()),
+        (Permission::Waiting { released: None }, _) => {
+            (GoalPhase::Waiting, "not released by its rollout yet".to_owned())
+        }
+        (Permission::Free, Some(Ok(text))) if goal.allow == Allow::Audit => (GoalPhase::Audited, text.clone()),
+        (Permission::Free, _) if !drift.is_empty() => (GoalPhase::Drifted, drifted(goal)),
+        (Permission::Free, outcome) if transaction.is_some() || outcome.is_some() => in_force(journal, goal),
+        (Permission::Free, _) => (GoalPhase::Waiting, "not applied yet".to_owned()),
     };
     let drift = drift.into_iter().cloned().collect();
     GoalState { goal: goal.owner.name.clone(), generation: goal.owner.generation, phase, transaction, drift, message }

@@ -31,7 +31,7 @@ pub struct NodeInfo {
 
 impl NodeInfo {
     /// From the node.
-    pub fn of(node: &Node) -> NodeInfo {
+    pub fn from_node(node: &Node) -> NodeInfo {
         let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let is_ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
         NodeInfo { name: node.name_any(), labels: node.labels().clone(), is_ready, owner: node.owner_ref(&()) }
@@ -143,7 +143,7 @@ pub fn next(view: &ClusterView<'_>, guards: &[(String, GuardLook)]) -> Next {
         let halted = RolloutStatus { phase: RolloutPhase::Halted, message: why, wave_in_force_since: None, ..status };
         return Next { counts, rollout: Some(halted), ..Next::default() };
     }
-    let unavailable_max = rollout.max_unavailable.of(selected.len());
+    let unavailable_max = rollout.max_unavailable.nodes(selected.len());
     let wave = Wave { view, selected: &selected, unavailable_max };
     let (status, release) = wave.go_on(rollout.pause_seconds, status);
     Next { release, withdraw: Vec::new(), rollout: Some(status), counts }

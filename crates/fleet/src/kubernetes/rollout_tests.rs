@@ -201,6 +201,6 @@ fn hosts_that_cannot_have_it_are_counted_and_do_not_halt() {
     let counts = cluster.step(&[]).counts;
     assert_eq!(counts, Counts { selected: 3, in_force: 2, not_applicable: 1, ..Counts::default() });
     assert_eq!(cluster.phase(), RolloutPhase::Complete);
-    assert_eq!(MaxUnavailable("10%".to_owned()).of(5), 1);
-    assert_eq!(MaxUnavailable("odd".to_owned()).of(5), 1);
+    assert_eq!(MaxUnavailable("10%".to_owned()).nodes(5), 1);
+    assert_eq!(MaxUnavailable("odd".to_owned()).nodes(5), 1);
 }

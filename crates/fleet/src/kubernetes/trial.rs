@@ -104,7 +104,7 @@ impl TrialGoal {
         }
         self.annotate(Some(id)).await?;
         let nodes = self.nodes.list(&ListParams::default()).await?.items;
-        let nodes: Vec<NodeInfo> = nodes.iter().map(NodeInfo::of).collect();
+        let nodes: Vec<NodeInfo> = nodes.iter().map(NodeInfo::from_node).collect();
         let view = ClusterView { goal: &goal, nodes: &nodes, states: &BTreeMap::new(), now: 0 };
         let ready = view.selected().into_iter().filter(|node| node.is_ready).map(|node| node.name.clone());
         Ok((goal.metadata.generation.unwrap_or_default(), ready.collect()))
@@ -157,7 +157,7 @@ impl TrialGoal {
         if with.is_subset(&known) {
             return Ok(written);
         }
-        for node in self.nodes.list(&ListParams::default()).await?.items.iter().map(NodeInfo::of) {
+        for node in self.nodes.list(&ListParams::default()).await?.items.iter().map(NodeInfo::from_node) {
             if with.contains(&node.name) && !known.contains(&node.name) {
                 self.releases.create(&node, with_release(&[], &self.name, Some(generation))).await?;
                 written += 1;
@@ -200,7 +200,7 @@ impl TrialGoal {
         if goal.metadata.generation != Some(generation) {
             return Err(TrialError::Changed { generation });
         }
-        for node in self.nodes.list(&ListParams::default()).await?.items.iter().map(NodeInfo::of) {
+        for node in self.nodes.list(&ListParams::default()).await?.items.iter().map(NodeInfo::from_node) {
             if !node.is_ready && (with.contains(&node.name) || without.contains(&node.name)) {
                 return Err(TrialError::Host { node: node.name, what: "is not ready".to_owned() });
             }

@@ -24,7 +24,7 @@ use crate::value::SettingError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum SettingState {
     /// It would change the machine, and can be tried.
     Try,
     /// It is in force already.
@@ -47,19 +47,19 @@ pub enum Standing {
     Unknown,
 }
 
-impl Standing {
-    /// Every standing, in the order of pages.
-    pub const ALL: [Standing; 10] = [
-        Standing::Try,
-        Standing::AlreadySo,
-        Standing::Overridden,
-        Standing::NeedsReboot,
-        Standing::ByHand,
-        Standing::NotHere,
-        Standing::Outdated,
-        Standing::BadValue,
-        Standing::Dangerous,
-        Standing::Unknown,
+impl SettingState {
+    /// Every state, in the order of pages.
+    pub const ALL: [SettingState; 10] = [
+        SettingState::Try,
+        SettingState::AlreadySo,
+        SettingState::Overridden,
+        SettingState::NeedsReboot,
+        SettingState::ByHand,
+        SettingState::NotHere,
+        SettingState::Outdated,
+        SettingState::BadValue,
+        SettingState::Dangerous,
+        SettingState::Unknown,
     ];
 }
 
@@ -77,7 +77,7 @@ pub struct Judged {
     /// The value in force.
     pub current: Option<String>,
     /// What it is here.
-    pub standing: Standing,
+    pub state: SettingState,
     /// Why.
     pub why: String,
     /// Whether the value is the kernel's default.
@@ -167,8 +167,8 @@ struct Judge<'a> {
     context: &'a AdviceContext,
 }
 
-/// A standing with its reason.
-type Because = (Standing, String);
+/// A state with its reason.
+type Because = (SettingState, String);
 
 impl Judge<'_> {
     fn ask(&self, line: usize, ask: &Ask) -> Judged {
@@ -178,22 +178,22 @@ impl Judge<'_> {
             knob: None,
             setting: None,
             current: None,
-            standing: Standing::ByHand,
+            state: SettingState::ByHand,
             why: String::new(),
             is_default: false,
         };
-        let (standing, why) = match &ask.target {
+        let (state, why) = match &ask.target {
             Target::Knob { id, place } => match knobs::find(id) {
                 Ok(knob) => self.knob(&mut judged, knob, place.clone(), ask),
-                Err(error) => (Standing::BadValue, error.to_string()),
+                Err(error) => (SettingState::BadValue, error.to_string()),
             },
             Target::Sysctl(path) => self.sysctl(&mut judged, path, ask),
             Target::Argument(name) => self.argument(&mut judged, name, &ask.value),
-            Target::File(path) => (Standing::ByHand, format!("evenkeel has no knob for {path}")),
-            Target::Tool(_) => (Standing::ByHand, "evenkeel has no knob for it".to_owned()),
+            Target::File(path) => (SettingState::ByHand, format!("evenkeel has no knob for {path}")),
+            Target::Tool(_) => (SettingState::ByHand, "evenkeel has no knob for it".to_owned()),
         };
-        (judged.standing, judged.why) = (standing, why);
-        if standing != Standing::Try {
+        (judged.state, judged.why) = (state, why);
+        if state != SettingState::Try {
             judged.setting = None;
         }
         judged
@@ -201,49 +201,50 @@ impl Judge<'_> {
 
     fn sysctl(&self, judged: &mut Judged, path: &str, ask: &Ask) -> Because {
         match never::reason(path) {
-            Some(Never::Harm(why)) => return (Standing::Dangerous, format!("evenkeel never writes it: {why}")),
+            Some(Never::Harm(why)) => return (SettingState::Dangerous, format!("evenkeel never writes it: {why}")),
             Some(Never::Outside) => {
-                return (Standing::ByHand, format!("evenkeel does not try it: {}", Never::Outside.why()));
+                return (SettingState::ByHand, format!("evenkeel does not try it: {}", Never::Outside.why()));
             }
             None => {}
         }
         if path.contains('*') {
-            return (Standing::ByHand, "it is a pattern of several sysctls: name each".to_owned());
+            return (SettingState::ByHand, "it is a pattern of several sysctls: name each".to_owned());
         }
         let kernel = self.facts.kernel.version.known().map(|version: &Version| (version.major, version.minor));
-        let present = self.readings.of(&format!("{}{path}", sysctl::FOLDER));
+        let present = self.readings.value(&format!("{}{path}", sysctl::FOLDER));
         if let Some(old) = outdated::find(path, kernel).filter(|old| !old.is_gone || present.is_absent()) {
             let since = old.since.map_or_else(String::new, |(major, minor)| format!(", since Linux {major}.{minor}"));
-            return (Standing::Outdated, format!("{}{since}", old.what));
+            return (SettingState::Outdated, format!("{}{since}", old.what));
         }
         match &present {
             Fact::Absent { .. } => (
-                Standing::NotHere,
+                SettingState::NotHere,
                 "this kernel has no such sysctl: the name is wrong, or its module is not loaded".to_owned(),
             ),
             Fact::Known(text) if text.trim().is_empty() => {
-                (Standing::Unknown, "its value is empty, which a write could not restore".to_owned())
+                (SettingState::Unknown, "its value is empty, which a write could not restore".to_owned())
             }
             Fact::Known(text) => match sysctl::find(&sysctl::dotted(path)) {
-                Ok(_) if !is_alike(text, &ask.value) => {
-                    (Standing::BadValue, format!("the kernel has {:?} there, which is of another form", one_line(text)))
-                }
+                Ok(_) if !is_alike(text, &ask.value) => (
+                    SettingState::BadValue,
+                    format!("the kernel has {:?} there, which is of another form", one_line(text)),
+                ),
                 Ok(knob) => self.knob(judged, knob, None, ask),
-                Err(error) => (Standing::Dangerous, error.to_string()),
+                Err(error) => (SettingState::Dangerous, error.to_string()),
             },
-            unknown => (Standing::Unknown, unknown.unknown_why().unwrap_or_default().to_owned()),
+            unknown => (SettingState::Unknown, unknown.unknown_why().unwrap_or_default().to_owned()),
         }
     }
 
     fn argument(&self, judged: &mut Judged, name: &str, value: &str) -> Because {
         let is_off = || OFF.contains(&value.to_ascii_lowercase().as_str());
         if OPENING.contains(&name) || PROTECTING.contains(&name) && is_off() {
-            return (Standing::Dangerous, "it removes a protection of the kernel".to_owned());
+            return (SettingState::Dangerous, "it removes a protection of the kernel".to_owned());
         }
         judged.current = self.facts.kernel.argument(name).map(str::to_owned);
         match judged.current.as_deref() == Some(value) {
-            true => (Standing::AlreadySo, "the kernel was started with it".to_owned()),
-            false => (Standing::NeedsReboot, "a kernel argument takes effect after a reboot".to_owned()),
+            true => (SettingState::AlreadySo, "the kernel was started with it".to_owned()),
+            false => (SettingState::NeedsReboot, "a kernel argument takes effect after a reboot".to_owned()),
         }
     }
 
@@ -251,15 +252,15 @@ impl Judge<'_> {
         judged.knob = Some(knob.id);
         let value = match knob.check(&ask.value) {
             Ok(value) => value,
-            Err(error @ SettingError::BadValue { .. }) => return (Standing::BadValue, error.to_string()),
-            Err(error) => return (Standing::Dangerous, error.to_string()),
+            Err(error @ SettingError::BadValue { .. }) => return (SettingState::BadValue, error.to_string()),
+            Err(error) => return (SettingState::Dangerous, error.to_string()),
         };
         judged.is_default = knob.default.split([' ', ',', ';', ':']).next() == Some(value.as_str());
         if knob.extras.dangerous_values.contains(&value.as_str()) {
-            return (Standing::Dangerous, knob.risk.to_owned());
+            return (SettingState::Dangerous, knob.risk.to_owned());
         }
-        if let Some(why) = knob.extras.unfit.and_then(|unfit| unfit(self.facts, &value)) {
-            return (Standing::Dangerous, why);
+        if let Some(why) = knob.extras.reject_for.and_then(|reject_for| reject_for(self.facts, &value)) {
+            return (SettingState::Dangerous, why);
         }
         if let Some(because) = self.not_here(knob) {
             return because;
@@ -267,7 +268,7 @@ impl Judge<'_> {
         let setting = Setting { knob, place, value };
         match Plan::from_settings(self.facts, std::slice::from_ref(&setting)) {
             Ok(plan) => self.planned(judged, setting, &plan, ask.bound),
-            Err(error) => (Standing::NotHere, error.why),
+            Err(error) => (SettingState::NotHere, error.why),
         }
     }
 
@@ -277,16 +278,16 @@ impl Judge<'_> {
         let first = advice.first()?;
         let all = |states: &[State]| advice.iter().all(|advice| states.contains(&advice.state));
         if all(&[State::Removed]) {
-            return Some((Standing::Outdated, first.reason.clone()));
+            return Some((SettingState::Outdated, first.reason.clone()));
         }
-        all(&[State::NotHere, State::Removed, State::Blocked]).then(|| (Standing::NotHere, first.reason.clone()))
+        all(&[State::NotHere, State::Removed, State::Blocked]).then(|| (SettingState::NotHere, first.reason.clone()))
     }
 
     fn planned(&self, judged: &mut Judged, setting: Setting, plan: &Plan, bound: Bound) -> Because {
         let (mut all_so, mut reboot, mut unknown) = (true, false, None);
         for step in &plan.steps {
             let present = match &step.action {
-                Action::Write { path, reading, .. } => match self.readings.of(path) {
+                Action::Write { path, reading, .. } => match self.readings.value(path) {
                     Fact::Known(text) => reading.value(&text),
                     other => {
                         unknown = unknown.or_else(|| other.unknown_why().map(str::to_owned));
@@ -299,7 +300,7 @@ impl Judge<'_> {
                 }
                 Action::ByHand { todo } => {
                     if !setting.knob.extras.process.is_some_and(|process| process.while_it_runs) {
-                        return (Standing::ByHand, todo.clone());
+                        return (SettingState::ByHand, todo.clone());
                     }
                     None
                 }
@@ -309,16 +310,16 @@ impl Judge<'_> {
             judged.current = judged.current.take().or(present);
         }
         match unknown {
-            _ if all_so => (Standing::AlreadySo, "it is in force already".to_owned()),
-            _ if reboot => (Standing::NeedsReboot, "a kernel argument takes effect after a reboot".to_owned()),
-            Some(why) => (Standing::Unknown, why),
+            _ if all_so => (SettingState::AlreadySo, "it is in force already".to_owned()),
+            _ if reboot => (SettingState::NeedsReboot, "a kernel argument takes effect after a reboot".to_owned()),
+            Some(why) => (SettingState::Unknown, why),
             None if setting.knob.takes_effect == TakesEffect::NewInterfaces => {
-                (Standing::NotHere, "it takes effect only on interfaces that come up later".to_owned())
+                (SettingState::NotHere, "it takes effect only on interfaces that come up later".to_owned())
             }
             None => {
                 let why = said(setting.knob, plan);
                 judged.setting = Some(setting);
-                (Standing::Try, why)
+                (SettingState::Try, why)
             }
         }
     }
@@ -379,7 +380,7 @@ fn override_earlier(guide: &Guide, all: &mut [Judged]) {
                 let same = all[later].asked == all[at].asked;
                 let how = if same { "repeats it" } else { "sets another value, and wins" };
                 all[at].why = format!("line {line} {how}: {}", all[later].asked);
-                all[at].standing = Standing::Overridden;
+                all[at].state = SettingState::Overridden;
                 all[at].setting = None;
             }
             None => {
@@ -391,8 +392,10 @@ fn override_earlier(guide: &Guide, all: &mut [Judged]) {
 
 /// What a setting sets, for those that could take effect.
 fn key_of(judged: &Judged) -> Option<String> {
-    let counts =
-        matches!(judged.standing, Standing::Try | Standing::AlreadySo | Standing::NeedsReboot | Standing::ByHand);
+    let counts = matches!(
+        judged.state,
+        SettingState::Try | SettingState::AlreadySo | SettingState::NeedsReboot | SettingState::ByHand
+    );
     let name = judged.asked.split(['=', '>', '<']).next()?;
     (counts && judged.knob.is_some()).then(|| name.to_owned())
 }

@@ -23,7 +23,7 @@ mod tools;
 mod tuned;
 mod words;
 
-pub use judge::{Judged, Standing, judge};
+pub use judge::{Judged, SettingState, judge};
 pub use library::LibraryGuide;
 pub use line::{Ask, Bound, Content, GUIDE_BYTES_MAX, Guide, GuideError, GuideFormat, GuideLine, Skip, Target};
 pub use parse::Include;

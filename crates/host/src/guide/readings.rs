@@ -39,7 +39,7 @@ impl Readings {
         Readings(paths.into_iter().map(read).collect())
     }
 
-    pub(super) fn of(&self, path: &str) -> Fact<String> {
+    pub(super) fn value(&self, path: &str) -> Fact<String> {
         self.0.get(path).cloned().unwrap_or_else(|| Fact::absent(format!("{path} was not read")))
     }
 }

@@ -52,7 +52,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
         // The kernel counts refused packets as receive buffer errors.
         counter: Some(Counter::ReceiveBuffers),
-        unfit: Some(unfit),
+        reject_for: Some(reject_for),
         ..Extras::NONE
     },
     advise,
@@ -62,7 +62,7 @@ pub(super) const KNOB: Knob = Knob {
 const SHARE_MIN: u64 = 100;
 
 /// Why the machine must not have a limit this small.
-fn unfit(facts: &Facts, wanted: &str) -> Option<String> {
+fn reject_for(facts: &Facts, wanted: &str) -> Option<String> {
     let first = |text: &str| text.split_whitespace().next()?.parse::<u64>().ok();
     let gate = first(wanted)?;
     let own = defaults(*facts.memory.total_bytes.known()?);
@@ -200,11 +200,11 @@ mod tests {
         let with = |text: &'static str| {
             let mut facts = crate::testing::base();
             with_sysctl(PATH, text)(&mut facts);
-            unfit(&facts, "0 0 0")
+            reject_for(&facts, "0 0 0")
         };
         assert!(with("196608 262144 393216").is_some_and(|why| why.contains("would share 0 pages")));
         assert_eq!(with("0 1 2"), None, "it is so now");
-        assert_eq!(unfit(&crate::testing::base(), "102400 873800 16777216"), None);
+        assert_eq!(reject_for(&crate::testing::base(), "102400 873800 16777216"), None);
     }
 
     /// A 6.18 guest with 24,684,084 kB, nearly all of it free, chose 575799 767734 1151598.

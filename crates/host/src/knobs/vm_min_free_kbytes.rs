@@ -51,14 +51,14 @@ pub(super) const KNOB: Knob = Knob {
         counter: Some(Counter::Reclaim),
         // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
-        unfit: Some(unfit),
+        reject_for: Some(reject_for),
         ..Extras::NONE
     },
     advise,
 };
 
 /// Why the machine cannot keep this much free. The kernel would end programs to get it.
-fn unfit(facts: &Facts, wanted: &str) -> Option<String> {
+fn reject_for(facts: &Facts, wanted: &str) -> Option<String> {
     let (wanted_kb, total): (u64, u64) = (wanted.parse().ok()?, *facts.memory.total_bytes.known()?);
     let most_kb = total / 100 * PERCENT_REFUSED / 1024;
     // If somebody has set more by other means, reducing it is allowed.
@@ -122,12 +122,12 @@ mod tests {
     fn more_than_a_tenth_of_memory_is_refused() {
         let facts = crate::testing::base();
         let total_kb = *facts.memory.total_bytes.known().unwrap() / 1024;
-        assert_eq!(unfit(&facts, &(total_kb / 11).to_string()), None);
-        let why = unfit(&facts, "999999999").unwrap();
+        assert_eq!(reject_for(&facts, &(total_kb / 11).to_string()), None);
+        let why = reject_for(&facts, "999999999").unwrap();
         assert!(why.starts_with("953.7 GiB of") && why.contains("at most 10 %"), "{why}");
         let mut raised = crate::testing::base();
         with_sysctl(PATH, "999999999")(&mut raised);
-        assert_eq!(unfit(&raised, "999999998"), None, "less than now");
+        assert_eq!(reject_for(&raised, "999999998"), None, "less than now");
     }
 
     #[test]

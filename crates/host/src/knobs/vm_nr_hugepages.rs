@@ -42,7 +42,7 @@ pub(super) const KNOB: Knob = Knob {
             names: &["HugePages_Free", "HugePages_Rsvd", "HugePages_Total"],
         }],
         counter: Some(Counter::HugePagesInUse),
-        unfit: Some(unfit),
+        reject_for: Some(reject_for),
         ..Extras::NONE
     },
     advise,
@@ -76,7 +76,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
 }
 
 /// Why the machine cannot spare this many pages. The kernel would take them all, and kill processes to make room.
-fn unfit(facts: &Facts, wanted: &str) -> Option<String> {
+fn reject_for(facts: &Facts, wanted: &str) -> Option<String> {
     let (wanted, total): (u64, u64) = (wanted.parse().ok()?, *facts.memory.total_bytes.known()?);
     let current = own_number(facts, PATH).unwrap_or(0);
     let page = default_page_bytes(facts, current)?;
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn more_than_the_machine_can_spare_is_refused() {
-        let refused = |facts: &Facts, wanted: &str| unfit(facts, wanted).unwrap_or_default();
+        let refused = |facts: &Facts, wanted: &str| reject_for(facts, wanted).unwrap_or_default();
         let many = "3073 pages of 2 MiB are 6.0 GiB, and this machine has 8.0 GiB: you may reserve at most three quarters of that, \
                     3072 pages";
         let table = [

@@ -230,7 +230,7 @@ mod tests {
         Card::parse(&text.to_string()).unwrap()
     }
 
-    fn of(cards: Vec<Card>, limits: &[(&str, f64)]) -> GenerationTable {
+    fn from_cards(cards: Vec<Card>, limits: &[(&str, f64)]) -> GenerationTable {
         let cards: Vec<(String, Card)> =
             cards.into_iter().enumerate().map(|(at, card)| (format!("{at}.json"), card)).collect();
         let limits = limits.iter().map(|(id, value)| ((*id).to_owned(), *value)).collect();
@@ -254,7 +254,7 @@ mod tests {
             card("A", &sliced),
             card("B", &[]),
         ];
-        let found = of(cards, &[("late_ns_p99", 2.5e6)]);
+        let found = from_cards(cards, &[("late_ns_p99", 2.5e6)]);
         let seen: Vec<(Vec<&str>, usize, Holds)> = found
             .generations
             .iter()
@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn a_limit_of_which_more_is_better_is_the_least() {
-        let found = of(vec![card("A", &[("share", 0.4, "higher")])], &[("share", 0.5)]);
+        let found = from_cards(vec![card("A", &[("share", 0.4, "higher")])], &[("share", 0.5)]);
         assert_eq!(found.generations[0].holds, Holds { held: 0, broken: 1, unknown: 0 });
-        let found = of(vec![card("A", &[])], &[("share", 0.5)]);
+        let found = from_cards(vec![card("A", &[])], &[("share", 0.5)]);
         assert!(found.caveats.iter().any(|caveat| caveat.contains("no card has the number share")));
-        assert!(of(Vec::new(), &[]).generations.is_empty());
+        assert!(from_cards(Vec::new(), &[]).generations.is_empty());
     }
 }

@@ -80,7 +80,7 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
     let mut drawn = Vec::new();
     match flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut drawn) {
         Ok(()) => {
-            let legend = format!("Full width: {}. Height: call depth. {legend}", style.quantity.say(total));
+            let legend = format!("Full width: {}. Height: call depth. {legend}", style.quantity.to_text(total));
             finished(&String::from_utf8_lossy(&drawn), &legend, &style.origin, before.is_some())
         }
         // It fails only if there is nothing to draw.

@@ -62,7 +62,7 @@ impl Quantity {
     }
 
     /// A weight with its unit.
-    pub fn say(&self, weight: u64) -> String {
+    pub fn to_text(&self, weight: u64) -> String {
         let number = weight as f64 * self.factor();
         let words = self.words();
         if self.factor() == 1.0 || number >= 100.0 {

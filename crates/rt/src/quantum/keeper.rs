@@ -10,7 +10,7 @@ use evenkeel_sys::cpu_limit::{self, Counters};
 use super::Aligned;
 use super::aligner::{Aligner, Given, Seen};
 use super::finder::Finder;
-use super::own::{self, Kept};
+use super::own::{self, Descheduled};
 
 /// Tick periods that can be aligned. Shorter ones leave no idle time to search in; for longer ones a few milliseconds do not matter.
 const PERIODS_NS: RangeInclusive<u64> = 4_000_000..=200_000_000;
@@ -123,13 +123,13 @@ impl Keeper {
         let is_long = since_ns >= LONG_NS && since_ns >= LONG_TURNS.saturating_mul(work.usual_ns);
         let gap = |length_ns: u64, label| Gap { start_ns: now_ns - (since_ns + length_ns) / 2, length_ns, label };
         let met = match own::kept() {
-            Kept::For(waited_ns) => {
+            Descheduled::For(waited_ns) => {
                 let waited_ns = waited_ns.saturating_sub(std::mem::take(&mut work.late_ns));
                 work.lost_ns += waited_ns;
                 (waited_ns >= LONG_NS).then(|| gap(waited_ns.min(since_ns), Label::Preempted))
             }
-            Kept::Not => is_long.then(|| gap(since_ns - work.usual_ns.min(since_ns), Label::Foreign)),
-            Kept::Unknown => is_long.then(|| gap(since_ns - work.usual_ns.min(since_ns), Label::Unknown)),
+            Descheduled::Not => is_long.then(|| gap(since_ns - work.usual_ns.min(since_ns), Label::Foreign)),
+            Descheduled::Unknown => is_long.then(|| gap(since_ns - work.usual_ns.min(since_ns), Label::Unknown)),
         };
         if work.usual_ns == 0 {
             work.usual_ns = since_ns.max(1);
@@ -146,7 +146,7 @@ impl Keeper {
             return;
         }
         let mut lost_ns = self.work.lost_ns;
-        if let Kept::For(waited_ns) = own::kept() {
+        if let Descheduled::For(waited_ns) = own::kept() {
             lost_ns += waited_ns.saturating_sub(self.work.late_ns);
             if self.is_limited {
                 let ran_ns = clock::thread_cpu_ns().saturating_sub(self.work.cpu_ns);

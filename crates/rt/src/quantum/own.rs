@@ -66,7 +66,7 @@ pub(super) fn settle() {
 
 /// Who kept the thread from running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum Descheduled {
     /// Nobody inside the guest.
     Not,
     /// Somebody inside the guest, for this many nanoseconds since the mark.
@@ -76,12 +76,12 @@ pub(super) enum Kept {
 }
 
 /// Who kept the thread from running since the mark. It also sets the mark again.
-pub(super) fn kept() -> Kept {
+pub(super) fn kept() -> Descheduled {
     let ask = |own: &Own| match own.is_intact() {
-        Some(true) => Kept::Not,
-        Some(false) | None => own.waited_ns().map_or(Kept::Unknown, Kept::For),
+        Some(true) => Descheduled::Not,
+        Some(false) | None => own.waited_ns().map_or(Descheduled::Unknown, Descheduled::For),
     };
-    with(ask).unwrap_or(Kept::Unknown)
+    with(ask).unwrap_or(Descheduled::Unknown)
 }
 
 /// Who made a sleep end this much too late.
@@ -103,7 +103,7 @@ mod tests {
             prepare();
             mark();
             settle();
-            assert_ne!(kept(), Kept::Unknown, "this kernel counts");
+            assert_ne!(kept(), Descheduled::Unknown, "this kernel counts");
             std::thread::sleep(std::time::Duration::from_millis(1));
             // The sleep is reported ten seconds late, but the thread did not wait ten seconds for a CPU.
             assert_eq!(label_of_sleep(10_000_000_000), Label::Foreign);

@@ -44,7 +44,7 @@ fn this_thread() -> usize {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Got {
+struct Received {
     buffer: u16,
     length: u32,
 }
@@ -66,7 +66,7 @@ pub struct RingInbox {
     /// returning them usually writes nothing.
     is_in_order: bool,
     /// The current packet.
-    got: Option<Got>,
+    got: Option<Received>,
     is_asked: bool,
     /// An answer that arrived after packets, for the next call.
     trouble: Option<Errno>,
@@ -191,7 +191,7 @@ impl RingInbox {
             }
             match (u32::try_from(answer.result()), cqueue::buffer_select(answer.flags())) {
                 (Ok(length), Some(buffer)) => {
-                    self.got = Some(Got { buffer, length });
+                    self.got = Some(Received { buffer, length });
                     return;
                 }
                 (Ok(_), None) => {}

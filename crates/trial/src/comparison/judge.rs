@@ -1,4 +1,4 @@
-//! Compares one metric over the pairs of a phase, for every way in which a design can stop. The loop uses it after every pair and the
+//! Compares one metric over the pairs of a phase, for every kind in which a design can stop. The loop uses it after every pair and the
 //! report at the end, so both agree.
 
 use evenkeel_stats::{Comparison, Direction, Look, Options, Pair, Sequential, StatsError, Verdict, compare};
@@ -11,10 +11,10 @@ use evenkeel_workload::Metric;
 pub(crate) struct Judge {
     name: String,
     options: Options,
-    way: Way,
+    kind: TestKind,
 }
 
-enum Way {
+enum TestKind {
     /// The signed-rank interval of all pairs, for a single look.
     Once(Vec<Pair>),
     /// The test that allows a look after every pair.
@@ -99,7 +99,7 @@ impl Judge {
         let mut judge = Judge::at_end(metric, smallest_effect_ratio, confidence);
         if stop.is_sequential() {
             let test = Sequential::new(judge.options).map_err(|error| failed(&judge.name, error))?;
-            judge.way = Way::Always(Box::new(test));
+            judge.kind = TestKind::Always(Box::new(test));
         }
         Ok(judge)
     }
@@ -107,7 +107,7 @@ impl Judge {
     /// The judge of a metric for a single look, when all pairs are complete.
     pub(crate) fn at_end(metric: &Metric, smallest_effect_ratio: f64, confidence: f64) -> Judge {
         let options = Options { confidence, smallest_effect_ratio, better: metric.better };
-        Judge { name: metric.name.to_string(), options, way: Way::Once(Vec::new()) }
+        Judge { name: metric.name.to_string(), options, kind: TestKind::Once(Vec::new()) }
     }
 
     /// Takes a pair.
@@ -115,34 +115,34 @@ impl Judge {
     /// # Errors
     /// If one of its numbers has no ratio to another.
     pub(crate) fn add(&mut self, pair: Pair) -> Result<(), TrialError> {
-        let added = match &mut self.way {
-            Way::Once(pairs) => compare(&[pair], self.options).map(|_| pairs.push(pair)),
-            Way::Always(test) => test.add(pair),
+        let added = match &mut self.kind {
+            TestKind::Once(pairs) => compare(&[pair], self.options).map(|_| pairs.push(pair)),
+            TestKind::Always(test) => test.add(pair),
         };
         added.map_err(|error| failed(&self.name, error))
     }
 
     /// How many pairs it took.
     pub(crate) fn pairs(&self) -> usize {
-        match &self.way {
-            Way::Once(pairs) => pairs.len(),
-            Way::Always(test) => test.pairs(),
+        match &self.kind {
+            TestKind::Once(pairs) => pairs.len(),
+            TestKind::Always(test) => test.pairs(),
         }
     }
 
     /// The result so far, before the end. Cheap, unlike a look.
     pub(crate) fn verdict(&self) -> Verdict {
-        match &self.way {
-            Way::Once(_) => Verdict::Undecided,
-            Way::Always(test) => test.verdict(),
+        match &self.kind {
+            TestKind::Once(_) => Verdict::Undecided,
+            TestKind::Always(test) => test.verdict(),
         }
     }
 
     /// The result at the end.
     pub(crate) fn verdict_at_end(&self) -> Verdict {
-        match &self.way {
-            Way::Once(_) => self.look().map_or(Verdict::Undecided, |seen| seen.verdict),
-            Way::Always(test) => test.verdict(),
+        match &self.kind {
+            TestKind::Once(_) => self.look().map_or(Verdict::Undecided, |seen| seen.verdict),
+            TestKind::Always(test) => test.verdict(),
         }
     }
 
@@ -156,15 +156,15 @@ impl Judge {
 
     /// The result of the pairs so far; nothing without pairs.
     pub(crate) fn look(&self) -> Option<PairEffect> {
-        match &self.way {
-            Way::Once(pairs) => compare(pairs, self.options).ok().map(PairEffect::from),
-            Way::Always(test) => (test.pairs() > 0).then(|| test.look().into()),
+        match &self.kind {
+            TestKind::Once(pairs) => compare(pairs, self.options).ok().map(PairEffect::from),
+            TestKind::Always(test) => (test.pairs() > 0).then(|| test.look().into()),
         }
     }
 
     /// Whether its interval holds at every look.
     pub(crate) fn is_sequential(&self) -> bool {
-        matches!(self.way, Way::Always(_))
+        matches!(self.kind, TestKind::Always(_))
     }
 
     /// The options of the test.

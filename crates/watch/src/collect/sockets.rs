@@ -48,7 +48,7 @@ impl OpenSockets {
         }
         let Some((_, inodes)) = &self.looked else { return Ok(Vec::new()) };
         let inodes = inodes.clone()?;
-        let rows = tables.of(root, pid)?;
+        let rows = tables.rows(root, pid)?;
         let own = rows.iter().filter(|row| inodes.contains(&row.inode)).take(LISTED_MAX);
         Ok(own
             .map(|row| SocketSample {
@@ -86,7 +86,7 @@ pub(super) fn is_served(root: &Root, pid: u32, tables: &mut Tables) -> bool {
         return false;
     }
     let has = |rows: &[SocketRow]| rows.iter().any(|row| inodes.contains(&row.inode));
-    if tables.of(root, pid).is_ok_and(|rows| has(&rows)) {
+    if tables.rows(root, pid).is_ok_and(|rows| has(&rows)) {
         return true;
     }
     let tcp = ["tcp", "tcp6"].map(|table| root.text(&format!("/proc/{pid}/net/{table}")).unwrap_or_default());
@@ -94,7 +94,7 @@ pub(super) fn is_served(root: &Root, pid: u32, tables: &mut Tables) -> bool {
 }
 
 impl Tables {
-    fn of(&mut self, root: &Root, pid: u32) -> Counted<Vec<SocketRow>> {
+    fn rows(&mut self, root: &Root, pid: u32) -> Counted<Vec<SocketRow>> {
         // Who may not see the namespace reads the table by the process.
         let namespace = root.link(&format!("/proc/{pid}/ns/net")).unwrap_or_else(|_| pid.to_string());
         let read = || {

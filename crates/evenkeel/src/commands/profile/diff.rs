@@ -125,7 +125,7 @@ fn write(
 ) -> Result<(), Failure> {
     let name = |file: &Path| file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let how = if args.raw { "without scaling" } else { "as shares of the total" };
-    let words = |side: &Side| side.quantity.say(side.weight);
+    let words = |side: &Side| side.quantity.to_text(side.weight);
     let [before, after] = origins;
     let is_known = !before.is_empty() || !after.is_empty();
     let style = Style {

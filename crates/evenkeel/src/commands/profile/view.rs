@@ -313,7 +313,7 @@ fn firefox(args: &Args, source: &Source, path: &Path, title: &str) -> Result<Str
 
 fn style(args: &Args, answer: &Answer, quantity: Quantity, origin: String) -> Style {
     let name = args.file.file_name().map_or_else(|| answer.file.clone(), |name| name.to_string_lossy().into_owned());
-    let title = format!("{name}: {}", quantity.say(answer.weight));
+    let title = format!("{name}: {}", quantity.to_text(answer.weight));
     let subtitle = answer.recording.as_ref().map_or_else(String::new, |info| {
         let seconds = info.span_ns as f64 / 1e9;
         let event = match answer.quantity {

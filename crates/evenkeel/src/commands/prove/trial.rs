@@ -196,7 +196,7 @@ impl Session<'_> {
             true => Vec::new(),
             false => inert::inert_knobs(self.facts, self.arms),
         };
-        self.say(workload.as_ref(), &design, inert.is_empty());
+        self.announce(workload.as_ref(), &design, inert.is_empty());
         let same = match !self.control && self.arms.count() == 2 {
             true => experiment::same_already(self.root, &experiment::plans(self.facts, &self.arms.settings)?),
             false => Vec::new(),
@@ -234,8 +234,8 @@ impl Session<'_> {
         }
     }
 
-    /// Says what is measured, and for how long.
-    fn say(&self, workload: &dyn Workload, design: &Design, in_pairs: bool) {
+    /// Prints what is measured, and for how long.
+    fn announce(&self, workload: &dyn Workload, design: &Design, in_pairs: bool) {
         let at_most = if design.stop.is_sequential() { "at most" } else { "about" };
         let time = match in_pairs {
             true => format!(

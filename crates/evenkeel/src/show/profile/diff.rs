@@ -47,7 +47,7 @@ pub(crate) struct Row {
 }
 
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
-    let side = |side: &Side| format!("{}: {}", side.file, side.quantity.say(side.weight));
+    let side = |side: &Side| format!("{}: {}", side.file, side.quantity.to_text(side.weight));
     let mut blocks = vec![
         Block::heading("Comparison of two recordings"),
         Block::Note(summary(answer)),

@@ -115,7 +115,7 @@ impl From<Lost> for LostRow {
 }
 
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
-    let mut blocks = vec![Block::heading(format!("{}: {}", answer.file, answer.quantity.say(answer.weight)))];
+    let mut blocks = vec![Block::heading(format!("{}: {}", answer.file, answer.quantity.to_text(answer.weight)))];
     blocks.extend(summary(answer).map(Block::Note));
     if let Some(info) = &answer.recording {
         blocks.extend(head(answer, info));

@@ -96,7 +96,7 @@ impl Cluster {
         status: &HostStateStatus,
     ) -> Result<(), kube::Error> {
         if before.is_none() {
-            self.releases.create(&NodeInfo::of(node), Vec::new()).await?;
+            self.releases.create(&NodeInfo::from_node(node), Vec::new()).await?;
         }
         let known = before.and_then(|state| state.status.as_ref());
         if known != Some(status) {

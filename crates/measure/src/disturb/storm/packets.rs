@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use evenkeel_sys::{CpuSet, Errno, clock};
 use serde::Serialize;
 
-use super::peer::{self, Peer};
+use super::peer::{self, Consent};
 use super::{Beats, SECOND_NS, moved, refuse_rate};
 use crate::disturb::counts;
 use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is_off};
@@ -130,7 +130,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     };
     let cpus: Vec<usize> = settings.cpus.iter().collect();
     let sender = |_| match settings.to {
-        To::Peer { peer } => Ok(Mutex::new(Some(Sender::Peer(Peer::open(peer)?)))),
+        To::Peer { peer } => Ok(Mutex::new(Some(Sender::Peer(Consent::open(peer)?)))),
         _ => Ok(Mutex::new(Some(Sender::Own(own_sender(to)?)))),
     };
     let senders = cpus.iter().map(sender).collect::<Result<Vec<Mutex<Option<Sender>>>, MeterError>>()?;
@@ -224,7 +224,7 @@ fn loopback(to: SocketAddr) -> IpAddr {
 #[derive(Debug)]
 enum Sender {
     Own(UdpSocket),
-    Peer(Peer),
+    Peer(Consent),
 }
 
 /// The counts of one sender.

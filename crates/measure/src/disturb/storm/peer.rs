@@ -31,24 +31,24 @@ pub(super) fn is_near(ip: IpAddr) -> bool {
 
 /// The consent of the peer to one sender.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(super) struct Consent {
     session: Session,
     sequence: u64,
     asked_ns: u64,
     answered_ns: u64,
 }
 
-impl Peer {
+impl Consent {
     /// Asks for consent.
     ///
     /// # Errors
     /// If no server answers there.
-    pub(super) fn open(to: SocketAddr) -> Result<Peer, MeterError> {
+    pub(super) fn open(to: SocketAddr) -> Result<Consent, MeterError> {
         let session = Session::open(to, None)?;
         let refused = |error: std::io::Error| MeterError::refused(format!("send packets to {to}"), &error);
         session.socket().set_nonblocking(true).map_err(refused)?;
         let now_ns = clock::monotonic_ns();
-        Ok(Peer { session, sequence: 0, asked_ns: now_ns, answered_ns: now_ns })
+        Ok(Consent { session, sequence: 0, asked_ns: now_ns, answered_ns: now_ns })
     }
 
     pub(super) fn socket(&self) -> &UdpSocket {

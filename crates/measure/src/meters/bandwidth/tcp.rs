@@ -260,7 +260,7 @@ pub(super) fn send(
 
 /// The bytes of one stream that arrived from the server, and the bytes that it reports as sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Got {
+pub(super) struct Received {
     pub(super) bytes: u64,
     pub(super) ns: u64,
     pub(super) cpu_ns: u64,
@@ -273,7 +273,7 @@ pub(super) fn fetch(
     duration_ns: u64,
     piece_bytes: Option<usize>,
     watch: &Watch<'_>,
-) -> Result<Got, MeterError> {
+) -> Result<Received, MeterError> {
     let refused = |error: std::io::Error| MeterError::refused(format!("have a stream sent by {to}"), &error);
     let mut stream = TcpStream::connect_timeout(&to, SILENCE).map_err(refused)?;
     stream.set_read_timeout(Some(LOOK_AROUND)).map_err(refused)?;
@@ -307,7 +307,7 @@ pub(super) fn fetch(
         return Err(MeterError::not_possible(format!("have a stream sent by {to}"), why));
     }
     let bytes = bytes - if sent.is_some() { wire::RESULT_BYTES as u64 } else { 0 };
-    Ok(Got { bytes, ns: last_ns, cpu_ns: clock::thread_cpu_ns() - cpu_start_ns, sent })
+    Ok(Received { bytes, ns: last_ns, cpu_ns: clock::thread_cpu_ns() - cpu_start_ns, sent })
 }
 
 /// The last bytes of a stream.

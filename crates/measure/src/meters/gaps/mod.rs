@@ -29,7 +29,7 @@ pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 pub use caveat::GapsCaveat;
 pub use interrupts::Source;
 pub use limit::Limit;
-use probe::{Looks, Plan, Probe, ProbeResult};
+use probe::{Plan, Probe, ProbeReads, ProbeResult};
 pub use seen::{Seen, Stretch};
 pub use settings::{Mode, Order, Settings, Tell};
 use stoppable_sleep::StoppableSleep;
@@ -131,12 +131,12 @@ pub struct Report {
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let cpus = check(settings)?;
     let limits = cpu_limit::all();
-    let looks = match settings.mode {
-        Mode::Spin => Looks::All,
-        Mode::Sample => Looks::OwnCounts,
+    let reads = match settings.mode {
+        Mode::Spin => ProbeReads::All,
+        Mode::Sample => ProbeReads::OwnCounts,
     };
     // This check holds for the whole run, however often the probe returns to a CPU.
-    let trace = ready_to_trace(looks, &cpus);
+    let trace = ready_to_trace(reads, &cpus);
     let plan = Plan {
         scale: Scale::measured(),
         threshold_ns: settings.threshold_ns,
@@ -144,7 +144,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         keep: settings.keep,
         limits: &limits,
         meter_tid: thread::id(),
-        looks,
+        reads,
         points: trace.as_ref().map(|(points, _)| points.as_slice()).map_err(String::as_str),
     };
     let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::process_cpu_ns());
@@ -264,8 +264,8 @@ fn together(
 }
 
 /// The interrupt tracepoints, ready to use, or why they are not available.
-fn ready_to_trace(looks: Looks, cpus: &[usize]) -> Result<(Vec<Tracepoint>, Ready), String> {
-    if looks == Looks::OwnCounts {
+fn ready_to_trace(reads: ProbeReads, cpus: &[usize]) -> Result<(Vec<Tracepoint>, Ready), String> {
+    if reads == ProbeReads::OwnCounts {
         return Err("they were not read".to_owned());
     }
     let first = cpus.first().copied().unwrap_or(0);

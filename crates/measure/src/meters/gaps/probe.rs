@@ -46,14 +46,14 @@ pub(super) struct Plan<'a> {
     /// The thread that waits for the probes. It also counts as the meter itself.
     pub meter_tid: u32,
     /// Whether to read switch records and interrupts.
-    pub looks: Looks,
+    pub reads: ProbeReads,
     /// The interrupt tracepoints, or why they are not used.
     pub points: Result<&'a [Tracepoint], &'a str>,
 }
 
 /// What a probe reads besides its own counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Looks {
+pub(super) enum ProbeReads {
     /// Switch records and interrupts.
     All,
     /// Neither: these would cost a production host more than the probe itself.
@@ -130,10 +130,10 @@ pub(super) struct ProbeResult {
 }
 
 /// Memory for a window's gaps, with each page already used: the first use of a page would be a page fault in a window.
-fn touched(looks: Looks) -> Vec<Raw> {
-    let room = match looks {
-        Looks::All => PENDING_MAX,
-        Looks::OwnCounts => PENDING_MAX_SAMPLED,
+fn touched(reads: ProbeReads) -> Vec<Raw> {
+    let room = match reads {
+        ProbeReads::All => PENDING_MAX,
+        ProbeReads::OwnCounts => PENDING_MAX_SAMPLED,
     };
     let mut pending = vec![Raw::default(); room];
     // Zeroed memory may be one shared page until it is written.
@@ -169,9 +169,9 @@ impl<'a> Probe<'a> {
         let run_delay = RunDelay::of_this_thread().map_err(refused)?;
         let last = Own { counted: run_delay.read().map_err(refused)?, faults: 0 };
         let taken = Counters::open(plan.limits);
-        let takers = match plan.looks {
-            Looks::All => Takers::on(cpu),
-            Looks::OwnCounts => Err(Errno::NODATA),
+        let takers = match plan.reads {
+            ProbeReads::All => Takers::on(cpu),
+            ProbeReads::OwnCounts => Err(Errno::NODATA),
         };
         let traced = traced.and_then(|mut traced| match traced.is_true() {
             true => Ok(traced),
@@ -187,7 +187,7 @@ impl<'a> Probe<'a> {
             last,
             usual_ticks: 0,
             allowed_ticks: u64::MAX,
-            pending: touched(plan.looks),
+            pending: touched(plan.reads),
             files: Files::of_cpu(cpu),
             first: None,
             newest: None,
@@ -361,7 +361,7 @@ impl<'a> Probe<'a> {
     }
 
     fn look_at_interrupts(&mut self) {
-        if self.plan.looks == Looks::All {
+        if self.plan.reads == ProbeReads::All {
             self.newest = self.files.read();
         }
     }

@@ -180,18 +180,18 @@ impl Serving<'_> {
             let act = self.gate.admit(Arrival { from, now_ns, bytes: packet.bytes });
             match act {
                 Err(_) | Ok(Act::Counted) => {}
-                Ok(Act::Say(answer)) => self.say(from, answer, answer.bytes_min()),
+                Ok(Act::Say(answer)) => self.push_answer(from, answer, answer.bytes_min()),
                 Ok(Act::Echo(to, number)) => {
                     let waited_ns = packet.stamp_ns.and_then(|stamp_ns| short(wall_ns.checked_sub(stamp_ns)?));
                     // Read the clock last, just before sending. The packets of one batch share this time.
                     let turn_ns = short(clock::monotonic_ns().saturating_sub(now_ns));
                     let answer = FromServer::Answer(Answer { to, number, waited_ns, turn_ns });
-                    self.say(from, answer, packet.bytes.len());
+                    self.push_answer(from, answer, packet.bytes.len());
                 }
                 Ok(Act::Tell { session, ask, tally }) => {
                     let tally =
                         SessionCounts { dropped: udp::dropped(&self.server.socket), cpu_ns: self.cpu_ns(), ..tally };
-                    self.say(from, FromServer::SessionCounts { session, ask, tally }, 0);
+                    self.push_answer(from, FromServer::SessionCounts { session, ask, tally }, 0);
                 }
                 Ok(Act::Burst { session, packets, bytes }) => self.burst(from, session, packets, bytes),
             }
@@ -200,7 +200,7 @@ impl Serving<'_> {
     }
 
     /// Adds an answer to the batch. The answer is at least `bytes` long.
-    fn say(&mut self, to: SocketAddr, answer: FromServer, bytes: usize) {
+    fn push_answer(&mut self, to: SocketAddr, answer: FromServer, bytes: usize) {
         if self.out.len() == udp::BATCH {
             self.flush();
         }
@@ -217,7 +217,7 @@ impl Serving<'_> {
             if self.out.len() == udp::BATCH {
                 sent += self.flush();
             }
-            self.say(to, FromServer::Filler { session, at, of: packets }, bytes.into());
+            self.push_answer(to, FromServer::Filler { session, at, of: packets }, bytes.into());
         }
         sent += self.flush();
         self.gate.filled(to, sent);
@@ -229,7 +229,7 @@ impl Serving<'_> {
         let gave = !parcels.is_empty();
         for Parcel { to, session, due } in parcels {
             for at in due.at..due.at.saturating_add(due.packets) {
-                self.say(to, FromServer::Filler { session, at, of: u32::MAX }, due.bytes.into());
+                self.push_answer(to, FromServer::Filler { session, at, of: u32::MAX }, due.bytes.into());
             }
             let sent = self.flush();
             self.gate.filled(to, sent);

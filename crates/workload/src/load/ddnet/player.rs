@@ -221,7 +221,7 @@ impl Player {
                 put_text(VERSION, &mut info);
                 // No password.
                 put_text("", &mut info);
-                self.say(info);
+                self.queue(info);
                 answers.push(self.fresh(now_ns));
             }
             // A server that is full or refuses us may not use tokens yet. Then the end of its reason was parsed as a token.
@@ -256,7 +256,7 @@ impl Player {
                 // The map itself is never requested, because moving does not need it.
                 self.newest = None;
                 self.state = State::Joining;
-                self.say(begin(system::READY, true));
+                self.queue(begin(system::READY, true));
             }
             (system::CON_READY, true) => {
                 let mut info = begin(game::START_INFO, false);
@@ -267,11 +267,11 @@ impl Player {
                 for colour in [0, 0, 0] {
                     put_number(colour, &mut info);
                 }
-                self.say(info);
+                self.queue(info);
             }
             (game::READY_TO_ENTER, false) => {
                 self.state = State::Playing;
-                self.say(begin(system::ENTER_GAME, true));
+                self.queue(begin(system::ENTER_GAME, true));
             }
             (system::SNAP | system::SNAP_EMPTY | system::SNAP_SINGLE, true) => {
                 events.extend(self.snapshot(id >> 1, message).map(|tick| Event::Snapshot { tick }));
@@ -320,7 +320,7 @@ impl Player {
     }
 
     /// Queues a message that must arrive.
-    fn say(&mut self, message: Vec<u8>) {
+    fn queue(&mut self, message: Vec<u8>) {
         if self.waiting.len() < WAITING_MAX {
             self.sequence = (self.sequence + 1) % SEQUENCES;
             self.waiting.push_back(Waiting { sequence: self.sequence, message, sent_ns: 0 });

@@ -24,7 +24,7 @@ pub(crate) struct Palette {
 }
 
 impl Palette {
-    fn of(self, color: Color) -> Style {
+    fn with(self, color: Color) -> Style {
         if self.has_colors { Style::new().fg(color) } else { Style::new() }
     }
 
@@ -37,15 +37,15 @@ impl Palette {
     }
 
     pub(super) fn good(self) -> Style {
-        self.of(Color::Green)
+        self.with(Color::Green)
     }
 
     pub(super) fn warn(self) -> Style {
-        self.of(Color::Yellow).add_modifier(Modifier::BOLD)
+        self.with(Color::Yellow).add_modifier(Modifier::BOLD)
     }
 
     pub(super) fn bad(self) -> Style {
-        self.of(Color::Red).add_modifier(Modifier::BOLD)
+        self.with(Color::Red).add_modifier(Modifier::BOLD)
     }
 }
 
