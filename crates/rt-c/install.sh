@@ -44,6 +44,9 @@ fi
 mv -f "$to/$lib/libevenkeel_rt.a.new" "$to/$lib/libevenkeel_rt.a"
 # The loader asks for the ABI's number; a program in use keeps the file that it has open.
 install -m 755 "$built/libevenkeel_rt_c.so" "$to/$lib/libevenkeel_rt.so.$abi.$version.new"
+if command -v strip >/dev/null 2>&1; then
+    strip --strip-debug "$to/$lib/libevenkeel_rt.so.$abi.$version.new"
+fi
 mv -f "$to/$lib/libevenkeel_rt.so.$abi.$version.new" "$to/$lib/libevenkeel_rt.so.$abi.$version"
 ln -sf "libevenkeel_rt.so.$abi.$version" "$to/$lib/libevenkeel_rt.so.$abi"
 ln -sf "libevenkeel_rt.so.$abi" "$to/$lib/libevenkeel_rt.so"

@@ -154,7 +154,7 @@ fn cut(place: &mut [c_char], text: &str) {
 /// Free it with evenkeel_agones_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init; `agones` is null or may be written.
+/// `asked` is null or points to a struct prepared by evenkeel_init; `agones` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_agones_new(
     asked: *const EvenkeelAgonesSettings,

@@ -175,7 +175,10 @@ structs! {
 
 fn period(ns: u64) -> Result<Duration, Failure> {
     if !PERIOD_NS.contains(&ns) {
-        return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("a period of {ns} ns")));
+        return Err(Failure::new(
+            EvenkeelStatus::OutOfRange,
+            format_args!("a period of {ns} ns: it must be 1 us to 1 hour"),
+        ));
     }
     Ok(Duration::from_nanos(ns))
 }
@@ -186,7 +189,9 @@ pub(crate) fn settings(asked: EvenkeelClockSettings) -> Result<TickSettings, Fai
         (0, 0) => Overrun::Skip,
         (1, 1..) => Overrun::CatchUp { at_most: asked.catch_up_at_most },
         (2, 0) => Overrun::SlowDown,
-        (0..=2, many) => return Err(unknown("catch_up_at_most with this overrun:", many)),
+        (0..=2, many) => {
+            return Err(unknown("catch_up_at_most must be at least 1 with CatchUp, and 0 with another overrun:", many));
+        }
         (other, _) => return Err(unknown("no EvenkeelOverrun:", other)),
     };
     let spinning = match asked.spinning {
@@ -216,7 +221,7 @@ impl From<TickError> for Failure {
 /// thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init; `clock` is null or may be written.
+/// `asked` is null or points to a struct prepared by evenkeel_init; `clock` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_clock_new(
     asked: *const EvenkeelClockSettings,
@@ -323,7 +328,7 @@ pub(crate) fn begun(tick: Tick, period: Duration) -> EvenkeelTick {
 /// Threads: one at a time.
 ///
 /// # Safety
-/// `due_ns` is null or may be written.
+/// `due_ns` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_clock_next_due(clock: *const EvenkeelClock, due_ns: *mut u64) -> EvenkeelStatus {
     caught(|| {

@@ -105,6 +105,17 @@ impl Failure {
     }
 }
 
+/// The failure for a null pointer to a function.
+pub(crate) fn no_function() -> Failure {
+    Failure::new(EvenkeelStatus::NullPointer, "the pointer to a function is null")
+}
+
+/// The failure for a null pointer to this type. A call with several of them says which it was by that.
+pub(crate) fn null<T: ?Sized>() -> Failure {
+    let name = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
+    Failure::new(EvenkeelStatus::NullPointer, format_args!("the pointer to {name} is null"))
+}
+
 impl From<EvenkeelStatus> for Failure {
     fn from(status: EvenkeelStatus) -> Failure {
         Failure { status, has_text: false }

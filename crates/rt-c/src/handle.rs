@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{RwLock, TryLockError};
 
-use crate::failure::{EvenkeelStatus, Failure};
+use crate::failure::{self, EvenkeelStatus, Failure};
 use crate::structs;
 
 const _: () = assert!(usize::BITS == 64, "a handle holds 32 bits of generation and 32 of place and kind");
@@ -83,7 +83,7 @@ pub(crate) use handles;
 /// Stores an object in its table, and writes its handle to the caller's `place`.
 ///
 /// # Safety
-/// `place` is null or may be written.
+/// `place` may be written; null is an error.
 pub(crate) unsafe fn give<H: Handle>(
     place: *mut *mut H,
     make: impl FnOnce() -> Result<H::Value, Failure>,
@@ -112,16 +112,22 @@ pub(crate) fn put_away<H: Handle>(value: H::Value) -> Result<*mut H, Failure> {
     Err(Failure::new(EvenkeelStatus::NoRoom, format_args!("there are {} of this kind", slots.len())))
 }
 
+/// The failure for a handle that names no object of this kind.
+fn no_handle<H>() -> Failure {
+    let name = std::any::type_name::<H>().rsplit("::").next().unwrap_or_default();
+    Failure::new(EvenkeelStatus::BadHandle, format_args!("it is no {name}, or it was freed"))
+}
+
 /// The place in the table that a handle names, and the generation that the handle expects there.
 fn place<H: Handle>(handle: *const H) -> Result<(Place<H::Value>, u32), Failure> {
     let number = handle.addr();
     if number == 0 {
-        return Err(EvenkeelStatus::NullPointer.into());
+        return Err(failure::null::<H>());
     }
     if number & 0xff != TAG || number >> 8 & 0xff != usize::from(H::KIND) {
-        return Err(EvenkeelStatus::BadHandle.into());
+        return Err(no_handle::<H>());
     }
-    let slot = H::slots().get(number >> 16 & 0xffff).ok_or(EvenkeelStatus::BadHandle)?;
+    let slot = H::slots().get(number >> 16 & 0xffff).ok_or_else(no_handle::<H>)?;
     Ok((slot, (number >> 32) as u32))
 }
 
@@ -143,9 +149,9 @@ pub(crate) fn alone<H: Handle, R>(
     let (slot, generation) = place(handle)?;
     let mut slot = slot.try_write().map_err(refused)?;
     if slot.generation != generation {
-        return Err(EvenkeelStatus::BadHandle.into());
+        return Err(no_handle::<H>());
     }
-    work(slot.value.as_mut().ok_or(EvenkeelStatus::BadHandle)?)
+    work(slot.value.as_mut().ok_or_else(no_handle::<H>)?)
 }
 
 /// Calls `work` on an object that several threads may use at once.
@@ -156,9 +162,9 @@ pub(crate) fn shared<H: Handle, R>(
     let (slot, generation) = place(handle)?;
     let slot = slot.try_read().map_err(refused)?;
     if slot.generation != generation {
-        return Err(EvenkeelStatus::BadHandle.into());
+        return Err(no_handle::<H>());
     }
-    work(slot.value.as_ref().ok_or(EvenkeelStatus::BadHandle)?)
+    work(slot.value.as_ref().ok_or_else(no_handle::<H>)?)
 }
 
 /// Takes an object out: its handle is no longer valid. The caller drops the object later, outside of any lock.
@@ -170,9 +176,9 @@ pub(crate) fn take<H: Handle>(handle: *const H) -> Result<Box<H::Value>, Failure
         Err(busy) => return Err(refused(busy)),
     };
     if slot.generation != generation {
-        return Err(EvenkeelStatus::BadHandle.into());
+        return Err(no_handle::<H>());
     }
-    let value = slot.value.take().ok_or(EvenkeelStatus::BadHandle)?;
+    let value = slot.value.take().ok_or_else(no_handle::<H>)?;
     lock.clear_poison();
     Ok(value)
 }

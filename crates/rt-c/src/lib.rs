@@ -90,7 +90,7 @@ pub unsafe extern "C" fn evenkeel_init(structure: *mut c_void, size: usize) -> E
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `now_ns` is null or may be written.
+/// `now_ns` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_now_ns(now_ns: *mut u64) -> EvenkeelStatus {
     caught(|| {

@@ -84,7 +84,7 @@ impl Storage for EvenkeelEvent {
 /// Writes the lock into the storage.
 ///
 /// # Safety
-/// `storage` is null or may be written, and no other thread uses it.
+/// `storage` may be written; null is an error, and no other thread uses it.
 unsafe fn init<S: Storage>(storage: *mut S, lock: S::Lock) -> Result<(), Failure> {
     const { S::FITS };
     structs::puttable(storage)?;
@@ -96,7 +96,7 @@ unsafe fn init<S: Storage>(storage: *mut S, lock: S::Lock) -> Result<(), Failure
 /// Calls `work` with the lock in the storage, or fails if `init` was never called on it.
 ///
 /// # Safety
-/// `storage` is null or may be read and written, through atomic words by several threads.
+/// `storage` may be read and written; null is an error, through atomic words by several threads.
 unsafe fn with<S: Storage, R>(
     storage: *const S,
     work: impl FnOnce(&S::Lock) -> Result<R, Failure>,
@@ -501,7 +501,7 @@ pub unsafe extern "C" fn evenkeel_event_wait(event: *mut EvenkeelEvent) -> Evenk
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `event` is null or points to storage of the caller's that may be read and written; `is_set` is null or may be written.
+/// `event` is null or points to storage of the caller's that may be read and written; `is_set` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_event_is_set(event: *const EvenkeelEvent, is_set: *mut u32) -> EvenkeelStatus {
     caught(|| {

@@ -136,7 +136,7 @@ pub(crate) fn memory_config(asked: EvenkeelMemoryConfig) -> Result<MemoryConfig,
 /// Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init; `memory` is null or may be written.
+/// `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_memory_new(
     asked: *const EvenkeelMemoryConfig,
@@ -192,7 +192,7 @@ pub(crate) fn filled(found: MemoryReport) -> EvenkeelMemoryReport {
 /// Threads: one at a time. Takes memory: not in a tick.
 ///
 /// # Safety
-/// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_memory_advice(
     memory: *mut EvenkeelMemory,
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn evenkeel_memory_after(
 pub unsafe extern "C" fn evenkeel_memory_prefault(memory: *mut c_void, bytes: usize) -> EvenkeelStatus {
     caught(|| {
         if memory.is_null() {
-            return Err(EvenkeelStatus::NullPointer.into());
+            return Err(Failure::new(EvenkeelStatus::NullPointer, "the pointer to the memory is null"));
         }
         if bytes > isize::MAX.unsigned_abs() {
             return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("{bytes} bytes of memory")));

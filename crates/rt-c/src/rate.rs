@@ -176,7 +176,7 @@ pub(crate) fn settings(asked: EvenkeelRateSettings) -> RateSettings {
 /// Threads: the one that ticks, because it reads that thread's counters. Free it with evenkeel_rate_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
+/// `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rate_new(
     asked: *const EvenkeelRateSettings,
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn evenkeel_rate_new(
 /// Threads: one at a time.
 ///
 /// # Safety
-/// `period_ns` is null or may be written.
+/// `period_ns` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rate_period(rate: *mut EvenkeelRate, period_ns: *mut u64) -> EvenkeelStatus {
     caught(|| {
@@ -223,7 +223,7 @@ fn follow(
 /// Threads: the one that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
 ///
 /// # Safety
-/// `period_ns` is null or may be written.
+/// `period_ns` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rate_after(
     rate: *mut EvenkeelRate,
@@ -285,7 +285,7 @@ pub extern "C" fn evenkeel_rate_take_slices(rate: *mut EvenkeelRate, clock: *mut
 /// Threads: one at a time.
 ///
 /// # Safety
-/// `load` is null or may be written.
+/// `load` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rate_load(rate: *mut EvenkeelRate, load: *mut f64) -> EvenkeelStatus {
     caught(|| {

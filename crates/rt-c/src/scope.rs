@@ -88,7 +88,7 @@ pub(crate) fn reserve() -> Result<(), Failure> {
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `name` is null or a text that ends with a zero; `scope` is null or may be written.
+/// `name` is null or a text that ends with a zero; `scope` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_scope_register(name: *const c_char, scope: *mut u32) -> EvenkeelStatus {
     caught(|| {
@@ -127,6 +127,10 @@ pub extern "C" fn evenkeel_scope_enter(scope: u32) -> EvenkeelStatus {
     })
 }
 
+fn outside() -> Failure {
+    Failure::new(EvenkeelStatus::BadHandle, "this thread is in no scope with this number")
+}
+
 /// Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in none.
 ///
 /// Threads: the one that entered it.
@@ -134,7 +138,7 @@ pub extern "C" fn evenkeel_scope_enter(scope: u32) -> EvenkeelStatus {
 pub extern "C" fn evenkeel_scope_leave(scope: u32) -> EvenkeelStatus {
     caught(|| {
         inside(|inside| {
-            let at = inside.iter().rposition(|(entered, _)| *entered == scope).ok_or(EvenkeelStatus::BadHandle)?;
+            let at = inside.iter().rposition(|(entered, _)| *entered == scope).ok_or_else(outside)?;
             drop(inside.remove(at));
             Ok(())
         })
@@ -148,7 +152,7 @@ pub extern "C" fn evenkeel_scope_leave(scope: u32) -> EvenkeelStatus {
 /// Threads: any, at any time, but not in a tick: it allocates.
 ///
 /// # Safety
-/// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_scope_chrome_json(
     buffer: *mut c_char,
@@ -239,7 +243,7 @@ pub extern "C" fn evenkeel_scope_stop_long() -> EvenkeelStatus {
 /// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 ///
 /// # Safety
-/// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+/// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_scope_take_long(
     long_scope: *mut EvenkeelLongScope,

@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_void};
 use std::mem::{MaybeUninit, align_of, size_of};
 
-use crate::failure::{EvenkeelStatus, Failure};
+use crate::failure::{self, EvenkeelStatus, Failure};
 
 /// The meaning of this header's structs and functions. New fields at the end of a struct do not change it.
 pub const EVENKEEL_ABI_VERSION: u32 = 2;
@@ -65,7 +65,7 @@ pub(crate) unsafe fn init(structure: *mut c_void, size: usize) -> Result<(), Fai
 /// Checks that a pointer is neither null nor misaligned. Nothing else about a pointer can be checked.
 fn checked<T>(pointer: *const T) -> Result<(), Failure> {
     if pointer.is_null() {
-        return Err(EvenkeelStatus::NullPointer.into());
+        return Err(failure::null::<T>());
     }
     if !(pointer as usize).is_multiple_of(align_of::<T>()) {
         return Err(EvenkeelStatus::Misaligned.into());
@@ -143,7 +143,7 @@ pub(crate) unsafe fn fill<T: Struct>(structure: *mut T, value: T) -> Result<(), 
 /// Writes one value.
 ///
 /// # Safety
-/// `place` is null or may be written.
+/// `place` may be written; null is an error.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Failure> {
     checked(place)?;
     // SAFETY: the caller promises that it may be written, and it is neither null nor misaligned.
@@ -159,7 +159,7 @@ pub(crate) fn puttable<T>(place: *const T) -> Result<(), Failure> {
 /// Writes a text and a zero to `buffer`, and to `needed` the number of bytes that these take, even if they do not fit.
 ///
 /// # Safety
-/// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 pub(crate) unsafe fn put_text(buffer: *mut c_char, size: usize, text: &str, needed: *mut usize) -> Result<(), Failure> {
     // SAFETY: as the caller promises. `needed` is written first, because a caller without a buffer asks only for it.
     unsafe { put(needed, text.len() + 1) }?;

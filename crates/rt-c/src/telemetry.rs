@@ -90,8 +90,8 @@ fn locked(telemetry: &Mutex<Telemetry>) -> std::sync::MutexGuard<'_, Telemetry> 
 /// Threads: any. Free it with evenkeel_telemetry_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
-/// be written.
+/// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` may
+/// be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_telemetry_new(
     asked: *const EvenkeelTelemetrySettings,
@@ -229,7 +229,7 @@ pub extern "C" fn evenkeel_telemetry_set(telemetry: *const EvenkeelTelemetry, wh
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+/// `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_telemetry_path(
     telemetry: *const EvenkeelTelemetry,
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_path(
 /// Threads: any, at any time. Takes memory: not in a tick.
 ///
 /// # Safety
-/// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+/// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_telemetry_prometheus(
     telemetry: *const EvenkeelTelemetry,

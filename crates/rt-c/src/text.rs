@@ -13,7 +13,7 @@ const TEXT_MAX: usize = 4096;
 /// `text` is null, or points to bytes that may be read up to a zero, and that stay as they are while `'a` lasts.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     if text.is_null() {
-        return Err(EvenkeelStatus::NullPointer.into());
+        return Err(Failure::new(EvenkeelStatus::NullPointer, "the pointer to a text is null"));
     }
     let bytes = text.cast::<u8>();
     // SAFETY: the search stops at the first zero, and reads no byte after it.

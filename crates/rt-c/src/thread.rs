@@ -106,7 +106,7 @@ structs! {
 /// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
 ///
 /// # Safety
-/// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
+/// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_thread_new(
     config: *const EvenkeelThreadConfig,

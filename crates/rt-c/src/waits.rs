@@ -93,7 +93,7 @@ pub extern "C" fn evenkeel_waits_stop_log() -> EvenkeelStatus {
 /// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 ///
 /// # Safety
-/// `wait` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+/// `wait` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_waits_take(wait: *mut EvenkeelLongWait, lost: *mut u64) -> EvenkeelStatus {
     caught(|| {

@@ -52,6 +52,7 @@ errnos! {
     NOSPC = 28, "no space left on device";
     ROFS = 30, "read-only file system";
     RANGE = 34, "numerical result out of range";
+    DEADLK = 35, "resource deadlock avoided";
     NAMETOOLONG = 36, "file name too long";
     NOSYS = 38, "function not implemented";
     LOOP = 40, "too many levels of symbolic links";

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use evenkeel_rt::jobs::{Asynchronous, Frame, Handle, Jobs, Queue};
 
-use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::failure::{self, EvenkeelStatus, Failure, caught, no_function};
 use crate::handle::{self, handles};
 use crate::structs::{self, structs};
 use crate::thread::{EvenkeelThreadReport, filled as filled_thread};
@@ -135,7 +135,7 @@ unsafe impl Send for Called {}
 
 impl Called {
     fn new(job: EvenkeelJob, context: *mut c_void) -> Result<Called, Failure> {
-        Ok(Called { job: job.ok_or(EvenkeelStatus::NullPointer)?, context })
+        Ok(Called { job: job.ok_or_else(no_function)?, context })
     }
 
     fn call(self, frame: *mut EvenkeelFrame) {
@@ -144,16 +144,24 @@ impl Called {
     }
 }
 
+fn no_frame() -> Failure {
+    Failure::new(EvenkeelStatus::BadHandle, "it is no open frame of this thread")
+}
+
+fn no_job() -> Failure {
+    Failure::new(EvenkeelStatus::BadHandle, "no job of this frame has this number")
+}
+
 /// Calls `work` with the frame that a token names on this thread.
 fn within<R>(
     frame: *const EvenkeelFrame,
     work: impl FnOnce(&Frame<'static, 'static>, &Mutex<Vec<Handle<'static>>>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     if frame.is_null() {
-        return Err(EvenkeelStatus::NullPointer.into());
+        return Err(failure::null::<EvenkeelFrame>());
     }
     let open = OPEN.try_with(|open| open.borrow().iter().rev().find(|open| open.token == frame.addr()).copied());
-    let open = open.ok().flatten().ok_or(EvenkeelStatus::BadHandle)?;
+    let open = open.ok().flatten().ok_or_else(no_frame)?;
     // SAFETY: the frame is on this thread's stack below this call, because `run` removes it from the list before it returns. The lifetimes
     // are sound because jobs borrow nothing of this library. `linked` belongs to the job system, which the frame keeps alive.
     unsafe { work(&*open.frame, &*open.linked) }
@@ -164,7 +172,7 @@ fn within<R>(
 /// Threads: any. Free it with evenkeel_jobs_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` is null or may be written.
+/// `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_jobs_new(
     asked: *const EvenkeelJobSettings,
@@ -197,7 +205,7 @@ pub extern "C" fn evenkeel_jobs_free(jobs: *mut EvenkeelJobs) -> EvenkeelStatus 
 /// Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
 ///
 /// # Safety
-/// `dropped` is null or may be written.
+/// `dropped` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_jobs_discard(jobs: *mut EvenkeelJobs, dropped: *mut usize) -> EvenkeelStatus {
     caught(|| {
@@ -331,8 +339,8 @@ impl Linked {
 /// Threads: the one that the frame was given on.
 ///
 /// # Safety
-/// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` is null or may
-/// be written.
+/// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` may
+/// be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_frame_push_after(
     frame: *mut EvenkeelFrame,
@@ -367,7 +375,7 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
             }
             let Some(first) = linked.first().copied() else {
                 if !numbers.is_empty() {
-                    return Err(EvenkeelStatus::BadHandle.into());
+                    return Err(no_job());
                 }
                 let pushed = frame
                     .push_after_with(&[], queue, move |inner: &Frame<'_, 'static>| run(job, inner, place.get()))?;
@@ -377,7 +385,7 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
             let mut handles = [first; OTHERS_MAX];
             for (handle, number) in handles.iter_mut().zip(numbers) {
                 let known = (*number as usize).checked_sub(1).and_then(|at| linked.get(at));
-                *handle = *known.ok_or(EvenkeelStatus::BadHandle)?;
+                *handle = *known.ok_or_else(no_job)?;
             }
             let after = &handles[..numbers.len()];
             let pushed =
@@ -410,7 +418,7 @@ pub extern "C" fn evenkeel_frame_wait(frame: *mut EvenkeelFrame, number: u32) ->
 /// Threads: the one that the frame was given on.
 ///
 /// # Safety
-/// `is_done` is null or may be written.
+/// `is_done` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_frame_is_done(
     frame: *mut EvenkeelFrame,
@@ -428,7 +436,7 @@ pub unsafe extern "C" fn evenkeel_frame_is_done(
 fn by_number(linked: &Mutex<Vec<Handle<'static>>>, number: u32) -> Result<Handle<'static>, Failure> {
     let linked = linked.lock().unwrap_or_else(PoisonError::into_inner);
     let known = (number as usize).checked_sub(1).and_then(|at| linked.get(at));
-    known.copied().ok_or_else(|| EvenkeelStatus::BadHandle.into())
+    known.copied().ok_or_else(no_job)
 }
 
 /// Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
@@ -456,7 +464,7 @@ pub unsafe extern "C" fn evenkeel_frame_for_each(
         }
     }
     caught(|| {
-        let each = each.ok_or(EvenkeelStatus::NullPointer)?;
+        let each = each.ok_or_else(no_function)?;
         let context = Shared(context);
         within(frame, |frame, _| {
             // SAFETY: as this function's caller promises.
@@ -471,7 +479,7 @@ pub unsafe extern "C" fn evenkeel_frame_for_each(
 /// Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
 ///
 /// # Safety
-/// `asynchronous` is null or may be written.
+/// `asynchronous` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_asynchronous_new(
     jobs: *mut EvenkeelJobs,
@@ -523,7 +531,7 @@ pub extern "C" fn evenkeel_asynchronous_free(asynchronous: *mut EvenkeelAsynchro
 /// Threads: one at a time.
 ///
 /// # Safety
-/// `ran` is null or may be written.
+/// `ran` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_jobs_run_asynchronous(
     jobs: *mut EvenkeelJobs,

@@ -101,27 +101,27 @@ pub(super) unsafe fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings,
     let wrong = |what: &str, number: u32| Failure::new(EvenkeelStatus::OutOfRange, format_args!("{what}: {number}"));
     let frames = match or(asked.frame_queues, 1) {
         frames @ 1..=8 => frames as u8,
-        many => return Err(wrong("frame_queues", many)),
+        many => return Err(wrong("frame_queues must be 1 to 8, or 0 for 1", many)),
     };
     let own_count = u32::try_from(asked.own_workers_count).unwrap_or(u32::MAX);
     let workers = asked.workers.saturating_add(asked.asynchronous_workers).saturating_add(own_count);
     if workers > 63 {
-        return Err(wrong("workers", workers));
+        return Err(wrong("at most 63 workers of all kinds together", workers));
     }
     let when_full = match asked.refuses_when_full {
         0 => WhenFull::RunHere,
         1 => WhenFull::Refuse,
-        other => return Err(wrong("refuses_when_full", other)),
+        other => return Err(wrong("refuses_when_full must be 0 or 1", other)),
     };
     let idling = match asked.sleeps_at_once {
         0 => Idling::AsTheMachineIs,
         1 => Idling::SleepAtOnce,
-        other => return Err(wrong("sleeps_at_once", other)),
+        other => return Err(wrong("sleeps_at_once must be 0 or 1", other)),
     };
     let caller_runs_asynchronous = match asked.caller_runs_asynchronous {
         0 => false,
         1 => true,
-        other => return Err(wrong("caller_runs_asynchronous", other)),
+        other => return Err(wrong("caller_runs_asynchronous must be 0 or 1", other)),
     };
     let frame = QueueSettings { when_full, ..QueueSettings::frame(or(asked.frame_capacity, 1024) as usize) };
     let mut queues = vec![frame; frames.into()];
@@ -153,7 +153,7 @@ unsafe fn worker(described: *const EvenkeelWorkerSettings, frames: u8) -> Result
     let mut queues = Vec::with_capacity(numbers.len());
     for number in numbers {
         let known = u8::try_from(*number).ok().filter(|number| *number <= frames && !queues.contains(&Queue(*number)));
-        queues.push(Queue(known.ok_or_else(|| wrong("a worker's queue", *number))?));
+        queues.push(Queue(known.ok_or_else(|| wrong("a worker's queue must exist, and be named once", *number))?));
     }
     let worker = WorkerSettings::from_queues(&queues);
     if described.thread.is_null() {

@@ -104,7 +104,7 @@ fn own<R>(
 ///
 /// # Safety
 /// `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
-/// with a zero; `ticks` is null or may be written.
+/// with a zero; `ticks` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_new(
     asked: *const EvenkeelTickLoopSettings,
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_poll(
 /// Threads: the loop's own.
 ///
 /// # Safety
-/// `due_ns` is null or may be written.
+/// `due_ns` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_next_due(
     ticks: *const EvenkeelTickLoop,

@@ -58,7 +58,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_phase(
 /// Threads: the loop's own. Takes memory: not in a tick.
 ///
 /// # Safety
-/// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+/// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_report_text(
     ticks: *const EvenkeelTickLoop,
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_report_text(
 /// Threads: the loop's own. Takes memory: not in a tick.
 ///
 /// # Safety
-/// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+/// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_advice(
     ticks: *const EvenkeelTickLoop,
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_quantum(
 /// Threads: the loop's own.
 ///
 /// # Safety
-/// `load` is null or may be written.
+/// `load` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_load(ticks: *const EvenkeelTickLoop, load: *mut f64) -> EvenkeelStatus {
     caught(|| {
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_last_change(
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+/// `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_telemetry_path(
     ticks: *const EvenkeelTickLoop,
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_telemetry_path(
 /// Threads: any, at any time. Takes memory and reads a file: not in a tick.
 ///
 /// # Safety
-/// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+/// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_tick_loop_prometheus(
     ticks: *const EvenkeelTickLoop,

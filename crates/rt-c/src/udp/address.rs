@@ -85,7 +85,7 @@ pub unsafe extern "C" fn evenkeel_address_parse(text: *const c_char, address: *m
 ///
 /// # Safety
 /// `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;
-/// `needed` is null or may be written.
+/// `needed` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_address_text(
     address: *const EvenkeelAddress,

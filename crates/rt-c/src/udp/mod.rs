@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use evenkeel_rt::Errno;
 use evenkeel_rt::udp::{Incoming, Outgoing, SendError, Udp, UdpError, UdpReport};
 
-use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::failure::{EvenkeelStatus, Failure, caught, no_function};
 use crate::handle::{self, handles};
 use crate::structs::{self, structs};
 
@@ -165,7 +165,7 @@ impl From<SendError> for Failure {
 /// Threads: any. Free it with evenkeel_udp_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
+/// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_new(
     asked: *const EvenkeelUdpSettings,
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn evenkeel_udp_receive(
     received: *mut EvenkeelReceived,
 ) -> EvenkeelStatus {
     caught(|| {
-        let each = each.ok_or(EvenkeelStatus::NullPointer)?;
+        let each = each.ok_or_else(no_function)?;
         // SAFETY: as this function's caller promises. First, since packets can't be given back.
         unsafe { structs::fillable(received) }?;
         let counts = handle::shared(udp, |udp| {
@@ -346,7 +346,7 @@ pub unsafe extern "C" fn evenkeel_udp_local_address(
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `descriptor` is null or may be written.
+/// `descriptor` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_descriptor(udp: *const EvenkeelUdp, descriptor: *mut i32) -> EvenkeelStatus {
     caught(|| {

@@ -220,7 +220,7 @@ pub unsafe extern "C" fn evenkeel_udp_report(udp: *mut EvenkeelUdp, report: *mut
 /// Threads: any, at any time. Takes memory: not in a tick.
 ///
 /// # Safety
-/// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+/// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_report_text(
     udp: *const EvenkeelUdp,

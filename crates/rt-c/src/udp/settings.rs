@@ -18,7 +18,7 @@ use crate::text;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelIoBackend {
     /// The fastest backend in our measurements: Uring for receiving if the library was built with it, else Offloaded.
-    Usual = 0,
+    Auto = 0,
     /// The backend that takes the least CPU time per packet on this machine. The library measures them for up to 0.1 s on loopback.
     Measured = 1,
     /// A call for each packet.

@@ -63,7 +63,7 @@ pub enum Quantum {
 impl fmt::Display for Quantum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Quantum::Unknown => f.write_str("not known yet"),
+            Quantum::Unknown => f.write_str("still looking for time slices"),
             Quantum::None => f.write_str("not taken away"),
             Quantum::FixedSlot(slot) => {
                 write!(

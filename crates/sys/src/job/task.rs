@@ -43,7 +43,7 @@ impl<S, D> Task<S, D> {
     #[inline]
     pub(super) unsafe fn holding<F>(label: u32, job: F, call: Call<S, D>, ledger: *const Ledger<D>) -> Task<S, D> {
         const {
-            assert!(size_of::<F>() <= CAPTURED_BYTES_MAX, "the closure captures more than fits: let it borrow");
+            assert!(size_of::<F>() <= CAPTURED_BYTES_MAX, "the closure captures more than 48 bytes: let it borrow");
             assert!(align_of::<F>() <= align_of::<Words>(), "the closure captures what is aligned to more than a word");
         }
         let mut words = Words::uninit();

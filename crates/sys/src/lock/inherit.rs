@@ -60,7 +60,10 @@ impl Inherit {
     pub(super) fn unlock(&self) {
         let alone = self.word.compare_exchange(own(), FREE, Ordering::Release, Ordering::Relaxed).is_ok();
         if !alone && let Err(errno) = futex::unlock_pi(&self.word, Flags::PRIVATE) {
-            never(errno.into());
+            panic!(
+                "failed to release a lock that inherits priority: {}: this thread does not hold it",
+                Errno::from(errno)
+            );
         }
     }
 
@@ -72,7 +75,7 @@ impl Inherit {
 /// The thread already holds this lock (`EDEADLK`), or the kernel has no such locks. Continuing would mean running without the lock.
 #[cold]
 fn never(errno: Errno) -> ! {
-    panic!("failed to take or let go a lock that inherits priority: {errno}: does this thread hold it already?")
+    panic!("failed to take a lock that inherits priority: {errno}: does this thread hold it already?")
 }
 
 fn own() -> u32 {
