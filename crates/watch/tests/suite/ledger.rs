@@ -179,7 +179,7 @@ fn counts_add_up_in_the_model_and_the_metrics() {
     assert_eq!(entries(&after, &later).new, []);
 }
 
-/// The same second of a server that reports nothing, with these late ticks, in milliseconds from the sample before.
+/// The same second of a server without telemetry, which `watch` observes from outside. `late` has its late ticks.
 fn seen_from_outside(late: &[OutsideLate], missed: u64) -> (Sample, Sample) {
     let (mut before, mut after) = second(0);
     for (sample, late) in [(&mut before, &[][..]), (&mut after, late)] {
