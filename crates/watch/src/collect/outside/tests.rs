@@ -156,6 +156,50 @@ fn a_moment_without_a_cpu_costs_no_tick_and_a_server_that_stops_is_lost() {
 }
 
 #[test]
+fn ticks_whose_records_were_lost_are_neither_missed_nor_late() {
+    let whole = wakes(20, &[(560, Plant::Missed)]);
+    // The ring overran: the ticks 400 to 403 are gone, and of the tick 404 only what it did after it had waited for a CPU.
+    let mut seen = whole.clone();
+    seen.retain(|wake| !(BEGAN + 400 * PERIOD..BEGAN + 404 * PERIOD).contains(&wake.start_ns));
+    for wake in &mut seen {
+        if (BEGAN + 404 * PERIOD..BEGAN + 405 * PERIOD).contains(&wake.start_ns) {
+            (wake.start_ns, wake.end_ns) = (wake.start_ns + 9 * MS, wake.end_ns + 9 * MS);
+        }
+    }
+    let found_in = stretch(&seen, BEGAN, BEGAN + 3 * S);
+    let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
+    let mut follower = Follower::new(tick, found_in, None, 5);
+    let mut late = Vec::new();
+    for second in 3..20 {
+        let mut next = stretch(&seen, BEGAN + second * S, BEGAN + (second + 1) * S);
+        // The tick 400 is due at 8 s. The kernel may only tell that the ring was full.
+        next.unseen.overflows = u64::from(second == 8);
+        late.extend(follower.take(next).unwrap().late.clone());
+    }
+    let counted = follower.count().unwrap();
+    assert_eq!((counted.ticks.missed, counted.uncounted, late), (1, 5, vec![]));
+    let until = (counted.counted_to_ns - BEGAN) as f64 / PERIOD as f64;
+    assert_eq!((counted.ticks.ticks + counted.ticks.missed + counted.uncounted) as f64, until.round());
+}
+
+#[test]
+fn a_tick_whose_end_was_lost_with_the_next_records_is_not_missed() {
+    // The tick 399 begins at 7.98 s, and its end is among the records that the next stretch has lost.
+    let mut seen = wakes(12, &[]);
+    seen.retain(|wake| !(BEGAN + 399 * PERIOD..BEGAN + 401 * PERIOD).contains(&wake.start_ns));
+    let found_in = stretch(&seen, BEGAN, BEGAN + 3 * S);
+    let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
+    let mut follower = Follower::new(tick, found_in, None, 5);
+    for second in 3..12 {
+        let mut next = stretch(&seen, BEGAN + second * S, BEGAN + (second + 1) * S);
+        next.unseen.records = if second == 8 { 4 } else { 0 };
+        follower.take(next).unwrap();
+    }
+    let counted = follower.count().unwrap();
+    assert_eq!((counted.ticks.missed, counted.uncounted, counted.lost), (0, 2, 4));
+}
+
+#[test]
 fn a_jump_of_the_clock_by_hours_is_no_storm_of_missed_ticks() {
     let wakes = wakes(10, &[]);
     let found_in = stretch(&wakes, BEGAN, BEGAN + 3 * S);
