@@ -111,6 +111,11 @@ impl Outside {
         one.follow(now_ns)
     }
 
+    /// Whether a tick was sought in this process in vain.
+    pub(super) fn is_tickless(&self, pid: u32) -> bool {
+        self.of.get(&pid).is_some_and(|one| matches!(one.state, State::Resting { .. }) && one.failures > 0)
+    }
+
     /// Forgets all other processes.
     pub(super) fn retain(&mut self, is_watched: impl Fn(u32) -> bool) {
         self.of.retain(|pid, _| is_watched(*pid));
