@@ -6,7 +6,9 @@ use evenkeel_sys::telemetry::layout::lower_bound_ns;
 use serde::Serialize;
 
 use super::span::{Span, both};
-use crate::sample::{Asked, Counted, DueSample, HistogramSample, OutsideSample, SlicesSample, TelemetrySample};
+use crate::sample::{
+    Asked, Counted, DueSample, HistogramSample, OutsideSample, SlicesSample, TelemetrySample, late_bound_ns,
+};
 
 /// The ticks of a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -174,7 +176,7 @@ fn between(then: &Measured<&TelemetrySample>, now: &TelemetrySample, asked: Aske
             span.increase("ticks", then.ticks, now.ticks).map(|_| of(now).to_page().since(&of(then).to_page()))
         })
     };
-    let late_after_ns = asked.late_after_ns.or_else(|| now.period_ns.map(|period_ns| period_ns / 4));
+    let late_after_ns = late_bound_ns(asked.late_after_ns, now.period_ns);
     let work = grown(|page| &page.work);
     TicksModel {
         counted_by: CountedBy::Server,

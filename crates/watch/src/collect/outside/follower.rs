@@ -12,7 +12,7 @@ use evenkeel_measure::meters::ticks::views::Workers;
 use evenkeel_measure::meters::ticks::wakes::Wake;
 use evenkeel_stats::quantile;
 
-use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample, SlicesSample, TelemetrySample};
+use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample, SlicesSample, TelemetrySample, late_bound_ns};
 
 /// A stretch needs at least this many periods, to follow a loop through it.
 const PERIODS_MIN: f64 = 10.0;
@@ -210,7 +210,8 @@ impl Follower {
     }
 
     fn bound_ns(&self) -> u64 {
-        self.late_after_ns.unwrap_or((self.tick.tempo.period_ns / 4.0) as u64)
+        let period_ns = self.tick.tempo.period_ns as u64;
+        late_bound_ns(self.late_after_ns, Some(period_ns)).unwrap_or(period_ns)
     }
 
     fn late(&mut self, late: OutsideLate) {
