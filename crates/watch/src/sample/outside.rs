@@ -33,6 +33,14 @@ pub struct OutsideSample {
     pub late_beyond: u64,
     /// Switch records that were lost, so that ticks may be missing.
     pub lost: u64,
+    /// Due times at which records were lost, and no tick was seen or a late one. They are neither ticks nor missed ticks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uncounted: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl OutsideSample {
@@ -49,6 +57,7 @@ impl OutsideSample {
             late: Vec::new(),
             late_beyond: 0,
             lost: 0,
+            uncounted: 0,
             ..self.clone()
         }
     }
