@@ -15,6 +15,9 @@ pub(crate) struct Row {
     unit: &'static str,
     better: &'static str,
     ours: Figure,
+    /// Other modes of evenkeel. None is compared with a peer.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    other_modes: BTreeMap<String, Figure>,
     peers: BTreeMap<String, Figure>,
     /// Peers that are not installed here, with advice for each.
     skipped: BTreeMap<String, String>,
@@ -99,7 +102,19 @@ impl Row {
             Direction::Lower => "lower",
             Direction::Higher => "higher",
         };
-        Ok(Row { format: 1, row, unit, better, ours, peers: figures, skipped, ratio_to_best_peer, seed })
+        let other_modes = BTreeMap::new();
+        Ok(Row { format: 1, row, unit, better, ours, other_modes, peers: figures, skipped, ratio_to_best_peer, seed })
+    }
+
+    /// Adds other modes of evenkeel.
+    ///
+    /// # Errors
+    /// If one has no results.
+    pub(crate) fn with_modes(mut self, modes: &[Measured]) -> anyhow::Result<Row> {
+        for mode in modes {
+            self.other_modes.insert(mode.name.clone(), Figure::new(mode)?);
+        }
+        Ok(self)
     }
 }
 
@@ -133,7 +148,8 @@ impl fmt::Display for Row {
             self.row, self.unit, self.better
         )?;
         let ours = std::iter::once(("evenkeel", &self.ours));
-        for (name, figure) in ours.chain(self.peers.iter().map(|(name, figure)| (name.as_str(), figure))) {
+        let others = self.other_modes.iter().chain(&self.peers);
+        for (name, figure) in ours.chain(others.map(|(name, figure)| (name.as_str(), figure))) {
             let Figure { median, low, high, runs, version } = figure;
             writeln!(f, "  {name:24} {median:9.2} [{low:.2}, {high:.2}] {runs} runs, {version}")?;
         }
@@ -168,6 +184,15 @@ mod tests {
         assert_eq!(ratio.peer, "fast");
         assert!((ratio.ratio - 2.0).abs() < 1e-9 && ratio.low <= ratio.ratio && ratio.ratio <= ratio.high, "{ratio:?}");
         assert_eq!((row.peers.len(), row.ours.runs), (2, 20));
+    }
+
+    #[test]
+    fn another_mode_of_evenkeel_is_shown_and_is_no_peer() {
+        let all = vec![measured("ours", &[2.0; 12]), measured("peer", &[4.0; 12])];
+        let row = Row::new(Measurements { row: "r", unit: "ms", all, skipped: BTreeMap::new(), seed: 7 }).unwrap();
+        let row = row.with_modes(&[measured("ours, other mode", &[1.0; 12])]).unwrap();
+        assert_eq!((row.ratio_to_best_peer.as_ref().unwrap().peer.as_str(), row.peers.len()), ("peer", 1));
+        assert!(row.to_string().contains("ours, other mode              1.00 [1.00, 1.00] 12 runs"), "{row}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +46,8 @@ struct Contender {
     program: String,
     arguments: Vec<String>,
     version: String,
+    /// A mode of evenkeel beside the one that is compared.
+    is_other_mode: bool,
     servers: Servers,
     /// The port at which it is asked for metrics each second.
     port: Option<u16>,
@@ -66,7 +69,8 @@ pub(crate) fn measure_memory() -> anyhow::Result<Row> {
 }
 
 fn measure(row: &'static str, unit: &'static str, of: fn(&Cost) -> f64) -> anyhow::Result<Row> {
-    let (contenders, skipped) = contenders()?;
+    let scratch = tempfile::tempdir()?;
+    let (contenders, skipped) = contenders(scratch.path())?;
     let seed = realtime_ns();
     let mut chance = ChaCha8Rng::seed_from_u64(seed);
     let mut rounds: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
@@ -78,24 +82,30 @@ fn measure(row: &'static str, unit: &'static str, of: fn(&Cost) -> f64) -> anyho
             rounds[at].push(of(&cost));
         }
     }
-    let all = contenders.into_iter().zip(rounds);
-    let all = all.map(|(one, rounds)| Measured { name: one.name.to_owned(), version: one.version, rounds }).collect();
-    Row::new(Measurements { row, unit, all, skipped, seed })
+    let (modes, all): (Vec<_>, Vec<_>) =
+        contenders.into_iter().zip(rounds).partition(|(contender, _)| contender.is_other_mode);
+    let [modes, all] = [modes, all].map(|list| {
+        let named =
+            |(one, rounds): (Contender, _)| Measured { name: one.name.to_owned(), version: one.version, rounds };
+        list.into_iter().map(named).collect::<Vec<Measured>>()
+    });
+    Row::new(Measurements { row, unit, all, skipped, seed })?.with_modes(&modes)
 }
 
-/// evenkeel first, then its other modes, then the peers.
-fn contenders() -> anyhow::Result<(Vec<Contender>, BTreeMap<String, String>)> {
+/// evenkeel first, then its other modes, then the peers. What they write goes to `scratch`.
+fn contenders(scratch: &Path) -> anyhow::Result<(Vec<Contender>, BTreeMap<String, String>)> {
     let ours = beside_us("evenkeel")?;
     let our_version =
         version(&ours, "--version").with_context(|| format!("{ours} does not run: 'make bench' builds it"))?;
     let free = || -> anyhow::Result<u16> { Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()) };
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
-    let state = std::env::temp_dir().join(format!("evenkeel-bench-state-{}", std::process::id()));
+    let state = scratch.join("state");
     let serve = |name, more: &str, servers| -> anyhow::Result<Contender> {
         let port = free()?;
         let line = format!("serve --listen 127.0.0.1:{port} --state {} {more}", state.display());
         let (program, version) = (ours.clone(), our_version.clone());
-        Ok(Contender { name, program, arguments: words(&line), version, servers, port: Some(port) })
+        let is_other_mode = servers == Servers::Silent;
+        Ok(Contender { name, program, arguments: words(&line), version, is_other_mode, servers, port: Some(port) })
     };
     let mut all = vec![
         serve("evenkeel serve", "--no-find", Servers::WithPages)?,
@@ -104,7 +114,7 @@ fn contenders() -> anyhow::Result<(Vec<Contender>, BTreeMap<String, String>)> {
     ];
     let mut skipped = BTreeMap::new();
     let exporter_port = free()?;
-    let raw = std::env::temp_dir().join(format!("evenkeel-bench-atop-{}", std::process::id()));
+    let raw = scratch.join("atop");
     let peers = [
         (
             "prometheus-node-exporter",
@@ -123,6 +133,7 @@ fn contenders() -> anyhow::Result<(Vec<Contender>, BTreeMap<String, String>)> {
                 program: program.to_owned(),
                 arguments: words(&line),
                 version,
+                is_other_mode: false,
                 servers: Servers::WithPages,
                 port,
             }),

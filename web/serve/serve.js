@@ -306,9 +306,10 @@ async function begin() {
   state.stored = answer.range_ms;
   byId("moment").hidden = false;
   byId("live").textContent = "Back to the end";
-  const shown = () => view.range.to - view.range.from;
-  byId("earlier").addEventListener("click", () => loadUntil(view.range.to - shown()));
-  byId("later").addEventListener("click", () => loadUntil(view.range.to + shown()));
+  // What was loaded last, whether or not it is drawn yet.
+  const move = (by) => view.fixed && loadUntil(view.fixed.to + by * (view.fixed.to - view.fixed.from));
+  byId("earlier").addEventListener("click", () => move(-1));
+  byId("later").addEventListener("click", () => move(1));
   byId("at").addEventListener("change", () => {
     const at = Date.parse(`${byId("at").value}Z`);
     if (!Number.isNaN(at)) loadUntil(at + 999);
@@ -333,7 +334,7 @@ for (const button of byId("range").querySelectorAll("button[data-seconds]")) {
     for (const other of byId("range").querySelectorAll("button[data-seconds]")) {
       other.setAttribute("aria-pressed", String(other === button));
     }
-    if (state.stored) loadUntil(view.range.to);
+    if (state.stored) loadUntil(view.fixed?.to ?? state.stored[1]);
     else choose(null);
   });
 }

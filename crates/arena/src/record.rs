@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"EKMATCH\x01";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RecordError {
     /// The magic number or the format is wrong.
-    #[error("read the record: it does not begin like one of format 1")]
+    #[error("read the record: it is not a record of format 1")]
     Magic,
     /// It ends in the middle, or a number is out of range.
     #[error("read the record at tick {tick}: {source}")]

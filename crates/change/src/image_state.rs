@@ -37,7 +37,7 @@ impl Log {
     /// Reads the journal of an image without the lock. A missing journal is empty.
     ///
     /// # Errors
-    /// As [`Log::read`]; also if a link in the path points out of the image.
+    /// The errors of [`Log::read`], and a link in the path that points out of the image.
     pub fn read_in(image: &Image) -> Result<Log, StateError> {
         undamaged(Log::read_or_empty(StateDir::open_in(image))?, &image.shown(IMAGE_DIR))
     }

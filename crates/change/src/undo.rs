@@ -164,7 +164,7 @@ struct PassedOn {
 }
 
 impl<'a> Sheet<'a> {
-    /// The step's own file, then those that the kernel changes along.
+    /// The step's own file, then the files that the kernel changes together with it.
     fn all_of(pending: &'a PendingUndo) -> Vec<Sheet<'a>> {
         let PendingUndo { intent, done } = pending;
         let mut sheets = vec![Sheet {
@@ -185,7 +185,8 @@ impl<'a> Sheet<'a> {
         sheets
     }
 
-    /// Takes the register's decision. A file of another journal keeps its value, even if our own write may change it too.
+    /// Applies the register's decision. A file that another journal now owns keeps its current value. If one of our writes changes it as
+    /// a side effect, the undo writes that value back.
     fn take(&mut self, share: Share, found: &Result<String, ReadError>) {
         match share {
             Share::Back(before) => self.before = before,

@@ -1,9 +1,9 @@
-//! A trial over many hosts: like hosts are paired, and in each block of time a coin says which of a pair has the settings.
+//! A trial over many hosts. Similar hosts form pairs. In each block of time, one host of each pair has the settings, chosen at random.
 //!
-//! Each pair and block gives one ratio, of the host with the settings to the one without, each divided by its own number from before. What moves
-//! the whole fleet, such as an evening, moves both and cancels; what makes hosts different cancels by the number from before, and on average by the
-//! coin. The coins are independent, so the sequential test of `evenkeel-stats` keeps its promise over all pairs and blocks, whatever hosts, days
-//! and neighbours do. Pure: numbers and a seed come in.
+//! Each host's number is divided by its own number from before the trial. Each pair and block then gives one ratio: the host with the settings to
+//! the host without them. A change of the whole fleet, such as the load of an evening, affects both hosts and cancels. A difference between the
+//! hosts cancels through the number from before, and on average through the random choice. The choices are independent, so the sequential test of
+//! `evenkeel-stats` keeps its promise over all pairs and blocks, whatever hosts, days and neighbours do. Pure: the caller passes numbers and a seed.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct HostPair {
     pub second: String,
 }
 
-/// The hosts in pairs, and the coin.
+/// The pairs of hosts, and the seed of the random order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switchback {
     pairs: Vec<HostPair>,
@@ -56,7 +56,7 @@ pub struct Arms {
     pub without: Vec<String>,
 }
 
-/// What was measured, and what it says.
+/// The measurements so far, and the state of the test.
 #[derive(Clone, Debug)]
 pub struct Evidence {
     test: Sequential,
@@ -185,7 +185,7 @@ impl Switchback {
             let (b, a) = if first_has_it { (first, second) } else { (second, first) };
             evidence.missing[0] += usize::from(b.is_none());
             evidence.missing[1] += usize::from(a.is_none());
-            // A pair without one of its numbers is left out: that looks at no value.
+            // Skip a pair if one of its numbers is missing. This rule does not depend on the values.
             let (Some(a), Some(b)) = (a, b) else { continue };
             if evidence.test.add(Pair { a, b }).is_ok() {
                 let switched =
@@ -195,7 +195,7 @@ impl Switchback {
         }
     }
 
-    /// What blocks without any settings say: how many blocks an effect would take.
+    /// Estimates how many blocks each effect needs, from the noise of blocks in which no host had the settings.
     ///
     /// # Errors
     /// If an option is out of range.
@@ -215,7 +215,7 @@ impl Switchback {
             let chance = ChaCha8Rng::seed_from_u64(self.seed.wrapping_add(trial));
             needed.push(self.simulated_blocks(residuals, options, effect_ratio, chance, blocks_max)?);
         }
-        // None is more than any number.
+        // No verdict sorts after any number of blocks.
         needed.sort_unstable_by_key(|blocks| blocks.unwrap_or(u64::MAX));
         let of = |share: u64| needed.get((SIMULATED * share / 100) as usize).copied().flatten();
         Ok(Power { effect_ratio, blocks_p50: of(50), blocks_p90: of(90), blocks_max })

@@ -1,8 +1,8 @@
-//! `Sleeper`: reads until when a thread of any process asked the kernel to sleep. It reads the arguments of the thread's system call
-//! (proc_pid_syscall(5)) and the time in memory that they point to. It stops no thread, and a running thread shows nothing.
+//! `Sleeper`: reads the deadline of the sleep that a thread of any process requested. It reads the arguments of the thread's system call
+//! (proc_pid_syscall(5)) and the time in memory that they point to. It does not stop the thread. A running thread has no such data.
 //!
-//! A server's tick is due when the server asked to be woken. From outside, only this shows that time. The wake-up itself is later, because
-//! of timer slack and the machine.
+//! A server's tick is due at the deadline that the server requested. From outside, only these arguments show the deadline. The wake-up itself
+//! comes later, because of timer slack and the machine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

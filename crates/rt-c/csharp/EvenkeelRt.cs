@@ -351,7 +351,7 @@ namespace Evenkeel
         ///  Threads: the one that the frame was given on.
         ///
         ///  # Safety
-        ///  `job` is null or a function that takes this context on any thread, until the frame is over.
+        ///  `job` is null, or a function that may be called with `context` on any thread until the frame ends.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_frame_push", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_frame_push(EvenkeelFrame* frame, uint queue_number, evenkeel_frame_push_job_delegate job, void* context);
@@ -397,7 +397,7 @@ namespace Evenkeel
         ///  Threads: the one that the frame was given on.
         ///
         ///  # Safety
-        ///  `each` is null or a function that takes this context on any thread, on several at once.
+        ///  `each` is null, or a function that may be called with `context` on several threads at once.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_frame_for_each", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_frame_for_each(EvenkeelFrame* frame, uint queue_number, System.UIntPtr count, System.UIntPtr chunk, evenkeel_frame_for_each_each_delegate each, void* context);
@@ -421,7 +421,7 @@ namespace Evenkeel
         ///  Threads: any, at any time, also in jobs.
         ///
         ///  # Safety
-        ///  `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
+        ///  `job` is null, or a function that may be called with `context` on any thread until the job system is freed.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_asynchronous_push", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_asynchronous_push(EvenkeelAsynchronous* asynchronous, uint queue_number, evenkeel_asynchronous_push_job_delegate job, void* context);
@@ -778,7 +778,7 @@ namespace Evenkeel
         ///  Writes to `buffer` a line for each setting that is not active, with what to do; empty if all is well. `needed` is the number of bytes,
         ///  with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
         ///
-        ///  Threads: one at a time. Takes memory: not in a tick.
+        ///  Threads: one at a time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
         ///  `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -962,7 +962,7 @@ namespace Evenkeel
 
         /// <summary>
         ///  Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the
-        ///  end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads continue meanwhile, so call again with more than `needed`.
+        ///  end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads keep recording meanwhile, so call again with more than `needed`.
         ///  EVENKEEL_STATUS_NO_DATA if no thread records.
         ///
         ///  Threads: any, at any time, but not in a tick: it allocates.
@@ -1084,7 +1084,7 @@ namespace Evenkeel
         /// <summary>
         ///  Writes the page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
         ///
-        ///  Threads: any, at any time. Takes memory: not in a tick.
+        ///  Threads: any, at any time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
         ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -1097,7 +1097,7 @@ namespace Evenkeel
         ///  zero at the end. `folder` is their folder; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Sessions come and
         ///  go, so call again with more than `needed`.
         ///
-        ///  Threads: any, at any time. Takes memory and reads files: not in a tick.
+        ///  Threads: any, at any time. Allocates memory and reads files: do not call it in a tick.
         ///
         ///  # Safety
         ///  `folder` is null or a text that ends with a zero; `text` is null or points to `size` bytes that may be written; `needed` is null or may be
@@ -1271,7 +1271,7 @@ namespace Evenkeel
         /// <summary>
         ///  Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
         ///
-        ///  Threads: the loop's own. Takes memory: not in a tick.
+        ///  Threads: the loop's own. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
         ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -1283,7 +1283,7 @@ namespace Evenkeel
         ///  Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
         ///  bytes, with the zero at the end.
         ///
-        ///  Threads: the loop's own. Takes memory: not in a tick.
+        ///  Threads: the loop's own. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
         ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -1396,7 +1396,7 @@ namespace Evenkeel
         ///  Writes the telemetry page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
         ///  EVENKEEL_STATUS_NO_DATA without telemetry.
         ///
-        ///  Threads: any, at any time. Takes memory and reads a file: not in a tick.
+        ///  Threads: any, at any time. Allocates memory and reads a file: do not call it in a tick.
         ///
         ///  # Safety
         ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -1418,7 +1418,7 @@ namespace Evenkeel
         /// <summary>
         ///  Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end; 64 are always enough.
         ///
-        ///  Threads: any, at any time. Takes memory: not in a tick.
+        ///  Threads: any, at any time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
         ///  `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;
@@ -1534,7 +1534,7 @@ namespace Evenkeel
         ///  Writes to `buffer` a line for each setting, with its status when the socket was opened and what to do about it. `needed` is the number
         ///  of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
         ///
-        ///  Threads: any, at any time. Takes memory: not in a tick.
+        ///  Threads: any, at any time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
         ///  `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -3039,7 +3039,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  The measurements of the backends, for EvenkeelIoBackend's Measured.
+    ///  The measurements of the backends. Only for the backend Measured.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpTrial
@@ -3170,17 +3170,17 @@ namespace Evenkeel
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
+        ///  Only for the backend Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
         ///  are the fields above, or 64 players and 100 bytes if those are 0.
         /// </summary>
         public uint packets_a_peer;
         /// <summary>
-        ///  For EvenkeelIoBackend's Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
+        ///  Only for the backend Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
         /// </summary>
         public uint trial_ms;
         /// <summary>
-        ///  For EvenkeelIoBackend's Measured: the address that test packets are sent to, such as `192.0.2.1:9`. They are at most 4,096, all
-        ///  zeros. Null: they go between two sockets on loopback, and pass no device.
+        ///  Only for the backend Measured: the destination of the test packets, such as `192.0.2.1:9`. At most 4,096 packets of zeros are sent.
+        ///  Null: they go between two sockets on loopback, and pass no device.
         /// </summary>
         public byte* trial_toward;
     }

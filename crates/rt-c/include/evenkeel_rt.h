@@ -996,13 +996,13 @@ typedef struct EvenkeelUdpSettings {
     uint32_t busy_poll_us;
     // Always 0.
     uint32_t reserved;
-    // For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
+    // Only for the backend Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
     // are the fields above, or 64 players and 100 bytes if those are 0.
     uint32_t packets_a_peer;
-    // For EvenkeelIoBackend's Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
+    // Only for the backend Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
     uint32_t trial_ms;
-    // For EvenkeelIoBackend's Measured: the address that test packets are sent to, such as `192.0.2.1:9`. They are at most 4,096, all
-    // zeros. Null: they go between two sockets on loopback, and pass no device.
+    // Only for the backend Measured: the destination of the test packets, such as `192.0.2.1:9`. At most 4,096 packets of zeros are sent.
+    // Null: they go between two sockets on loopback, and pass no device.
     const char *trial_toward;
 } EvenkeelUdpSettings;
 
@@ -1161,7 +1161,7 @@ typedef struct EvenkeelUdpReport {
     uint64_t failures_of_others;
 } EvenkeelUdpReport;
 
-// The measurements of the backends, for EvenkeelIoBackend's Measured.
+// The measurements of the backends. Only for the backend Measured.
 typedef struct EvenkeelUdpTrial {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -1475,7 +1475,7 @@ EvenkeelStatus evenkeel_jobs_worker_report(struct EvenkeelJobs *jobs,
 // Threads: the one that the frame was given on.
 //
 // # Safety
-// `job` is null or a function that takes this context on any thread, until the frame is over.
+// `job` is null, or a function that may be called with `context` on any thread until the frame ends.
 EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame,
                                    uint32_t queue_number,
                                    EvenkeelJob job,
@@ -1519,7 +1519,7 @@ EvenkeelStatus evenkeel_frame_is_done(struct EvenkeelFrame *frame, uint32_t numb
 // Threads: the one that the frame was given on.
 //
 // # Safety
-// `each` is null or a function that takes this context on any thread, on several at once.
+// `each` is null, or a function that may be called with `context` on several threads at once.
 EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
                                        uint32_t queue_number,
                                        size_t count,
@@ -1542,7 +1542,7 @@ EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct Evenk
 // Threads: any, at any time, also in jobs.
 //
 // # Safety
-// `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
+// `job` is null, or a function that may be called with `context` on any thread until the job system is freed.
 EvenkeelStatus evenkeel_asynchronous_push(const struct EvenkeelAsynchronous *asynchronous,
                                           uint32_t queue_number,
                                           EvenkeelJob job,
@@ -1780,7 +1780,7 @@ EvenkeelStatus evenkeel_memory_report(struct EvenkeelMemory *memory, struct Even
 // Writes to `buffer` a line for each setting that is not active, with what to do; empty if all is well. `needed` is the number of bytes,
 // with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
 //
-// Threads: one at a time. Takes memory: not in a tick.
+// Threads: one at a time. Allocates memory: do not call it in a tick.
 //
 // # Safety
 // `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -1927,7 +1927,7 @@ EvenkeelStatus evenkeel_scope_enter(uint32_t scope);
 EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
 
 // Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the
-// end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads continue meanwhile, so call again with more than `needed`.
+// end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads keep recording meanwhile, so call again with more than `needed`.
 // EVENKEEL_STATUS_NO_DATA if no thread records.
 //
 // Threads: any, at any time, but not in a tick: it allocates.
@@ -2021,7 +2021,7 @@ EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry
 
 // Writes the page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
 //
-// Threads: any, at any time. Takes memory: not in a tick.
+// Threads: any, at any time. Allocates memory: do not call it in a tick.
 //
 // # Safety
 // `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -2034,7 +2034,7 @@ EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *tel
 // zero at the end. `folder` is their folder; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Sessions come and
 // go, so call again with more than `needed`.
 //
-// Threads: any, at any time. Takes memory and reads files: not in a tick.
+// Threads: any, at any time. Allocates memory and reads files: do not call it in a tick.
 //
 // # Safety
 // `folder` is null or a text that ends with a zero; `text` is null or points to `size` bytes that may be written; `needed` is null or may be
@@ -2166,7 +2166,7 @@ EvenkeelStatus evenkeel_tick_loop_phase(const struct EvenkeelTickLoop *ticks, st
 
 // Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
 //
-// Threads: the loop's own. Takes memory: not in a tick.
+// Threads: the loop's own. Allocates memory: do not call it in a tick.
 //
 // # Safety
 // `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -2178,7 +2178,7 @@ EvenkeelStatus evenkeel_tick_loop_report_text(const struct EvenkeelTickLoop *tic
 // Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
 // bytes, with the zero at the end.
 //
-// Threads: the loop's own. Takes memory: not in a tick.
+// Threads: the loop's own. Allocates memory: do not call it in a tick.
 //
 // # Safety
 // `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -2271,7 +2271,7 @@ EvenkeelStatus evenkeel_tick_loop_telemetry_path(const struct EvenkeelTickLoop *
 // Writes the telemetry page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
 // EVENKEEL_STATUS_NO_DATA without telemetry.
 //
-// Threads: any, at any time. Takes memory and reads a file: not in a tick.
+// Threads: any, at any time. Allocates memory and reads a file: do not call it in a tick.
 //
 // # Safety
 // `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -2371,7 +2371,7 @@ EvenkeelStatus evenkeel_address_parse(const char *text,
 
 // Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end; 64 are always enough.
 //
-// Threads: any, at any time. Takes memory: not in a tick.
+// Threads: any, at any time. Allocates memory: do not call it in a tick.
 //
 // # Safety
 // `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;
@@ -2392,7 +2392,7 @@ EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpRe
 // Writes to `buffer` a line for each setting, with its status when the socket was opened and what to do about it. `needed` is the number
 // of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
 //
-// Threads: any, at any time. Takes memory: not in a tick.
+// Threads: any, at any time. Allocates memory: do not call it in a tick.
 //
 // # Safety
 // `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.

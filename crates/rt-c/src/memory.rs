@@ -189,7 +189,7 @@ pub(crate) fn filled(found: MemoryReport) -> EvenkeelMemoryReport {
 /// Writes to `buffer` a line for each setting that is not active, with what to do; empty if all is well. `needed` is the number of bytes,
 /// with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
 ///
-/// Threads: one at a time. Takes memory: not in a tick.
+/// Threads: one at a time. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
 /// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.

@@ -146,7 +146,7 @@ pub extern "C" fn evenkeel_scope_leave(scope: u32) -> EvenkeelStatus {
 }
 
 /// Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the
-/// end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads continue meanwhile, so call again with more than `needed`.
+/// end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads keep recording meanwhile, so call again with more than `needed`.
 /// EVENKEEL_STATUS_NO_DATA if no thread records.
 ///
 /// Threads: any, at any time, but not in a tick: it allocates.

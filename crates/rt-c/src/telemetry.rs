@@ -247,7 +247,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_path(
 
 /// Writes the page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
 ///
-/// Threads: any, at any time. Takes memory: not in a tick.
+/// Threads: any, at any time. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
 /// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus(
 /// zero at the end. `folder` is their folder; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Sessions come and
 /// go, so call again with more than `needed`.
 ///
-/// Threads: any, at any time. Takes memory and reads files: not in a tick.
+/// Threads: any, at any time. Allocates memory and reads files: do not call it in a tick.
 ///
 /// # Safety
 /// `folder` is null or a text that ends with a zero; `text` is null or points to `size` bytes that may be written; `needed` is null or may be

@@ -17,8 +17,8 @@ const AT_FIRST: u32 = 16;
 /// The factor between the learned lateness and the margin.
 const ROOM: f64 = 1.25;
 
-/// Follows a high quantile of the wake-ups' lateness: a large step up for each wake-up that it did not cover, a small step down for each
-/// other.
+/// Follows a high quantile of the wake-ups' lateness. A wake-up later than the margin raises it by a large step; any other wake-up lowers
+/// it by a small step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Margin {
     ns: f64,

@@ -15,7 +15,7 @@ pub enum Call {
     Gettimeofday,
 }
 
-/// The monotonic clock in nanoseconds, from the C library as for every program; 0 on failure.
+/// The monotonic clock in nanoseconds, read with the C library's `clock_gettime`; 0 on failure.
 #[inline(always)]
 pub fn clock_gettime() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();

@@ -110,7 +110,7 @@ mod tests {
         let deadline_ns = clock::monotonic_ns() + 2_000_000;
         timer.sleep_until_ns(deadline_ns).unwrap();
         assert!(clock::monotonic_ns() >= deadline_ns);
-        // A timer whose time has passed ends at once.
+        // A deadline in the past returns at once.
         timer.sleep_until_ns(1).unwrap();
         assert_eq!(timer.sleep_until_ns(0), Err(Errno::INVAL));
     }

@@ -25,7 +25,7 @@ const TABLE_BYTES_MAX: u64 = 4 << 20;
 const MARK: &str = "evenkeel-trial/";
 /// Linux takes names of 107 bytes after the NUL.
 const NAME_BYTES_MAX: usize = 107;
-/// The most other trials that are reported. Any user may bind any number of such names.
+/// The maximum number of other trials to report, because any user may bind any number of such names.
 const OTHERS_MAX: usize = 4;
 
 /// The name of this trial among the running ones, until it is dropped, and the other trials that it saw.

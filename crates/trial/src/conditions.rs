@@ -448,7 +448,7 @@ mod tests {
         let watch = Watch::start(&Root::live(), &[]);
         let start = watch.begin_window();
         clock::sleep_until_ns(clock::monotonic_ns() + 4 * WATCH_PERIOD_NS);
-        // The watching thread may get the CPU late for the first time.
+        // The watching thread may start late, so wait for its first gap.
         let until_ns = clock::monotonic_ns() + 20_000_000_000;
         let mut conditions = watch.end_window(&start);
         while conditions.longest_gap_us == Some(0.0) && clock::monotonic_ns() < until_ns {

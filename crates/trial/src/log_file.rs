@@ -87,7 +87,7 @@ impl LogFile {
         Ok(is_empty.then(|| LogFile { path: path.to_owned(), file }))
     }
 
-    /// Opens an existing file to continue it. It must be an ordinary file.
+    /// Opens an existing file to continue it. It must be a regular file.
     ///
     /// # Errors
     /// The kernel's error.

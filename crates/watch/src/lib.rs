@@ -6,6 +6,7 @@
 
 mod collect;
 pub mod ledger;
+mod locked;
 pub mod metrics;
 pub mod model;
 pub mod recorder;

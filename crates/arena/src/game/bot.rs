@@ -17,7 +17,7 @@ const TURN: i32 = 2_500;
 const ON_TARGET: i32 = 256;
 /// Inputs from seeing an opponent to shooting.
 const REACTION: u32 = 5;
-/// For how many inputs it dodges in one direction.
+/// The number of inputs for which a bot dodges in one direction.
 const COURSE: u32 = 12;
 /// A bot that does not move for this many inputs looks for another way.
 const STUCK: u32 = 20;

@@ -94,7 +94,7 @@ fn carried<'a>(persist: Option<&'a PersistPlan>, step: &Step) -> Option<&'a str>
     persist?.carried.iter().find(|carried| names.contains(&carried.setting)).map(|carried| carried.by.as_str())
 }
 
-/// A name for the rendering of a plan. It is the same whenever and wherever its settings are planned.
+/// A name for the rendering of a plan. It depends only on the plan's settings or files, not on the machine or the time.
 pub fn name(plan: &PlanFile) -> String {
     let unit = plan.persist.as_ref().and_then(|lasting| lasting.unit.clone()).unwrap_or_default();
     let kept = if plan.persist.is_some() { "kept" } else { "" };

@@ -35,7 +35,7 @@ pub fn script(plan: &PlanFile) -> Result<String, RenderError> {
     let left = todo(plan);
     let left: String = left.iter().map(|todo| comment(&format!("  {}: {}", todo.setting, todo.todo)) + "\n").collect();
     if !left.is_empty() {
-        push(&mut text, &format!("\n# What no script does.\ncat <<'END'\nTo do by hand:\n{left}END\n"));
+        push(&mut text, &format!("\n# Steps that a script cannot do.\ncat <<'END'\nTo do by hand:\n{left}END\n"));
     }
     if !does_something(plan) && left.is_empty() {
         push(&mut text, ":\n");
@@ -57,15 +57,15 @@ fn head(plan: &PlanFile) -> String {
         r#"#!/bin/sh
 # evenkeel {version}: {title}
 #
-# Brings about, on the machine that it is run on as root:
+# Run it as root. It applies these settings to the machine:
 {settings}#
-# What is so already is left alone, so it may run twice. What undoes a change is on disk before the change; if a step fails,
-# all is put back. To undo it later:
+# It skips settings that are already set, so you can run it twice. Before each change it writes the undo script to disk. If a step
+# fails, it restores everything. To undo it later:
 #   sh /var/lib/evenkeel/script/{name}/undo.sh
 #
 # EVENKEEL_ROOT=DIR works on the root at DIR, and only prints the commands that would run there.
 # EVENKEEL_UNDO=DIR keeps the undo script below DIR.
-# Exit codes: 3 not root, 4 failed before anything was changed, 5 failed and all put back, 6 failed and not all put back.
+# Exit codes: 3 not root, 4 failed before any change, 5 failed and restored everything, 6 failed and could not restore everything.
 # shellcheck disable=SC2016 # single quotes are meant: nothing in them is to be expanded
 set -eu
 export LC_ALL=C
@@ -155,10 +155,12 @@ fn step(text: &mut String, planned: &PlannedStep, persist: Option<&PersistPlan>)
         return Ok(());
     }
     let what = match (&step.action, carried(persist, step)) {
-        _ if planned.already_so => "so already".to_owned(),
-        (_, Some(by)) => format!("comes about by {by}: see below"),
+        _ if planned.already_so => "already set".to_owned(),
+        (_, Some(by)) => format!("set by {by}: see below"),
         (Action::KernelArgument { argument }, None) => format!("by hand: add {argument} to the kernel's command line"),
-        (Action::Hold { path }, None) => format!("lasts while a process holds {path} open: no script does"),
+        (Action::Hold { path }, None) => {
+            format!("lasts only while a process keeps {path} open: a script cannot do this")
+        }
         (Action::ByHand { todo }, None) => format!("by hand: {todo}"),
         (Action::Process | Action::Write { .. }, None) => "the server itself sets it when it starts".to_owned(),
     };

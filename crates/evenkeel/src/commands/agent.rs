@@ -8,10 +8,11 @@ use crate::failure::Outcome;
 use crate::show::Out;
 use crate::times;
 
-/// Keep the host of this Kubernetes node as the cluster's HostGoals say; one agent a node
+/// Apply the HostGoals of a Kubernetes cluster to the host of this node; one agent per node
 ///
-/// Watches the HostGoals, applies those for this node with the journal of its host, verifies them, and writes what came of each to the HostState of
-/// the node. A deleted goal is put back. When the agent ends, what is in force stays in force, and `evenkeel revert` on the host undoes it.
+/// Applies each goal for this node as a transaction in the journal of the host. Verifies the goals, and writes the result of each to the
+/// HostState of the node. Reverts a goal when it is deleted. When the agent ends, the settings stay in force, and `evenkeel revert` on the host
+/// undoes them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel agent --node worker-1

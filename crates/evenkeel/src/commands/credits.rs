@@ -30,9 +30,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Forecast when the CPU credits of a burstable instance run out
 ///
-/// Shows when the credits run out, for how long the instance is then held at its baseline, what the unlimited mode costs instead, and which
-/// types of the same cloud serve all of it from their credits. The CSV has the columns `time` and `cpus` or `cpu_percent`; CloudWatch's
-/// `Timestamp` and `CPUUtilization` do too. Knows Amazon's T2, T3, T3a and T4g, and Azure's B series.
+/// Shows when the credits run out, and for how long the instance is then held at its baseline. It also shows the cost of the unlimited mode,
+/// and which types of the same cloud serve the whole load from their credits. The CSV has the columns `time` and `cpus` or `cpu_percent`;
+/// CloudWatch's `Timestamp` and `CPUUtilization` work too. Knows Amazon's T2, T3, T3a and T4g, and Azure's B series.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel credits

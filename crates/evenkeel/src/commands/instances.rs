@@ -25,9 +25,9 @@ const SESSIONS_BYTES_MAX: u64 = 16 << 20;
 
 /// Choose the instance type with the lowest cost of a session
 ///
-/// Computes from documented figures how many sessions each instance type of Amazon, Azure and Google holds: by cores, memory, lasting network
-/// rate and CPU credits. Prices are files that you downloaded: Amazon's price list or spot price history, Azure's retail prices, Google's SKUs,
-/// or CSV with the columns instance_type, usd_per_hour and region. docs/instances-for-sessions.md describes them.
+/// Computes from documented figures how many sessions each instance type of Amazon, Azure and Google holds. The limits are cores, memory,
+/// sustained network rate and CPU credits. Prices are files that you downloaded: Amazon's price list or spot price history, Azure's retail
+/// prices, Google's SKUs, or CSV with the columns instance_type, usd_per_hour and region. docs/instances-for-sessions.md describes them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel instances --session cpus=0.12,memory_mib=300 --prices aws.json

@@ -15,8 +15,8 @@ use crate::show::{self, Out};
 
 /// Show what a change would do, and save it as a plan for `apply`, `script` and `diff`
 ///
-/// A plan lists every step: the present value, the new value, what changes along with it, when it takes effect, how it is undone,
-/// and what `audit` says of it. `apply` refuses a plan on a machine that needs other steps.
+/// A plan lists every step: the current and the new value, side effects, when it takes effect, how to undo it, and the advice of `audit`.
+/// `apply` refuses a plan on a machine that needs other steps.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel plan vm.swappiness=10

@@ -80,7 +80,7 @@ fn verdict(result: &SearchResult) -> Verdict {
             format!("{metric} is {} with {} of {} knobs", as_change(effect.ratio), answer.set.len(), answer.knobs.len())
         }
         (_, Found::NothingHelped) => format!("no set of these knobs improved {metric} clearly"),
-        _ => format!("no set of these knobs is proved to improve {metric}"),
+        _ => format!("no set of these knobs was proved to improve {metric}"),
     };
     Verdict { outcome, badge: badge.to_owned(), is_repeated: false, says }
 }

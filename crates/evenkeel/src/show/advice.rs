@@ -146,7 +146,7 @@ pub(crate) fn summary(audit: &Audit<'_>) -> String {
     let (mut shown, mut left) = (0, SUMMARY_LINES_MAX - SUMMARY_OTHER_LINES);
     for group in &to_set {
         let advice = group[0].advice;
-        // With several places, each has its own value, so only their number is shown.
+        // Several places may have different values. So show only the number of places.
         let what = match group.len() {
             1 => values(advice),
             places => format!(" at {places} places"),

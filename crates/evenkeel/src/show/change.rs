@@ -54,8 +54,7 @@ impl JournalView {
             page.paragraph(Indent::all(0), DIM, &note);
         }
         for (kind, count) in &self.passed_over {
-            let note =
-                format!("{count} records of the kind {kind:?} were written by a newer evenkeel, and passed over");
+            let note = format!("skipped {count} records of the kind {kind:?}: a newer evenkeel wrote them");
             page.paragraph(Indent::all(0), DIM, &note);
         }
     }

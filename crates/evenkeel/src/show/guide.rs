@@ -235,7 +235,7 @@ impl GuideLines {
     }
 }
 
-/// Why, in words. Lines of a guide that does nothing as a whole were not screened.
+/// The reason for the verdict, as text. If the guide as a whole has no effect, its lines were not screened.
 fn evidence_of(knob: &KnobAnswer, result: &SearchResult) -> String {
     match (&knob.outcome, &knob.screening) {
         (KnobOutcome::NoEffect, None) => "all lines together change nothing that matters".to_owned(),

@@ -69,7 +69,7 @@ fn step(page: &mut Page, planned: &PlannedStep, is_kept: bool, advice: &[Advice]
     };
     page.paragraph(Indent::all(2), PLAIN, &todo);
     match (&planned.seen, &planned.unseen) {
-        _ if planned.already_so => page.paragraph(Indent::all(2), GOOD, "it is so already"),
+        _ if planned.already_so => page.paragraph(Indent::all(2), GOOD, "it is already set"),
         (Some(seen), _) => page.paragraph(Indent::all(2), PLAIN, &format!("it is {} now", value(seen))),
         (None, Some(why)) => page.paragraph(Indent::all(2), BAD, why),
         (None, None) => {}

@@ -125,7 +125,7 @@ fn compared() -> Result<(), String> {
         let is_there = text.lines().any(|line| line.contains(&format!(":{} ", load.port)));
         let ports = server["udp"]["ports"].as_array().cloned().unwrap_or_default();
         if is_there != ports.contains(&load.port.into()) {
-            return Err(format!("port {}: {is_there} by ss, {ports:?} by evenkeel", load.port));
+            return Err(format!("port {}: listed by ss: {is_there}; ports listed by evenkeel: {ports:?}", load.port));
         }
     }
     Ok(())

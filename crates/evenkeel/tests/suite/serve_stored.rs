@@ -2,6 +2,7 @@
 
 use evenkeel_testkit::browser::{self, Browser};
 use evenkeel_testkit::{skipped, wait_for};
+use evenkeel_watch::store::{Replay, StoreOptions, StoreWriter};
 use serde_json::Value;
 
 use crate::served::{Server, TOKEN};
@@ -53,26 +54,72 @@ fn a_store_is_served() {
     assert!(live.get("/api/v1/replay").body.contains("\"is_stored\":false"));
 }
 
+/// The first sample of [`an_hour`]. No minute begins with it, so that the browser prints the seconds of all samples.
+const FIRST_MS: u64 = 1_700_000_000_000;
+
+/// A store with a sample of each minute of an hour.
+fn an_hour(scene: &Scene) {
+    let seen = scene.run("watch --once --interval 100ms --store real --state state --no-find");
+    assert_eq!(seen.code, 0, "{seen}");
+    let mut real = Replay::open(&scene.path("real")).unwrap();
+    let last = real.at(u64::MAX).unwrap();
+    let mut sample = real.sample(last).unwrap();
+    let mut writer = StoreWriter::open(&scene.path("samples"), StoreOptions::default()).unwrap();
+    sample.at.realtime_ns = FIRST_MS * 1_000_000;
+    for _ in 0..=60 {
+        writer.append(&sample).unwrap();
+        for ns in [&mut sample.at.realtime_ns, &mut sample.at.monotonic_ns, &mut sample.at.boottime_ns] {
+            *ns += 60_000_000_000;
+        }
+        // A sixth of the minute, in ticks of 10 ms.
+        for times in sample.host.stat.as_mut().unwrap().cpus.values_mut() {
+            (times.user, times.idle) = (times.user + 1_000, times.idle + 5_000);
+        }
+    }
+}
+
 /// The page of a store moves through it.
 #[test]
 fn the_page_moves_through_a_store_in_a_browser() {
     let Some(program) = browser::program() else { return };
     let scene = Scene::new();
-    stored(&scene);
+    an_hour(&scene);
     let server = Server::with(&scene, "--replay samples");
     let mut browser = Browser::open(&program);
     browser.visit(&format!("http://{}/", server.address), 1200, "light");
-    browser.wait_until("document.getElementById('status')?.textContent.startsWith('stored, ') ?? false");
-    browser.wait_until("!document.getElementById('moment').hidden");
+    browser.wait_until("document.getElementById('moment')?.hidden === false");
+    // The page has asked for these minutes of the hour, and shows the end of them.
+    let shows = |browser: &mut Browser, from: u64, to: u64| {
+        let [from, to] = [from, to].map(|minute| FIRST_MS + minute * 60_000);
+        let asked = format!("entry.name.endsWith('/history?from_ms={from}&to_ms={to}')");
+        browser.wait_until(&format!(
+            "performance.getEntriesByType('resource').some((entry) => {asked}) && \
+             document.getElementById('at').value === new Date({to}).toISOString().slice(0, 19) && \
+             document.getElementById('status').textContent.startsWith('stored, ')"
+        ));
+    };
+    // A page that has loaded nothing new shows no status.
+    let forget = "performance.clearResourceTimings(); document.getElementById('status').textContent = '';";
+    let click = |browser: &mut Browser, button: &str| {
+        browser.evaluate(&format!("{forget} document.querySelector('{button}').click()"));
+    };
+    shows(&mut browser, 55, 60);
     browser.wait_until("document.getElementById('cpus-text').textContent.includes('most on CPU')");
-    let at = "document.getElementById('at').value";
-    let end = browser.evaluate(at);
-    browser.evaluate("document.querySelector('button[data-seconds=\"0\"]').click()");
-    browser.wait_until("document.getElementById('status').textContent.startsWith('stored, ')");
-    browser.evaluate("document.getElementById('earlier').click()");
-    browser.wait_until("document.getElementById('status').textContent.startsWith('stored, ')");
+    click(&mut browser, "#earlier");
+    shows(&mut browser, 50, 55);
+    click(&mut browser, "button[data-seconds=\"60\"]");
+    shows(&mut browser, 54, 55);
+    click(&mut browser, "#earlier");
+    shows(&mut browser, 53, 54);
+    click(&mut browser, "#later");
+    shows(&mut browser, 54, 55);
+    browser.evaluate(forget);
     browser.press("Escape");
-    browser.wait_until(&format!("{at} === {end}"));
+    shows(&mut browser, 59, 60);
+    click(&mut browser, "button[data-seconds=\"0\"]");
+    shows(&mut browser, 0, 60);
+    click(&mut browser, "#earlier");
+    shows(&mut browser, 0, 0);
     let width = "document.documentElement.scrollWidth <= 400";
     browser.visit(&format!("http://{}/", server.address), 400, "dark");
     browser.wait_until("document.getElementById('status')?.textContent.startsWith('stored, ') ?? false");

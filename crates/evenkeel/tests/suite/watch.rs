@@ -121,20 +121,28 @@ fn a_running_watcher_writes_a_dump_when_asked() {
     let mut child =
         scene.command("watch --interval 100ms --dumps dumps --dumps-max 3 --store samples").spawn().unwrap();
     let began = Instant::now();
-    let mut asked = scene.run("watch --dumps dumps --dump --json");
-    while asked.code != 0 && began.elapsed() < Duration::from_secs(60) {
-        let why = scene.json("watch --replay samples").1["recorder"]["failure"].as_str().map(str::to_owned);
-        if let Some(why) = why {
+    let dump = loop {
+        let asked = scene.run("watch --dumps dumps --dump --json");
+        if asked.code == 0 {
+            let answer: serde_json::Value = serde_json::from_str(&asked.stdout).unwrap();
+            break answer["dump"].as_str().unwrap().to_owned();
+        }
+        let recorder = scene.json("watch --replay samples").1["recorder"].clone();
+        if let Some(why) = recorder["failure"].as_str() {
             child.kill().unwrap();
             child.wait().unwrap();
             return evenkeel_testkit::skipped(format_args!("the flight recorder: {why}"));
         }
-        asked = scene.run("watch --dumps dumps --dump --json");
-    }
-    let answer: serde_json::Value = serde_json::from_str(&asked.stdout).unwrap();
-    let dump = answer["dump"].as_str().unwrap().to_owned();
+        // On a machine under load, the recorder may take a request that nobody waits for any more.
+        if let Some(last) = recorder["last"].as_str() {
+            break last.to_owned();
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{asked}");
+    };
     let again = scene.run("watch --dumps dumps --dump");
-    assert!(again.code == 4 && again.stderr.contains("less than a minute ago"), "{again}");
+    let is_within_a_minute = began.elapsed() < Duration::from_secs(60);
+    let is_refused = again.code == 4 && again.stderr.contains("less than a minute ago");
+    assert!(is_refused || !is_within_a_minute, "{again}");
     child.kill().unwrap();
     child.wait().unwrap();
     let (code, replayed) = scene.json(&format!("watch --replay {dump}"));
@@ -143,7 +151,8 @@ fn a_running_watcher_writes_a_dump_when_asked() {
     let files = std::fs::read_dir(scene.path("dumps")).unwrap().map(|entry| entry.unwrap().file_name());
     let files: Vec<String> = files.map(|name| name.to_string_lossy().into_owned()).collect();
     // Beside the recorder's lock.
-    assert_eq!(files.iter().filter(|name| !name.starts_with('.')).count(), 1, "{files:?}");
+    let dumps = files.iter().filter(|name| !name.starts_with('.')).count();
+    assert!(dumps == 1 || !is_within_a_minute, "{files:?}");
 }
 
 /// The program on a pseudo-terminal, which util-linux's `script` makes.
@@ -169,7 +178,7 @@ fn the_screen_is_drawn_and_keys_move_it() {
     let mut until = |key: &[u8], text: &str| {
         let mut bytes = [0; 4096];
         while !seen.contains(text) {
-            // After the last key nobody may read it.
+            // Ignore an error: after the last key, the program may have closed its input.
             let _ = keys.write_all(key);
             let length = screen.read(&mut bytes).unwrap();
             assert!(length > 0, "waited in vain for {text:?}: {seen:?}");

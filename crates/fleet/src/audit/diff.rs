@@ -1,4 +1,4 @@
-//! Who differs: in each group, the hosts whose values or advice are not those of most.
+//! Finds the outliers of each group: the hosts whose values or advice differ from those of most hosts.
 
 use serde::Serialize;
 

@@ -39,7 +39,7 @@ pub(super) struct Row {
     pub(super) why: Option<Name>,
 }
 
-/// The fleet has more hosts than memory is set aside for.
+/// The fleet has too many hosts for the memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hosts before it have {ROWS_MAX} findings, which is the limit: name fewer files")]
 pub struct Full;
@@ -77,7 +77,7 @@ impl Hosts {
         self.hosts.is_empty()
     }
 
-    /// Rows of single hosts that were beyond the bound.
+    /// The number of rows that were dropped because their host has more rows than the limit.
     pub(super) fn beyond(&self) -> usize {
         self.beyond
     }

@@ -113,7 +113,7 @@ fn fact_rows(facts: &Facts) -> Vec<ObservedRow> {
 fn fact(id: &str, fact: Fact<String>) -> ObservedRow {
     let (value, why) = match &fact {
         Fact::Known(value) => (Some(value.clone()), None),
-        // Absent is unknown too: a cloud may have an instance type and not show it.
+        // An absent fact counts as unknown: a cloud may have an instance type and not show it.
         unknown => (None, unknown.unknown_why().map(str::to_owned)),
     };
     ObservedRow { id: id.to_owned(), knob: None, state: None, value, wanted: None, why }

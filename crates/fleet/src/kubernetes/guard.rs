@@ -106,7 +106,7 @@ impl GuardState {
             return GuardLook::Blind;
         };
         for &[a, b] in &self.pairs {
-            // A pair from a status that somebody edited is no reason to fail.
+            // Skip an invalid pair: somebody may have edited the status.
             if test.add(Pair { a, b }).is_ok() && test.verdict() == Verdict::Worse {
                 let look = test.look();
                 let percent = |ratio: f64| (ratio - 1.0) * 100.0;
@@ -127,7 +127,8 @@ mod tests {
         pairs.iter().map(|(node, number)| ((*node).to_owned(), *number)).collect()
     }
 
-    /// Four nodes, `a` released; `effect` multiplies its number, the evening all of them.
+    /// The first look at which the guard finds harm. Of four nodes only `a` has the goal. `effect` multiplies the number of `a`; the load of
+    /// the evening multiplies the numbers of all nodes.
     fn looks(effect: f64, worse: Worse) -> Option<usize> {
         let mut guard = GuardState::default();
         guard.note_before(&numbers(&[("a", 100.0), ("b", 80.0), ("c", 120.0), ("d", 100.0)]));

@@ -65,7 +65,7 @@ pub struct Guide {
 /// One line of a guide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuideLine {
-    /// The included file or profile with this line; none for the guide itself.
+    /// The included file or profile that contains this line. None: the guide itself contains it.
     pub file: Option<String>,
     /// The number of the line in its file, from 1.
     pub number: usize,

@@ -172,7 +172,7 @@ fn by_argument(word: &str) -> Ask {
     }
 }
 
-/// Kernel arguments without a knob that guides name in sentences.
+/// Kernel arguments that guides mention in their prose, and for which evenkeel has no knob.
 const IN_SENTENCES: [&str; 27] = [
     "amd_pstate",
     "audit",
@@ -203,7 +203,7 @@ const IN_SENTENCES: [&str; 27] = [
     "workqueue.power_efficient",
 ];
 
-/// The settings of a text that is kernel arguments and nothing else, one of them with a value.
+/// The settings in a text that contains only kernel arguments. At least one of them must have a value.
 pub(super) fn by_known_arguments(text: &str) -> Option<Vec<Ask>> {
     let of_knob = |name: &str| {
         knobs::ALL.iter().any(|knob| matches!(knob.place, Place::KernelArgument { name: own } if own == name))

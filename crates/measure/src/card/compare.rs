@@ -137,7 +137,7 @@ pub enum Outcome {
     ABetter,
     /// Better on the second, beyond the spread.
     BBetter,
-    /// Different beyond the spread, and neither is better for it.
+    /// Different beyond the spread. Neither direction of this number is better.
     Different,
     /// The ranges overlap.
     WithinSpread,

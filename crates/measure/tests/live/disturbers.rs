@@ -1,8 +1,8 @@
 //! Each disturber must have the shape that it reports. We observe it from outside: with a thread on its CPU, with a port that receives its
 //! packets, or by the kernel's counts.
 //!
-//! The machines that run this pause and have other users. So a test looks for the shape in one of a few runs, and compares it with the
-//! disturber's own report of the same run, never with a clock alone.
+//! These tests run on machines that pause and that others use too. So a test needs the shape in only one of a few runs. It compares that run
+//! with the disturber's own report of it, never with a clock alone.
 
 use std::fs;
 use std::net::UdpSocket;

@@ -16,7 +16,7 @@ const TEXT_MAX_BYTES: u64 = 4 << 20;
 const SLACK: Duration = Duration::from_secs(2);
 
 /// The error for a folder, a device or a pipe.
-const NO_FILE: &str = "it is no ordinary file";
+const NO_FILE: &str = "it is not a regular file";
 
 /// Why a file could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]

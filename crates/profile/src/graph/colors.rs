@@ -1,9 +1,9 @@
-//! The colours of flame graphs. All bars have a middle luminance, so one palette keeps its contrast on white and on dark paper: black text
-//! on a bar has at least 4.5:1, and a bar has at least 3:1 to the paper around it.
+//! The colours of flame graphs. All bars have a medium luminance, so one palette has enough contrast on a white and on a dark background.
+//! Black text on a bar has a contrast of at least 4.5:1. A bar has at least 3:1 to the background.
 
 use crate::tree::Kind;
 
-/// The relative luminance of bars. Black text needs at least 0.175 for 4.5:1, white paper at most 0.3 for 3:1.
+/// The relative luminance of bars. Black text needs at least 0.175 for 4.5:1, a white background at most 0.3 for 3:1.
 const LUMINANCE: (f64, f64) = (0.19, 0.285);
 /// Functions of one kind differ by this many degrees of hue on either side.
 const HUE_SPREAD: f64 = 12.0;

@@ -292,7 +292,7 @@ fn merge(lanes: &mut [Lane], span: Span, pieces_max: usize) -> u64 {
     part_ns
 }
 
-/// Groups neighbours that lie within one part of the time; any other piece is a group of its own.
+/// Groups neighbouring pieces that lie within the same part of the time. A piece that spans several parts is its own group.
 fn groups(pieces: &[Piece], span: Span, part_ns: u64) -> impl Iterator<Item = &[Piece]> {
     let part = move |at_ns: u64| at_ns.saturating_sub(span.start_ns) / part_ns.max(1);
     pieces.chunk_by(move |one, other| {

@@ -62,7 +62,7 @@ pub struct Layout {
     pub user_registers: u64,
     /// How many bytes of the user's stack at most.
     pub user_stack_bytes: u32,
-    /// The clock of the times, as clock_gettime(2) numbers it.
+    /// The clock of the timestamps, as a `clockid_t` of clock_gettime(2).
     pub clock: i32,
 }
 
@@ -120,7 +120,7 @@ impl Layout {
         self.flags & FLAG_SAMPLE_ID_ALL != 0
     }
 
-    /// The clock of the times, as clock_gettime(2) numbers it; none for the kernel's own.
+    /// The clock of the timestamps, as a `clockid_t` of clock_gettime(2). None: perf's default clock.
     pub fn clock_id(&self) -> Option<i32> {
         (self.flags & FLAG_CLOCK != 0).then_some(self.clock)
     }

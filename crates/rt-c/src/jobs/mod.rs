@@ -302,7 +302,7 @@ pub unsafe extern "C" fn evenkeel_jobs_worker_report(
 /// Threads: the one that the frame was given on.
 ///
 /// # Safety
-/// `job` is null or a function that takes this context on any thread, until the frame is over.
+/// `job` is null, or a function that may be called with `context` on any thread until the frame ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_frame_push(
     frame: *mut EvenkeelFrame,
@@ -445,7 +445,7 @@ fn by_number(linked: &Mutex<Vec<Handle<'static>>>, number: u32) -> Result<Handle
 /// Threads: the one that the frame was given on.
 ///
 /// # Safety
-/// `each` is null or a function that takes this context on any thread, on several at once.
+/// `each` is null, or a function that may be called with `context` on several threads at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_frame_for_each(
     frame: *mut EvenkeelFrame,
@@ -500,7 +500,7 @@ pub unsafe extern "C" fn evenkeel_asynchronous_new(
 /// Threads: any, at any time, also in jobs.
 ///
 /// # Safety
-/// `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
+/// `job` is null, or a function that may be called with `context` on any thread until the job system is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_asynchronous_push(
     asynchronous: *const EvenkeelAsynchronous,

@@ -55,7 +55,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_phase(
 
 /// Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
 ///
-/// Threads: the loop's own. Takes memory: not in a tick.
+/// Threads: the loop's own. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
 /// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_report_text(
 /// Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
 /// bytes, with the zero at the end.
 ///
-/// Threads: the loop's own. Takes memory: not in a tick.
+/// Threads: the loop's own. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
 /// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_telemetry_path(
 /// Writes the telemetry page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
 /// EVENKEEL_STATUS_NO_DATA without telemetry.
 ///
-/// Threads: any, at any time. Takes memory and reads a file: not in a tick.
+/// Threads: any, at any time. Allocates memory and reads a file: do not call it in a tick.
 ///
 /// # Safety
 /// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.

@@ -81,7 +81,7 @@ pub unsafe extern "C" fn evenkeel_address_parse(text: *const c_char, address: *m
 
 /// Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end; 64 are always enough.
 ///
-/// Threads: any, at any time. Takes memory: not in a tick.
+/// Threads: any, at any time. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
 /// `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;

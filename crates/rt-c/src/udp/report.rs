@@ -96,7 +96,7 @@ pub struct EvenkeelUdpReport {
     pub failures_of_others: u64,
 }
 
-/// The measurements of the backends, for EvenkeelIoBackend's Measured.
+/// The measurements of the backends. Only for the backend Measured.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpTrial {
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn evenkeel_udp_report(udp: *mut EvenkeelUdp, report: *mut
 /// Writes to `buffer` a line for each setting, with its status when the socket was opened and what to do about it. `needed` is the number
 /// of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
 ///
-/// Threads: any, at any time. Takes memory: not in a tick.
+/// Threads: any, at any time. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
 /// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.

@@ -67,13 +67,13 @@ pub struct EvenkeelUdpSettings {
     pub busy_poll_us: u32,
     /// Always 0.
     pub reserved: u32,
-    /// For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
+    /// Only for the backend Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
     /// are the fields above, or 64 players and 100 bytes if those are 0.
     pub packets_a_peer: u32,
-    /// For EvenkeelIoBackend's Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
+    /// Only for the backend Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
     pub trial_ms: u32,
-    /// For EvenkeelIoBackend's Measured: the address that test packets are sent to, such as `192.0.2.1:9`. They are at most 4,096, all
-    /// zeros. Null: they go between two sockets on loopback, and pass no device.
+    /// Only for the backend Measured: the destination of the test packets, such as `192.0.2.1:9`. At most 4,096 packets of zeros are sent.
+    /// Null: they go between two sockets on loopback, and pass no device.
     pub trial_toward: *const c_char,
 }
 

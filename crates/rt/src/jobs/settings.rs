@@ -131,7 +131,7 @@ impl Default for JobSettings {
     }
 }
 
-/// The most of anything that is counted here.
+/// The upper limit of capacities and counts in these settings.
 const MOST: usize = 1 << 20;
 
 /// Why a job system cannot start.

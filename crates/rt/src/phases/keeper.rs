@@ -1,5 +1,5 @@
-//! `PhaseKeeper`: the rule in a clock that really ticks. The thread that ticks publishes its slot and applies small shifts: some stores, and no
-//! system call. A thread beside it reads the slots of the others and plans the shifts.
+//! `PhaseKeeper`: applies the rule to a running clock. The tick thread publishes its slot and applies small shifts. That costs a few stores and no
+//! system call. A helper thread reads the slots of the other sessions and plans the shifts.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -14,13 +14,13 @@ use super::{PhaseError, PhaseReport, PhaseSettings, PhaseState};
 use crate::helper_thread::give_way;
 use crate::quantum::Alignment;
 
-/// From one look at the others to the next, and for each neighbour in addition: so the looks of all sessions together cost no more per session
-/// where there are many.
+/// The interval between two reads of the other slots, and the time that each neighbour adds to it. So the cost per session does not grow with
+/// the number of sessions.
 const LOOK: Duration = Duration::from_millis(250);
 const LOOK_EACH: Duration = Duration::from_millis(5);
 /// How long the start waits for the thread at the most.
 const READY: Duration = Duration::from_millis(500);
-/// How much of a new tick's work counts in the smoothed work, as a part.
+/// The weight of a new tick in the smoothed work is one over this.
 const WORK_PARTS: i64 = 64;
 
 #[derive(Debug, Default)]

@@ -76,11 +76,11 @@ pub enum PhaseState {
 pub struct PhaseReport {
     /// The state of the clock.
     pub state: PhaseState,
-    /// How many other sessions it takes into account.
+    /// The number of other sessions that the clock takes into account.
     pub neighbours: u32,
-    /// How far it has shifted ticks so far; later is positive. The first tick's shift is included.
+    /// The sum of all shifts so far, including that of the first tick. Positive: later.
     pub shifted_ns: i64,
-    /// How far its place is away; later is positive.
+    /// The remaining shift to the session's place in the period. Positive: later.
     pub distance_ns: i64,
 }
 

@@ -172,7 +172,7 @@ fn each_sign_counts() {
 
 #[test]
 fn each_failed_return_waits_longer() {
-    // Half of the thread's time is somebody else's whenever it ticks at 20 ms, which no work explains.
+    // At a period of 20 ms the thread waits for a CPU half of the time, although its work is short.
     let mut decider = usual(FOUR_CPUS);
     let crowded = |_, period_ns| Second { run_wait: if period_ns < 30_000_000 { 0.5 } else { 0.0 }, ..lasting(2_000) };
     let changes = hours(&mut decider, 7200, crowded);

@@ -64,9 +64,9 @@ struct Own {
     off: AtomicU64,
 }
 
-/// A turn that ended this late is not one of the requested turns. Also the length of a CPU gap that no hog and no neighbour explains.
+/// A preemption that ended this late does not count as a requested one. A CPU gap of this length needs a cause other than hogs and neighbours.
 pub(crate) const OFF_NS: u64 = 400_000;
-/// A turn that began this late is not a requested one either. Timers on some machines are slightly late, but this does not move the end.
+/// A preemption that began this late does not count either. Timers on some machines are slightly late, but that does not move the end.
 const BEGAN_OFF_NS: u64 = 1_000_000;
 /// Rare, and not in step with ticks, so that the clock does not detect the watcher.
 const WATCHED_EVERY_NS: u64 = 17_000_000;

@@ -24,7 +24,7 @@ pub struct JobScope<'env, D> {
 
 impl<'env, D> JobScope<'env, D> {
     /// # Safety
-    /// The ledger lives as long as this scope, and one of its tasks is not gone before.
+    /// The ledger must live as long as this scope. At least one of its tasks must stay pending for that time.
     unsafe fn within(ledger: *const Ledger<D>) -> JobScope<'env, D> {
         JobScope { ledger, own: None, borrows: PhantomData }
     }

@@ -55,7 +55,7 @@ impl Event {
 
     /// Resets the event. No thread may still be waiting for the previous one.
     pub fn reset(&self) {
-        // Reset only an event that has happened, so that threads that already wait for the next one are not forgotten.
+        // Reset only an event that has happened. Otherwise this would overwrite WAITED_FOR, and the next `set` would wake nobody.
         let _ = self.word.compare_exchange(HAPPENED, NOT_YET, Ordering::Relaxed, Ordering::Relaxed);
     }
 

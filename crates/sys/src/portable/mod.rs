@@ -203,7 +203,7 @@ pub mod cpu_limit {
     /// How often limits throttled threads: unknown here.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Throttled {
-        /// The number of periods in which they ran out.
+        /// The number of periods in which the threads used up their quota.
         pub times: Option<u64>,
         /// How long threads were throttled, in nanoseconds.
         pub ns: Option<u64>,

@@ -242,7 +242,7 @@ fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
         apart.extend(above.map(|(other, _)| (*one, *other)));
     }
     match apart.is_empty() {
-        // If every two intervals overlap, all of them have a point in common.
+        // Intervals that overlap pairwise have a point in common.
         true => {
             let low = intervals.iter().map(|(_, (low, _))| *low).fold(0.0, f64::max);
             let high = intervals.iter().map(|(_, (_, high))| *high).fold(f64::INFINITY, f64::min);

@@ -171,7 +171,7 @@ fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
     if is_same { vec![whole] } else { settings.to_vec() }
 }
 
-/// Why a knob that the user did not name can have no effect here, by the advice for each of its places.
+/// The reason why a knob can have no effect here, if the advice says so for each of its places. Only for knobs that the user did not name.
 fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<LeftOutReason> {
     let mut found = advice.iter().filter(|found| found.knob == knob.id);
     let first = found.clone().next().filter(|_| !wanted.is_named())?;

@@ -20,6 +20,9 @@ const COMPARED_NS: u64 = 5_000_000_000;
 /// The most processes to watch that were found.
 const FOUND_MAX: usize = 64;
 
+/// How long a server without a tick is left alone after it made room for others.
+const ASIDE_NS: u64 = 600_000_000_000;
+
 /// Which processes to find.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
@@ -40,6 +43,8 @@ pub(super) struct Discovery {
     /// What was found, by process, and its start.
     named: BTreeMap<u32, u64>,
     serving: BTreeMap<u32, u64>,
+    /// Those that made room, by process: their start, and until when they are left alone.
+    aside: BTreeMap<u32, (u64, u64)>,
 }
 
 /// A process when it was examined last.
@@ -65,8 +70,8 @@ impl Discovery {
         self.serving.keys().copied().collect()
     }
 
-    /// Examines some more.
-    pub(super) fn step(&mut self, root: &Root, tables: &mut Tables, now_ns: u64) {
+    /// Examines some more. `is_tickless`: whether a tick was sought in this process in vain.
+    pub(super) fn step(&mut self, root: &Root, tables: &mut Tables, now_ns: u64, is_tickless: impl Fn(u32) -> bool) {
         if self.wanted.names.is_empty() && !self.wanted.servers {
             return;
         }
@@ -83,6 +88,10 @@ impl Discovery {
             self.seen.retain(|pid, _| there.contains(pid));
             self.named.retain(|pid, _| there.contains(pid));
             self.serving.retain(|pid, _| there.contains(pid));
+            self.aside.retain(|pid, (_, until_ns)| there.contains(pid) && *until_ns > now_ns);
+            if self.is_full() {
+                self.make_room(now_ns, is_tickless);
+            }
         }
         let rest = self.left.len().saturating_sub(AT_ONCE);
         for pid in self.left.split_off(rest) {
@@ -92,20 +101,35 @@ impl Discovery {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.named.len() + self.serving.len() >= FOUND_MAX
+    }
+
+    /// Many servers have no tick and run for months. They would take every place, and the game server that starts later would get none.
+    fn make_room(&mut self, now_ns: u64, is_tickless: impl Fn(u32) -> bool) {
+        let aside = &mut self.aside;
+        self.serving.retain(|pid, started| {
+            let stays = !is_tickless(*pid);
+            if !stays {
+                aside.insert(*pid, (*started, now_ns.saturating_add(ASIDE_NS)));
+            }
+            stays
+        });
+    }
+
     fn examine(&mut self, root: &Root, tables: &mut Tables, stat: &ProcessStat, name: &str, now_ns: u64) {
         let (pid, start_ticks) = (stat.pid, stat.start_ticks);
         for found in [&mut self.named, &mut self.serving] {
             // Another process has its number now.
             found.retain(|of, started| *of != pid || *started == start_ticks);
         }
-        if self.named.len() + self.serving.len() >= FOUND_MAX {
-            return;
-        }
-        if self.wanted.names.iter().any(|wanted| wanted == name) {
+        // Servers that nobody named take no place of one that the user did.
+        if self.wanted.names.iter().any(|wanted| wanted == name) && self.named.len() < FOUND_MAX {
             self.named.insert(pid, start_ticks);
             return;
         }
-        if !self.wanted.servers || self.serving.contains_key(&pid) {
+        let is_aside = self.aside.get(&pid).is_some_and(|(started, _)| *started == start_ticks);
+        if !self.wanted.servers || self.is_full() || is_aside || self.serving.contains_key(&pid) {
             return;
         }
         let seen = Seen { start_ticks, cpu_ticks: stat.cpu_ticks, at_ns: now_ns };
@@ -154,19 +178,46 @@ mod tests {
         let mut search = Discovery::new(Wanted { names: vec!["game".to_owned()], servers: true });
         let s = 1_000_000_000;
         let processes = |cpu| [(3, "game", 0), (4, "idle", 0), (5, "server", cpu)];
-        search.step(&host(&processes(0), 4711), &mut Tables::default(), s);
+        search.step(&host(&processes(0), 4711), &mut Tables::default(), s, |_| false);
         assert_eq!((search.named(), search.serving()), ([3].into(), [].into()), "use of a CPU takes two looks");
-        search.step(&host(&processes(100), 4711), &mut Tables::default(), 5 * s);
+        search.step(&host(&processes(100), 4711), &mut Tables::default(), 5 * s, |_| false);
         assert_eq!(search.serving(), [].into(), "the next round is not due");
-        search.step(&host(&processes(100), 4711), &mut Tables::default(), 11 * s);
+        search.step(&host(&processes(100), 4711), &mut Tables::default(), 11 * s, |_| false);
         assert_eq!(search.serving(), [5].into());
-        search.step(&host(&[(3, "game", 0)], 4711), &mut Tables::default(), 22 * s);
+        search.step(&host(&[(3, "game", 0)], 4711), &mut Tables::default(), 22 * s, |_| false);
         assert_eq!((search.named(), search.serving()), ([3].into(), [].into()), "it has ended");
         // It uses a CPU, and its socket is none that others can send to.
         let mut search = Discovery::new(Wanted { names: Vec::new(), servers: true });
-        search.step(&host(&processes(0), 9), &mut Tables::default(), s);
-        search.step(&host(&processes(100), 9), &mut Tables::default(), 12 * s);
+        search.step(&host(&processes(0), 9), &mut Tables::default(), s, |_| false);
+        search.step(&host(&processes(100), 9), &mut Tables::default(), 12 * s, |_| false);
         assert_eq!((search.named(), search.serving()), ([].into(), [].into()));
+    }
+
+    #[test]
+    fn servers_without_a_tick_make_room_for_others() {
+        let s = 1_000_000_000;
+        let many = |cpu: u64, late: &[(u32, &'static str, u64)]| {
+            let mut all: Vec<(u32, &str, u64)> = (1..=70).map(|pid| (pid, "worker", cpu)).collect();
+            all.extend_from_slice(late);
+            host(&all, 4711)
+        };
+        let mut search = Discovery::new(Wanted { names: vec!["game".to_owned()], servers: true });
+        search.step(&many(0, &[]), &mut Tables::default(), s, |_| false);
+        search.step(&many(100, &[]), &mut Tables::default(), 12 * s, |_| false);
+        let first = search.serving();
+        assert_eq!(first.len(), FOUND_MAX);
+        let late = |cpu| [(200, "game", cpu), (201, "other", cpu)];
+        search.step(&many(200, &late(0)), &mut Tables::default(), 23 * s, |_| false);
+        assert_eq!((search.named(), search.serving()), ([200].into(), first.clone()), "all may still show a tick");
+        // Number 3 has a tick.
+        let is_tickless = |pid| pid <= 70 && pid != 3;
+        search.step(&many(300, &late(100)), &mut Tables::default(), 34 * s, is_tickless);
+        search.step(&many(400, &late(200)), &mut Tables::default(), 45 * s, is_tickless);
+        let rest: BTreeSet<u32> = (1..=70).filter(|pid| *pid == 3 || !first.contains(pid)).chain([201]).collect();
+        assert_eq!(search.serving(), rest, "there is room, and those without a tick are left alone");
+        search.step(&many(500, &late(300)), &mut Tables::default(), 34 * s + ASIDE_NS, |_| false);
+        search.step(&many(600, &late(400)), &mut Tables::default(), 45 * s + ASIDE_NS, |_| false);
+        assert_eq!(search.serving().len(), FOUND_MAX - 1, "they are looked at again later");
     }
 
     #[test]
@@ -177,7 +228,7 @@ mod tests {
         let mut steps = 0_u64;
         while steps == 0 || !search.left.is_empty() {
             let before = search.seen.len();
-            search.step(&root, &mut Tables::default(), steps * 1_000_000_000);
+            search.step(&root, &mut Tables::default(), steps * 1_000_000_000, |_| false);
             assert!(search.seen.len() - before <= AT_ONCE);
             steps += 1;
         }

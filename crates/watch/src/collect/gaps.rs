@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use evenkeel_measure::Watch;
@@ -11,6 +11,7 @@ use evenkeel_measure::meters::gaps::{self, Class, Keep, LENGTH_MAX_NS, Mode, Ord
 use evenkeel_measure::meters::rates::Unknown;
 
 use super::read::{absent, odd};
+use crate::locked::locked;
 use crate::sample::{Counted, CpuGapsSample, GapSample, GapsSample, PauseSample};
 
 /// The shortest gap that the meter counts.
@@ -42,11 +43,6 @@ struct Shared {
     seen: Mutex<Vec<Seen>>,
     failure: Mutex<Option<String>>,
     stop: AtomicBool,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked left whole entries.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl GapMeter {

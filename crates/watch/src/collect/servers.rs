@@ -87,7 +87,9 @@ impl Servers {
     pub(super) fn read(&mut self, root: &Root, now_ns: u64) -> Found {
         let mut pages = self.pages(root);
         let mut tables = Tables::default();
-        self.discovery.step(root, &mut tables, now_ns);
+        let outside = self.outside.as_ref();
+        let is_tickless = |pid| outside.is_some_and(|outside| outside.is_tickless(pid));
+        self.discovery.step(root, &mut tables, now_ns, is_tickless);
         let mut named: Vec<u32> = self.pids.clone();
         named.extend(self.discovery.named().into_iter().filter(|pid| !self.pids.contains(pid)));
         let with_page: BTreeSet<u32> = pages.iter().filter_map(|page| page.pid).collect();

@@ -9,7 +9,7 @@ use evenkeel_sys::telemetry::PageHistogram;
 use evenkeel_sys::telemetry::layout::lower_bound_ns;
 
 use super::cause::{Evidence, LateCount};
-use crate::sample::{Counted, GroupsSample, ProcessSample, Sample, ServerSample, TelemetrySample};
+use crate::sample::{Counted, GroupsSample, ProcessSample, Sample, ServerSample, TelemetrySample, late_bound_ns};
 
 /// The share of the server's CPU time that a loop which is always behind uses at least.
 const DOMINATES: f64 = 0.9;
@@ -140,7 +140,7 @@ fn above(histogram: &PageHistogram, bound_ns: u64) -> (u64, u64) {
 
 /// `None` if no bound is known.
 fn late_count(before: &TelemetrySample, after: &TelemetrySample, asked_ns: Option<u64>) -> Option<LateCount> {
-    let bound_ns = asked_ns.or_else(|| after.period_ns.map(|period_ns| period_ns / 4))?;
+    let bound_ns = late_bound_ns(asked_ns, after.period_ns)?;
     let lateness = after.lateness.to_page().since(&before.lateness.to_page());
     let (late, lateness_ns) = above(&lateness, bound_ns);
     let missed = after.missed.saturating_sub(before.missed);

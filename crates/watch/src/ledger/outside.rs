@@ -5,6 +5,7 @@ use super::evidence::{Counters, TickThread, paused_ns, same_process};
 use super::judged::Judged;
 use crate::sample::{
     Cause, DueSample, GapSample, GapsSample, LateWas, OutsideLate, OutsideSample, PauseSample, Sample, ServerSample,
+    late_bound_ns,
 };
 
 /// A tick that begins so soon after a pause began with it.
@@ -41,7 +42,7 @@ pub(super) fn judged(before: &Sample, after: &Sample, server: &ServerSample) -> 
     if now.late.is_empty() && missed == 0 {
         return Vec::new();
     }
-    let bound_ns = after.asked.late_after_ns.unwrap_or(period_ns / 4).max(1);
+    let bound_ns = late_bound_ns(after.asked.late_after_ns, now.ticks.period_ns).unwrap_or(0).max(1);
     // What is counted at once over several samples can't be explained by the counts of the last one.
     let is_near =
         now.counted_from_ns >= before.at.monotonic_ns.saturating_sub(period_ns.saturating_mul(PERIODS_BEFORE));

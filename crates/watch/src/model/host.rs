@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_hostfs::proc::{CpuTicks, TICK_NS};
-use evenkeel_measure::meters::rates::Measured;
+use evenkeel_hostfs::proc::CpuTicks;
+use evenkeel_measure::meters::rates::{Measured, cpu_time};
 use evenkeel_sys::stall::Stalls;
 use serde::Serialize;
 
@@ -266,41 +266,26 @@ fn sum<T>(cpus: &BTreeMap<usize, T>, of: impl Fn(&T) -> u64) -> u64 {
 }
 
 /// How a CPU's time was spent between two readings. A kind that went back makes all unknown, except idle time, which some kernels correct.
-fn cpu_use(before: CpuTicks, after: CpuTicks, span: Span) -> Measured<CpuUse> {
-    let kinds = |times: CpuTicks| {
-        [
-            ("user", times.user),
-            ("system", times.system),
-            ("irq", times.irq),
-            ("softirq", times.softirq),
-            ("steal", times.steal),
-        ]
-    };
-    for ((name, before), (_, after)) in kinds(before).into_iter().zip(kinds(after)) {
-        if let Measured::Unknown(unknown) = span.increase(&format!("{name} time"), before, after) {
-            return Measured::Unknown(unknown);
-        }
-    }
-    let grown = after.since(&before);
-    let total = grown.total();
-    if total == 0 {
-        return Measured::odd("the kernel counted no time of it: it was offline, or the machine was paused");
-    }
-    let share = |ticks: u64| ticks as f64 / total as f64;
-    Measured::Known(CpuUse {
-        user: share(grown.user),
-        system: share(grown.system),
-        irq: share(grown.irq),
-        softirq: share(grown.softirq),
-        steal: share(grown.steal),
-        idle: share(grown.idle),
-        iowait: share(grown.iowait.min(grown.idle)),
-        counted: total as f64 * TICK_NS as f64 / span.elapsed_ns() as f64,
+/// The use of one CPU, or of `cpus` together.
+fn cpu_use(what: &str, before: CpuTicks, after: CpuTicks, cpus: u64, span: Span) -> Measured<CpuUse> {
+    // Without a time between, no counter says anything.
+    let shares = span
+        .increase(&format!("user time of {what}"), before.user, after.user)
+        .and_then(|_| cpu_time(what, &before, &after, span.elapsed_ns().saturating_mul(cpus)));
+    shares.map(|shares| CpuUse {
+        user: shares.user,
+        system: shares.system,
+        irq: shares.irq,
+        softirq: shares.softirq,
+        steal: shares.steal,
+        idle: shares.idle,
+        iowait: shares.iowait.known().map_or(0.0, |iowait| iowait.min(shares.idle)),
+        counted: shares.counted,
     })
 }
 
 fn all_cpus(before: &StatSample, after: &StatSample, span: Span) -> Measured<CpuUse> {
-    let (mut first, mut last, mut cpus) = (CpuTicks::default(), CpuTicks::default(), 0_u32);
+    let (mut first, mut last, mut cpus) = (CpuTicks::default(), CpuTicks::default(), 0);
     for (cpu, now) in &after.cpus {
         if let Some(then) = before.cpus.get(cpu) {
             first.add(then);
@@ -308,8 +293,7 @@ fn all_cpus(before: &StatSample, after: &StatSample, span: Span) -> Measured<Cpu
             cpus += 1;
         }
     }
-    let all = cpu_use(first, last, span);
-    all.map(|all| CpuUse { counted: all.counted / f64::from(cpus.max(1)), ..all })
+    cpu_use("all CPUs", first, last, cpus, span)
 }
 
 fn one_cpu(cpu: usize, before: &HostSample, after: &HostSample, span: Span) -> CpuModel {
@@ -320,7 +304,7 @@ fn one_cpu(cpu: usize, before: &HostSample, after: &HostSample, span: Span) -> C
             let times = before.cpus.get(&cpu).zip(after.cpus.get(&cpu));
             times.map_or_else(
                 || Measured::absent(not_read("the time")),
-                |(before, after)| cpu_use(*before, *after, span),
+                |(before, after)| cpu_use(&format!("CPU {cpu}"), *before, *after, 1, span),
             )
         }),
         run_delay: of_cpu(&before.run_queues, &after.run_queues, cpu, |before, after| {

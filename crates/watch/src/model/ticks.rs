@@ -6,7 +6,9 @@ use evenkeel_sys::telemetry::layout::lower_bound_ns;
 use serde::Serialize;
 
 use super::span::{Span, both};
-use crate::sample::{Asked, Counted, DueSample, HistogramSample, OutsideSample, SlicesSample, TelemetrySample};
+use crate::sample::{
+    Asked, Counted, DueSample, HistogramSample, OutsideSample, SlicesSample, TelemetrySample, late_bound_ns,
+};
 
 /// The ticks of a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,6 +27,9 @@ pub struct TicksModel {
     pub ticks_per_s: Measured<f64>,
     /// Missed ticks.
     pub missed_per_s: Measured<f64>,
+    /// Due times of ticks that are seen from outside whose records were lost. They are in no other count, and no rate contains their time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncounted: Option<u64>,
     /// The time from one tick to the next, in milliseconds. `null` if the server does not say it.
     pub period_ms: Option<f64>,
     /// From due to begun.
@@ -135,6 +140,8 @@ fn by_outside(before: Option<TickCounts<'_>>, now: &OutsideSample, asked: Asked,
     let mut model = between(&pages, &now.ticks, asked, span);
     // What is counted ends shortly before the sample, so the rate is by its own time.
     let counted_ns = now.counted_to_ns.saturating_sub(then.map_or(now.counted_to_ns, |then| then.counted_to_ns));
+    let uncounted = then.map_or(0, |then| now.uncounted.saturating_sub(then.uncounted));
+    let counted_ns = counted_ns.saturating_sub(uncounted.saturating_mul(now.ticks.period_ns.unwrap_or(0)));
     let rate = |of: fn(&TelemetrySample) -> u64| {
         pages.and_then(|then| match (counted_ns, of(&now.ticks).checked_sub(of(then))) {
             (0, _) | (_, None) => Measured::absent("no tick was counted between the samples"),
@@ -143,6 +150,7 @@ fn by_outside(before: Option<TickCounts<'_>>, now: &OutsideSample, asked: Asked,
     };
     (model.ticks_per_s, model.missed_per_s) = (rate(|page| page.ticks), rate(|page| page.missed));
     model.counted_by = CountedBy::Outside;
+    model.uncounted = Some(uncounted).filter(|uncounted| *uncounted > 0);
     (model.due, model.workers) = (Some(now.due), Some(now.workers.clone()));
     if now.due == DueSample::Unknown {
         let why = "its ticks keep no set times, and the times for which it asked are not visible";
@@ -168,7 +176,7 @@ fn between(then: &Measured<&TelemetrySample>, now: &TelemetrySample, asked: Aske
             span.increase("ticks", then.ticks, now.ticks).map(|_| of(now).to_page().since(&of(then).to_page()))
         })
     };
-    let late_after_ns = asked.late_after_ns.or_else(|| now.period_ns.map(|period_ns| period_ns / 4));
+    let late_after_ns = late_bound_ns(asked.late_after_ns, now.period_ns);
     let work = grown(|page| &page.work);
     TicksModel {
         counted_by: CountedBy::Server,
@@ -176,6 +184,7 @@ fn between(then: &Measured<&TelemetrySample>, now: &TelemetrySample, asked: Aske
         workers: None,
         ticks_per_s: rate("ticks", |page| page.ticks),
         missed_per_s: rate("missed ticks", |page| page.missed),
+        uncounted: None,
         period_ms: now.period_ns.map(|ns| ns as f64 / 1e6),
         lateness: grown(|page| &page.lateness).and_then(durations),
         due_to_done: grown(|page| &page.due_to_done).and_then(durations),

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use evenkeel_sys::clock;
 
 use super::ring::Ring;
+use crate::locked::locked;
 use crate::sample::RecorderSample;
 
 /// The least time between two dumps.
@@ -41,11 +42,6 @@ pub enum Answer {
     },
     /// The recorder does not run.
     Failed(String),
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked left whole values.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

@@ -79,6 +79,11 @@ pub struct Asked {
     pub late_after_ns: Option<u64>,
 }
 
+/// The bound of a late tick: the one that the user named, or a quarter of the period.
+pub(crate) fn late_bound_ns(late_after_ns: Option<u64>, period_ns: Option<u64>) -> Option<u64> {
+    late_after_ns.or_else(|| period_ns.map(|period_ns| period_ns / 4))
+}
+
 /// What the collector noticed of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorSample {

@@ -33,6 +33,14 @@ pub struct OutsideSample {
     pub late_beyond: u64,
     /// Switch records that were lost, so that ticks may be missing.
     pub lost: u64,
+    /// Due times at which records were lost, and no tick was seen or a late one. They are neither ticks nor missed ticks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uncounted: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl OutsideSample {
@@ -49,6 +57,7 @@ impl OutsideSample {
             late: Vec::new(),
             late_beyond: 0,
             lost: 0,
+            uncounted: 0,
             ..self.clone()
         }
     }
@@ -82,9 +91,9 @@ impl From<Due> for DueSample {
 pub struct OutsideLate {
     /// When it was due, on the monotonic clock.
     pub due_ns: u64,
-    /// How late it began, in nanoseconds. Of a tick behind a long one, the least that is certain.
+    /// How late it began, in nanoseconds. If the previous tick was long, this is a lower bound.
     pub lateness_ns: u64,
-    /// The CPU on which its wake began.
+    /// The CPU on which its wake-up began.
     pub cpu: usize,
     /// What the thread did when the tick was due.
     pub was: LateWas,
@@ -98,9 +107,9 @@ pub enum LateWas {
     Off,
     /// It was awake: an earlier tick lasted too long.
     Awake {
-        /// How long it had a CPU in that wake, in nanoseconds.
+        /// How long the thread ran since that wake-up, in nanoseconds.
         on_cpu_ns: u64,
-        /// How long it waited for one in that wake, in nanoseconds.
+        /// How long the thread waited for a CPU since that wake-up, in nanoseconds.
         waited_ns: u64,
     },
 }

@@ -5,7 +5,7 @@ use evenkeel_watch::sample::{
     Cause, CpuGapsSample, DueSample, GapSample, GapsSample, HistogramSample, LateTicks, LateWas, OutsideLate,
     OutsideSample, PauseSample, Sample,
 };
-use evenkeel_watch::{Model, metrics};
+use evenkeel_watch::{Measured, Model, metrics};
 
 use crate::rates::{sample, telemetry};
 
@@ -179,7 +179,7 @@ fn counts_add_up_in_the_model_and_the_metrics() {
     assert_eq!(entries(&after, &later).new, []);
 }
 
-/// The same second of a server that reports nothing, with these late ticks, in milliseconds from the sample before.
+/// The same second of a server without telemetry, which `watch` observes from outside. `late` has its late ticks.
 fn seen_from_outside(late: &[OutsideLate], missed: u64) -> (Sample, Sample) {
     let (mut before, mut after) = second(0);
     for (sample, late) in [(&mut before, &[][..]), (&mut after, late)] {
@@ -199,6 +199,7 @@ fn seen_from_outside(late: &[OutsideLate], missed: u64) -> (Sample, Sample) {
             late: late.to_vec(),
             late_beyond: 0,
             lost: 0,
+            uncounted: 0,
         }));
     }
     // All of the second is counted on both CPUs.
@@ -336,4 +337,22 @@ fn ticks_seen_from_outside_are_in_the_model_and_the_metrics() {
     assert_eq!((ticks.due, ticks.workers.as_deref()), (Some(DueSample::AsAsked), Some("main (thread 7)")));
     let text = metrics::render(&model);
     assert!(text.contains("evenkeel_ticks_total{session=\"game server\",pid=\"7\"} 1050"), "{text}");
+}
+
+#[test]
+fn due_times_whose_records_were_lost_are_reported_and_lower_no_rate() {
+    let (before, mut after) = seen_from_outside(&[], 0);
+    let counted = |sample: &Sample, ticks: u64, uncounted: u64| {
+        let mut sample = sample.clone();
+        let outside = outside(&mut sample);
+        (outside.ticks.ticks, outside.uncounted) = (ticks, uncounted);
+        sample
+    };
+    let before = counted(&before, 1000, 3);
+    let ticks = |after: &Sample| Model::from_samples(&before, after).servers[0].ticks.known().unwrap().clone();
+    outside(&mut after).counted_from_ns = before.at.monotonic_ns;
+    let whole = ticks(&counted(&after, 1050, 3));
+    assert_eq!((whole.ticks_per_s, whole.uncounted), (Measured::Known(50.0), None));
+    let lossy = ticks(&counted(&after, 1040, 13));
+    assert_eq!((lossy.ticks_per_s, lossy.uncounted), (Measured::Known(50.0), Some(10)));
 }

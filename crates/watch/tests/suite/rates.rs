@@ -169,3 +169,14 @@ fn ticks_come_from_the_page_of_the_server() {
     let ticks = Model::from_samples(&before, &again).servers[0].ticks.known().unwrap().ticks_per_s.clone();
     assert_eq!(ticks.why(), Some("a new session began between the samples"));
 }
+
+#[test]
+fn a_cpu_that_counts_more_than_the_time_that_passed_is_unknown() {
+    let (before, mut after) = (sample(100), sample(110));
+    after.host.stat.as_mut().unwrap().cpus.get_mut(&0).unwrap().user += 100_000;
+    let model = Model::from_samples(&before, &after);
+    let cpus = model.host.cpus.known().unwrap();
+    let Measured::Unknown(unknown) = &cpus[0].time else { panic!("{cpus:?}") };
+    assert!(unknown.why.contains("CPU 0 counted") && cpus[1].time.known().is_some(), "{unknown:?}");
+    assert!(model.host.all.known().is_none(), "{:?}", model.host.all);
+}

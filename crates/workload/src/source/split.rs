@@ -10,7 +10,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// Adds bytes, and passes on every line that ends in them, except empty ones. Invalid UTF-8 is replaced.
+    /// Adds bytes, and calls `each` with every line that they complete, except empty lines. Invalid UTF-8 is replaced.
     pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
         let mut pieces = bytes.split(|byte| matches!(byte, b'\n' | b'\r'));
         if let Some(first) = pieces.next() {
@@ -22,7 +22,7 @@ impl Split {
         }
     }
 
-    /// Ends the input: the remaining text is a line too.
+    /// Ends the input. If text remains, calls `each` with it as the last line.
     pub fn end(&mut self, mut each: impl FnMut(&str)) {
         if !self.line.is_empty() {
             each(&String::from_utf8_lossy(&self.line));

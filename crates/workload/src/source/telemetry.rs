@@ -53,7 +53,7 @@ struct Page {
     pid: u32,
     /// A successor must belong to the same user, because anybody may create a page with that name.
     user: u32,
-    /// When the session began. If there are two, the later one is current.
+    /// When the session began. If a server has several pages, the page of the latest session is current.
     began_ns: u64,
 }
 

@@ -58,7 +58,7 @@ has_text() {
 # put_text MODE: $text becomes the file at $path, whose owner stays, and whose mode does where MODE is `same`.
 put_text() {
     if has_text "$1"; then
-        say "so already: $path"
+        say "already set: $path"
         return
     fi
     depart

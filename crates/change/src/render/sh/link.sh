@@ -1,8 +1,8 @@
-# link TARGET PATH: a symbolic link is to be there.
+# link TARGET PATH: makes a symbolic link at PATH.
 link() {
     path=$2 edit=
     if [ -L "$root$path" ] && [ "$(readlink "$root$path")" = "$1" ]; then
-        say "so already: $path -> $1"
+        say "already set: $path -> $1"
         return
     fi
     depart

@@ -30,7 +30,7 @@ set_value() {
     if [ -L "$file" ] || ! at_home "${file%/*}"; then [ -z "$root" ] || fail "set $path: a link leads out of $root"; fi
     old=$(text_of "$reading" "$file") || fail "read $path"
     if holds "$reading" "$file" "$value" "$in_force"; then
-        say "so already: $path = $value"
+        say "already set: $path = $value"
         return
     fi
     if [ $# -gt 4 ]; then shift 4; else shift $#; fi

@@ -60,6 +60,6 @@ pub(crate) struct ProveAnswer {
     pub(super) caveats: Vec<Caveat>,
     /// Why the trial ended before a verdict.
     pub(super) stopped: Option<String>,
-    /// The seed of the coins.
+    /// The seed of the random order.
     pub(super) seed: u64,
 }

@@ -9,10 +9,11 @@ use evenkeel_stats::Direction;
 use crate::args::number;
 use crate::times;
 
-/// Prove a HostGoal on the nodes of a Kubernetes cluster: like nodes are paired, and in each block of time a coin says which of a pair has it
+/// Prove a HostGoal on pairs of similar nodes of a Kubernetes cluster; in each block of time a random node of each pair has the goal
 ///
-/// The goal needs `rollout`, so that nodes wait for its release. First some blocks in which no node has it: they pair nodes with like numbers, and say how
-/// many blocks an effect takes. Then the trial, looked at after every block. At the end, however it comes, every node puts the goal back.
+/// The goal must have `rollout`, so that nodes wait for its release. Before the trial, no node has the goal for some blocks of time. evenkeel
+/// uses them to pair nodes with similar numbers, and to estimate how many blocks an effect needs. During the trial, one node of each pair has
+/// the goal in each block, chosen at random. evenkeel tests the result after every block. When the trial ends, every node reverts the goal.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'sum by (instance) (x)'
@@ -59,7 +60,7 @@ pub(super) struct Args {
     /// Go on with the trial in the log
     #[arg(long = "continue", conflicts_with_all = ["seed", "only_before"])]
     go_on: bool,
-    /// Seed of the coins [default: a new one]
+    /// Seed of the random order [default: a new one]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// File of the cluster's address and credentials [default: those of the pod, or $KUBECONFIG]

@@ -316,7 +316,7 @@ fn page(answer: &ProveAnswer, look: &Look, only_before: bool) -> String {
         text += &format!("  {counts}, seed {}\n", answer.seed);
     }
     if matches!(answer.before, Verdict::Better | Verdict::Worse) {
-        text += "  The blocks before the trial differ by the coin alone: this fleet is not still enough, or it was bad luck (1 in 20).\n";
+        text += "  The blocks before the trial show a difference without the goal: this fleet is too noisy, or it was chance (1 in 20).\n";
     }
     for caveat in &answer.caveats {
         text += &match caveat {

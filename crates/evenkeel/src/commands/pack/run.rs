@@ -34,9 +34,9 @@ const ENDED_AT_ONCE: usize = 32;
 /// Start the sessions on their CPUs in the foreground, to try a placement
 ///
 /// Places the sessions as `evenkeel pack plan` does, starts your command once for each on its CPUs, and ends all of them on Ctrl-C. In the
-/// command, {session} stands for the number of the session from 0, and {port} for its port. With --pid it places processes that run
-/// already, in the order of the table, and puts them back at the end. Either way, a kill of evenkeel ends or puts back everything too. Then
-/// it shows how much CPU time each session used beside what the table says. The output of the sessions is not shown.
+/// command, {session} stands for the number of the session from 0, and {port} for its port. With --pid it places processes that already run, in
+/// the order of the table, and restores their CPUs at the end. If evenkeel is killed, the sessions also end or get their CPUs back. At the end
+/// it shows the CPU time of each session next to the value in the table. It does not show the output of the sessions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel pack run sessions.csv -- ./server --port {port}

@@ -54,7 +54,7 @@ pub(crate) type Narrow<'n> = &'n mut dyn FnMut(&mut Recording);
 /// The folder of the name cache, the same for all recordings of one run. `None` disables the cache.
 static KEPT_IN: OnceLock<Option<PathBuf>> = OnceLock::new();
 
-/// Root's cache, by the file system hierarchy standard.
+/// Root's cache folder. The Filesystem Hierarchy Standard reserves `/var/cache` for it.
 const SYSTEM_CACHE: &str = "/var/cache/evenkeel/symbols";
 
 /// Longer recordings are refused, because the whole file is held in memory.

@@ -22,13 +22,13 @@ pub enum PriceError {
     /// A table can't be read.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// It is not JSON, or not that of a price file. Names the line.
+    /// The file is not valid JSON, or does not have the structure of a price file. The message gives the line.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// JSON of something else.
+    /// Valid JSON without a price list.
     #[error("it has no list of prices that is known: neither products and terms, nor Items, skus or SpotPriceHistory")]
     NoList,
-    /// Terms need the products that they are of.
+    /// The file lists terms before the products that they refer to.
     #[error("its terms come before its products, so that nobody knows what they are the price of")]
     TermsFirst,
     /// Amounts that can't be compared.

@@ -151,13 +151,13 @@ mod tests {
     const MS: f64 = 1e6;
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// A simulated CPU that is taken away, and its other users.
+    /// A simulated CPU that is taken away periodically, and its other users.
     #[derive(Clone, Copy, Debug)]
     struct Machine {
         period_ms: f64,
         taken: f64,
         jitter: f64,
-        /// Whether another thread of this machine takes it.
+        /// Whether a thread of this machine takes the CPU, not the hypervisor.
         is_inside: bool,
         /// How often an ordinary busy thread delays the waking one, for up to 3 ms.
         neighbour: f64,

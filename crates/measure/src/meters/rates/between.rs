@@ -150,14 +150,17 @@ fn cpu_shares(before: &Measured<Stat>, after: &Measured<Stat>, elapsed_ns: u64) 
     let (mut sum, mut summed) = (Spent::default(), 0_u64);
     for (&cpu, first) in &before.cpus {
         let spent = match after.cpus.get(&cpu) {
-            Some(last) => spent(cpu, first, last, elapsed_ns),
+            Some(last) => spent(&format!("CPU {cpu}"), first, last, elapsed_ns),
             None => Measured::absent(format!("CPU {cpu} went offline meanwhile")),
         };
         if let Measured::Known(spent) = &spent {
             sum.add(spent);
             summed += 1;
         }
-        cpus.push(CpuShares { cpu, shares: spent.and_then(|spent| shares(cpu, spent, elapsed_ns)) });
+        cpus.push(CpuShares {
+            cpu,
+            shares: spent.and_then(|spent| spent.shares(elapsed_ns, &format!("iowait of CPU {cpu}"))),
+        });
     }
     for &cpu in after.cpus.keys().filter(|cpu| !before.cpus.contains_key(cpu)) {
         cpus.push(CpuShares { cpu, shares: Measured::absent(format!("CPU {cpu} came online meanwhile")) });
@@ -208,7 +211,7 @@ impl Spent {
     }
 }
 
-fn spent(cpu: usize, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Measured<Spent> {
+fn spent(what: &str, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Measured<Spent> {
     type Kind = (&'static str, fn(&CpuTicks) -> u64);
     let kinds: [Kind; 6] = [
         ("user", |ticks| ticks.user),
@@ -221,7 +224,7 @@ fn spent(cpu: usize, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Me
     ];
     let mut counted_ns = 0;
     for (name, of) in kinds {
-        match Measured::increase(&format!("{name} of CPU {cpu}"), of(before), of(after)) {
+        match Measured::increase(&format!("{name} of {what}"), of(before), of(after)) {
             // The increase of a wrong counter may overflow.
             Measured::Known(grown) => counted_ns += u128::from(grown) * u128::from(TICK_NS),
             Measured::Unknown(unknown) => return Measured::Unknown(unknown),
@@ -230,13 +233,14 @@ fn spent(cpu: usize, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Me
     let passed_ns = u128::from(elapsed_ns);
     if counted_ns > passed_ns + passed_ns / 4 + u128::from(SURPLUS_NS) {
         let ms = |ns: u128| ns / 1_000_000;
-        return Measured::odd(format!("CPU {cpu} counted {} ms while {} ms passed", ms(counted_ns), ms(passed_ns)));
+        return Measured::odd(format!("{what} counted {} ms while {} ms passed", ms(counted_ns), ms(passed_ns)));
     }
     Measured::Known(Spent { ticks: after.since(before), iowait_went_back: after.iowait < before.iowait })
 }
 
-fn shares(cpu: usize, spent: &Spent, elapsed_ns: u64) -> Measured<Shares> {
-    spent.shares(elapsed_ns, &format!("iowait of CPU {cpu}"))
+/// The shares of one CPU, or of several whose times are summed. `elapsed_ns` is summed over them, too.
+pub fn cpu_time(what: &str, before: &CpuTicks, after: &CpuTicks, elapsed_ns: u64) -> Measured<Shares> {
+    spent(what, before, after, elapsed_ns).and_then(|spent| spent.shares(elapsed_ns, &format!("iowait of {what}")))
 }
 
 fn group(before: &GroupCounts, after: &GroupCounts, elapsed_ns: u64) -> Group {

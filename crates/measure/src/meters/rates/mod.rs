@@ -15,7 +15,7 @@ mod spread;
 mod tests;
 mod timeline;
 
-pub use between::{PagesSeen, between};
+pub use between::{PagesSeen, between, cpu_time};
 pub use counts::{
     Counts, GroupCounts, LevelCounts, ProcessCounts, Resource, THREADS_MAX, ThreadCounts, quota_v1, quota_v2,
     read as read_counts, stalls,

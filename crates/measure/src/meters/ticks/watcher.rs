@@ -181,6 +181,11 @@ impl Inner {
     fn take_in_new(&mut self) {
         let mut unwatched = 0;
         let found: Vec<(u32, u32)> = self.growing.iter().flat_map(|pid| tasks(*pid)).collect();
+        // A server that starts a thread for each request would fill it without an end, and the kernel uses numbers again. The list of a
+        // process may fail to be read once: threads that are watched are not started a second time.
+        let mut there: BTreeSet<u32> = found.iter().map(|(_, tid)| *tid).collect();
+        there.extend(self.threads.iter().filter(|one| !one.is_over).map(|one| one.tid));
+        self.known.retain(|tid| there.contains(tid));
         for (pid, tid) in found {
             if self.known.contains(&tid) {
                 continue;
@@ -351,5 +356,34 @@ impl Drop for Watcher {
             // A panic in the reader shows as missing wakes, so its message is not needed.
             let _ = reader.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_have_ended_are_forgotten() {
+        let own = std::process::id();
+        // No thread has such numbers: the kernel's greatest is 4,194,304.
+        let ended = 5_000_000..5_100_000;
+        let mut inner = Inner {
+            threads: Vec::new(),
+            timers: BTreeMap::new(),
+            function: None,
+            growing: vec![own],
+            known: ended.chain([own]).collect(),
+            unwatched: 0,
+            pace: Pace::Slow,
+            begun_ns: 0,
+            from_ns: 0,
+            read_at_ns: 0,
+            is_ended: false,
+        };
+        inner.take_in_new();
+        let there: BTreeSet<u32> = inner.known.clone();
+        assert!(there.contains(&own) && there.iter().all(|tid| *tid < 5_000_000), "{} known", there.len());
+        assert!(inner.threads.iter().all(|one| one.tid != own), "it was known before");
     }
 }

@@ -68,8 +68,8 @@ pub(super) fn run(
     Ok(Done { back: taken.back, cpu_ns: clock::thread_cpu_ns(), ..done })
 }
 
-/// A timer that ends a sleep in time for the next packet. It is set while the previous packet is due. Setting a timer just before each sleep and
-/// clearing it afterwards would add some microseconds to each round trip on a virtual machine.
+/// A timer that ends a sleep in time for the next packet. It is armed before the previous packet is sent. Arming a timer just before each sleep
+/// and clearing it afterwards would add some microseconds to each round trip on a virtual machine.
 struct SleepLimit {
     alarm: Alarm,
     at_ns: u64,

@@ -1,6 +1,8 @@
 //! `Follower`: counts the ticks of one known loop from one stretch of switch records to the next, without a gap and without counting one
 //! twice. Pure: the streams may be live or recorded.
 
+use std::ops::Range;
+
 use evenkeel_measure::meters::ticks::account::{Account, DueTime, Outcome};
 use evenkeel_measure::meters::ticks::loops::TickLoop;
 use evenkeel_measure::meters::ticks::stream::Stream;
@@ -10,7 +12,7 @@ use evenkeel_measure::meters::ticks::views::Workers;
 use evenkeel_measure::meters::ticks::wakes::Wake;
 use evenkeel_stats::quantile;
 
-use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample, SlicesSample, TelemetrySample};
+use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample, SlicesSample, TelemetrySample, late_bound_ns};
 
 /// A stretch needs at least this many periods, to follow a loop through it.
 const PERIODS_MIN: f64 = 10.0;
@@ -38,6 +40,8 @@ pub(super) struct Follower {
     asked_ns: Option<f64>,
     /// What is not counted yet, and some periods before.
     held: Stream,
+    /// The times in which records were lost, in order.
+    lossy: Vec<Range<u64>>,
     /// The bound of a late tick, if the user named one.
     late_after_ns: Option<u64>,
     counted: OutsideSample,
@@ -78,8 +82,10 @@ impl Follower {
             late: Vec::new(),
             late_beyond: 0,
             lost: 0,
+            uncounted: 0,
         };
-        Follower { tick, asked_ns, held: found_in, late_after_ns, counted }
+        let lossy = lossy(&Stream::default(), &found_in).into_iter().collect();
+        Follower { tick, asked_ns, held: found_in, lossy, late_after_ns, counted }
     }
 
     /// Adds the next stretch. The counts are those up to shortly before its end.
@@ -88,6 +94,7 @@ impl Follower {
     /// Why the loop is lost.
     pub(super) fn take(&mut self, next: Stream) -> Result<&OutsideSample, NoTick> {
         let held = std::mem::take(&mut self.held);
+        self.lossy.extend(lossy(&held, &next));
         self.held = held.joined(next);
         self.count()?;
         Ok(&self.counted)
@@ -153,8 +160,12 @@ impl Follower {
 
     fn add_one(&mut self, due: &DueTime, all: &[DueTime], usual_ns: u64) {
         let bound_ns = self.bound_ns();
+        let is_lossy = self.lossy.iter().any(|lossy| lossy.contains(&due.expected_ns));
         let ticks = &mut self.counted.ticks;
         match due.outcome {
+            // Its records may be among the lost ones: no tick shows as missed, and a later wake of the thread as the late tick.
+            Outcome::Missed if is_lossy => self.counted.uncounted += 1,
+            Outcome::Begun { lateness_ns: Some(ns), .. } if is_lossy && ns >= bound_ns => self.counted.uncounted += 1,
             Outcome::Begun { wake, lateness_ns } => {
                 ticks.ticks += 1;
                 ticks.work.add(wake.on_cpu_ns);
@@ -199,7 +210,8 @@ impl Follower {
     }
 
     fn bound_ns(&self) -> u64 {
-        self.late_after_ns.unwrap_or((self.tick.tempo.period_ns / 4.0) as u64)
+        let period_ns = self.tick.tempo.period_ns as u64;
+        late_bound_ns(self.late_after_ns, Some(period_ns)).unwrap_or(period_ns)
     }
 
     fn late(&mut self, late: OutsideLate) {
@@ -216,9 +228,20 @@ impl Follower {
             thread.asked.retain(|asked| asked.at_ns >= before_ns);
         }
         self.held.threads.retain(|thread| !thread.is_over);
+        self.lossy.retain(|lossy| lossy.end >= before_ns);
         self.held.from_ns = self.held.from_ns.max(before_ns);
         self.held.unseen = Default::default();
     }
+}
+
+/// The time in which records of a stretch may be missing. A wake that has lost its end is missing from its beginning, which may be in the
+/// stretch `before`.
+fn lossy(before: &Stream, next: &Stream) -> Option<Range<u64>> {
+    if next.unseen.is_nothing() {
+        return None;
+    }
+    let last_ns = before.threads.iter().filter_map(|thread| thread.wakes.last()).map(|wake| wake.end_ns).max();
+    Some(last_ns.map_or(next.from_ns, |ns| ns.min(next.from_ns))..next.to_ns)
 }
 
 fn waited_ns(wake: &Wake) -> u64 {

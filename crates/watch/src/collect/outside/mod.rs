@@ -2,6 +2,7 @@
 //! the server runs. The reader is that of `evenkeel measure ticks`, at a slower pace.
 
 mod follower;
+mod handover;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use evenkeel_sys::{Errno, clock};
 use super::read::{absent, odd};
 use crate::sample::{Counted, OutsideSample};
 use follower::Follower;
+use handover::Handover;
 
 /// How long a server is watched to find its loop, and how long if that is not enough.
 const LOOK_NS: u64 = 3_000_000_000;
@@ -62,6 +64,8 @@ enum State {
     },
     Following {
         watcher: Watcher,
+        /// The watcher before it, for a moment.
+        handover: Option<Handover>,
         follower: Box<Follower>,
     },
     Resting {
@@ -107,6 +111,11 @@ impl Outside {
         one.follow(now_ns)
     }
 
+    /// Whether a tick was sought in this process in vain.
+    pub(super) fn is_tickless(&self, pid: u32) -> bool {
+        self.of.get(&pid).is_some_and(|one| matches!(one.state, State::Resting { .. }) && one.failures > 0)
+    }
+
     /// Forgets all other processes.
     pub(super) fn retain(&mut self, is_watched: impl Fn(u32) -> bool) {
         self.of.retain(|pid, _| is_watched(*pid));
@@ -142,17 +151,22 @@ impl OneServer {
         let now_ns = clock::monotonic_ns();
         match choice.tick() {
             Ok(tick) => match Watcher::start_slow(&threads_of(pid, tick)) {
-                Ok(slow) => {
-                    // What the threads did since is in the records of the first watcher.
-                    let seen = std::mem::take(seen).joined(watcher.go_on());
-                    let follower = Follower::new(tick.clone(), seen, late_after_ns, clock::realtime_ns());
-                    self.state = State::Following { watcher: slow, follower: Box::new(follower) };
-                }
+                Ok(slow) => self.hand_over(slow, tick.clone(), late_after_ns),
                 Err(errno) => drop(self.rest(now_ns, refused(errno))),
             },
             Err(why) if is_last => drop(self.rest(now_ns, odd(format!("it shows no clear tick: {why}")))),
             Err(_) => {}
         }
+    }
+
+    /// The slow watcher follows the loop that the first one found.
+    fn hand_over(&mut self, slow: Watcher, tick: TickLoop, late_after_ns: Option<u64>) {
+        let at_ns = clock::monotonic_ns();
+        let State::Looking { watcher, seen, .. } = std::mem::replace(&mut self.state, State::Waiting) else { return };
+        // What the threads did since the last look is in the records of the first watcher.
+        let (handover, until_now) = Handover::begin(watcher, at_ns);
+        let follower = Follower::new(tick, seen.joined(until_now), late_after_ns, clock::realtime_ns());
+        self.state = State::Following { watcher: slow, handover: Some(handover), follower: Box::new(follower) };
     }
 
     /// The counts so far.
@@ -164,8 +178,14 @@ impl OneServer {
                 let s = seen.span_ns() / 1_000_000_000;
                 return Err(absent(format!("its tick is being sought, for {s} s so far")));
             }
-            State::Following { watcher, follower } => {
-                let next = watcher.go_on();
+            State::Following { watcher, handover, follower } => {
+                let slow = watcher.go_on();
+                let next = match handover {
+                    Some(handover) => handover.join(slow),
+                    None => slow,
+                };
+                // After the read, so that the last one of the first watcher comes this late, too.
+                handover.take_if(|handover| handover.is_over(now_ns));
                 let is_too_much = next.threads.iter().any(|thread| thread.is_too_much);
                 match follower.take(next) {
                     Ok(counted) if !is_too_much => {

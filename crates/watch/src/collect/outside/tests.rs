@@ -5,6 +5,7 @@ use evenkeel_measure::meters::ticks::stream::{Stream, ThreadLog};
 use evenkeel_measure::meters::ticks::wakes::Wake;
 
 use super::follower::Follower;
+use super::handover::{join, until};
 use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample};
 
 const MS: u64 = 1_000_000;
@@ -156,6 +157,50 @@ fn a_moment_without_a_cpu_costs_no_tick_and_a_server_that_stops_is_lost() {
 }
 
 #[test]
+fn ticks_whose_records_were_lost_are_neither_missed_nor_late() {
+    let whole = wakes(20, &[(560, Plant::Missed)]);
+    // The ring overran: the ticks 400 to 403 are gone, and of the tick 404 only what it did after it had waited for a CPU.
+    let mut seen = whole.clone();
+    seen.retain(|wake| !(BEGAN + 400 * PERIOD..BEGAN + 404 * PERIOD).contains(&wake.start_ns));
+    for wake in &mut seen {
+        if (BEGAN + 404 * PERIOD..BEGAN + 405 * PERIOD).contains(&wake.start_ns) {
+            (wake.start_ns, wake.end_ns) = (wake.start_ns + 9 * MS, wake.end_ns + 9 * MS);
+        }
+    }
+    let found_in = stretch(&seen, BEGAN, BEGAN + 3 * S);
+    let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
+    let mut follower = Follower::new(tick, found_in, None, 5);
+    let mut late = Vec::new();
+    for second in 3..20 {
+        let mut next = stretch(&seen, BEGAN + second * S, BEGAN + (second + 1) * S);
+        // The tick 400 is due at 8 s. The kernel may only tell that the ring was full.
+        next.unseen.overflows = u64::from(second == 8);
+        late.extend(follower.take(next).unwrap().late.clone());
+    }
+    let counted = follower.count().unwrap();
+    assert_eq!((counted.ticks.missed, counted.uncounted, late), (1, 5, vec![]));
+    let until = (counted.counted_to_ns - BEGAN) as f64 / PERIOD as f64;
+    assert_eq!((counted.ticks.ticks + counted.ticks.missed + counted.uncounted) as f64, until.round());
+}
+
+#[test]
+fn a_tick_whose_end_was_lost_with_the_next_records_is_not_missed() {
+    // The tick 399 begins at 7.98 s, and its end is among the records that the next stretch has lost.
+    let mut seen = wakes(12, &[]);
+    seen.retain(|wake| !(BEGAN + 399 * PERIOD..BEGAN + 401 * PERIOD).contains(&wake.start_ns));
+    let found_in = stretch(&seen, BEGAN, BEGAN + 3 * S);
+    let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
+    let mut follower = Follower::new(tick, found_in, None, 5);
+    for second in 3..12 {
+        let mut next = stretch(&seen, BEGAN + second * S, BEGAN + (second + 1) * S);
+        next.unseen.records = if second == 8 { 4 } else { 0 };
+        follower.take(next).unwrap();
+    }
+    let counted = follower.count().unwrap();
+    assert_eq!((counted.ticks.missed, counted.uncounted, counted.lost), (0, 2, 4));
+}
+
+#[test]
 fn a_jump_of_the_clock_by_hours_is_no_storm_of_missed_ticks() {
     let wakes = wakes(10, &[]);
     let found_in = stretch(&wakes, BEGAN, BEGAN + 3 * S);
@@ -165,4 +210,49 @@ fn a_jump_of_the_clock_by_hours_is_no_storm_of_missed_ticks() {
     let mut later: Vec<Wake> = wakes.clone();
     later.iter_mut().for_each(|wake| (wake.start_ns, wake.end_ns) = (wake.start_ns + hours, wake.end_ns + hours));
     assert!(follower.take(stretch(&later, BEGAN + 3 * S, BEGAN + hours + S)).is_err());
+}
+
+/// What a watcher that starts at `began_ns` hands over of these wakes between two times. Of a wake that had begun before, it sees only what
+/// came after the thread got a CPU again.
+fn seen_since(wakes: &[Wake], began_ns: u64, from_ns: u64, to_ns: u64) -> Stream {
+    let whole = |wake: &Wake| match (wake.start_ns >= began_ns, wake.preempted > 0) {
+        (true, _) => Some(*wake),
+        (false, true) => Some(Wake { start_ns: wake.end_ns - MS, on_cpu_ns: MS, preempted: 0, ..*wake }),
+        (false, false) => None,
+    };
+    let wakes: Vec<Wake> = wakes.iter().filter_map(whole).filter(|wake| wake.start_ns >= began_ns).collect();
+    stretch(&wakes, from_ns, to_ns)
+}
+
+#[test]
+fn a_handover_loses_no_tick_and_counts_none_twice() {
+    let wakes = wakes(12, &[(150, Plant::Waits(8 * MS))]);
+    // Before, in and after the tick 150, which waits for its CPU meanwhile, and after the next one.
+    for slow_ms in [2_999, 3_001, 3_005, 3_011, 3_019, 3_023] {
+        // How long after that the first watcher is read for the last time before the slow one takes over.
+        for more_ms in [0, 1, 4, 9, 25, 70] {
+            let (slow_ns, begun_ns) = (BEGAN + slow_ms * MS, BEGAN + (slow_ms + more_ms) * MS);
+            let found_in = until(stretch(&wakes, BEGAN, begun_ns), slow_ns);
+            let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
+            let mut follower = Follower::new(tick, found_in, None, 5);
+            let (mut slow_from, mut first_from, mut late) = (slow_ns, begun_ns, Vec::new());
+            for nth in 0..9 {
+                let to_ns = begun_ns + 2 * MS + nth * S;
+                let mut next = seen_since(&wakes, slow_ns, slow_from, to_ns);
+                if nth < 2 {
+                    // It is read a moment later.
+                    let first_to = to_ns + MS;
+                    next = join(stretch(&wakes, first_from, first_to), next, slow_ns);
+                    first_from = first_to;
+                }
+                late.extend(follower.take(next).unwrap().late.clone());
+                slow_from = to_ns;
+            }
+            let counted = follower.count().unwrap();
+            let until = (counted.counted_to_ns - BEGAN) as f64 / PERIOD as f64;
+            let found = (counted.ticks.missed, counted.hidden, late.len(), counted.ticks.ticks as f64);
+            assert_eq!(found, (0, 0, 0, until.round()), "{slow_ms} ms, {more_ms} ms");
+            assert_eq!(counted.ticks.work.to_page().count, counted.ticks.ticks);
+        }
+    }
 }

@@ -497,7 +497,7 @@ mod tests {
         };
         let grade = |low, high, hidden| sampled(sample(share(low, low, high), hidden)).grade;
         assert_eq!([grade(0.0, 0.009, 0.0), grade(0.03, 0.2, 0.0)], [Grade::Good, Grade::Poor]);
-        // Too few windows, or windows that other threads took.
+        // Too few windows, or windows in which other threads used the CPU.
         assert_eq!([grade(0.0, 0.2, 0.0), grade(0.0, 0.009, 0.7)], [Grade::Unknown; 2]);
     }
 

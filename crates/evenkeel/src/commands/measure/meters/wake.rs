@@ -27,10 +27,10 @@ const PART_SHARE_MIN: f64 = 0.3;
 
 /// Measure wake-up latency by sleep time and CPU, and split it into timer slack, scheduling class and leaving idle
 ///
-/// A wake-up comes from a timer (clock_nanosleep, timerfd), another CPU (futex), or a UDP packet on loopback. Each round waits in several
-/// ways: as a program that sets nothing; with a timer slack of 1 ns; real-time; with /dev/cpu_dma_latency held at 0; with a SCHED_IDLE
-/// thread that keeps the CPU awake; and without sleep, which is the lower bound. The differences are the parts. Real-time and
-/// /dev/cpu_dma_latency need root; the page lists what was left out. The waking CPU is busy all the time.
+/// A wake-up comes from a timer (clock_nanosleep, timerfd), another CPU (futex), or a UDP packet on loopback. Each round compares several ways
+/// to wait: without settings, with a timer slack of 1 ns, real-time, and with /dev/cpu_dma_latency held at 0. Another way uses a SCHED_IDLE
+/// thread that keeps the CPU awake. The last one does not sleep, which is the lower bound. The differences are the parts of the latency.
+/// Real-time and /dev/cpu_dma_latency need root; the page lists the ways that were left out. The waking CPU is busy all the time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Total duration

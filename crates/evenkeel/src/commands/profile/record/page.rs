@@ -103,7 +103,7 @@ pub(crate) struct Answer {
     command_exit: Option<i32>,
     /// The data that could not be recorded, and why.
     unseen: Vec<String>,
-    /// Names found at the end; none with --no-cache.
+    /// The symbol names that were resolved at the end. None with --no-cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) names: Option<StoredNames>,
 }

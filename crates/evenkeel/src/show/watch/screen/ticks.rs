@@ -57,6 +57,9 @@ fn of_ticks(palette: Palette, ticks: &TicksModel, lines: &mut Vec<Line<'static>>
         let bound = ticks.late_after_us.map_or_else(|| "?".to_owned(), short_us);
         format!("{late} beyond {bound}; {} missed", value(&ticks.missed_per_s, |rate| per_s(*rate)))
     }));
+    if let Some(uncounted) = ticks.uncounted {
+        lines.push(row("not counted", format!("{uncounted} due times whose switch records were lost")));
+    }
     let slices = match ticks.slices {
         SlicesSample::Unknown => "not known".to_owned(),
         SlicesSample::Whole => "all the time".to_owned(),

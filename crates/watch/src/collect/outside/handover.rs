@@ -1,0 +1,57 @@
+//! From the watcher that found a loop to the slow one that follows it, without a wake that is lost or seen twice. A wake that has begun when
+//! the slow one starts is whole only in the records of the first one, so the first one goes on until that wake has ended.
+
+use evenkeel_measure::meters::ticks::stream::Stream;
+use evenkeel_measure::meters::ticks::watcher::Watcher;
+
+/// How long a wake may last over the handover. A longer one is lost.
+const LASTS_NS: u64 = 1_000_000_000;
+
+/// The watcher that found a loop, while it still has wakes that the slow one has not seen whole.
+#[derive(Debug)]
+pub(super) struct Handover {
+    first: Watcher,
+    /// When the slow watcher had all its threads.
+    at_ns: u64,
+}
+
+impl Handover {
+    /// Returns what the first watcher has seen so far, too.
+    pub(super) fn begin(mut first: Watcher, at_ns: u64) -> (Handover, Stream) {
+        let seen = until(first.go_on(), at_ns);
+        (Handover { first, at_ns }, seen)
+    }
+
+    /// Adds the wakes of the first watcher to a stretch of the slow one.
+    pub(super) fn join(&mut self, slow: Stream) -> Stream {
+        // The slow one was read before, so whatever it has is here too.
+        join(self.first.go_on(), slow, self.at_ns)
+    }
+
+    /// Whether the first watcher is no longer needed.
+    pub(super) fn is_over(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.at_ns) >= LASTS_NS
+    }
+}
+
+/// The wakes that began before the handover.
+pub(super) fn until(mut first: Stream, at_ns: u64) -> Stream {
+    for thread in &mut first.threads {
+        thread.wakes.retain(|wake| wake.start_ns < at_ns);
+    }
+    first
+}
+
+/// One stretch from what both watchers saw: the first one's wakes that began before the handover, and then those of the slow one.
+pub(super) fn join(first: Stream, mut slow: Stream, at_ns: u64) -> Stream {
+    let mut first = until(first, at_ns);
+    for thread in &mut slow.threads {
+        let before = first.threads.iter().find(|before| before.tid == thread.tid);
+        let ended_ns = before.and_then(|before| before.wakes.last()).map_or(0, |wake| wake.end_ns);
+        // A wake that lost its CPU over the handover seems to begin when it gets one again.
+        thread.wakes.retain(|wake| wake.start_ns >= at_ns.max(ended_ns));
+    }
+    // The first one may have lost records of the time that the slow one has seen.
+    first.from_ns = first.from_ns.min(slow.from_ns);
+    first.joined(slow)
+}
