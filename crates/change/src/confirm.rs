@@ -14,8 +14,8 @@ use crate::state_error::StateError;
 pub enum ConfirmError {
     /// No change waits for confirmation.
     #[error(
-        "confirm: no change needs confirmation; evenkeel has already reverted a change that you did not confirm \
-            in time: see `evenkeel history`"
+        "confirm: no change needs confirmation. If you did not confirm one in time, evenkeel has reverted it: see \
+            `evenkeel history`"
     )]
     Nothing,
     /// That change does not wait for confirmation.
@@ -40,6 +40,7 @@ pub enum ConfirmError {
 /// # Errors
 /// If none waits, or the journal can't be written.
 pub fn confirm(root: &Root, state: &mut State, which: Option<u64>) -> Result<Vec<u64>, ConfirmError> {
+    state.log().is_about(root)?;
     let waiting: Vec<u64> = unconfirmed(root, state.log()).into_iter().map(|(id, _)| id).collect();
     let chosen = match which {
         None if waiting.is_empty() => return Err(ConfirmError::Nothing),

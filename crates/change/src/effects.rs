@@ -1,7 +1,7 @@
 //! `Effects` combines the root to read, the writer for the host, and the journal. A transaction does everything through
 //! it.
 
-use evenkeel_hostfs::{HostWriter, Root, WriteError};
+use evenkeel_hostfs::{HostWriter, Root, RootKind, WriteError};
 
 use crate::job::Job;
 use crate::log::boot_id;
@@ -39,6 +39,7 @@ impl Effects<'_> {
 
     /// Starts a transaction and returns its number.
     pub(crate) fn begin(&mut self, kind: Kind, job: &Job<'_>) -> Result<u64, StateError> {
+        self.state.log().is_about(self.root)?;
         let txn = self.state.next_transaction()?;
         self.record(Event::Begin {
             txn,
@@ -50,6 +51,7 @@ impl Effects<'_> {
             lasting: job.lasting.cloned(),
             until: job.until,
             owner: job.owner.cloned(),
+            captured: Some(self.root.kind() == RootKind::Captured),
         })?;
         Ok(txn)
     }

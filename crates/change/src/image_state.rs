@@ -127,6 +127,7 @@ mod tests {
                             lasting: None,
                             until: None,
                             owner: None,
+                            captured: None,
                         })
                         .unwrap();
                     assert!(std::fs::metadata(dir.path().join("was/lib/evenkeel/journal")).unwrap().len() > 0);

@@ -11,6 +11,7 @@ use crate::outcome::{Kind, SideEffect};
 use crate::owner::Owner;
 use crate::persist_plan::{Carried, Lasting};
 use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, OwnedStep, Until};
+use crate::state_error::StateError;
 
 /// Stands for a boot id if the root is not a running machine.
 const IMAGE: &str = "image";
@@ -52,6 +53,7 @@ pub(crate) struct Logged {
     pub(crate) lasting: Option<Lasting>,
     pub(crate) until: Option<Until>,
     pub(crate) owner: Option<Owner>,
+    pub(crate) captured: Option<bool>,
     pub(crate) is_confirmed: bool,
     pub(crate) intents: BTreeMap<usize, Intent>,
     pub(crate) files: BTreeMap<usize, FileIntent>,
@@ -89,6 +91,20 @@ pub(crate) struct PendingUndo {
 }
 
 impl Log {
+    /// Whether its changes were made on the machine of this root. Those of a rehearsal are in a captured machine only: undone on a real one,
+    /// they would write values that it never had.
+    ///
+    /// # Errors
+    /// [`StateError::Rehearsal`] for a rehearsal's journal on a real machine, [`StateError::NoRehearsal`] for the reverse.
+    pub fn is_about(&self, root: &Root) -> Result<(), StateError> {
+        let is_captured = root.kind() == RootKind::Captured;
+        match self.transactions.values().any(|logged| logged.captured == Some(!is_captured)) {
+            true if is_captured => Err(StateError::NoRehearsal),
+            true => Err(StateError::Rehearsal),
+            false => Ok(()),
+        }
+    }
+
     /// The size of the incomplete record that a crash left at the journal's end, in bytes. The next append moves it to
     /// `journal.torn-N`.
     pub fn torn_bytes(&self) -> Option<u64> {
@@ -258,13 +274,14 @@ impl Log {
                 self.left_out.newest = self.left_out.newest.max(txn);
                 return Ok(());
             }
-            Event::Begin { txn, kind, title, boot_id, steps, settings, lasting, until, owner } => {
+            Event::Begin { txn, kind, title, boot_id, steps, settings, lasting, until, owner, captured } => {
                 if self.transactions.last_key_value().is_some_and(|(last, _)| *last >= id) {
                     return Err(format!("transaction {id} begins a second time"));
                 }
                 let owner = owner.or_else(|| Owner::from_title(&title));
                 let new = Logged::new(txn);
-                let logged = Logged { at_ns, kind, title, boot_id, steps, settings, lasting, until, owner, ..new };
+                let logged =
+                    Logged { at_ns, kind, title, boot_id, steps, settings, lasting, until, owner, captured, ..new };
                 self.transactions.insert(id, logged);
             }
             event => {
@@ -293,6 +310,7 @@ impl Logged {
             lasting: None,
             until: None,
             owner: None,
+            captured: None,
             is_confirmed: false,
             intents: BTreeMap::new(),
             files: BTreeMap::new(),

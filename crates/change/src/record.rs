@@ -54,6 +54,9 @@ pub(crate) enum Event {
         /// The trial or the cluster's goal that it belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Owner>,
+        /// Whether it changes a captured machine in memory, so that no other machine has these values. Older programs wrote neither.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        captured: Option<bool>,
     },
     /// A kernel file is about to be written. The record contains the undo.
     Intent(Intent),
@@ -351,7 +354,18 @@ mod tests {
     fn begin(until: Option<Until>) -> Event {
         let boot_id = Some("b".into());
         let (title, steps, settings) = ("t".into(), vec![], vec![]);
-        Event::Begin { txn: 1, kind: Kind::Apply, title, boot_id, steps, settings, lasting: None, until, owner: None }
+        Event::Begin {
+            txn: 1,
+            kind: Kind::Apply,
+            title,
+            boot_id,
+            steps,
+            settings,
+            lasting: None,
+            until,
+            owner: None,
+            captured: None,
+        }
     }
 
     /// Records that only concern persistence or confirmation.

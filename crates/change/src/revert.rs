@@ -11,6 +11,7 @@ use crate::loss::Loss;
 use crate::put_back::PutBack;
 use crate::record::Event;
 use crate::state::State;
+use crate::state_error::StateError;
 use crate::undo::put_back;
 
 /// What to revert.
@@ -54,6 +55,9 @@ pub enum RevertError {
         /// A file that both changed.
         path: String,
     },
+    /// The journal is about another machine.
+    #[error(transparent)]
+    Journal(#[from] StateError),
 }
 
 /// Reverts `which`, the newest change first. Repeating it does no harm. If a file cannot be restored, the others still are, and the report
@@ -65,6 +69,7 @@ pub enum RevertError {
 /// # Errors
 /// If there is no such transaction, or a later one that is not reverted changed the same files.
 pub fn revert(root: &Root, writer: &HostWriter, state: &mut State, which: Which) -> Result<RevertReport, RevertError> {
+    state.log().is_about(root)?;
     let boot_id = boot_id(root);
     let open = |log: &Log| -> Vec<u64> {
         log.transactions().rev().filter(|logged| !logged.is_closed()).map(|logged| logged.id).collect()

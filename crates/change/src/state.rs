@@ -230,7 +230,20 @@ mod tests {
     fn begin(state: &mut State) {
         let (txn, kind, title) = (1, crate::Kind::Apply, String::new());
         let (boot_id, steps, settings, lasting, until) = (None, Vec::new(), Vec::new(), None, None);
-        state.append(Event::Begin { txn, kind, title, boot_id, steps, settings, lasting, until, owner: None }).unwrap();
+        state
+            .append(Event::Begin {
+                txn,
+                kind,
+                title,
+                boot_id,
+                steps,
+                settings,
+                lasting,
+                until,
+                owner: None,
+                captured: None,
+            })
+            .unwrap();
     }
 
     #[test]

@@ -44,6 +44,15 @@ pub enum StateError {
         /// Who holds it, if the file says so.
         holder: String,
     },
+    /// It has changes of captured machines.
+    #[error(
+        "use this journal: it has changes of a captured machine, and this one never had those values; name the capture \
+            with --host, or another journal with --state DIR"
+    )]
+    Rehearsal,
+    /// It has changes of a real machine.
+    #[error("use this journal for a captured machine: it has changes of a real one; name another with --state DIR")]
+    NoRehearsal,
     /// The journal lost records, or a part of it is unreadable.
     #[error(
         "read the journal {path}: {}. Nothing was changed. `evenkeel revert` restores what the remaining records \

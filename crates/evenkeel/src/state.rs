@@ -4,6 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use evenkeel_change::{Log, State, StateError};
+use evenkeel_hostfs::{Root, RootKind};
 use evenkeel_sys::process;
 
 use crate::args::StateArgs;
@@ -43,9 +44,14 @@ impl StateArgs {
         Log::read(&self.dir()?).map_err(failure)
     }
 
-    /// Reads the journal to report active values. A journal that is missing although it should exist is an error.
-    pub(crate) fn read_noted(&self) -> Result<Log, Failure> {
-        Log::read_noted(&self.dir()?).map_err(failure)
+    /// Reads the journal to report active values on the machine of this root. A journal that is missing although it should exist is an error.
+    /// A captured machine may be compared with the journal of the real one that it was.
+    pub(crate) fn read_noted(&self, root: &Root) -> Result<Log, Failure> {
+        let log = Log::read_noted(&self.dir()?).map_err(failure)?;
+        if root.kind() != RootKind::Captured {
+            log.is_about(root).map_err(failure)?;
+        }
+        Ok(log)
     }
 
     /// The journal's absolute path, because another process may have another current directory.

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use evenkeel_sys::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Irq, Nic, Queue, ThpSize};
-use crate::knob::{Device, Knob, Place, file_in};
+use crate::knob::{Device, Knob, Place, Values, file_in};
 use crate::reading::Reading;
 use crate::setting::Setting;
 
@@ -100,6 +101,9 @@ impl Plan {
             if let Some(why) = setting.knob.extras.reject_for.and_then(|reject_for| reject_for(facts, &setting.value)) {
                 return Err(PlanError { setting: setting.to_string(), why });
             }
+            if let Some(why) = no_such_cpu(facts, setting) {
+                return Err(PlanError { setting: setting.to_string(), why });
+            }
             let planned = steps_of(facts, setting);
             let chosen =
                 planned.into_iter().filter(|step| setting.place.as_ref().is_none_or(|place| *place == step.place));
@@ -111,6 +115,14 @@ impl Plan {
         }
         Ok(Plan { steps })
     }
+}
+
+/// Why the machine cannot have this list of CPUs. The kernel refuses one without any CPU that it has, and some files take no other either.
+fn no_such_cpu(facts: &Facts, setting: &Setting) -> Option<String> {
+    let Values::Cpus { .. } = setting.knob.values else { return None };
+    let (asked, possible) = (CpuSet::parse_list(&setting.value)?, facts.cpus.possible.known()?);
+    let beyond = asked.iter().find(|cpu| !possible.contains(*cpu))?;
+    Some(format!("there is no CPU {beyond}: this machine has {possible}"))
 }
 
 fn no_place(facts: &Facts, setting: &Setting) -> PlanError {
@@ -265,7 +277,6 @@ pub(crate) fn network_irqs(facts: &Facts) -> impl Iterator<Item = &Irq> + '_ {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::CpuSet;
     use expect_test::{Expect, expect};
     use proptest::prelude::*;
 
@@ -285,6 +296,14 @@ mod tests {
             Err(error) => format!("{error}\n"),
         };
         expected.assert_eq(&as_text);
+    }
+
+    #[test]
+    fn cpus_that_the_machine_does_not_have_are_refused() {
+        let plan = |setting: &str| Plan::from_settings(&base(), &[Setting::parse(setting).unwrap()]);
+        let why = plan("workqueue.cpumask=0,9999").unwrap_err().why;
+        assert!(why.starts_with("there is no CPU 9999: this machine has 0-"), "{why}");
+        assert!(plan("workqueue.cpumask=0").is_ok());
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) struct Answer {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
     let undone = overdue::settle(&root, &args.state, out);
-    let log = args.state.read_noted()?;
+    let log = args.state.read_noted(&root)?;
     let answer =
         Answer { transactions: evenkeel_change::history(&root, &log), journal: JournalView::from_log(&log), undone };
     out.answer(&answer, || show::change::history(&answer.transactions, &answer.journal))?;

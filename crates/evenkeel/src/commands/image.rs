@@ -49,6 +49,11 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         let tried = format!("open {} as an image", args.image.display());
         return Err(Failure::text(exit::WRONG_USE, tried, "it is a machine that runs"));
     };
+    if image.open_folder("etc").is_err() {
+        let tried = format!("open {} as an image", args.image.display());
+        return Err(Failure::text(exit::WRONG_USE, tried, "it has no folder etc")
+            .hint("name the root directory of a system: the folder that has etc, usr and var"));
+    }
     if args.undo {
         return undo(&root, &image, out);
     }

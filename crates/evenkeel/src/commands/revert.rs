@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use evenkeel_change::{RevertReport, Which};
+use evenkeel_change::{RevertError, RevertReport, Which};
 
 use crate::args::{HostArgs, StateArgs};
 use crate::commands::capture;
@@ -10,6 +10,7 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::overdue;
 use crate::show::{self, Out};
+use crate::state;
 
 /// Undo one change, or all of them; a second time does no harm
 #[derive(Debug, clap::Args)]
@@ -34,8 +35,11 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let writer = root.writer().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     let mut state = args.state.open_to_revert()?;
     let which = args.transaction.map_or(Which::All, Which::Transaction);
-    let report: RevertReport = evenkeel_change::revert(&root, &writer, &mut state, which)
-        .map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+    let report: RevertReport =
+        evenkeel_change::revert(&root, &writer, &mut state, which).map_err(|error| match error {
+            RevertError::Journal(error) => state::failure(error),
+            error => Failure::new(exit::WRONG_USE, error),
+        })?;
     if let Some(file) = &args.output {
         capture::write(file, &capture::text_of(&root))?;
     }

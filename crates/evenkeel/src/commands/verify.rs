@@ -39,7 +39,7 @@ pub(super) struct Answer {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
     let undone = overdue::settle(&root, &args.state, out);
-    let log = args.state.read_noted()?;
+    let log = args.state.read_noted(&root)?;
     let facts = Facts::probe(&root);
     let answer = Answer {
         verification: evenkeel_change::verify(&root, &facts, &log),

@@ -13,10 +13,9 @@ pub(crate) fn page(report: &CapacityReport, compared: Option<&Comparison>, need_
     if let Some(compared) = compared {
         worth(&mut page, report, compared);
     }
-    page.heading(&match (report.found.sessions, compared.is_some()) {
-        (1, false) => "1 session fits on this machine".to_owned(),
-        (many, false) => format!("{many} sessions fit on this machine"),
-        (_, true) => "Without the settings".to_owned(),
+    page.heading(&match compared {
+        None => headline(&report.found),
+        Some(_) => "Without the settings".to_owned(),
     });
     let limits: Vec<String> = report.limits.iter().map(limit).collect();
     page.row("limits", PLAIN, &format!("{}, of every session in most windows", limits.join(" and ")));
@@ -39,6 +38,15 @@ pub(crate) fn page(report: &CapacityReport, compared: Option<&Comparison>, need_
         page.paragraph(Indent { first: 0, rest: 2 }, WARN, &format!("caveat: {caveat}"));
     }
     page.finish()
+}
+
+/// The number. Without an upper end, more may fit: a search that was stopped has shown only what fits at least.
+fn headline(found: &Found) -> String {
+    match (found.sessions, found.at_most) {
+        (0, None) => "How many sessions fit is not known yet".to_owned(),
+        (many, None) => format!("{many} {} on this machine, or more", fit(many.into())),
+        (many, Some(_)) => format!("{many} {} on this machine", fit(many.into())),
+    }
 }
 
 /// What the settings are worth.

@@ -404,7 +404,7 @@ fn a_journal_with_a_torn_tail_is_read() {
     assert_eq!(scene.run("apply --host host.txt --state state vm.swappiness=10 --output after.txt").code, 0);
     let whole = std::fs::read(scene.path("state/journal")).unwrap();
     scene.write("state/journal", [&whole[..], b"0123abcd {\"format\":1,\"at_"].concat());
-    let (code, answer) = scene.json("history --state state");
+    let (code, answer) = scene.json("history --host after.txt --state state");
     assert_eq!((code, answer["journal"]["torn_bytes"].as_u64()), (0, Some(25)), "{answer}");
     assert_eq!(answer["transactions"][0]["status"], "in-force");
     assert!(scene.run("verify --host after.txt --state state").stdout.contains("cut by a crash"));

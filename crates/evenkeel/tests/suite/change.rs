@@ -1,5 +1,7 @@
 //! `apply`, `verify`, `revert` and `history` on a captured machine: the kernel's answers without root, and each exit code.
 
+use std::fs;
+
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
@@ -148,7 +150,7 @@ fn a_change_from_plan_to_revert() {
     "#]],
     );
     // Only the dates change between runs.
-    let history = scene.run("history --state state").to_string();
+    let history = scene.run("history --host host.txt --state state").to_string();
     let undated: Vec<String> = history.lines().map(undated).collect();
     expect![[r#"
         exit code 0
@@ -375,4 +377,19 @@ fn a_journal_that_others_could_write_is_not_trusted() {
         let seen = scene.run(&format!("{line} --host host.txt --state state"));
         assert!(seen.code == 4 && seen.stderr.contains("failed to trust the state directory state"), "{line}: {seen}");
     }
+}
+
+/// The values of a captured machine are no values of this one: undone here, they would overwrite what it has.
+#[test]
+fn the_journal_of_a_rehearsal_is_refused_on_a_real_machine() {
+    let scene = Scene::new();
+    assert_eq!(scene.run("apply vm.swappiness=10 --host host.txt --state state --output after.txt").code, 0);
+    let before = fs::read_to_string(PATH).unwrap();
+    for command in ["revert", "verify", "history", "confirm", "apply vm.swappiness=11"] {
+        let refused = scene.run(&format!("{command} --state state"));
+        assert_eq!(refused.code, 4, "{command}: {}", refused.stderr);
+        assert!(refused.stderr.contains("it has changes of a captured machine"), "{command}: {}", refused.stderr);
+        assert_eq!(fs::read_to_string(PATH).unwrap(), before, "{command}");
+    }
+    assert_eq!(scene.run("revert --host after.txt --state state").code, 0);
 }

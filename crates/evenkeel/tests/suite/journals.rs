@@ -112,7 +112,7 @@ fn a_journal_that_was_cut_short_is_not_an_empty_one() {
     // A user who moves it away, as the advice says, starts anew.
     fs::rename(scene.path("state/journal"), scene.path("away")).unwrap();
     assert_eq!(scene.run("apply vm.swappiness=20 --host host.txt --state state").code, 0);
-    assert_eq!(scene.run("history --state state").code, 0);
+    assert_eq!(scene.run("history --host host.txt --state state").code, 0);
 }
 
 /// Regression: a missing journal gave "nothing to put back" with 0, although the note of its records existed.
@@ -128,7 +128,7 @@ fn a_journal_that_is_gone_is_not_an_empty_one() {
     }
     // The next change begins a new journal.
     assert_eq!(scene.run("apply vm.swappiness=20 --host after.txt --state state").code, 0);
-    assert_eq!(scene.run("history --state state").code, 0);
+    assert_eq!(scene.run("history --host host.txt --state state").code, 0);
     let seen = revert(&scene);
     assert!(seen.code == 0 && seen.stdout.contains("Everything is as it was."), "{seen}");
 }
@@ -160,7 +160,7 @@ fn revert_puts_values_back_though_the_journal_can_not_be_written() {
     // The disk has no record of the undo, so the next revert checks again, and then succeeds.
     let seen = revert(&scene);
     assert!(seen.code == 0 && !seen.stdout.contains("not recorded"), "{seen}");
-    assert_eq!(scene.json("history --state state").1["transactions"][0]["status"], "reverted");
+    assert_eq!(scene.json("history --host host.txt --state state").1["transactions"][0]["status"], "reverted");
 }
 
 /// Regression: `revert` failed, with the advice to run `revert`.
@@ -200,7 +200,7 @@ fn a_journal_that_is_too_long_is_compacted_by_revert() {
     assert!(length < 32 << 20, "{length} bytes");
     // Numbers continue, and the dropped transactions are counted.
     assert_eq!(scene.run("apply vm.swappiness=20 --host host.txt --state state").code, 0);
-    let (code, answer) = scene.json("history --state state");
+    let (code, answer) = scene.json("history --host host.txt --state state");
     let ids: Vec<u64> =
         answer["transactions"].as_array().unwrap().iter().map(|one| one["id"].as_u64().unwrap()).collect();
     assert_eq!((code, ids.last()), (0, Some(&142)), "{ids:?}");

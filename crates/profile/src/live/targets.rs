@@ -286,7 +286,9 @@ pub(super) fn refused(config: &RecordConfig, errno: Errno) -> LiveError {
                     whom,
                     errno,
                     why: format!("kernel.perf_event_paranoid is {level}"),
-                    mend: format!("sudo sysctl -w kernel.perf_event_paranoid={needs}"),
+                    mend: format!(
+                        "run it with sudo; on a machine of your own, `sysctl kernel.perf_event_paranoid={needs}` allows it to all users"
+                    ),
                 },
                 _ => LiveError::Denied {
                     whom,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::{CpuTicks, TICK_NS, parse_stat};
@@ -59,6 +59,8 @@ impl<'a> Context<'a> {
             let why = "time does not pass in a captured machine; run it on the machine itself";
             return Err(Failure::text(exit::NOT_POSSIBLE, format!("measure {}", host.display()), why));
         }
+        // Before the measurement, which may take minutes.
+        report.map_or(Ok(()), refuse_folder)?;
         Ok(Context { out, report, stop: experiment::stop_flag()?, observer: Cell::new(None), others: Cell::new(None) })
     }
 
@@ -109,14 +111,27 @@ impl<'a> Context<'a> {
     ) -> Outcome {
         let observer = self.observer.get();
         let page = || -> Vec<Block> { page(answer).into_iter().chain(observer.map(Observer::block)).collect() };
-        if let Some(file) = self.report {
+        // What was measured is printed, even if the file can't be written.
+        let written = self.report.map_or(Ok(()), |file| {
             let html = html::page(title, &Text::default(), &page());
             std::fs::write(file, escape::page(&html))
-                .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", file.display()), &error))?;
-        }
+                .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", file.display()), &error))
+        });
         self.out.answer_in(format, &Observed { answer, observer }, || terminal::text(&page()))?;
-        Ok(exit::WELL)
+        written?;
+        Ok(if self.stop.load(Ordering::Relaxed) { exit::STOPPED } else { exit::WELL })
     }
+}
+
+/// Refuses a page's file that can't be written: a folder, or a file in a folder that does not exist.
+fn refuse_folder(file: &Path) -> Result<(), Failure> {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let why = match parent {
+        _ if file.is_dir() => "it is a folder; name a file in it",
+        Some(parent) if !parent.is_dir() => "its folder does not exist",
+        _ => return Ok(()),
+    };
+    Err(Failure::text(exit::WRONG_USE, format_args!("write {}", file.display()), why))
 }
 
 type Ticks = BTreeMap<usize, CpuTicks>;

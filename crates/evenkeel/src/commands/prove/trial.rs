@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use evenkeel_host::Facts;
+use evenkeel_host::{Facts, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_trial::session_log::{Asked, Head, SessionLog};
 use evenkeel_trial::{ConcurrentTrials, Design, SessionWriter, Titles};
@@ -115,9 +115,15 @@ pub(crate) fn compare_arms(
 fn refuse_words(settings: &[String]) -> Result<(), Failure> {
     let Some(word) = settings.iter().find(|text| !text.contains('=')) else { return Ok(()) };
     let cause = format!("{word:?} is not a setting: expected KNOB=VALUE");
-    Err(Failure::text(exit::WRONG_USE, "read the settings", cause).hint(
-        "write a subcommand directly after `prove`, without settings; `evenkeel prove --help` lists the subcommands",
-    ))
+    let hint = match knobs::find(word.split('@').next().unwrap_or(word)) {
+        Ok(knob) => format!("write {word}=VALUE; `evenkeel explain {}` shows the values it takes", knob.id),
+        Err(_) => {
+            "`evenkeel explain` lists the knobs. A subcommand (boots, compare, report, resume, workloads) stands \
+                   directly after `prove`, and a time has no space: `--budget 90s`"
+                .to_owned()
+        }
+    };
+    Err(Failure::text(exit::WRONG_USE, "read the settings", cause).hint(hint))
 }
 
 fn nothing_named() -> Failure {
