@@ -12,6 +12,7 @@ mod events;
 mod lives;
 mod order;
 mod pace;
+mod packed;
 pub mod probe;
 mod recorder;
 mod sink;

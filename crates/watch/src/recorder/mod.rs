@@ -27,8 +27,8 @@ pub use ring::SECONDS;
 
 use crate::sample::{RecorderSample, Sample};
 
-/// The most bytes of switch records that are held. On a machine with many switches a dump covers less time.
-const RECORD_BYTES_MAX: usize = 8 << 20;
+/// The most bytes of compressed switch records that are held. On a machine with many switches a dump covers less time.
+const RECORD_BYTES_MAX: usize = 4 << 20;
 /// The ring of each CPU, which is read once a second, or sooner if a quarter of it is full.
 const RING_BYTES: usize = 1 << 19;
 
@@ -110,7 +110,7 @@ fn record(shared: &Arc<Shared>, folder: Folder) {
         ..RecordConfig::default()
     };
     let outlet = outlet::Dumps::new(Arc::clone(shared), folder);
-    let mut sink = Quiet(Window::new(SECONDS * 1_000_000_000, RECORD_BYTES_MAX, outlet));
+    let mut sink = Quiet(Window::new(SECONDS * 1_000_000_000, RECORD_BYTES_MAX, outlet).compressed());
     let ended = live::record(&config, &mut |_| !shared.stop.load(Ordering::Relaxed), &mut sink);
     if let Err(error) = ended {
         shared.failed(error.to_string());
