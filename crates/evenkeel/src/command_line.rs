@@ -116,6 +116,14 @@ fn old_spelling(line: &[OsString]) -> Option<Failure> {
         .map(|mode| mode.option)
         .chain(OF_BOOTS.map(|(option, _)| option))
         .find(|option| is_there(option))?;
+    if typed == "host" && !is_there(mode.option) {
+        let why = "time does not pass in a captured machine; run it on the machine itself";
+        return Some(
+            Failure::text(exit::WRONG_USE, format!("run {command} with --host"), why).hint(
+                "`evenkeel prove boots start KNOB=VALUE --plan-only --host FILE` plans a trial over reboots there",
+            ),
+        );
+    }
     let whole = built();
     let (before, target) = (whole.find_subcommand(command)?, subcommand(&whole, command, mode.now)?);
     let mut words = words_of(before, own, target);

@@ -1,15 +1,31 @@
 //! From `--host FILE`, `--root DIR` or neither to the machine that is read.
 
+use std::path::{Path, PathBuf};
+
 use evenkeel_hostfs::{Capture, LoadError, Root};
 
 use crate::args::{HostArgs, MetadataArgs};
 use crate::exit;
 use crate::failure::{Failure, exit_of};
+use crate::shell;
 
 impl HostArgs {
     /// Whether neither a capture nor a mounted root is read.
     pub(crate) fn is_this_machine(&self) -> bool {
         self.host.is_none() && self.root.is_none()
+    }
+
+    /// The options that name the same machine in another command, each after a space. A pipe can't be read again: then the user fills in a file.
+    pub(crate) fn again(&self) -> String {
+        let named = [("host", &self.host), ("root", &self.root)];
+        let is_open_file =
+            |path: &Path| ["/dev/fd", "/dev/stdin", "/proc"].iter().any(|folder| path.starts_with(folder));
+        let of = |(name, path): (&str, &Option<PathBuf>)| {
+            let path = path.as_ref()?;
+            let path = if is_open_file(path) { "FILE".to_owned() } else { path.display().to_string() };
+            Some(format!(" --{name} {}", shell::word(&path)))
+        };
+        named.into_iter().filter_map(of).collect()
     }
 
     /// The machine that the arguments name, or this machine.

@@ -187,8 +187,9 @@ const LEAST: &[(&str, i64, &str)] = &[
 const CUT_BELOW: &str = "with less, connections of the whole machine stall or end";
 const REFUSE_BELOW: &str = "with less, the kernel refuses or ends connections of other programs";
 
-/// Why a sysctl without a knob must not have this value; `None` if it may.
+/// Why a sysctl without a knob must not have this value; `None` if it may. The path may begin with /proc/sys.
 pub(crate) fn too_little(path: &str, value: &str) -> Option<String> {
+    let path = path.strip_prefix("/proc/sys/").unwrap_or(path);
     let (_, least, why) = LEAST.iter().find(|(own, ..)| *own == path)?;
     let is_less = |word: &str| word.parse::<i64>().is_ok_and(|number| number < *least);
     value.split_whitespace().any(is_less).then(|| format!("evenkeel writes {least} or more there: {why}"))

@@ -301,8 +301,8 @@ mod tests {
     #[test]
     fn cpus_that_the_machine_does_not_have_are_refused() {
         let plan = |setting: &str| Plan::from_settings(&base(), &[Setting::parse(setting).unwrap()]);
-        let why = plan("workqueue.cpumask=0,9999").unwrap_err().why;
-        assert!(why.starts_with("there is no CPU 9999: this machine has 0-"), "{why}");
+        let why = plan("workqueue.cpumask=0,500").unwrap_err().why;
+        assert!(why.starts_with("there is no CPU 500: this machine has 0-"), "{why}");
         assert!(plan("workqueue.cpumask=0").is_ok());
     }
 

@@ -85,12 +85,6 @@ pub(crate) fn find(key: &str) -> Result<&'static Knob, SettingError> {
     Ok(knob)
 }
 
-/// Why a generic knob must not have this value; `None` if it may.
-pub(crate) fn too_little(knob: &Knob, value: &str) -> Option<String> {
-    let Place::File { path, .. } = knob.place else { return None };
-    knob.id.strip_prefix(PREFIX).and_then(|_| never::too_little(path.strip_prefix(FOLDER)?, value))
-}
-
 /// Network sysctls that the kernel reads whenever it needs them (`net/ipv4/tcp*.c`, `net/core/dev.c`). Others may be copied into a socket when
 /// it is created, as the sizes of buffers are.
 const AT_ONCE: [&str; 9] = [

@@ -5,8 +5,8 @@ use std::fmt;
 use evenkeel_sys::CpuSet;
 
 use crate::finding::shown;
-use crate::knob::{Knob, Values};
-use crate::sysctl;
+use crate::knob::{Knob, Place, Values};
+use crate::never;
 
 /// The longest value of any knob, in bytes. A mask of 8,192 CPUs has 2,303.
 const VALUE_BYTES_MAX: usize = 4096;
@@ -60,9 +60,19 @@ impl Knob {
             value: shown(value),
             takes: self.values.to_string(),
         })?;
-        match sysctl::too_little(self, &taken) {
+        match self.too_little(&taken) {
             Some(why) => Err(SettingError::Never { id: format!("{}={}", self.id, shown(&taken)), why }),
             None => Ok(taken),
+        }
+    }
+}
+
+impl Knob {
+    /// Why a sysctl without a knob of its own must not have this value; `None` if it may.
+    fn too_little(&self, value: &str) -> Option<String> {
+        match (self.values, self.place) {
+            (Values::Sysctl, Place::File { path, .. }) => never::too_little(path, value),
+            _ => None,
         }
     }
 }

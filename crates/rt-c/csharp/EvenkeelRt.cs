@@ -55,7 +55,7 @@ namespace Evenkeel
         ///  Free it with evenkeel_agones_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init; `agones` is null or may be written.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `agones` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_agones_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_agones_new(EvenkeelAgonesSettings* asked, EvenkeelAgones** agones);
@@ -122,7 +122,7 @@ namespace Evenkeel
         ///  thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init; `clock` is null or may be written.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `clock` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_clock_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_clock_new(EvenkeelClockSettings* asked, EvenkeelClock** clock);
@@ -184,7 +184,7 @@ namespace Evenkeel
         ///  Threads: one at a time.
         ///
         ///  # Safety
-        ///  `due_ns` is null or may be written.
+        ///  `due_ns` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_clock_next_due", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_clock_next_due(EvenkeelClock* clock, ulong* due_ns);
@@ -285,7 +285,7 @@ namespace Evenkeel
         ///  Threads: any. Free it with evenkeel_jobs_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` is null or may be written.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_new(EvenkeelJobSettings* asked, EvenkeelJobs** jobs);
@@ -305,7 +305,7 @@ namespace Evenkeel
         ///  Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
         ///
         ///  # Safety
-        ///  `dropped` is null or may be written.
+        ///  `dropped` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_discard", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_discard(EvenkeelJobs* jobs, System.UIntPtr* dropped);
@@ -363,8 +363,8 @@ namespace Evenkeel
         ///  Threads: the one that the frame was given on.
         ///
         ///  # Safety
-        ///  `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` is null or may
-        ///  be written.
+        ///  `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` may
+        ///  be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_frame_push_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_frame_push_after(EvenkeelFrame* frame, uint queue_number, evenkeel_frame_push_after_job_delegate job, void* context, uint* others, System.UIntPtr others_count, uint* number);
@@ -385,7 +385,7 @@ namespace Evenkeel
         ///  Threads: the one that the frame was given on.
         ///
         ///  # Safety
-        ///  `is_done` is null or may be written.
+        ///  `is_done` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_frame_is_done", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_frame_is_done(EvenkeelFrame* frame, uint number, uint* is_done);
@@ -408,7 +408,7 @@ namespace Evenkeel
         ///  Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
         ///
         ///  # Safety
-        ///  `asynchronous` is null or may be written.
+        ///  `asynchronous` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_asynchronous_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_asynchronous_new(EvenkeelJobs* jobs, EvenkeelAsynchronous** asynchronous);
@@ -441,7 +441,7 @@ namespace Evenkeel
         ///  Threads: one at a time.
         ///
         ///  # Safety
-        ///  `ran` is null or may be written.
+        ///  `ran` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_run_asynchronous", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_run_asynchronous(EvenkeelJobs* jobs, System.UIntPtr at_most, System.UIntPtr* ran);
@@ -480,7 +480,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `now_ns` is null or may be written.
+        ///  `now_ns` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_now_ns", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_now_ns(ulong* now_ns);
@@ -735,7 +735,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `event` is null or points to storage of the caller's that may be read and written; `is_set` is null or may be written.
+        ///  `event` is null or points to storage of the caller's that may be read and written; `is_set` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_is_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_is_set(EvenkeelEvent* @event, uint* is_set);
@@ -758,7 +758,7 @@ namespace Evenkeel
         ///  Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init; `memory` is null or may be written.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_memory_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_memory_new(EvenkeelMemoryConfig* asked, EvenkeelMemory** memory);
@@ -781,7 +781,7 @@ namespace Evenkeel
         ///  Threads: one at a time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        ///  `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_memory_advice", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_memory_advice(EvenkeelMemory* memory, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
@@ -843,7 +843,7 @@ namespace Evenkeel
         ///  Threads: the one that ticks, because it reads that thread's counters. Free it with evenkeel_rate_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_new(EvenkeelRateSettings* asked, EvenkeelRate** rate);
@@ -854,7 +854,7 @@ namespace Evenkeel
         ///  Threads: one at a time.
         ///
         ///  # Safety
-        ///  `period_ns` is null or may be written.
+        ///  `period_ns` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_period", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_period(EvenkeelRate* rate, ulong* period_ns);
@@ -866,7 +866,7 @@ namespace Evenkeel
         ///  Threads: the one that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
         ///
         ///  # Safety
-        ///  `period_ns` is null or may be written.
+        ///  `period_ns` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_after(EvenkeelRate* rate, EvenkeelClock* clock, ulong* period_ns);
@@ -894,7 +894,7 @@ namespace Evenkeel
         ///  Threads: one at a time.
         ///
         ///  # Safety
-        ///  `load` is null or may be written.
+        ///  `load` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_load", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_load(EvenkeelRate* rate, double* load);
@@ -938,7 +938,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `name` is null or a text that ends with a zero; `scope` is null or may be written.
+        ///  `name` is null or a text that ends with a zero; `scope` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_scope_register", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_scope_register(byte* name, uint* scope);
@@ -968,7 +968,7 @@ namespace Evenkeel
         ///  Threads: any, at any time, but not in a tick: it allocates.
         ///
         ///  # Safety
-        ///  `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        ///  `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_scope_chrome_json", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_scope_chrome_json(byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
@@ -1009,7 +1009,7 @@ namespace Evenkeel
         ///  Threads: any, at any time, but not in a tick: it takes a lock and allocates.
         ///
         ///  # Safety
-        ///  `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+        ///  `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_scope_take_long", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_scope_take_long(EvenkeelLongScope* long_scope, ulong* lost);
@@ -1021,8 +1021,8 @@ namespace Evenkeel
         ///  Threads: any. Free it with evenkeel_telemetry_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
-        ///  be written.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` may
+        ///  be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_new(EvenkeelTelemetrySettings* asked, EvenkeelTelemetry** telemetry);
@@ -1076,7 +1076,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        ///  `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_path", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_path(EvenkeelTelemetry* telemetry, byte* path, System.UIntPtr size, System.UIntPtr* needed);
@@ -1087,7 +1087,7 @@ namespace Evenkeel
         ///  Threads: any, at any time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_prometheus", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_prometheus(EvenkeelTelemetry* telemetry, byte* text, System.UIntPtr size, System.UIntPtr* needed);
@@ -1120,7 +1120,7 @@ namespace Evenkeel
         ///  Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
         ///
         ///  # Safety
-        ///  `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
+        ///  `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_thread_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_thread_new(EvenkeelThreadConfig* config, EvenkeelThread** thread);
@@ -1155,7 +1155,7 @@ namespace Evenkeel
         ///
         ///  # Safety
         ///  `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
-        ///  with a zero; `ticks` is null or may be written.
+        ///  with a zero; `ticks` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_new(EvenkeelTickLoopSettings* asked, EvenkeelTickLoop** ticks);
@@ -1189,7 +1189,7 @@ namespace Evenkeel
         ///  Threads: the loop's own.
         ///
         ///  # Safety
-        ///  `due_ns` is null or may be written.
+        ///  `due_ns` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_next_due", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_next_due(EvenkeelTickLoop* ticks, ulong* due_ns);
@@ -1274,7 +1274,7 @@ namespace Evenkeel
         ///  Threads: the loop's own. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_report_text", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_report_text(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
@@ -1286,7 +1286,7 @@ namespace Evenkeel
         ///  Threads: the loop's own. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_advice", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_advice(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
@@ -1364,7 +1364,7 @@ namespace Evenkeel
         ///  Threads: the loop's own.
         ///
         ///  # Safety
-        ///  `load` is null or may be written.
+        ///  `load` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_load", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_load(EvenkeelTickLoop* ticks, double* load);
@@ -1387,7 +1387,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        ///  `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_telemetry_path", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_telemetry_path(EvenkeelTickLoop* ticks, byte* path, System.UIntPtr size, System.UIntPtr* needed);
@@ -1399,7 +1399,7 @@ namespace Evenkeel
         ///  Threads: any, at any time. Allocates memory and reads a file: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_prometheus", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_prometheus(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
@@ -1422,7 +1422,7 @@ namespace Evenkeel
         ///
         ///  # Safety
         ///  `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;
-        ///  `needed` is null or may be written.
+        ///  `needed` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_address_text", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_address_text(EvenkeelAddress* address, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
@@ -1433,7 +1433,7 @@ namespace Evenkeel
         ///  Threads: any. Free it with evenkeel_udp_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_new(EvenkeelUdpSettings* asked, EvenkeelUdp** udp);
@@ -1506,7 +1506,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `descriptor` is null or may be written.
+        ///  `descriptor` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_descriptor", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_descriptor(EvenkeelUdp* udp, int* descriptor);
@@ -1537,7 +1537,7 @@ namespace Evenkeel
         ///  Threads: any, at any time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        ///  `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_report_text", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_report_text(EvenkeelUdp* udp, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
@@ -1608,7 +1608,7 @@ namespace Evenkeel
         ///  Threads: any, at any time, but not in a tick: it takes a lock and allocates.
         ///
         ///  # Safety
-        ///  `wait` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+        ///  `wait` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_waits_take", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_waits_take(EvenkeelLongWait* wait, ulong* lost);
@@ -3569,7 +3569,7 @@ namespace Evenkeel
         /// <summary>
         ///  The fastest backend in our measurements: Uring for receiving if the library was built with it, else Offloaded.
         /// </summary>
-        Usual = 0,
+        Auto = 0,
         /// <summary>
         ///  The backend that takes the least CPU time per packet on this machine. The library measures them for up to 0.1 s on loopback.
         /// </summary>

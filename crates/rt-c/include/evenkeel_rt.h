@@ -379,7 +379,7 @@ enum EvenkeelIoBackend
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     // The fastest backend in our measurements: Uring for receiving if the library was built with it, else Offloaded.
-    EVENKEEL_IO_BACKEND_USUAL = 0,
+    EVENKEEL_IO_BACKEND_AUTO = 0,
     // The backend that takes the least CPU time per packet on this machine. The library measures them for up to 0.1 s on loopback.
     EVENKEEL_IO_BACKEND_MEASURED = 1,
     // A call for each packet.
@@ -1244,7 +1244,7 @@ EvenkeelStatus evenkeel_init(void *structure,
 // Threads: any, at any time.
 //
 // # Safety
-// `now_ns` is null or may be written.
+// `now_ns` may be written; null is an error.
 EvenkeelStatus evenkeel_now_ns(uint64_t *now_ns);
 
 // Starts to report to the sidecar. The sidecar may start later. EVENKEEL_STATUS_REFUSED if AGONES_SDK_HTTP_PORT is not a port.
@@ -1253,7 +1253,7 @@ EvenkeelStatus evenkeel_now_ns(uint64_t *now_ns);
 // Free it with evenkeel_agones_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `agones` is null or may be written.
+// `asked` is null or points to a struct prepared by evenkeel_init; `agones` may be written; null is an error.
 EvenkeelStatus evenkeel_agones_new(const struct EvenkeelAgonesSettings *asked,
                                    struct EvenkeelAgones **agones);
 
@@ -1301,7 +1301,7 @@ EvenkeelStatus evenkeel_agones_free(struct EvenkeelAgones *agones);
 // thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `clock` is null or may be written.
+// `asked` is null or points to a struct prepared by evenkeel_init; `clock` may be written; null is an error.
 EvenkeelStatus evenkeel_clock_new(const struct EvenkeelClockSettings *asked,
                                   struct EvenkeelClock **clock);
 
@@ -1348,7 +1348,7 @@ EvenkeelStatus evenkeel_clock_poll(struct EvenkeelClock *clock,
 // Threads: one at a time.
 //
 // # Safety
-// `due_ns` is null or may be written.
+// `due_ns` may be written; null is an error.
 EvenkeelStatus evenkeel_clock_next_due(const struct EvenkeelClock *clock, uint64_t *due_ns);
 
 // Ends the tick. EVENKEEL_STATUS_NO_DATA if no tick has begun.
@@ -1421,7 +1421,7 @@ EvenkeelStatus evenkeel_last_error(char *buffer,
 // Threads: any. Free it with evenkeel_jobs_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` is null or may be written.
+// `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` may be written; null is an error.
 EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked,
                                  struct EvenkeelJobs **jobs);
 
@@ -1436,7 +1436,7 @@ EvenkeelStatus evenkeel_jobs_free(struct EvenkeelJobs *jobs);
 // Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
 //
 // # Safety
-// `dropped` is null or may be written.
+// `dropped` may be written; null is an error.
 EvenkeelStatus evenkeel_jobs_discard(struct EvenkeelJobs *jobs,
                                      size_t *dropped);
 
@@ -1487,8 +1487,8 @@ EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame,
 // Threads: the one that the frame was given on.
 //
 // # Safety
-// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` is null or may
-// be written.
+// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` may
+// be written; null is an error.
 EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
                                          uint32_t queue_number,
                                          EvenkeelJob job,
@@ -1510,7 +1510,7 @@ EvenkeelStatus evenkeel_frame_wait(struct EvenkeelFrame *frame,
 // Threads: the one that the frame was given on.
 //
 // # Safety
-// `is_done` is null or may be written.
+// `is_done` may be written; null is an error.
 EvenkeelStatus evenkeel_frame_is_done(struct EvenkeelFrame *frame, uint32_t number, uint32_t *is_done);
 
 // Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
@@ -1532,7 +1532,7 @@ EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
 // Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
 //
 // # Safety
-// `asynchronous` is null or may be written.
+// `asynchronous` may be written; null is an error.
 EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct EvenkeelAsynchronous **asynchronous);
 
 // Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job
@@ -1559,7 +1559,7 @@ EvenkeelStatus evenkeel_asynchronous_free(struct EvenkeelAsynchronous *asynchron
 // Threads: one at a time.
 //
 // # Safety
-// `ran` is null or may be written.
+// `ran` may be written; null is an error.
 EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
                                               size_t at_most,
                                               size_t *ran);
@@ -1747,7 +1747,7 @@ EvenkeelStatus evenkeel_event_wait(struct EvenkeelEvent *event);
 // Threads: any, at any time.
 //
 // # Safety
-// `event` is null or points to storage of the caller's that may be read and written; `is_set` is null or may be written.
+// `event` is null or points to storage of the caller's that may be read and written; `is_set` may be written; null is an error.
 EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event,
                                      uint32_t *is_set);
 
@@ -1765,7 +1765,7 @@ EvenkeelStatus evenkeel_event_destroy(struct EvenkeelEvent *event);
 // Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `memory` is null or may be written.
+// `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written; null is an error.
 EvenkeelStatus evenkeel_memory_new(const struct EvenkeelMemoryConfig *asked,
                                    struct EvenkeelMemory **memory);
 
@@ -1783,7 +1783,7 @@ EvenkeelStatus evenkeel_memory_report(struct EvenkeelMemory *memory, struct Even
 // Threads: one at a time. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 EvenkeelStatus evenkeel_memory_advice(struct EvenkeelMemory *memory,
                                       char *buffer,
                                       size_t size,
@@ -1834,7 +1834,7 @@ EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock,
 // Threads: the one that ticks, because it reads that thread's counters. Free it with evenkeel_rate_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
+// `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written; null is an error.
 EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
                                  struct EvenkeelRate **rate);
 
@@ -1843,7 +1843,7 @@ EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
 // Threads: one at a time.
 //
 // # Safety
-// `period_ns` is null or may be written.
+// `period_ns` may be written; null is an error.
 EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_ns);
 
 // Call it after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on. `period_ns` is the
@@ -1852,7 +1852,7 @@ EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_
 // Threads: the one that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
 //
 // # Safety
-// `period_ns` is null or may be written.
+// `period_ns` may be written; null is an error.
 EvenkeelStatus evenkeel_rate_after(struct EvenkeelRate *rate,
                                    struct EvenkeelClock *clock,
                                    uint64_t *period_ns);
@@ -1877,7 +1877,7 @@ EvenkeelStatus evenkeel_rate_take_slices(struct EvenkeelRate *rate,
 // Threads: one at a time.
 //
 // # Safety
-// `load` is null or may be written.
+// `load` may be written; null is an error.
 EvenkeelStatus evenkeel_rate_load(struct EvenkeelRate *rate,
                                   double *load);
 
@@ -1911,7 +1911,7 @@ EvenkeelStatus evenkeel_scope_start_thread(const char *name,
 // Threads: any, at any time.
 //
 // # Safety
-// `name` is null or a text that ends with a zero; `scope` is null or may be written.
+// `name` is null or a text that ends with a zero; `scope` may be written; null is an error.
 EvenkeelStatus evenkeel_scope_register(const char *name,
                                        uint32_t *scope);
 
@@ -1933,7 +1933,7 @@ EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
 // Threads: any, at any time, but not in a tick: it allocates.
 //
 // # Safety
-// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
                                           size_t size,
                                           size_t *needed);
@@ -1964,7 +1964,7 @@ EvenkeelStatus evenkeel_scope_stop_long(void);
 // Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 //
 // # Safety
-// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
 EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope, uint64_t *lost);
 
 // Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
@@ -1973,8 +1973,8 @@ EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope, ui
 // Threads: any. Free it with evenkeel_telemetry_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
-// be written.
+// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` may
+// be written; null is an error.
 EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *asked,
                                       struct EvenkeelTelemetry **telemetry);
 
@@ -2013,7 +2013,7 @@ EvenkeelStatus evenkeel_telemetry_set(const struct EvenkeelTelemetry *telemetry,
 // Threads: any, at any time.
 //
 // # Safety
-// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+// `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry,
                                        char *path,
                                        size_t size,
@@ -2024,7 +2024,7 @@ EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry
 // Threads: any, at any time. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *telemetry,
                                              char *text,
                                              size_t size,
@@ -2054,7 +2054,7 @@ EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
 // Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
 //
 // # Safety
-// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
+// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written; null is an error.
 EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadConfig *config,
                                    struct EvenkeelThread **thread);
 
@@ -2081,7 +2081,7 @@ EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
 //
 // # Safety
 // `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
-// with a zero; `ticks` is null or may be written.
+// with a zero; `ticks` may be written; null is an error.
 EvenkeelStatus evenkeel_tick_loop_new(const struct EvenkeelTickLoopSettings *asked,
                                       struct EvenkeelTickLoop **ticks);
 
@@ -2109,7 +2109,7 @@ EvenkeelStatus evenkeel_tick_loop_poll(struct EvenkeelTickLoop *ticks,
 // Threads: the loop's own.
 //
 // # Safety
-// `due_ns` is null or may be written.
+// `due_ns` may be written; null is an error.
 EvenkeelStatus evenkeel_tick_loop_next_due(const struct EvenkeelTickLoop *ticks, uint64_t *due_ns);
 
 // Ends the tick, and does its bookkeeping: page faults, telemetry, rate. EVENKEEL_STATUS_NO_DATA if no tick has begun.
@@ -2169,7 +2169,7 @@ EvenkeelStatus evenkeel_tick_loop_phase(const struct EvenkeelTickLoop *ticks, st
 // Threads: the loop's own. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 EvenkeelStatus evenkeel_tick_loop_report_text(const struct EvenkeelTickLoop *ticks,
                                               char *text,
                                               size_t size,
@@ -2181,7 +2181,7 @@ EvenkeelStatus evenkeel_tick_loop_report_text(const struct EvenkeelTickLoop *tic
 // Threads: the loop's own. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 EvenkeelStatus evenkeel_tick_loop_advice(const struct EvenkeelTickLoop *ticks,
                                          char *text,
                                          size_t size,
@@ -2244,7 +2244,7 @@ EvenkeelStatus evenkeel_tick_loop_quantum(const struct EvenkeelTickLoop *ticks, 
 // Threads: the loop's own.
 //
 // # Safety
-// `load` is null or may be written.
+// `load` may be written; null is an error.
 EvenkeelStatus evenkeel_tick_loop_load(const struct EvenkeelTickLoop *ticks,
                                        double *load);
 
@@ -2262,7 +2262,7 @@ EvenkeelStatus evenkeel_tick_loop_last_change(const struct EvenkeelTickLoop *tic
 // Threads: any, at any time.
 //
 // # Safety
-// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+// `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 EvenkeelStatus evenkeel_tick_loop_telemetry_path(const struct EvenkeelTickLoop *ticks,
                                                  char *path,
                                                  size_t size,
@@ -2274,7 +2274,7 @@ EvenkeelStatus evenkeel_tick_loop_telemetry_path(const struct EvenkeelTickLoop *
 // Threads: any, at any time. Allocates memory and reads a file: do not call it in a tick.
 //
 // # Safety
-// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 EvenkeelStatus evenkeel_tick_loop_prometheus(const struct EvenkeelTickLoop *ticks,
                                              char *text,
                                              size_t size,
@@ -2285,7 +2285,7 @@ EvenkeelStatus evenkeel_tick_loop_prometheus(const struct EvenkeelTickLoop *tick
 // Threads: any. Free it with evenkeel_udp_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
+// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` may be written; null is an error.
 EvenkeelStatus evenkeel_udp_new(const struct EvenkeelUdpSettings *asked,
                                 struct EvenkeelUdp **udp);
 
@@ -2351,7 +2351,7 @@ EvenkeelStatus evenkeel_udp_local_address(const struct EvenkeelUdp *udp, struct 
 // Threads: any, at any time.
 //
 // # Safety
-// `descriptor` is null or may be written.
+// `descriptor` may be written; null is an error.
 EvenkeelStatus evenkeel_udp_descriptor(const struct EvenkeelUdp *udp,
                                        int32_t *descriptor);
 
@@ -2375,7 +2375,7 @@ EvenkeelStatus evenkeel_address_parse(const char *text,
 //
 // # Safety
 // `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;
-// `needed` is null or may be written.
+// `needed` may be written; null is an error.
 EvenkeelStatus evenkeel_address_text(const struct EvenkeelAddress *address,
                                      char *buffer,
                                      size_t size,
@@ -2395,7 +2395,7 @@ EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpRe
 // Threads: any, at any time. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
 EvenkeelStatus evenkeel_udp_report_text(const struct EvenkeelUdp *udp,
                                         char *buffer,
                                         size_t size,
@@ -2451,7 +2451,7 @@ EvenkeelStatus evenkeel_waits_stop_log(void);
 // Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 //
 // # Safety
-// `wait` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+// `wait` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
 EvenkeelStatus evenkeel_waits_take(struct EvenkeelLongWait *wait, uint64_t *lost);
 
 #ifdef __cplusplus

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         (_, true) => out.text(&show::sarif::log(&audit, &facts)?)?,
         _ => out.answer(&audit, || match args.all {
             true => show::advice::page(&audit, &facts),
-            false => show::advice::summary(&audit),
+            false => show::advice::summary(&audit, &args.host.again()),
         })?,
     }
     let fails = |level: Level| audit.open().any(|finding| finding.advice.state <= level.state());

@@ -138,8 +138,9 @@ const SUMMARY_LINES_MAX: usize = 15;
 /// The lines of the summary that are not findings: heading, the number of hidden ones, how to see all, and empty lines.
 const SUMMARY_OTHER_LINES: usize = 6;
 
-/// The settings to make, one per line, and how to see the rest: at most [`SUMMARY_LINES_MAX`] lines.
-pub(crate) fn summary(audit: &Audit<'_>) -> String {
+/// The settings to make, one per line, and how to see the rest: at most [`SUMMARY_LINES_MAX`] lines. `again` are the options that name the
+/// same machine, each after a space.
+pub(crate) fn summary(audit: &Audit<'_>, again: &str) -> String {
     let mut page = Page::default();
     page.heading(&audit.title());
     let to_set = groups_to_set(audit);
@@ -171,9 +172,10 @@ pub(crate) fn summary(audit: &Audit<'_>) -> String {
         page.line(WARN, &format!("  {warnings} warning{} about waivers", if warnings == 1 { "" } else { "s" }));
     }
     page.line(PLAIN, "");
-    page.paragraph(Indent::all(0), PLAIN, "Reasons, risks and commands: evenkeel audit --all");
+    page.paragraph(Indent::all(0), PLAIN, &format!("Reasons, risks and commands: evenkeel audit --all{again}"));
     if !to_set.is_empty() {
-        page.paragraph(Indent::all(0), PLAIN, "What would change: evenkeel apply --advised --plan-only");
+        let what = format!("What would change: evenkeel apply --advised --plan-only{again}");
+        page.paragraph(Indent::all(0), PLAIN, &what);
     }
     page.finish()
 }

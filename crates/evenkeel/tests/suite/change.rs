@@ -385,8 +385,14 @@ fn the_journal_of_a_rehearsal_is_refused_on_a_real_machine() {
     let scene = Scene::new();
     assert_eq!(scene.run("apply vm.swappiness=10 --host host.txt --state state --output after.txt").code, 0);
     let before = fs::read_to_string(PATH).unwrap();
-    for command in ["revert", "verify", "history", "confirm", "apply vm.swappiness=11"] {
-        let refused = scene.run(&format!("{command} --state state"));
+    for command in [
+        "revert --state state",
+        "verify --state state",
+        "history --state state",
+        "confirm --state state",
+        "apply vm.swappiness=11 --state state",
+    ] {
+        let refused = scene.run(command);
         assert_eq!(refused.code, 4, "{command}: {}", refused.stderr);
         assert!(refused.stderr.contains("it has changes of a captured machine"), "{command}: {}", refused.stderr);
         assert_eq!(fs::read_to_string(PATH).unwrap(), before, "{command}");

@@ -280,7 +280,9 @@ fn a_pipe_with_a_writer_is_read_as_far_as_a_file_may_go() {
         "mkfifo named; cat host.txt > named & \"$0\" audit --host named",
     ] {
         let seen = piped(script);
-        assert_eq!((seen.code, seen.stdout.as_str()), (of_file.code, of_file.stdout.as_str()), "{script}: {seen}");
+        // What follows are commands that name the file.
+        let findings = |seen: &Seen| seen.stdout.split("\nReasons").next().map(str::to_owned);
+        assert_eq!((seen.code, findings(&seen)), (of_file.code, findings(&of_file)), "{script}: {seen}");
     }
     assert_eq!(piped("\"$0\" profile view <(cat a.txt)").code, 0);
     assert_eq!(

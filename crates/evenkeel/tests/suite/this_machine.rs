@@ -20,7 +20,7 @@ fn a_capture_has_the_facts_of_the_machine() {
     let is_same = || {
         assert_eq!(scene.run("capture --output live.txt").code, 0);
         scene.run("inspect --json").stdout == scene.run("inspect --json --host live.txt").stdout
-            && scene.run("audit").stdout == scene.run("audit --host live.txt").stdout
+            && scene.run("audit --json").stdout == scene.run("audit --json --host live.txt").stdout
     };
     assert!((0..ATTEMPTS).any(|_| is_same()));
     let taken = scene.read("live.txt");

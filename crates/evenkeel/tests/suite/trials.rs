@@ -421,8 +421,10 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("prove report nowhere.jsonl", 2, "read the session nowhere.jsonl"),
     ("prove report last --state empty", 2, "has no session"),
     ("prove", 2, "KNOB=VALUE is missing"),
-    ("prove resum", 2, "write a subcommand directly after `prove`"),
-    ("prove process.timer_slack_ns=1 resume", 2, "write a subcommand directly after `prove`"),
+    ("prove vm.swappiness", 2, "write vm.swappiness=VALUE"),
+    ("prove vm.swappiness=1 --host host.txt", 2, "time does not pass in a captured machine"),
+    ("prove resum", 2, "stands directly after `prove`"),
+    ("prove process.timer_slack_ns=1 resume", 2, "stands directly after `prove`"),
 ];
 
 #[test]

@@ -147,6 +147,8 @@ int main(void)
     OK(evenkeel_rw_lock_init(&rw));
     OK(evenkeel_event_init(&start));
     OK(evenkeel_scope_register("work", &scope));
+    /* Before the thread that reads the rings: without any thread that records there is nothing to read. */
+    OK(evenkeel_scope_start_thread("main", 64));
     OK(EVENKEEL_INIT(&settings));
     settings.period_ns = 1000000;
     OK(evenkeel_clock_new(&settings, &clock));
