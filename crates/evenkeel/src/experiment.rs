@@ -424,11 +424,26 @@ pub(crate) fn window_with_ticks(workload: &dyn Workload, usual: Duration) -> Dur
     usual.max(Duration::from_millis((ms / 50.0).ceil() as u64 * 50))
 }
 
-/// The default guards of a metric: the tail of the same measurement. A better median with a worse tail is no gain.
-pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric) -> Vec<Guard> {
-    let tail = tail_of(&metric.name);
+/// Fewer ticks in a window than this for each tick beyond a quantile, and the quantile is one tick or two, which change by chance.
+const TICKS_BEYOND_MIN: f64 = 2.0;
+
+/// The default guards of a metric: the tail of the same measurement that a window of this length can show. A better median with a worse tail
+/// is no gain; but a tail of two ticks differs by chance, and would reject what helps.
+pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric, window: Duration) -> Vec<Guard> {
+    let tail = fitting_tail(&metric.name, workload.ticks_per_s().map(|hz| hz * window.as_secs_f64()));
     let found = tail.and_then(|tail| workload.metrics().iter().find(|metric| metric.name == tail));
     found.map(|metric| Guard { metric: metric.clone(), harm_ratio: TAIL_HARM_RATIO }).into_iter().collect()
+}
+
+/// The name of the tail that a window with so many ticks can show, if there is one.
+fn fitting_tail(metric: &str, ticks: Option<f64>) -> Option<String> {
+    let is_of_ticks = ["tick_", "due_to_done_"].iter().any(|begin| metric.starts_with(begin));
+    let ticks = ticks.filter(|_| is_of_ticks).unwrap_or(f64::INFINITY);
+    match ticks / TICKS_BEYOND_MIN {
+        100.0.. => tail_of(metric),
+        10.0.. => metric.strip_suffix("_p50").map(|stem| format!("{stem}_p90")),
+        _ => None,
+    }
 }
 
 /// The name of the tail of the same measurement, if there is one.
@@ -463,6 +478,22 @@ mod tests {
         assert_eq!(hint(TrialError::Journal(StateError::Busy { path, holder: "process 7".to_owned() })), None);
         let text = "read /sys/add to /x/journal: no such file or directory (ENOENT)";
         assert_eq!(hint(TrialError::Change(text.to_owned())), None);
+    }
+
+    #[test]
+    fn the_tail_has_enough_ticks_beyond_it() {
+        let table = [
+            ("tick_lateness_us_p50", Some(15.0), None),
+            ("tick_lateness_us_p50", Some(50.0), Some("tick_lateness_us_p90")),
+            ("tick_lateness_us_p50", Some(200.0), Some("tick_lateness_us_p99")),
+            ("due_to_done_us_p90", Some(50.0), None),
+            ("due_to_done_us_p90", Some(500.0), Some("due_to_done_us_p99")),
+            ("tick_lateness_us_p50", None, Some("tick_lateness_us_p99")),
+            ("round_trip_us_p50", Some(15.0), Some("round_trip_us_p99")),
+        ];
+        for (metric, ticks, expected) in table {
+            assert_eq!(fitting_tail(metric, ticks).as_deref(), expected, "{metric} {ticks:?}");
+        }
     }
 
     #[test]

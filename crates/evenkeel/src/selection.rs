@@ -112,6 +112,11 @@ impl Selection {
             let hint = "name settings as KNOB=VALUE, a plan's file, or --advised; `evenkeel explain` lists the knobs";
             return Err(Failure::text(exit::WRONG_USE, "plan the change", "nothing was named to set").hint(hint));
         }
+        if let Some(file) = self.what.iter().find(|word| self.what.len() > 1 && is_file(word)) {
+            let cause = "a plan's file stands alone: it has all settings of the change";
+            return Err(Failure::text(exit::WRONG_USE, format_args!("plan {file} with other settings"), cause)
+                .hint("apply one after the other, or name settings as KNOB=VALUE"));
+        }
         let settings: Result<Vec<Setting>, SettingError> = if self.advised {
             let advice = self.advice(facts).into_iter();
             advice.filter(|advice| advice.state == Advised::Set).filter_map(setting_of).collect()
@@ -242,8 +247,15 @@ fn refuse_what_can_not_be(plan: &PlanFile) -> Result<(), Failure> {
             Action::Write { .. } | Action::KernelArgument { .. } => continue,
         };
         let setting = format!("{}={}", step.knob, step.wanted);
+        let lasts = match &step.action {
+            Action::Process => {
+                format!("`evenkeel apply {setting} --persist --unit NAME.service` sets it for a systemd service")
+            }
+            Action::Hold { .. } => "--persist installs a service that holds it".to_owned(),
+            _ => "--persist may make it last".to_owned(),
+        };
         return Err(Failure::text(exit::NOT_POSSIBLE, format_args!("apply {setting}"), cause)
-            .hint(format!("`evenkeel prove {setting}` measures what it does; --persist may make it last")));
+            .hint(format!("`evenkeel prove {setting}` measures what it does; {lasts}")));
     }
     Ok(())
 }

@@ -108,6 +108,10 @@ impl Workload for Settable {
         self.inner.events_per_s()
     }
 
+    fn ticks_per_s(&self) -> Option<f64> {
+        self.inner.ticks_per_s()
+    }
+
     fn passes_network_devices(&self) -> bool {
         self.inner.passes_network_devices()
     }

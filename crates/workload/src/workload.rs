@@ -33,6 +33,11 @@ pub trait Workload {
         None
     }
 
+    /// The server's tick rate, if known: how many values a window has for the quantiles of its ticks.
+    fn ticks_per_s(&self) -> Option<f64> {
+        self.events_per_s()
+    }
+
     /// Whether its packets pass a network device. Packets on loopback do not.
     fn passes_network_devices(&self) -> bool {
         false

@@ -41,10 +41,37 @@ pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) fn width() -> usize {
     static WIDTH: OnceLock<usize> = OnceLock::new();
     *WIDTH.get_or_init(|| {
-        let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(columns, _)| usize::from(columns.0));
         let named = || std::env::var("COLUMNS").ok()?.parse().ok();
         terminal().or_else(named).map_or(USUAL_WIDTH, |width| width.clamp(*WIDTHS.start(), *WIDTHS.end()))
     })
+}
+
+/// The columns of the terminal that the output goes to, if it is one.
+fn terminal() -> Option<usize> {
+    terminal_size::terminal_size_of(std::io::stdout()).map(|(columns, _)| usize::from(columns.0))
+}
+
+/// A text whose lines are as long as they happen to be, wrapped for a terminal. In a pipe or a log they stay whole, because scripts look for them.
+pub(crate) fn fitted(text: &str) -> String {
+    if terminal().is_some() { fitted_to(text, width()) } else { text.to_owned() }
+}
+
+/// Lines that are too long go on below, four columns deeper than they begin.
+fn fitted_to(text: &str, width: usize) -> String {
+    let mut fitted = String::new();
+    for line in text.lines() {
+        if line.chars().count() <= width {
+            fitted += line;
+            fitted.push('\n');
+            continue;
+        }
+        let begin = line.len() - line.trim_start().len();
+        for (at, part) in wrap(line, width.saturating_sub(begin + 4)).iter().enumerate() {
+            let indent = if at == 0 { begin } else { begin + 4 };
+            let _ = writeln!(fitted, "{:indent$}{part}", "");
+        }
+    }
+    fitted
 }
 
 /// A page under construction.
@@ -324,6 +351,14 @@ fn pieces(word: &str, width: usize) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_go_on_below() {
+        let text = "same: no difference\n  caveat: a window of this length is too short\n";
+        let expected = "same: no difference\n  caveat: a window\n      of this length\n      is too short\n";
+        assert_eq!(fitted_to(text, 22), expected);
+        assert_eq!(fitted_to(text, 60), text);
+    }
 
     #[test]
     fn words_wrap_and_only_long_ones_break() {

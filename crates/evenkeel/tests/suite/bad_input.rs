@@ -179,7 +179,7 @@ fn arguments_that_make_no_sense() {
             exit code 4
             -- stderr
             error: failed to apply process.timer_slack_ns=1: the server itself sets it when it starts
-            hint: `evenkeel prove process.timer_slack_ns=1` measures what it does; --persist may make it last
+            hint: `evenkeel prove process.timer_slack_ns=1` measures what it does; `evenkeel apply process.timer_slack_ns=1 --persist --unit NAME.service` sets it for a systemd service
         "#]],
     );
     check(

@@ -200,6 +200,10 @@ impl Workload for Arena {
         )
     }
 
+    fn ticks_per_s(&self) -> Option<f64> {
+        Some(self.config.tick_hz.into())
+    }
+
     fn metrics(&self) -> &[Metric] {
         METRICS
     }

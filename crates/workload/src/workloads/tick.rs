@@ -93,6 +93,10 @@ impl Workload for Tick {
         METRICS
     }
 
+    fn ticks_per_s(&self) -> Option<f64> {
+        Some(self.hz as f64)
+    }
+
     fn takes_turns(&self) -> bool {
         true
     }

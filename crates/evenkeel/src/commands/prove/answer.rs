@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::report::words::share;
 use crate::report::{self, ChoiceEntry, SessionAnswer, TrialEntry, as_change, choice};
 use crate::show::Out;
-use crate::show::page::{Indent, PLAIN, Page};
+use crate::show::page::{Indent, PLAIN, Page, fitted};
 use crate::times;
 use crate::workload_args::WorkloadArgs;
 
@@ -51,8 +51,8 @@ impl Answer<'_> {
             }
         }
         let answered = match (&full.choice, &full.trials[..]) {
-            (None, [one]) => out.answer_of_trial(one, || text),
-            _ => out.answer_of_trial(&Several { choice: &full.choice, trials: &full.trials }, || text),
+            (None, [one]) => out.answer_of_trial(one, || fitted(&text)),
+            _ => out.answer_of_trial(&Several { choice: &full.choice, trials: &full.trials }, || fitted(&text)),
         };
         answered.map_err(|failure| hint(failure, ""))?;
         Ok(code)

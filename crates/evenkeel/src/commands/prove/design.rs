@@ -30,7 +30,7 @@ pub(crate) struct DecisionArgs {
     /// The metric that decides [default: chosen by knob and workload]
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// Reject B if NAME gets worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, 25]
+    /// Reject B if NAME gets worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, or p90 with few ticks, 25]
     #[arg(long, value_name = "NAME[=PERCENT]")]
     pub(crate) guard: Vec<String>,
     #[command(flatten)]
@@ -82,9 +82,14 @@ impl DecisionArgs {
     }
 
     /// The guards: those that the user named, or the defaults of the primary metric.
-    pub(super) fn guards(&self, workload: &dyn Workload, metric: &Metric) -> Result<Vec<Guard>, Failure> {
+    pub(super) fn guards(
+        &self,
+        workload: &dyn Workload,
+        metric: &Metric,
+        window: Duration,
+    ) -> Result<Vec<Guard>, Failure> {
         match self.guard.as_slice() {
-            [] => Ok(experiment::usual_guards(workload, metric)),
+            [] => Ok(experiment::usual_guards(workload, metric, window)),
             [none] if none == "none" => Ok(Vec::new()),
             named => named.iter().map(|text| guard(workload, text)).collect(),
         }
@@ -113,7 +118,7 @@ impl DesignArgs {
             *budget = self.budget;
         }
         design.interleaves = self.interleaves.unwrap_or_else(|| default_interleaves(workload, &design.metric, window));
-        design.guards = decision.guards(workload, &design.metric)?;
+        design.guards = decision.guards(workload, &design.metric, window)?;
         if let Some(time) = self.settle.asked() {
             design.settle = Settle::Fixed { time };
         }

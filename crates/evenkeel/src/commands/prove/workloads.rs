@@ -3,6 +3,7 @@
 use crate::exit;
 use crate::failure::Outcome;
 use crate::show::Out;
+use crate::show::page::fitted;
 use crate::workload_args;
 
 /// List all workloads with their settings and requirements
@@ -11,6 +12,6 @@ pub(crate) struct Args {}
 
 pub(crate) fn run(_: &Args, out: &Out) -> Outcome {
     let list = workload_args::list();
-    out.answer(&list, || list.text())?;
+    out.answer(&list, || fitted(&list.text()))?;
     Ok(exit::WELL)
 }

@@ -43,7 +43,7 @@ pub(crate) struct PlanArgs {
     pub(crate) window: WindowArgs,
     #[command(flatten)]
     pub(crate) settle: SettleArgs,
-    /// Reject sets that make NAME worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, 25]
+    /// Reject sets that make NAME worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, or p90 with few ticks, 25]
     #[arg(long, value_name = "NAME[=PERCENT]")]
     pub(crate) guard: Vec<String>,
     /// Never repeat what is this many times worse [default: 3]
@@ -75,10 +75,10 @@ pub(crate) fn asked(
     let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
     design.whole_first = whole_first;
     design.smallest_effect_ratio = args.smallest_effect.ratio(&design.metric);
+    design.window_ms = args.window.asked().map_or_else(|| usual_window_ms(workload, &design), as_ms);
     let (guards, stop_at) = guards(args, workload, &design)?;
     design.guards = guards;
     design.guard_ratio = stop_at;
-    design.window_ms = args.window.asked().map_or_else(|| usual_window_ms(workload, &design), as_ms);
     design.network = NetworkPath::from_workload(workload);
     if let Some(time) = args.settle.asked() {
         design.settle_ms = as_ms(time);
@@ -125,7 +125,7 @@ fn guards(args: &PlanArgs, workload: &dyn Workload, design: &SearchDesign) -> Re
     let stop_at = args.guard.iter().filter_map(number).next_back().or(args.stop_at).unwrap_or(STOP_AT);
     let named: Vec<&String> = args.guard.iter().filter(|text| number(text).is_none()).collect();
     let guards = match named.as_slice() {
-        [] => experiment::usual_guards(workload, &design.metric),
+        [] => experiment::usual_guards(workload, &design.metric, Duration::from_millis(design.window_ms)),
         [none] if *none == "none" => Vec::new(),
         named => named.iter().map(|text| prove::guard(workload, text)).collect::<Result<_, _>>()?,
     };

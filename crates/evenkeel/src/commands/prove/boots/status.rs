@@ -12,6 +12,7 @@ use crate::args::StateArgs;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::report;
+use crate::show::page::fitted;
 use crate::show::{self, Out};
 use crate::view::terminal;
 
@@ -70,5 +71,5 @@ fn show(state: &BootsState, found: &BootsReport, folder: Option<&Path>, out: &Ou
             text += &format!("report: {}\n", report::write_page(folder, name, &content)?.display());
         }
     }
-    out.answer(found, || text)
+    out.answer(found, || fitted(&text))
 }
