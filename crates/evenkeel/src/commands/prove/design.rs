@@ -118,7 +118,8 @@ impl DesignArgs {
             *budget = self.budget;
         }
         design.interleaves = self.interleaves.unwrap_or_else(|| default_interleaves(workload, &design.metric, window));
-        design.guards = decision.guards(workload, &design.metric, window)?;
+        // The tail of a guard is read in each interleave.
+        design.guards = decision.guards(workload, &design.metric, window / design.interleaves.max(1))?;
         if let Some(time) = self.settle.asked() {
             design.settle = Settle::Fixed { time };
         }
