@@ -105,6 +105,14 @@ impl Log {
         }
     }
 
+    /// Whether it can be compared with the machine of this root. A captured machine may be the real one that the journal is about.
+    ///
+    /// # Errors
+    /// [`StateError::Rehearsal`] for a rehearsal's journal on a real machine.
+    pub fn describes(&self, root: &Root) -> Result<(), StateError> {
+        if root.kind() == RootKind::Captured { Ok(()) } else { self.is_about(root) }
+    }
+
     /// The size of the incomplete record that a crash left at the journal's end, in bytes. The next append moves it to
     /// `journal.torn-N`.
     pub fn torn_bytes(&self) -> Option<u64> {

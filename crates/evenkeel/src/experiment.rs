@@ -424,26 +424,21 @@ pub(crate) fn window_with_ticks(workload: &dyn Workload, usual: Duration) -> Dur
     usual.max(Duration::from_millis((ms / 50.0).ceil() as u64 * 50))
 }
 
-/// Fewer ticks in a window than this for each tick beyond a quantile, and the quantile is one tick or two, which change by chance.
-const TICKS_BEYOND_MIN: f64 = 2.0;
-
-/// The default guards of a metric: the tail of the same measurement that a window of this length can show. A better median with a worse tail
-/// is no gain; but a tail of two ticks differs by chance, and would reject what helps.
-pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric, window: Duration) -> Vec<Guard> {
-    let tail = fitting_tail(&metric.name, workload.ticks_per_s().map(|hz| hz * window.as_secs_f64()));
+/// The default guards of a metric: the tail of the same measurement that a window of this length can show; `None` for windows without end. A
+/// better median with a worse tail is no gain; but a tail of two ticks differs by chance, and would reject what helps.
+pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric, window: Option<Duration>) -> Vec<Guard> {
+    let ticks = workload.ticks_per_s().zip(window).map(|(hz, window)| hz * window.as_secs_f64());
+    let tail = fitting_tail(&metric.name, ticks);
     let found = tail.and_then(|tail| workload.metrics().iter().find(|metric| metric.name == tail));
     found.map(|metric| Guard { metric: metric.clone(), harm_ratio: TAIL_HARM_RATIO }).into_iter().collect()
 }
 
-/// The name of the tail that a window with so many ticks can show, if there is one.
+/// The name of the tail that a window with this many ticks can show, if there is one.
 fn fitting_tail(metric: &str, ticks: Option<f64>) -> Option<String> {
     let is_of_ticks = ["tick_", "due_to_done_"].iter().any(|begin| metric.starts_with(begin));
-    let ticks = ticks.filter(|_| is_of_ticks).unwrap_or(f64::INFINITY);
-    match ticks / TICKS_BEYOND_MIN {
-        100.0.. => tail_of(metric),
-        10.0.. => metric.strip_suffix("_p50").map(|stem| format!("{stem}_p90")),
-        _ => None,
-    }
+    let nearer = metric.strip_suffix("_p50").map(|stem| format!("{stem}_p90"));
+    let fits = |tail: &String| !is_of_ticks || ticks.is_none_or(|ticks| ticks >= evenkeel_trial::ticks_wanted(tail));
+    [tail_of(metric), nearer].into_iter().flatten().find(fits)
 }
 
 /// The name of the tail of the same measurement, if there is one.

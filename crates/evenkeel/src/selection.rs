@@ -148,14 +148,17 @@ fn is_file(word: &str) -> bool {
     !word.contains('=') && (path.exists() || is_path())
 }
 
+/// The hint for a knob without a value; `None` if it is no knob.
+pub(crate) fn add_value(word: &str) -> Option<String> {
+    let knob = knobs::find(word.split('@').next().unwrap_or(word)).ok()?;
+    Some(format!("write {word}=VALUE; `evenkeel explain {}` shows the values it takes", knob.id))
+}
+
 fn wrong_setting(error: SettingError) -> Failure {
     let hint = match &error {
-        SettingError::NoValue { text } => match knobs::find(text.split('@').next().unwrap_or(text)) {
-            Ok(knob) => format!("write {text}=VALUE; `evenkeel explain {}` shows the values it takes", knob.id),
-            Err(_) => {
-                "`evenkeel explain` lists the knobs; a plan's file ends in .json or has a / in its path".to_owned()
-            }
-        },
+        SettingError::NoValue { text } => add_value(text).unwrap_or_else(|| {
+            "`evenkeel explain` lists the knobs; a plan's file ends in .json or has a / in its path".to_owned()
+        }),
         SettingError::BadValue { knob, .. } => format!("`evenkeel explain {knob}` shows what each value does"),
         SettingError::Never { .. } => "other settings can be planned without it".to_owned(),
         SettingError::UnknownKnob { .. } => {

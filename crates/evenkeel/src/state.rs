@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use evenkeel_change::{Log, State, StateError};
-use evenkeel_hostfs::{Root, RootKind};
+use evenkeel_hostfs::Root;
 use evenkeel_sys::process;
 
 use crate::args::StateArgs;
@@ -45,12 +45,9 @@ impl StateArgs {
     }
 
     /// Reads the journal to report active values on the machine of this root. A journal that is missing although it should exist is an error.
-    /// A captured machine may be compared with the journal of the real one that it was.
     pub(crate) fn read_noted(&self, root: &Root) -> Result<Log, Failure> {
         let log = Log::read_noted(&self.dir()?).map_err(failure)?;
-        if root.kind() != RootKind::Captured {
-            log.is_about(root).map_err(failure)?;
-        }
+        log.describes(root).map_err(failure)?;
         Ok(log)
     }
 

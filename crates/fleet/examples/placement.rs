@@ -55,7 +55,7 @@ enum Placement {
     PlanPools,
 }
 
-const WAYS: [(Placement, &str); 7] = [
+const PLACEMENTS: [(Placement, &str); 7] = [
     (Placement::Unpinned, "no pinning, any free CPU takes the next tick"),
     (Placement::UnpinnedSticky, "no pinning, a tick waits for its last CPU"),
     (Placement::RoundRobin, "one CPU a session, round robin"),
@@ -73,12 +73,12 @@ fn main() {
             println!(
                 "| placement | p99 lateness, ms | of the worst session, ms | sessions that fit |\n|---|---|---|---|"
             );
-            for (way, title) in WAYS {
-                let at = simulate(&machine, work, way, start, 1);
+            for (placement, title) in PLACEMENTS {
+                let at = simulate(&machine, work, placement, start, 1);
                 let (p99, worst) = at.map_or(("no place".to_owned(), String::new()), |(p99, worst)| {
                     (format!("{p99:.2}"), format!("{worst:.2}"))
                 });
-                println!("| {title} | {p99} | {worst} | {} |", most(&machine, work, way));
+                println!("| {title} | {p99} | {worst} | {} |", most(&machine, work, placement));
             }
         }
     }
@@ -101,16 +101,16 @@ fn machine(cores: usize, interrupts: &[usize]) -> Machine {
     }
 }
 
-/// So many sessions that they use 0.4 of all CPUs; at most one for each CPU but one, so that every way has a place for them.
+/// So many sessions that they use 0.4 of all CPUs; at most one for each CPU but one, so that every placement has a place for them.
 fn equal_load(machine: &Machine, work: Work) -> usize {
     let mean = work.kinds.iter().map(|(period, work)| work / period).sum::<f64>() / work.kinds.len() as f64;
     ((0.4 * machine.cpus.len() as f64 / mean) as usize).min(machine.cpus.len() - 1)
 }
 
 /// The most sessions whose ticks are not too late in any of three runs.
-fn most(machine: &Machine, work: Work, way: Placement) -> usize {
+fn most(machine: &Machine, work: Work, placement: Placement) -> usize {
     let fits = |count| {
-        (1..=3).all(|seed| simulate(machine, work, way, count, seed).is_some_and(|(p99, _)| p99 <= LATE_MS_MAX))
+        (1..=3).all(|seed| simulate(machine, work, placement, count, seed).is_some_and(|(p99, _)| p99 <= LATE_MS_MAX))
     };
     let (mut low, mut high) = (0, machine.cpus.len() * 40);
     while high - low > (low / 100).max(1) {
@@ -150,9 +150,9 @@ struct Ticker {
 }
 
 /// The CPU of each session; none if some have no place. An unpinned session has all.
-fn places(machine: &Machine, work: Work, way: Placement, count: usize) -> Option<Vec<Option<usize>>> {
+fn places(machine: &Machine, work: Work, placement: Placement, count: usize) -> Option<Vec<Option<usize>>> {
     let cpus = machine.cpus.len();
-    match way {
+    match placement {
         Placement::Unpinned | Placement::UnpinnedSticky => Some(vec![None; count]),
         Placement::RoundRobin => Some((0..count).map(|at| Some(at % cpus)).collect()),
         Placement::KubernetesStatic => {
@@ -197,8 +197,8 @@ fn session(work: Work, kind: usize, count: usize) -> Session {
 }
 
 /// The p99 of lateness over all ticks, and that of the session with the highest; none if a session has no place.
-fn simulate(machine: &Machine, work: Work, way: Placement, count: usize, seed: u64) -> Option<(f64, f64)> {
-    let places = places(machine, work, way, count)?;
+fn simulate(machine: &Machine, work: Work, placement: Placement, count: usize, seed: u64) -> Option<(f64, f64)> {
+    let places = places(machine, work, placement, count)?;
     let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut tickers: Vec<Ticker> = places
         .iter()
@@ -217,16 +217,16 @@ fn simulate(machine: &Machine, work: Work, way: Placement, count: usize, seed: u
             }
         })
         .collect();
-    if way == Placement::PlanPools {
+    if placement == Placement::PlanPools {
         for ticker in &mut tickers {
             ticker.pool = ticker.cpu.take().map(|cpu| machine.cpus[cpu].node);
         }
     }
-    if way == Placement::PlanSpread {
+    if placement == Placement::PlanSpread {
         spread(&mut tickers, machine.cpus.len());
     }
     let mut host = Host::new(machine, tickers, work.packets_per_s, chance);
-    host.is_sticky = way == Placement::UnpinnedSticky;
+    host.is_sticky = placement == Placement::UnpinnedSticky;
     host.run();
     let p99 = |late: &mut Vec<f64>| {
         late.sort_by(f64::total_cmp);

@@ -40,7 +40,7 @@ pub use engaged::{Engaged, Mechanism, Reading};
 pub use error::{InvalidLine, TrialError};
 pub use log_file::LogFileError;
 pub use outcome::Outcome;
-pub use report::{Answers, ArmReport, Between, ByArm, Choice, ControlReport, Cost, GuardReport, Report};
+pub use report::{Answers, ArmReport, Between, ByArm, Choice, ControlReport, Cost, GuardReport, Report, ticks_wanted};
 pub use rules::{DropReason, Rules};
 pub use schedule::Pace;
 pub use session::session_log;

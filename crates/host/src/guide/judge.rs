@@ -93,7 +93,7 @@ pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide:
 }
 
 /// Kernel arguments that open the machine, whatever their value.
-const OPENING: [&str; 22] = [
+const OPENING: [&str; 21] = [
     "arm64.nobti",
     "arm64.nomte",
     "arm64.nopauth",
@@ -103,7 +103,6 @@ const OPENING: [&str; 22] = [
     "no_uaccess_flush",
     "nobti",
     "noexec32",
-    "nofsgsbase",
     "noibpb",
     "noibrs",
     "nokaslr",

@@ -1,4 +1,4 @@
-//! Compares one metric over the pairs of a phase, for every kind in which a design can stop. The loop uses it after every pair and the
+//! Compares one metric over the pairs of a phase, for every way in which a design can stop. The loop uses it after every pair and the
 //! report at the end, so both agree.
 
 use evenkeel_stats::{Comparison, Direction, Look, Options, Pair, Sequential, StatsError, Verdict, compare};

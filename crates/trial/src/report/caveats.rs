@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use evenkeel_stats::{median, median_absolute_deviation};
-use evenkeel_workload::Metric;
 
 use super::{ByArm, Report};
 use crate::arm::ArmName;
@@ -157,7 +156,7 @@ fn of_conditions(report: &Report, caveats: &mut Vec<Caveat>) {
     let ticks = median_of(&|window| window.sample.get("ticks").copied());
     let metrics = [&report.metric].into_iter().chain(report.guards.iter().map(|guard| &guard.metric));
     for metric in metrics {
-        if let Some(ticks) = ticks.filter(|ticks| *ticks < ticks_wanted(metric)) {
+        if let Some(ticks) = ticks.filter(|ticks| *ticks < ticks_wanted(&metric.name)) {
             caveats.push(Caveat::FewTicks { metric: metric.name.to_string(), ticks: ticks as u64 });
         }
     }
@@ -176,8 +175,8 @@ fn others_share(window: &Window) -> Option<f64> {
     Some((*busy_share)? - known / f64::from((*cpus)?.max(1)))
 }
 
-/// The fewest ticks for a quantile: twice the number at which one tick is beyond it.
-fn ticks_wanted(metric: &Metric) -> f64 {
+/// The fewest ticks for the quantile that this metric's name ends with: twice the number at which one tick is beyond it. 0 for others.
+pub fn ticks_wanted(metric: &str) -> f64 {
     let beyond = [("_p999", 1000.0), ("_p99", 100.0), ("_p95", 20.0), ("_p90", 10.0)];
-    beyond.iter().find(|(tail, _)| metric.name.ends_with(tail)).map_or(0.0, |(_, ticks)| 2.0 * ticks)
+    beyond.iter().find(|(tail, _)| metric.ends_with(tail)).map_or(0.0, |(_, ticks)| 2.0 * ticks)
 }

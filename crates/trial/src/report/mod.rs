@@ -20,6 +20,7 @@ use crate::session::{Dropped, Ended, Left, SettleSeen, Window};
 use crate::titles::Identity;
 
 pub use build::Answers;
+pub use caveats::ticks_wanted;
 pub use choice::{Between, Choice};
 pub use control::ControlReport;
 pub(crate) use verdict::{Found, verdict};

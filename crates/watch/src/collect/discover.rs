@@ -21,7 +21,7 @@ const COMPARED_NS: u64 = 5_000_000_000;
 const FOUND_MAX: usize = 64;
 
 /// How long a server without a tick is left alone after it made room for others.
-const ASIDE_NS: u64 = 600_000_000_000;
+const DEFERRED_NS: u64 = 600_000_000_000;
 
 /// Which processes to find.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) struct Discovery {
     named: BTreeMap<u32, u64>,
     serving: BTreeMap<u32, u64>,
     /// Those that made room, by process: their start, and until when they are left alone.
-    aside: BTreeMap<u32, (u64, u64)>,
+    deferred: BTreeMap<u32, (u64, u64)>,
 }
 
 /// A process when it was examined last.
@@ -88,7 +88,7 @@ impl Discovery {
             self.seen.retain(|pid, _| there.contains(pid));
             self.named.retain(|pid, _| there.contains(pid));
             self.serving.retain(|pid, _| there.contains(pid));
-            self.aside.retain(|pid, (_, until_ns)| there.contains(pid) && *until_ns > now_ns);
+            self.deferred.retain(|pid, (_, until_ns)| there.contains(pid) && *until_ns > now_ns);
             if self.is_full() {
                 self.make_room(now_ns, is_tickless);
             }
@@ -107,11 +107,11 @@ impl Discovery {
 
     /// Many servers have no tick and run for months. They would take every place, and the game server that starts later would get none.
     fn make_room(&mut self, now_ns: u64, is_tickless: impl Fn(u32) -> bool) {
-        let aside = &mut self.aside;
+        let deferred = &mut self.deferred;
         self.serving.retain(|pid, started| {
             let stays = !is_tickless(*pid);
             if !stays {
-                aside.insert(*pid, (*started, now_ns.saturating_add(ASIDE_NS)));
+                deferred.insert(*pid, (*started, now_ns.saturating_add(DEFERRED_NS)));
             }
             stays
         });
@@ -128,8 +128,8 @@ impl Discovery {
             self.named.insert(pid, start_ticks);
             return;
         }
-        let is_aside = self.aside.get(&pid).is_some_and(|(started, _)| *started == start_ticks);
-        if !self.wanted.servers || self.is_full() || is_aside || self.serving.contains_key(&pid) {
+        let is_deferred = self.deferred.get(&pid).is_some_and(|(started, _)| *started == start_ticks);
+        if !self.wanted.servers || self.is_full() || is_deferred || self.serving.contains_key(&pid) {
             return;
         }
         let seen = Seen { start_ticks, cpu_ticks: stat.cpu_ticks, at_ns: now_ns };
@@ -215,8 +215,8 @@ mod tests {
         search.step(&many(400, &late(200)), &mut Tables::default(), 45 * s, is_tickless);
         let rest: BTreeSet<u32> = (1..=70).filter(|pid| *pid == 3 || !first.contains(pid)).chain([201]).collect();
         assert_eq!(search.serving(), rest, "there is room, and those without a tick are left alone");
-        search.step(&many(500, &late(300)), &mut Tables::default(), 34 * s + ASIDE_NS, |_| false);
-        search.step(&many(600, &late(400)), &mut Tables::default(), 45 * s + ASIDE_NS, |_| false);
+        search.step(&many(500, &late(300)), &mut Tables::default(), 34 * s + DEFERRED_NS, |_| false);
+        search.step(&many(600, &late(400)), &mut Tables::default(), 45 * s + DEFERRED_NS, |_| false);
         assert_eq!(search.serving().len(), FOUND_MAX - 1, "they are looked at again later");
     }
 

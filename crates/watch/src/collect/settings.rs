@@ -49,7 +49,7 @@ impl Settings {
             settings.why_unknown = Some("no journal belongs to this root".to_owned());
             return settings;
         };
-        let log = match Log::read_noted(journal).and_then(|log| log.is_about(root).map(|()| log)) {
+        let log = match Log::read_noted(journal).and_then(|log| log.describes(root).map(|()| log)) {
             Ok(log) => log,
             Err(error) => {
                 settings.why_unknown = Some(error.to_string());

@@ -181,9 +181,6 @@ fn workload_line(args: &StartArgs) -> Result<String, Failure> {
     if is_same { Ok(line) } else { Err(not_possible(format!("the workload{line} can't be stored as arguments"))) }
 }
 
-/// What a guard is chosen for. The plan of a trial over boots knows no workload and names the p99, of which a boot keeps the median of all windows.
-const OF_A_BOOT: Duration = Duration::from_secs(3600);
-
 /// Measures one window of the workload before any change: a workload that fails now would also fail after a boot.
 fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failure> {
     // There is no signal handler yet, so a signal ends everything at once.
@@ -193,7 +190,8 @@ fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failur
             Some(name) => experiment::metric(workload.as_ref(), name)?,
             None => experiment::usual_metric(workload.as_ref(), &[])?,
         };
-        let guards = args.decision.guards(workload.as_ref(), &metric, OF_A_BOOT)?;
+        // A boot keeps the median of all its windows, and the plan, which knows no workload, names the p99.
+        let guards = args.decision.guards(workload.as_ref(), &metric, None)?;
         let window = args.decision.window();
         let sample = try_window(workload.as_mut(), window).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         let number = |metric: &Metric| sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite());

@@ -86,7 +86,7 @@ impl DecisionArgs {
         &self,
         workload: &dyn Workload,
         metric: &Metric,
-        window: Duration,
+        window: Option<Duration>,
     ) -> Result<Vec<Guard>, Failure> {
         match self.guard.as_slice() {
             [] => Ok(experiment::usual_guards(workload, metric, window)),
@@ -119,7 +119,7 @@ impl DesignArgs {
         }
         design.interleaves = self.interleaves.unwrap_or_else(|| default_interleaves(workload, &design.metric, window));
         // The tail of a guard is read in each interleave.
-        design.guards = decision.guards(workload, &design.metric, window / design.interleaves.max(1))?;
+        design.guards = decision.guards(workload, &design.metric, Some(window / design.interleaves.max(1)))?;
         if let Some(time) = self.settle.asked() {
             design.settle = Settle::Fixed { time };
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use evenkeel_host::{Facts, knobs};
+use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
 use evenkeel_trial::session_log::{Asked, Head, SessionLog};
 use evenkeel_trial::{ConcurrentTrials, Design, SessionWriter, Titles};
@@ -25,6 +25,7 @@ use crate::failure::{Failure, Outcome};
 use crate::needs::Needs;
 use crate::overdue;
 use crate::report::{self, SessionAnswer};
+use crate::selection;
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
 use crate::times;
@@ -115,14 +116,11 @@ pub(crate) fn compare_arms(
 fn refuse_words(settings: &[String]) -> Result<(), Failure> {
     let Some(word) = settings.iter().find(|text| !text.contains('=')) else { return Ok(()) };
     let cause = format!("{word:?} is not a setting: expected KNOB=VALUE");
-    let hint = match knobs::find(word.split('@').next().unwrap_or(word)) {
-        Ok(knob) => format!("write {word}=VALUE; `evenkeel explain {}` shows the values it takes", knob.id),
-        Err(_) => {
-            "`evenkeel explain` lists the knobs. A subcommand (boots, compare, report, resume, workloads) stands \
-                   directly after `prove`, and a time has no space: `--budget 90s`"
-                .to_owned()
-        }
-    };
+    let hint = selection::add_value(word).unwrap_or_else(|| {
+        "`evenkeel explain` lists the knobs. A subcommand (boots, compare, report, resume, workloads) stands directly \
+         after `prove`, and a time has no space: `--budget 90s`"
+            .to_owned()
+    });
     Err(Failure::text(exit::WRONG_USE, "read the settings", cause).hint(hint))
 }
 

@@ -125,7 +125,7 @@ fn guards(args: &PlanArgs, workload: &dyn Workload, design: &SearchDesign) -> Re
     let stop_at = args.guard.iter().filter_map(number).next_back().or(args.stop_at).unwrap_or(STOP_AT);
     let named: Vec<&String> = args.guard.iter().filter(|text| number(text).is_none()).collect();
     let guards = match named.as_slice() {
-        [] => experiment::usual_guards(workload, &design.metric, Duration::from_millis(design.window_ms)),
+        [] => experiment::usual_guards(workload, &design.metric, Some(Duration::from_millis(design.window_ms))),
         [none] if *none == "none" => Vec::new(),
         named => named.iter().map(|text| prove::guard(workload, text)).collect::<Result<_, _>>()?,
     };

@@ -1,4 +1,4 @@
-//! `Peer`: another machine that consents to be stormed by running `measure udp --serve`. Only an address that answers the handshake gets
+//! `Consent`: another machine that consents to be stormed by running `measure udp --serve`. Only an address that answers the handshake gets
 //! packets, only in ranges that the Internet does not route, and only while it keeps answering.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
