@@ -41,10 +41,10 @@ live: setup ## run the live checks, one at a time: what measures the machine; NA
 	EVENKEEL_TESTED="$(TESTED)" $(CARGO) run --locked -q -p evenkeel-testkit --bin evenkeel-live -- $(NAME) $(if $(RESUME),--resume) $(if $(WITHIN),--within $(WITHIN)) \
 	    $(if $(EXTRA),--extra) $(if $(LIST),--list) $(if $(RECORD),--record) || [ $$? -eq 4 ] # none failed, and some could not be judged here
 
-check: setup $(DENY) ## formatting, lints, documentation; the test of Tracy; the libraries for other systems; licences, duplicates and known vulnerabilities of dependencies
+check: setup $(DENY) ## formatting, lints, documentation; the test of Tracy; the oldest Rust; the libraries for other systems; licences, duplicates and known vulnerabilities of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
-	$(CARGO) clippy --workspace --bins --test live --locked -- -D warnings # without features too: as users build it
+	RUSTFLAGS="-D warnings" lab/oldest-rust.sh --bins || [ $$? -eq 4 ] # without features too, as users build it
 	$(CARGO) test --locked -q -p evenkeel-rt --all-features --lib -- scope::
 	lab/other-systems.sh
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked

@@ -153,13 +153,14 @@ fn outcome(logged: &Logged, index: usize, step: &Step) -> Outcome {
         return unwritten(logged, index, step);
     };
     let before = intent.before.clone();
+    let owner = || logged.owned.iter().find(|owned| owned.step == index);
     match (logged.kind, logged.done.get(&index)) {
         (Kind::Trial, _) => Outcome::Tried { before },
         _ if rolled_back.is_some() => Outcome::RolledBack { before },
-        (_, Some(done)) if let Some(owned) = logged.owned.iter().find(|owned| owned.step == index) => {
-            Outcome::Owned { before, side_effects: done.side_effects.clone(), by: owned.by.clone() }
-        }
-        (_, Some(done)) => Outcome::Applied { before, side_effects: done.side_effects.clone() },
+        (_, Some(done)) => match owner() {
+            Some(owned) => Outcome::Owned { before, side_effects: done.side_effects.clone(), by: owned.by.clone() },
+            None => Outcome::Applied { before, side_effects: done.side_effects.clone() },
+        },
         (_, None) => Outcome::Interrupted { before },
     }
 }

@@ -54,14 +54,14 @@ fn uname() -> String {
 /// The four registers, `eax ebx ecx edx`, each as eight hexadecimal digits.
 #[cfg(target_arch = "x86_64")]
 fn cpuid(leaf: u32) -> Result<String, Errno> {
-    use std::arch::x86_64::__cpuid;
+    use evenkeel_sys::cpuid::cpuid as registers_of;
     // The first leaf of a range contains the number of its highest leaf. Hypervisors have ranges of 256 leaves each. KVM moves to the
     // second range when it also presents Hyper-V.
     let range = if leaf >> 16 == 0x4000 { leaf & 0xffff_ff00 } else { leaf & 0xffff_0000 };
-    if leaf > range && leaf > __cpuid(range).eax {
+    if leaf > range && leaf > registers_of(range).eax {
         return Err(Errno::NOENT);
     }
-    let registers = __cpuid(leaf);
+    let registers = registers_of(leaf);
     Ok(format!("{:08x} {:08x} {:08x} {:08x}\n", registers.eax, registers.ebx, registers.ecx, registers.edx))
 }
 

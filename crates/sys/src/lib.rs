@@ -20,6 +20,8 @@ pub mod clock;
 pub mod clock_calls;
 #[cfg(target_os = "linux")]
 pub mod cpu_limit;
+#[cfg(target_arch = "x86_64")]
+pub mod cpuid;
 mod cpuset;
 #[cfg(target_os = "linux")]
 mod cycles;

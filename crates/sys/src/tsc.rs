@@ -38,9 +38,9 @@ impl InOrder {
     pub fn find() -> Option<InOrder> {
         #[cfg(target_arch = "x86_64")]
         {
-            use core::arch::x86_64::__cpuid;
+            use crate::cpuid::cpuid;
             // CPUID 80000001h, EDX bit 27. A leaf above the highest returns invalid data.
-            if __cpuid(0x8000_0000).eax < 0x8000_0001 || __cpuid(0x8000_0001).edx & (1 << 27) == 0 {
+            if cpuid(0x8000_0000).eax < 0x8000_0001 || cpuid(0x8000_0001).edx & (1 << 27) == 0 {
                 return None;
             }
         }

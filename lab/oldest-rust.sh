@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Whether the oldest Rust that Cargo.toml promises (rust-version) compiles the workspace. The benches are left out: peers
+# that they compare with need a later one.
+#
+# usage: lab/oldest-rust.sh [OPTION-OF-CARGO-CHECK ...]
+#
+# It installs that toolchain if rustup can get it. Exit code 4: it cannot.
+set -euo pipefail
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
+
+cd "$TOP"
+oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+command -v rustup >/dev/null 2>&1 || die "Rust $oldest is skipped: rustup is missing"
+rustup run "$oldest" rustc --version >/dev/null 2>&1 || rustup -q toolchain install --profile minimal "$oldest" >&2 ||
+    die "Rust $oldest is skipped: rustup cannot install it"
+# Of its own toolchain: `cargo` may be a name for another one. Its files do not fit those of other builds.
+rustup run "$oldest" cargo check --locked --target-dir "${CARGO_TARGET_DIR:-target}/oldest" \
+    --workspace --exclude evenkeel-bench --exclude evenkeel-bench-uring "$@"
