@@ -16,10 +16,12 @@ bytes_max=15000000
 built=${DIST_BUILD:-$repository/target}/dist-$arch
 cargo=${CARGO:-cargo}
 
+# A panic ends the program, so nothing looks up the tables that unwind its stack. 16,000 addresses that the loader adds to are packed.
+to_linker=(--build-id=sha1 --no-eh-frame-hdr -z pack-relative-relocs)
 case $arch in
-x86_64) linker='' id='-C link-arg=-Wl,--build-id=sha1' ;;
-# The toolchain's own linker: no cross compiler has to be installed.
-aarch64) linker='-C linker=rust-lld' id='-C link-arg=--build-id=sha1' ;;
+"$(uname -m)") linker='' to_linker=("${to_linker[@]/#/-Wl,}") ;;
+# The toolchain's own linker, called without a compiler in between: no cross compiler has to be installed.
+x86_64 | aarch64) linker='-C linker=rust-lld' ;;
 *) fail "no release is built for $arch" "x86_64 or aarch64" ;;
 esac
 if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
@@ -29,10 +31,9 @@ fi
 
 # Panic messages and line tables name source files. Without these options they would name the folders of the build machine.
 registry=${CARGO_HOME:-$HOME/.cargo}
-RUSTFLAGS="$linker $id --remap-path-prefix=$repository=/usr/src/evenkeel --remap-path-prefix=$registry=/usr/src/cargo"
+RUSTFLAGS="$linker ${to_linker[*]/#/-C link-arg=} --remap-path-prefix=$repository=/usr/src/evenkeel --remap-path-prefix=$registry=/usr/src/cargo"
 RUSTFLAGS+=" --remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/usr/src/rust"
-# A panic ends the program, so nothing looks up the tables that unwind its stack. 16,000 addresses that the loader adds to are packed.
-RUSTFLAGS+=" -C force-unwind-tables=no -C link-arg=-Wl,--no-eh-frame-hdr -C link-arg=-Wl,-z,pack-relative-relocs"
+RUSTFLAGS+=" -C force-unwind-tables=no"
 export RUSTFLAGS CARGO_INCREMENTAL=0
 unset CARGO_TARGET_DIR
 (cd "$repository" && $cargo build --profile dist --locked --target "$target" --target-dir "$built" -p evenkeel -p evenkeel-arena)
