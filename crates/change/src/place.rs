@@ -159,7 +159,7 @@ impl ReadError {
         match self {
             ReadError::Refused(Refusal { why: Why::Errno(errno), .. }) => errno.is_absence(),
             ReadError::Refused(Refusal { why: Why::NotCaptured, .. }) => true,
-            ReadError::Odd { .. } => false,
+            ReadError::Refused(Refusal { why: Why::OtherNetwork, .. }) | ReadError::Odd { .. } => false,
         }
     }
 }

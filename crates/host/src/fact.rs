@@ -105,13 +105,14 @@ impl<T> From<Refusal> for Fact<T> {
     fn from(refusal: Refusal) -> Fact<T> {
         let why = match refusal.why {
             Why::NotCaptured => format!("{} is not in the capture", refusal.path),
-            Why::Errno(errno) => format!("{}: {errno}", refusal.path),
+            why => format!("{}: {why}", refusal.path),
         };
         match refusal.why {
             Why::Errno(Errno::PERM) => Fact::Forbidden { why },
             Why::Errno(errno) if errno.is_denial() => Fact::Denied { why },
             Why::Errno(errno) if !errno.is_absence() => Fact::Odd { why, path: refusal.path, raw: String::new() },
             Why::Errno(_) => Fact::Absent { why },
+            Why::OtherNetwork => Fact::Denied { why },
             Why::NotCaptured => Fact::Unseen { why },
         }
     }

@@ -25,7 +25,7 @@ pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<()
     let before = match capture.text(path) {
         Ok(text) => text,
         Err(Why::Errno(errno)) => return Err(errno),
-        Err(Why::NotCaptured) => return Err(Errno::NOENT),
+        Err(Why::NotCaptured | Why::OtherNetwork) => return Err(Errno::NOENT),
     };
     let value = value.trim();
     let after = if let Some(word) = path.strip_prefix(THP) {

@@ -22,15 +22,33 @@ pub(crate) struct Mounted {
     path: PathBuf,
     /// Whether its /proc belongs to this machine, so that its processor can be queried.
     is_this_machine: bool,
+    /// Whether this process is in another network than the first process of this machine.
+    is_other_network: bool,
 }
 
 impl Mounted {
     pub(crate) fn open(path: &Path) -> Result<Mounted, Errno> {
         let dir = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut mounted = Mounted { dir: Arc::new(dir), path: path.to_owned(), is_this_machine: false };
+        let mut mounted =
+            Mounted { dir: Arc::new(dir), path: path.to_owned(), is_this_machine: false, is_other_network: false };
         let here = std::fs::read_to_string(BOOT_ID).ok();
         mounted.is_this_machine = here.is_some() && mounted.text(BOOT_ID).ok() == here;
+        mounted.is_other_network = mounted.is_this_machine && mounted.is_in_other_network();
         Ok(mounted)
+    }
+
+    /// The links to namespaces are for privileged readers. Each network has files of its own in /proc, and their numbers are unique.
+    fn is_in_other_network(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let number = |file: std::fs::File| file.metadata().map(|metadata| metadata.ino()).ok();
+        let hosts = self.file("/proc/1/net/dev").ok().and_then(number);
+        let own = std::fs::File::open("/proc/self/net/dev").ok().and_then(number);
+        hosts.is_some() && own.is_some() && hosts != own
+    }
+
+    /// Whether the kernel would answer with a setting of another network than this host's.
+    pub(crate) fn hides(&self, path: &str) -> bool {
+        self.is_other_network && path.starts_with("/proc/sys/net/")
     }
 
     pub(crate) fn handle(&self) -> Arc<OwnedFd> {

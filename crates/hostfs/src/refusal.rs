@@ -20,14 +20,25 @@ pub enum Why {
     Errno(Errno),
     /// The capture does not contain this path, because it was never read.
     NotCaptured,
+    /// A setting of the network, which the kernel would show of this process's network, and not of the mounted host's.
+    OtherNetwork,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Errno(errno) => write!(f, "{errno}"),
+            Why::NotCaptured => f.write_str("not in the capture"),
+            Why::OtherNetwork => f.write_str(
+                "that of this container's own network, not of the host's: start it with --network=host (hostNetwork: true)",
+            ),
+        }
+    }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.why {
-            Why::Errno(errno) => write!(f, "read {}: {errno}", self.path),
-            Why::NotCaptured => write!(f, "read {}: not in the capture", self.path),
-        }
+        write!(f, "read {}: {}", self.path, self.why)
     }
 }
 

@@ -111,6 +111,7 @@ impl Root {
             Source::Live(Some(metadata)) if path.starts_with("@metadata/") => metadata.text(path).map_err(Why::Errno),
             Source::Live(_) if path.starts_with('@') => pseudo::text(path).map_err(Why::Errno),
             Source::Live(_) => live_text(path).map_err(Why::Errno),
+            Source::Mounted(mounted) if mounted.hides(path) => Err(Why::OtherNetwork),
             Source::Mounted(mounted) => mounted.text(path).map_err(Why::Errno),
             Source::Captured(capture) => lock(capture).text(path),
         };
@@ -125,6 +126,7 @@ impl Root {
     pub fn entries(&self, dir: &str) -> Result<Vec<String>, Refusal> {
         let look = match &*self.source {
             Source::Live(_) => live_entries(dir).map_err(Why::Errno),
+            Source::Mounted(mounted) if mounted.hides(dir) => Err(Why::OtherNetwork),
             Source::Mounted(mounted) => mounted.entries(dir).map_err(Why::Errno),
             Source::Captured(capture) => lock(capture).entries(dir),
         };
@@ -197,7 +199,7 @@ impl Root {
         let outcome = match look {
             Ok(value) => Ok(value.clone()),
             Err(Why::Errno(errno)) => Err(*errno),
-            Err(Why::NotCaptured) => return,
+            Err(Why::NotCaptured | Why::OtherNetwork) => return,
         };
         saw(&mut lock(seen), path, outcome);
     }

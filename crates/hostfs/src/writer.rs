@@ -88,7 +88,7 @@ impl HostWriter {
             Target::Captured(capture) => match lock(capture).entries("/sys/devices/system/cpu/cpuidle") {
                 Ok(_) => Ok(HeldLatency { held: None, us }),
                 Err(Why::Errno(errno)) => Err(refused(errno)),
-                Err(Why::NotCaptured) => Err(refused(Errno::NOENT)),
+                Err(Why::NotCaptured | Why::OtherNetwork) => Err(refused(Errno::NOENT)),
             },
             Target::Nothing => Err(refused(Errno::ROFS)),
         }

@@ -31,7 +31,7 @@ pub fn boot_files(root: &Root) -> Vec<BootFile> {
     let long = || Err(format!("it has more than {MAX_FILE_BYTES} bytes, so it is not a configuration file"));
     let read = |path: String| match root.text(&path) {
         Err(refusal) => match refusal.why {
-            Why::NotCaptured => None,
+            Why::NotCaptured | Why::OtherNetwork => None,
             Why::Errno(errno) if errno.is_absence() => None,
             Why::Errno(errno) => Some(BootFile { path, text: Err(errno.to_string()) }),
         },

@@ -7,6 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use evenkeel_testkit::needs_root;
+
 use crate::support::{Scene, Seen};
 
 /// The machine may change during the test (a CPU goes offline, memory is added). Then the comparison is repeated.
@@ -25,6 +27,28 @@ fn a_capture_has_the_facts_of_the_machine() {
     assert!((0..ATTEMPTS).any(|_| is_same()));
     let taken = scene.read("live.txt");
     assert!(taken.starts_with("evenkeel-capture 1\n# taken by evenkeel "), "{taken}");
+}
+
+/// In a container with a network of its own, the kernel shows that network's settings below the host's mounted /proc.
+#[test]
+fn settings_of_another_network_are_not_those_of_the_host() {
+    if needs_root("a network namespace") {
+        return;
+    }
+    let scene = Scene::new();
+    let value = |network: &[&str]| {
+        let mut command = Command::new(network[0]);
+        command.args(&network[1..]).arg(env!("CARGO_BIN_EXE_evenkeel"));
+        let seen =
+            Seen::from(command.args(["inspect", "--root", "/", "--all"]).current_dir(scene.path("")).output().unwrap());
+        let line =
+            seen.stdout.lines().skip_while(|line| !line.contains("net.core.busy_poll")).take(3).collect::<Vec<_>>();
+        (seen.code, line.join(" "))
+    };
+    let (code, own) = value(&["unshare", "--net"]);
+    assert!(code == 0 && own.contains("this container's own network"), "{own}");
+    let (code, hosts) = value(&["env"]);
+    assert!(code == 0 && !hosts.contains("network,"), "{hosts}");
 }
 
 /// Neither `PATH` nor anything else in the environment changes the facts.

@@ -73,6 +73,7 @@ impl<T> Measured<T> {
             Why::Errno(errno) if errno.is_denial() => Kind::Denied,
             Why::Errno(errno) if errno.is_absence() => Kind::Absent,
             Why::Errno(_) => Kind::Odd,
+            Why::OtherNetwork => Kind::Denied,
             Why::NotCaptured => Kind::Absent,
         };
         Measured::Unknown(Unknown { unknown, why: refusal.to_string() })
