@@ -14,11 +14,6 @@ quick=${1:-}
 is_committed() { [ -z "$(git status --porcelain)" ] || { git status --short && false; }; }
 changelog_names_version() { grep -E "^## \[$version\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$" CHANGELOG.md || { echo "CHANGELOG.md has no \"## [$version] - DATE\"" && false; }; }
 tag_is_free() { ! git rev-parse -q --verify "refs/tags/v$version"; }
-oldest_rust() { sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml; }
-builds_with_oldest_rust() {
-    rustup toolchain install --profile minimal "$(oldest_rust)"
-    cargo "+$(oldest_rust)" check --locked --workspace --exclude evenkeel-bench --exclude evenkeel-bench-uring --target-dir target/oldest
-}
 is_reproducible() {
     local elsewhere
     elsewhere=$(mktemp -d)
@@ -49,11 +44,13 @@ check 'no tag has this version yet' tag_is_free
 check 'formatting, lints, documents, licences, advisories' make check
 check_version_against_last_tag
 if [ "$quick" != --quick ]; then
-    check "the oldest Rust that is promised builds it ($(oldest_rust))" builds_with_oldest_rust
+    check 'the oldest Rust that is promised builds it' lab/oldest-rust.sh
     check 'every test' make test
     check 'programs and packages are made' deploy/dist.sh
     check 'a build in another folder is the same' is_reproducible
     check 'packages install, upgrade and go' lab/packages.sh
+    check 'the package lives under systemd' lab/systemd.sh
+    check 'the image runs in containers' lab/container.sh
     check 'the Rust libraries build from their packages' deploy/dist/crates.sh
 fi
 exit "$wrong"

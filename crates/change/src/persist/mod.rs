@@ -31,7 +31,9 @@ pub(crate) use hold::UNIT as HOLDER;
 pub use recipe::{BootFile, PersistContext};
 pub use session_units::{SESSION_UNITS_MAX, SessionUnit, UnitLines, has_unit_file, is_session_unit, session_units};
 
-use evenkeel_host::{Place, Setting};
+use evenkeel_host::facts::Container;
+use evenkeel_host::{Facts, Place, Setting};
+use evenkeel_hostfs::{Root, RootKind};
 
 use self::recipe::{Recipe, refuse};
 use crate::persist_plan::{Cannot, PersistPlan, PersistedCommand};
@@ -39,6 +41,11 @@ use crate::persist_plan::{Cannot, PersistPlan, PersistedCommand};
 /// The plan that makes `settings` persist over a boot. Of two settings of one knob and place, the later one counts.
 pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     let mut plan = PersistPlan::default();
+    if context.is_of_container {
+        let why = "this is the root of a container: a file in it goes with the container, and nothing reads it at the host's boot";
+        plan.cannot = settings.iter().map(|setting| refuse(setting, why, "run this command on the host")).collect();
+        return plan;
+    }
     let (settings, odd): (Vec<&Setting>, Vec<&Setting>) =
         newest(settings).into_iter().partition(|setting| is_plain(setting));
     plan.cannot.extend(odd.into_iter().map(|setting| {
@@ -56,6 +63,16 @@ pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     plan.add(verify_unit::plan(context, &plan));
     plan.commands = merged(plan.commands);
     plan
+}
+
+/// Whether the root is that of an application's container. A process of a container that changed into the root of its host, as the agent of
+/// a Kubernetes node does, is not in such a root: container engines leave these files only in the container's own.
+pub fn is_of_container(root: &Root, facts: &Facts) -> bool {
+    let is_in_container = facts.machine.container.known().is_some_and(|container| *container != Container::None);
+    let marks = ["/run/.containerenv", "/.dockerenv", "/var/run/secrets/kubernetes.io"];
+    root.kind() != RootKind::Mounted
+        && is_in_container
+        && marks.iter().any(|mark| root.text(mark).is_ok() || root.entries(mark).is_ok())
 }
 
 /// Values were checked when the user typed them. Here they become lines of files that root's programs read, so they are

@@ -92,8 +92,35 @@ fn facts(lines: &str) -> Facts {
     Facts::probe(&Root::captured(capture))
 }
 
+/// A process of a pod that changed into its host's root reads the pod's control group, and none of the files that engines leave in a
+/// container's own root.
+#[test]
+fn nothing_lasts_in_the_root_of_a_container() {
+    let pod = "/proc/self/cgroup = 0::/kubepods.slice/cri-containerd-1.scope\n";
+    let read = |more: &str| {
+        let root = Root::captured(Capture::parse(&format!("evenkeel-capture 1\n{pod}{more}end\n")).unwrap());
+        let facts = Facts::probe(&root);
+        let is_of_container = is_of_container(&root, &facts);
+        let plan = plan(&PersistContext { is_of_container, ..context(&facts) }, &settings(&["vm.swappiness=10"]));
+        (plan.files.len(), plan.cannot.first().map(|cannot| cannot.why.clone()))
+    };
+    assert_eq!(read("").0, 1);
+    for mark in ["/run/.containerenv = \n", "/.dockerenv = \n", "/var/run/secrets/kubernetes.io/ : serviceaccount\n"] {
+        let (files, why) = read(mark);
+        assert!(files == 0 && why.as_ref().is_some_and(|why| why.contains("goes with the container")), "{mark}{why:?}");
+    }
+}
+
 fn context(facts: &Facts) -> PersistContext<'_> {
-    PersistContext { facts, unit: Some(&GAME), program: None, is_image: false, boot_files: &[], own_arguments: &[] }
+    PersistContext {
+        facts,
+        unit: Some(&GAME),
+        program: None,
+        is_image: false,
+        is_of_container: false,
+        boot_files: &[],
+        own_arguments: &[],
+    }
 }
 
 fn boot_file(path: &str, text: &str) -> BootFile {
