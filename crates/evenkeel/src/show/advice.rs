@@ -330,7 +330,7 @@ fn only_lasting(knob: &str, value: &str) -> Option<&'static str> {
     let knob = knobs::find(knob).ok()?;
     match (knob.place, knob.extras.lasts) {
         (Place::Held { .. }, _) => Some("--persist"),
-        (Place::Process | Place::ByHand { .. }, Some(Lasts::ServerUnit(unit))) => {
+        (Place::Process | Place::ByHand { .. }, Some(Lasts::ServerUnit(unit))) if unit.only_permits.is_none() => {
             (unit.lines)(value).map(|_| "--persist --unit NAME.service")
         }
         _ => None,

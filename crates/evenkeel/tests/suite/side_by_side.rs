@@ -73,7 +73,7 @@ fn files_that_are_no_reports() {
         ("empty.json", "read the report empty.json: it is empty"),
         ("host.json", "it has no trials and no verdict"),
         ("later.json", "it has format 3, but this version reads 1 to 2: a newer evenkeel wrote it"),
-        ("deep.json", "read the report deep.json: it is not JSON"),
+        ("deep.json", "read the report deep.json: expected a whole number"),
         (".", "read the report .: "),
     ];
     for (file, expected) in table {

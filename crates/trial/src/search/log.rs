@@ -190,9 +190,9 @@ mod tests {
         let path = folder.path().join("log");
         let good = serde_json::to_string(&header()).unwrap();
         let table = [
-            (String::new(), "line 1: it has no whole line"),
-            ("no json\n".to_owned(), "line 1: expected"),
-            ("{}\n".to_owned(), "line 1: missing field `format`"),
+            (String::new(), "line 1: it is empty"),
+            ("no json\n".to_owned(), "line 1: it is not JSON"),
+            ("{}\n".to_owned(), "line 1: it has no field \"format\""),
             (good.replacen("\"format\":1", "\"format\":9", 1) + "\n", "format 9 is not known"),
             (
                 good.clone() + "\n{\"arm\":[\"as-it-was\"],\"seen\":{\"dropped\":{\"why\":\"x\"}},\"took_ms\":1}\n",

@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn a_file_that_is_no_goal_is_named_with_what_is_wrong() {
         for (from, to, expected) in [
-            (GOAL, "", "read the goal FILE: EOF while parsing a value"),
-            (GOAL, "{\"format\": 1}", "read the goal FILE: missing field `"),
+            (GOAL, "", "read the goal FILE: it is empty"),
+            (GOAL, "{\"format\": 1}", "read the goal FILE: it has no field \""),
             ("\"evidence\"", "\"other\"", "read the goal FILE: it is a plan without evidence"),
             ("\"window_ms\": 250", "\"window_ms\": 1", "read the goal FILE: its windows last 1 ms, but 100 to 600000"),
             ("swappiness=10", "swappiness=abc", "read the goal FILE: vm.swappiness does not accept \"abc\""),
