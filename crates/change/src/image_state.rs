@@ -3,10 +3,12 @@
 
 use evenkeel_hostfs::Image;
 use evenkeel_sys::Errno;
+use rustix::fs::AtFlags;
 
+use crate::journal::{JOURNAL, NOTE};
 use crate::log::Log;
 use crate::outside::Real;
-use crate::state::{State, undamaged};
+use crate::state::{LOCK, State, undamaged};
 use crate::state_dir::{StateDir, refuse_if_shared};
 use crate::state_error::StateError;
 
@@ -30,6 +32,27 @@ impl State {
     /// As [`State::open_to_revert`]; also if a link in the path points out of the image.
     pub fn open_to_revert_in(image: &Image) -> Result<State, StateError> {
         State::to_revert(StateDir::make_in(image, &mut |_| ())?, Box::new(Real))
+    }
+
+    /// Removes the journal from an image if it describes nothing that is left to undo. Machines made from the image should not begin with
+    /// a history.
+    ///
+    /// # Errors
+    /// If a file can't be removed.
+    pub fn remove_closed_in(self, image: &Image) -> Result<(), StateError> {
+        if self.log().transactions().any(|logged| !logged.is_closed()) {
+            return Ok(());
+        }
+        let dir = StateDir::open_in(image)?;
+        // The lock goes last: another evenkeel that waits for it must not see half of a journal.
+        for name in [NOTE, JOURNAL, LOCK] {
+            match rustix::fs::unlinkat(&dir.dir, name, AtFlags::empty()) {
+                Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+                Err(errno) => return Err(StateError::io("remove", &dir.path.join(name), errno)),
+            }
+        }
+        let removed = image.remove_folder(IMAGE_DIR);
+        removed.map(drop).map_err(|errno| in_image(image, "remove the state directory", IMAGE_DIR, errno))
     }
 }
 

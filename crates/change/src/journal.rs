@@ -21,13 +21,14 @@ use crate::state_error::StateError;
 /// How many torn ends are kept. Each needs a crash in the middle of a write.
 const MAX_TORN_FILES: u32 = 1000;
 
-pub(crate) const JOURNAL: &str = "journal";
+/// The name of a journal in its folder.
+pub const JOURNAL: &str = "journal";
 
 /// A new journal, before it replaces the old one.
 const DRAFT: &str = "journal.draft";
 
 /// The number of the last record.
-const NOTE: &str = "journal.last-record";
+pub(crate) const NOTE: &str = "journal.last-record";
 
 /// The length of the note in bytes. It is the same for any number, so the note is overwritten and never truncated.
 const NOTE_BYTES: usize = 21;

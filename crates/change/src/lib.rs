@@ -71,6 +71,7 @@ pub use failure::{Failure, StepFailure};
 pub use history::{PersistedReport, Status, StepReport, Transaction, history};
 pub use image_state::IMAGE_DIR;
 pub use job::{Job, OnFailure};
+pub use journal::JOURNAL;
 pub use log::Log;
 pub use loss::Loss;
 pub use outcome::{Kind, Outcome, SideEffect, StepError};

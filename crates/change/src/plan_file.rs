@@ -5,7 +5,7 @@ use evenkeel_host::{
     Action, Advice, AdviceContext, Facts, Plan, PlanError, Setting, SettingError, State, Step, TakesEffect, advise,
     knobs,
 };
-use evenkeel_hostfs::{Root, TreeError};
+use evenkeel_hostfs::{Root, TreeError, json_words};
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{SideEffect, StepError};
@@ -214,7 +214,7 @@ impl PlanFile {
         struct Format {
             format: u64,
         }
-        let bad = |error: serde_json::Error| PlanFileError::Text(error.to_string());
+        let bad = |error: serde_json::Error| PlanFileError::Text(json_words::plain(&error.to_string()));
         match serde_json::from_str::<Format>(text).map_err(bad)?.format {
             FORMAT => serde_json::from_str(text).map_err(bad),
             other => Err(PlanFileError::Format(other)),

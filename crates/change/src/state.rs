@@ -17,7 +17,7 @@ use crate::scan::{Scan, scan};
 use crate::state_dir::{Lock, StateDir};
 use crate::state_error::StateError;
 
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 
 /// The state directory, locked while this lives. Reading needs no lock: [`Log::read`].
 pub struct State {

@@ -72,8 +72,8 @@ pub(crate) struct MetadataArgs {
 /// What the host is wanted for.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct GoalArgs {
-    /// What to favour where one thing costs another
-    #[arg(long, default_value_t, value_parser = goals())]
+    /// What to favour where one costs another: latency, throughput or density
+    #[arg(long, value_name = "WORD", default_value_t, value_parser = goals(), hide_possible_values = true)]
     pub(crate) goal: Goal,
     /// What is known of the server, such as pps=3840,cpus=2,players=64
     #[arg(long, value_name = "KEY=N,…", value_parser = Server::from_str, default_value = "", hide_default_value = true)]

@@ -17,9 +17,39 @@ pub(crate) fn without_kubernetes(tried: &str) -> Failure {
 /// The cluster of a file of credentials, of this pod, or of `$KUBECONFIG`.
 #[cfg(feature = "kubernetes")]
 pub(crate) async fn connect(file: Option<&Path>) -> Result<evenkeel_fleet::kubernetes::Client, Failure> {
+    if let Some(file) = file {
+        let tried = format!("read the cluster's file {}", file.display());
+        evenkeel_hostfs::user_file::read_text(file, FILE_BYTES_MAX)
+            .map_err(|error| Failure::user_file(tried, &error).or_hint(HINT))?;
+    }
     let client = evenkeel_fleet::kubernetes::connect(file).await;
     client.map_err(|error| {
-        Failure::text(exit::WRONG_USE, "find the cluster", evenkeel_fleet::kubernetes::why(&error))
-            .hint("name its file with --kubeconfig, or set KUBECONFIG")
+        let why = evenkeel_fleet::kubernetes::why(&error);
+        // The parser of the file adds a drawing of the place.
+        let why = why.lines().next().unwrap_or_default();
+        let why = why.replace("failed to parse kubeconfig YAML: error:", "it is no file of a cluster (kubeconfig):");
+        let looked = match file {
+            Some(file) => file.display().to_string(),
+            None => format!("this is no pod of a cluster, and {}", looked_for()),
+        };
+        Failure::text(exit::WRONG_USE, "find the cluster", format_args!("{looked}: {why}")).hint(HINT)
     })
+}
+
+#[cfg(feature = "kubernetes")]
+const HINT: &str =
+    "name the file of the cluster's address and credentials with --kubeconfig, or set KUBECONFIG; a pod needs neither";
+
+/// The largest file of a cluster.
+#[cfg(feature = "kubernetes")]
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// The files that name a cluster where the user names none.
+#[cfg(feature = "kubernetes")]
+fn looked_for() -> String {
+    match (std::env::var("KUBECONFIG"), std::env::var("HOME")) {
+        (Ok(files), _) if !files.is_empty() => format!("{files} (KUBECONFIG)"),
+        (_, Ok(home)) => format!("{home}/.kube/config"),
+        _ => "$HOME/.kube/config".to_owned(),
+    }
 }

@@ -59,7 +59,15 @@ impl Failure {
 
     /// A file that the user named can't be read.
     pub(crate) fn user_file(tried: impl Display, error: &UserFileError) -> Failure {
-        Failure::text(if error.is_denial() { exit::NOT_ALLOWED } else { exit::WRONG_USE }, tried, error)
+        match error.is_denial() {
+            true => Failure::text(exit::NOT_ALLOWED, tried, error).hint(MAY_READ),
+            false => Failure::text(exit::WRONG_USE, tried, error),
+        }
+    }
+
+    /// Advice for a failure that has none yet.
+    pub(crate) fn or_hint(self, hint: impl Into<String>) -> Failure {
+        if self.hint.is_some() { self } else { self.hint(hint) }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
@@ -77,6 +85,9 @@ impl Failure {
         format!("{}{:#}", self.begins, self.error)
     }
 }
+
+/// The hint for a file that another user may read.
+pub(crate) const MAY_READ: &str = "run it with sudo, or as a user who may read it";
 
 /// [`exit::NOT_ALLOWED`] for a denial, else `otherwise`.
 pub(crate) fn exit_of(errno: Errno, otherwise: Exit) -> Exit {

@@ -6,7 +6,7 @@ use evenkeel_hostfs::{Capture, LoadError, Root};
 
 use crate::args::{HostArgs, MetadataArgs};
 use crate::exit;
-use crate::failure::{Failure, exit_of};
+use crate::failure::{Failure, MAY_READ, exit_of};
 use crate::shell;
 
 impl HostArgs {
@@ -34,7 +34,11 @@ impl HostArgs {
             let hint = "`evenkeel capture --output FILE` takes a capture on the machine itself";
             return match Capture::load(file) {
                 Ok(capture) => Ok(Root::captured(capture)),
-                Err(error) => Err(Failure::new(exit_of_load(&error), error).hint(hint)),
+                Err(error) => {
+                    let exit = exit_of_load(&error);
+                    let hint = if exit == exit::NOT_ALLOWED { MAY_READ } else { hint };
+                    Err(Failure::new(exit, error).hint(hint))
+                }
             };
         }
         match &self.root {

@@ -6,14 +6,46 @@ use std::path::Path;
 use crate::exit;
 use crate::failure::Failure;
 
-/// Refuses an existing file unless `force`.
+/// Refuses a file that can't be written, and an existing file unless `force`.
 pub(crate) fn is_free(path: &Path, force: bool) -> Result<(), Failure> {
     if !force && std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file() || there.is_symlink()) {
         let tried = format!("write {}", path.display());
         return Err(Failure::text(exit::WRONG_USE, tried, "it exists already")
             .hint("choose another name, or overwrite it with --force"));
     }
-    Ok(())
+    refuse_unwritable(path)
+}
+
+/// Refuses a file that can't be written, before the work whose result it is for.
+pub(crate) fn refuse_unwritable(path: &Path) -> Result<(), Failure> {
+    let tried = || format!("write {}", path.display());
+    let refused =
+        |error: io::Error| Failure::io(exit::NOT_POSSIBLE, tried(), &error).hint("name a file that you may write to");
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let why = match std::fs::metadata(path) {
+        Ok(there) if there.is_dir() => "it is a folder",
+        // Opening it changes nothing. A pipe or a device is opened only to be written.
+        Ok(there) if there.is_file() => {
+            return std::fs::OpenOptions::new().append(true).open(path).map(drop).map_err(refused);
+        }
+        Ok(_) => return Ok(()),
+        Err(_) if !parent.is_dir() => "its folder does not exist",
+        Err(_) => return tempfile::NamedTempFile::new_in(parent).map(drop).map_err(refused),
+    };
+    Err(Failure::text(exit::WRONG_USE, tried(), why).hint("name a file in a folder that exists"))
+}
+
+/// Creates a folder if it is missing, and refuses one that can't be written to, before the work whose result it is for.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
+    let tried = || format!("write into {}", folder.display());
+    if folder.exists() && !folder.is_dir() {
+        return Err(Failure::text(exit::WRONG_USE, tried(), "it is a file, and a folder is needed")
+            .hint("name a folder, or a name that does not exist yet"));
+    }
+    let failed = |error| Failure::io(exit::NOT_POSSIBLE, tried(), &error).hint("name a folder that you may write to");
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    // The reliable test for a writable folder and a working disk is to write a file.
+    tempfile::NamedTempFile::new_in(folder).map(drop).map_err(failed)
 }
 
 /// Writes a file. If that fails, no part of it is left, and an old file of that name is unchanged.

@@ -122,9 +122,19 @@ impl Selection {
             let advice = self.advice(facts).into_iter();
             advice.filter(|advice| advice.state == Advised::Set).filter_map(setting_of).collect()
         } else {
+            self.refuse_spaces()?;
             self.what.iter().map(|text| Setting::parse(text)).collect()
         };
         settings.map_err(wrong_setting)
+    }
+
+    /// Refuses `KNOB = VALUE`, which the shell splits.
+    fn refuse_spaces(&self) -> Result<(), Failure> {
+        let split = self.what.windows(3).find(|words| words[1] == "=" && !words[0].contains('='));
+        let Some(words) = split else { return Ok(()) };
+        let cause = format!("{:?} is not a setting: expected KNOB=VALUE", words.join(" "));
+        Err(Failure::text(exit::WRONG_USE, "plan the change", cause)
+            .hint(format!("write it without spaces: {}", words.concat())))
     }
 
     /// The audit's advice for this machine and the goal of this selection.
@@ -186,7 +196,7 @@ fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
     let hint = "`evenkeel plan --output FILE KNOB=VALUE` writes a plan";
     let tried = format!("read the plan {}", file.display());
     let text = user_file::read_text(file, MAX_PLAN_BYTES as u64)
-        .map_err(|error| Failure::user_file(&tried, &error).hint(hint))?;
+        .map_err(|error| Failure::user_file(&tried, &error).or_hint(hint))?;
     let no_plan = |why: String| Failure::text(exit::WRONG_USE, &tried, why).hint(hint);
     if text.trim().is_empty() {
         return Err(no_plan("the file is empty".to_owned()));

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use evenkeel_trial::SessionWriter;
 use evenkeel_trial::session_log::{self, Head, SessionLog};
 
@@ -16,6 +17,9 @@ const LOCK: &str = "trial.lock";
 const FOLDER: &str = "sessions";
 /// The most sessions that are stored by default; older ones are removed.
 const KEPT_MAX: usize = 50;
+/// What a user may have meant who named another file.
+const WHAT_SESSIONS_ARE: &str = "a session is the .jsonl file of a trial: `evenkeel prove` prints its name, and `prove report` without FILE takes \
+                                 the newest";
 /// The name of the newest session.
 pub(crate) const LAST: &str = "last";
 
@@ -46,7 +50,12 @@ impl TrialLock {
     pub(crate) fn take(state: &StateArgs) -> Result<TrialLock, Failure> {
         let was_there = state.path().is_ok_and(|directory| directory.exists());
         let none = || Ok(TrialLock { _file: None, made: None });
-        let Ok(path) = folder(state).map(|folder| folder.with_file_name(LOCK)) else { return none() };
+        let path = match folder(state) {
+            Ok(folder) => folder.with_file_name(LOCK),
+            // Without a folder of its own evenkeel can still measure. A folder that the user named must work.
+            Err(failure) if state.state.is_some() => return Err(failure),
+            Err(_) => return none(),
+        };
         let Ok(mut file) = open(&path) else { return none() };
         if file.try_lock().is_err() {
             let mut holder = String::new();
@@ -78,7 +87,13 @@ fn open(path: &Path) -> std::io::Result<File> {
 /// warns.
 pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Result<SessionWriter, Failure> {
     if let Some(path) = named {
-        return SessionWriter::begin(path, head).map_err(|error| Failure::new(exit::WRONG_USE, error));
+        let keep = SessionWriter::begin(path, head).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+        // A full disk is reported before the measurement whose result would be lost.
+        return match keep.trouble() {
+            None => Ok(keep),
+            Some(why) => Err(Failure { begins: "", ..Failure::new(exit::NOT_POSSIBLE, anyhow!(why.to_owned())) }
+                .hint("name another file with --keep FILE")),
+        };
     }
     let unasked = || -> Result<SessionWriter, String> {
         let folder = folder(state).map_err(|failure| failure.message())?;
@@ -101,7 +116,8 @@ pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Res
 /// Reads a stored session: a file, or the newest for `last`.
 pub(crate) fn read(state: &StateArgs, named: &Path) -> Result<(PathBuf, SessionLog), Failure> {
     let path = if named == Path::new(LAST) && !named.exists() { newest(state)? } else { named.to_owned() };
-    let kept = session_log::read(&path).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+    let kept =
+        session_log::read(&path).map_err(|error| Failure::new(exit::WRONG_USE, error).hint(WHAT_SESSIONS_ARE))?;
     Ok((path, kept))
 }
 
@@ -133,10 +149,17 @@ fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {
 
 /// The folder of sessions, made if it is not there.
 fn folder(state: &StateArgs) -> Result<PathBuf, Failure> {
-    let folder = state.path()?.join(FOLDER);
+    let state_folder = state.path()?;
+    if state_folder.exists() && !state_folder.is_dir() {
+        let cause = "it is a file, and a folder is needed";
+        return Err(Failure::text(exit::WRONG_USE, format_args!("use the journal {}", state_folder.display()), cause)
+            .hint("name a folder with --state DIR"));
+    }
+    let folder = state_folder.join(FOLDER);
     // The folder is private, as the journal requires.
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
         Failure::io(exit::NOT_POSSIBLE, format_args!("make the folder {}", folder.display()), &error)
+            .hint("name a folder of your own with --state DIR")
     })?;
     Ok(folder)
 }

@@ -1,27 +1,90 @@
 //! Times as people write them: `90s` and `250ms` in options, `90 s` and `250 ms` in sentences.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// The shortest and the longest window.
 const WINDOW_MIN: Duration = Duration::from_millis(100);
 const WINDOW_MAX: Duration = Duration::from_secs(600);
 
-/// A time as people write it: `500ms`, `90s`, `10m`, `1h`; seconds without a unit.
+const NS_PER_US: f64 = 1e3;
+const NS_PER_MS: f64 = 1e6;
+pub(crate) const NS_PER_S: f64 = 1e9;
+
+/// A time as people write it: `500ms`, `1.5s`, `90s`, `10m`, `1h`; seconds without a unit.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let ms = match unit {
-        "ms" => 1,
-        "" | "s" => 1000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(format!("unknown unit {unit:?}; write 500ms, 90s, 10m or 1h")),
-    };
-    let number: u32 = number.parse().map_err(|_| format!("{text:?} is not a time such as 500ms, 90s, 10m or 1h"))?;
-    let whole = u64::from(number) * ms;
-    (whole <= 7 * 86_400_000)
-        .then(|| Duration::from_millis(whole))
+    let (number, unit) = split(text);
+    let ns = unit_ns(unit, NS_PER_S).filter(|ns| *ns >= NS_PER_MS);
+    let ns = ns.ok_or_else(|| format!("unknown unit {unit:?}; write 500ms, 90s, 10m or 1h"))?;
+    let number: f64 = number.parse().map_err(|_| format!("{text:?} is not a time such as 500ms, 90s, 10m or 1h"))?;
+    let ms = number * ns / NS_PER_MS;
+    (ms <= 7.0 * 86_400_000.0)
+        .then(|| Duration::from_millis(ms.round() as u64))
         .ok_or_else(|| "at most 168h (a week) is allowed".to_owned())
+}
+
+/// A time in nanoseconds, with or without a fraction. `plain_ns` is the unit of a number that names none.
+pub(crate) fn ns(text: &str, plain_ns: f64) -> Option<f64> {
+    let (number, unit) = match text.parse::<f64>() {
+        Ok(_) => (text, ""),
+        Err(_) => split(text),
+    };
+    let ns = number.parse::<f64>().ok()? * unit_ns(unit, plain_ns)?;
+    ns.is_finite().then_some(ns)
+}
+
+/// A number of seconds, `90s` or `250ms`.
+pub(crate) fn seconds(text: &str) -> Option<f64> {
+    ns(text, NS_PER_S).map(|ns| ns / NS_PER_S)
+}
+
+/// A number of milliseconds, `4ms` or `100us`.
+pub(crate) fn ms(text: &str) -> Option<f64> {
+    ns(text, NS_PER_MS).map(|ns| ns / NS_PER_MS)
+}
+
+/// A number of microseconds, `2us` or `1ms`.
+pub(crate) fn us(text: &str) -> Option<f64> {
+    ns(text, NS_PER_US).map(|ns| ns / NS_PER_US)
+}
+
+/// The parser of an option that takes whole seconds: `10`, `90s`, `2m`.
+pub(crate) fn whole_seconds(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    move |text| whole(seconds(text), &range, ("seconds", "90s"))
+}
+
+/// The parser of an option that takes whole milliseconds: `300`, `300ms`, `2s`.
+pub(crate) fn whole_ms(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    move |text| whole(ms(text), &range, ("milliseconds", "300ms"))
+}
+
+/// The parser of an option that takes whole microseconds: `100`, `100us`, `1ms`.
+pub(crate) fn whole_us(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    move |text| whole(us(text), &range, ("microseconds", "100us"))
+}
+
+fn whole(number: Option<f64>, range: &RangeInclusive<u64>, (unit, example): (&str, &str)) -> Result<u64, String> {
+    let whole = number.filter(|number| *number >= 0.0 && (number - number.round()).abs() < 1e-6);
+    whole.map(|number| number.round() as u64).filter(|number| range.contains(number)).ok_or_else(|| {
+        format!("expected whole {unit} from {} to {}, or a time such as {example}", range.start(), range.end())
+    })
+}
+
+/// The number of a time, and its unit.
+fn split(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()))
+}
+
+fn unit_ns(unit: &str, plain_ns: f64) -> Option<f64> {
+    Some(match unit {
+        "" => plain_ns,
+        "us" => NS_PER_US,
+        "ms" => NS_PER_MS,
+        "s" => NS_PER_S,
+        "m" | "min" => 60.0 * NS_PER_S,
+        "h" => 3600.0 * NS_PER_S,
+        _ => return None,
+    })
 }
 
 /// The length of a window.
@@ -121,6 +184,7 @@ mod tests {
             ("10m", Some(600_000)),
             ("20min", Some(1_200_000)),
             ("1h", Some(3_600_000)),
+            ("1.5s", Some(1500)),
         ];
         for (text, ms) in table {
             assert_eq!(time(text).ok(), ms.map(Duration::from_millis), "{text}");
@@ -139,9 +203,28 @@ mod tests {
             assert_eq!((option(of).as_str(), words(of).as_str()), (in_option, in_words));
             assert_eq!(time(&option(of)), Ok(of), "{ms}");
         }
-        for text in ["", "s", "min", "-1s", "1.5s", "10 m", "9999999999", "9999h", "169h", "5d", "é"] {
+        for text in ["", "s", "min", "-1s", "1.5.1s", ".", "500us", "10 m", "9999999999", "9999h", "169h", "5d", "é"] {
             assert!(time(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_without_a_unit_keep_their_meaning() {
+        let seconds = whole_seconds(1..=3600);
+        for (text, expected) in [("10", 10), ("10s", 10), ("2m", 120), ("5000ms", 5), ("1h", 3600)] {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for text in ["", "0", "1.5", "250ms", "2h", "-1", "s", "NaN", "inf", "1e300", "1 s", "5d"] {
+            assert!(seconds(text).unwrap_err().starts_with("expected whole seconds from 1 to 3600"), "{text}");
+        }
+        assert_eq!([whole_ms(20..=60_000)("300"), whole_ms(20..=60_000)("2s")], [Ok(300), Ok(2000)]);
+        assert_eq!(whole_us(20..=10_000)("1ms"), Ok(1000));
+        assert_eq!(
+            [super::seconds("0.5"), super::seconds("250ms"), super::seconds("x")],
+            [Some(0.5), Some(0.25), None]
+        );
+        assert_eq!([ms("6.05"), ms("100us"), ms("1e300h")], [Some(6.05), Some(0.1), None]);
+        assert_eq!(us("0.5"), Some(0.5));
     }
 
     #[test]

@@ -79,7 +79,8 @@ impl Waivers {
     /// The waivers in a file that was named.
     pub(crate) fn read(file: &Path) -> Result<Waivers, Failure> {
         let tried = || format!("read the waivers {}", file.display());
-        let bytes = user_file::read(file, BYTES_MAX).map_err(|error| Failure::user_file(tried(), &error).hint(HINT))?;
+        let bytes =
+            user_file::read(file, BYTES_MAX).map_err(|error| Failure::user_file(tried(), &error).or_hint(HINT))?;
         let text = String::from_utf8(bytes)
             .map_err(|error| Failure::text(exit::WRONG_USE, tried(), error.utf8_error()).hint(HINT))?;
         match parse(&text) {

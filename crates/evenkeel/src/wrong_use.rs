@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::ffi::OsString;
+use std::net::AddrParseError;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -36,11 +37,9 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
             let meant = MEANT.iter().find(|(word, command)| *word == asked && *command != name);
             let near = match meant {
                 Some((_, command)) => vec![(*command).to_owned()],
-                None => texts(error, ContextKind::SuggestedSubcommand),
+                None => nearest(&asked, &commands(command)),
             };
-            let shown =
-                near.iter().filter(|near| command.find_subcommand(near).is_some_and(|near| !near.is_hide_set()));
-            let shown: Vec<String> = shown.map(|near| format!("`{name} {near}`")).collect();
+            let shown: Vec<String> = near.iter().map(|near| format!("`{name} {near}`")).collect();
             (what, did_you_mean(&shown) + &format!("{help} the commands"))
         }
         ErrorKind::MissingSubcommand => {
@@ -59,7 +58,10 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
         }
         ErrorKind::InvalidValue => {
             let near = did_you_mean(&texts(error, ContextKind::SuggestedValue));
-            let takes = near + &one_of(&texts(error, ContextKind::ValidValue));
+            let mut takes = near + &one_of(&texts(error, ContextKind::ValidValue));
+            if argument == "--goal" {
+                takes += " here; the goal file of `evenkeel tune` goes to `apply FILE`, `prove --goal FILE` or `capacity --goal FILE`";
+            }
             (format!("{argument} does not take {value:?}"), takes)
         }
         ErrorKind::ValueValidation => {
@@ -110,6 +112,36 @@ fn commands(command: &Command) -> Vec<String> {
     listed.map(|command| command.get_name().to_owned()).collect()
 }
 
+/// The words that are spelled most like `asked`; none if none is alike. The parser's own measure prefers common letters to their order.
+pub(crate) fn nearest(asked: &str, words: &[String]) -> Vec<String> {
+    const BEGINNING_CHARS_MIN: usize = 3;
+    let begun: Vec<String> = words.iter().filter(|word| word.starts_with(asked)).cloned().collect();
+    if asked.chars().count() >= BEGINNING_CHARS_MIN && !begun.is_empty() {
+        return begun;
+    }
+    let edits_max = 1 + asked.chars().count() / 4;
+    let by_edits = words.iter().map(|word| (edits(asked, word), word)).filter(|(edits, _)| *edits <= edits_max);
+    let fewest = by_edits.clone().map(|(edits, _)| edits).min();
+    by_edits.filter(|(edits, _)| Some(*edits) == fewest).map(|(_, word)| word.clone()).collect()
+}
+
+/// The letters to add, remove, replace or swap with their neighbours, until one word is the other.
+fn edits(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for (i, j) in (0..=one.len()).flat_map(|i| (0..=other.len()).map(move |j| (i, j))) {
+        rows[i][j] = if i == 0 || j == 0 {
+            i + j
+        } else {
+            let replaced = rows[i - 1][j - 1] + usize::from(one[i - 1] != other[j - 1]);
+            let least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            let swapped = i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1];
+            if swapped { least.min(rows[i - 2][j - 2] + 1) } else { least }
+        };
+    }
+    rows[one.len()][other.len()]
+}
+
 /// Whether help lists an option.
 fn is_listed(command: &Command, option: &str) -> bool {
     let is_it = |arg: &&Arg| arg.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long));
@@ -143,6 +175,9 @@ fn cause(source: &(dyn Error + 'static)) -> String {
     }
     if source.is::<ParseFloatError>() {
         return "expected a number".to_owned();
+    }
+    if source.is::<AddrParseError>() {
+        return "expected ADDRESS:PORT, such as 127.0.0.1:9100".to_owned();
     }
     // The parser writes ranges as Rust does: `0 is not in 1..=3600`.
     source.to_string().replace("..=", " to ")
@@ -180,6 +215,25 @@ mod tests {
         for (argument, expected) in table {
             assert_eq!(short(argument), expected);
         }
+    }
+
+    #[test]
+    fn two_letters_in_the_wrong_order_are_one_edit() {
+        let words =
+            ["audit", "apply", "disturb", "inspect", "verify", "pack", "plan", "prove", "profile"].map(str::to_owned);
+        for (asked, expected) in [
+            ("aduit", vec!["audit"]),
+            ("aplly", vec!["apply"]),
+            ("insepct", vec!["inspect"]),
+            ("pakc", vec!["pack"]),
+            ("prof", vec!["profile"]),
+            ("pro", vec!["prove", "profile"]),
+            ("frobnicate", vec![]),
+            ("x", vec![]),
+        ] {
+            assert_eq!(nearest(asked, &words), expected, "{asked}");
+        }
+        assert_eq!([edits("", "ab"), edits("ab", "ba"), edits("abc", "ca"), edits("äb", "bä")], [2, 1, 3, 1]);
     }
 
     #[test]

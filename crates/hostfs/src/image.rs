@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use evenkeel_sys::Errno;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::inside::{self, Links};
 
@@ -58,6 +58,23 @@ impl Image {
             }
         }
     }
+
+    /// Removes an empty folder. Returns whether it was there and empty.
+    ///
+    /// # Errors
+    /// As [`Image::open_folder`], for the parent folder.
+    pub fn remove_folder(&self, folder: &str) -> Result<bool, Errno> {
+        let (parent, name) = folder.rsplit_once('/').unwrap_or((".", folder));
+        let parent = inside::open(&self.dir, parent, OFlags::RDONLY | OFlags::DIRECTORY, Links::Beneath)?;
+        match rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+            Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST | rustix::io::Errno::NOENT) => Ok(false),
+            removed => {
+                removed?;
+                rustix::fs::fsync(&parent)?;
+                Ok(true)
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -76,6 +93,11 @@ mod tests {
         assert_eq!(image.make_folder("var", 0o755), Ok(false));
         assert_eq!(image.make_folder("mnt", 0o755), Ok(true));
         assert_eq!(image.make_folder("no/parent", 0o755), Err(Errno::NOENT));
+        assert_eq!(image.make_folder("mnt/empty", 0o755), Ok(true));
+        assert_eq!(
+            ["mnt", "mnt/empty", "mnt/empty"].map(|name| image.remove_folder(name)),
+            [Ok(false), Ok(true), Ok(false)]
+        );
         assert!(image.open_folder("var").is_ok());
         symlink("../mnt", dir.path().join("var/near")).unwrap();
         symlink("/mnt", dir.path().join("var/absolute")).unwrap();

@@ -17,6 +17,7 @@ mod ethtool;
 mod fake_kernel;
 mod image;
 mod inside;
+pub mod json_words;
 mod kernel_config;
 mod kernel_log;
 mod look;

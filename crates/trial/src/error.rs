@@ -1,7 +1,7 @@
 //! Errors that end a trial early. The session keeps its measurements until then: see [`Ended`](crate::Ended).
 
 use evenkeel_change::{SessionError, StateError};
-use evenkeel_hostfs::WriteError;
+use evenkeel_hostfs::{WriteError, json_words};
 use evenkeel_stats::VALUE_RANGE;
 use evenkeel_sys::Errno;
 use evenkeel_workload::WorkloadError;
@@ -81,6 +81,11 @@ pub struct InvalidLine {
 impl InvalidLine {
     pub(crate) fn new(line: usize, why: impl std::fmt::Display) -> InvalidLine {
         InvalidLine { line, why: why.to_string() }
+    }
+
+    /// A line that is not the expected JSON.
+    pub(crate) fn json(line: usize, error: &serde_json::Error) -> InvalidLine {
+        InvalidLine { line, why: json_words::in_line(&error.to_string()) }
     }
 }
 

@@ -41,13 +41,22 @@ pub enum LogFileError {
 }
 
 impl LogFileError {
-    pub(crate) fn io(doing: &'static str, path: &Path, why: impl ToString) -> LogFileError {
+    pub(crate) fn io(doing: &'static str, path: &Path, error: &io::Error) -> LogFileError {
+        LogFileError::refused(doing, path, words(error))
+    }
+
+    pub(crate) fn refused(doing: &'static str, path: &Path, why: impl ToString) -> LogFileError {
         LogFileError::Io { doing, path: path.display().to_string(), why: why.to_string() }
     }
 
     pub(crate) fn unreadable(what: &'static str, path: &Path, InvalidLine { line, why }: InvalidLine) -> LogFileError {
         LogFileError::Unreadable { what, path: path.display().to_string(), line, why }
     }
+}
+
+/// The kernel's error as evenkeel names it everywhere, or another error in its own words.
+pub(crate) fn words(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(|| error.to_string(), |_| Errno::from(error).to_string())
 }
 
 /// How to treat a file that exists already.
@@ -151,12 +160,15 @@ pub(crate) fn lines<'b, H: DeserializeOwned>(bytes: &'b [u8], formats: &[u64]) -
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let lines = bytes[..whole].split(|byte| *byte == b'\n').enumerate().map(|(at, line)| (at + 1, line));
     let mut lines = lines.filter(|(_, line)| !line.is_empty());
-    let Some((at, first)) = lines.next() else { return Err(InvalidLine::new(1, "it has no whole line")) };
-    let Format { format } = serde_json::from_slice(first).map_err(|error| InvalidLine::new(at, error))?;
+    let Some((at, first)) = lines.next() else {
+        let why = if bytes.is_empty() { "it is empty" } else { "it has no whole line" };
+        return Err(InvalidLine::new(1, why));
+    };
+    let Format { format } = serde_json::from_slice(first).map_err(|error| InvalidLine::json(at, &error))?;
     if !formats.contains(&format) {
         let why = format_args!("format {format} is not known to this evenkeel; use the one that wrote it");
         return Err(InvalidLine::new(at, why));
     }
-    let head = serde_json::from_slice(first).map_err(|error| InvalidLine::new(at, error))?;
+    let head = serde_json::from_slice(first).map_err(|error| InvalidLine::json(at, &error))?;
     Ok(Lines { head, whole_bytes: whole as u64, records: lines.collect() })
 }

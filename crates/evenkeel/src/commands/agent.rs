@@ -8,9 +8,9 @@ use crate::failure::Outcome;
 use crate::show::Out;
 use crate::times;
 
-/// Apply the HostGoals of a Kubernetes cluster to the host of this node; one agent per node
+/// Apply the HostGoals of a Kubernetes cluster to the host of this node
 ///
-/// Applies each goal for this node as a transaction in the journal of the host. Verifies the goals, and writes the result of each to the
+/// One agent runs on each node. It applies each goal for this node as a transaction in the journal of the host. Verifies the goals, and writes the result of each to the
 /// HostState of the node. Reverts a goal when it is deleted. When the agent ends, the settings stay in force, and `evenkeel revert` on the host
 /// undoes them.
 #[derive(Debug, clap::Args)]

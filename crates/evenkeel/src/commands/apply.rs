@@ -19,6 +19,7 @@ use crate::overdue;
 use crate::selection::{Selected, Selection, Term};
 use crate::show::{self, Out};
 use crate::state;
+use crate::times;
 
 /// Change settings as one transaction, which `evenkeel revert` undoes
 ///
@@ -36,8 +37,8 @@ pub(crate) struct Args {
     /// Keep the settings after a reboot too, by files below /etc, which `revert` removes
     #[arg(long)]
     persist: bool,
-    /// Undo the change after SECONDS unless `evenkeel confirm` follows: for changes that may cut your connection
-    #[arg(long = "try", value_name = "SECONDS", value_parser = try_seconds, conflicts_with_all = ["persist", "host"])]
+    /// Undo the change after this time unless `evenkeel confirm` follows: for changes that may cut your connection
+    #[arg(long = "try", value_name = "TIME", value_parser = times::whole_seconds(1..=TRY_SECONDS_MAX), conflicts_with_all = ["persist", "host"])]
     try_seconds: Option<u64>,
     /// Record a setting that fails and go on, rather than undo everything
     #[arg(long)]
@@ -59,14 +60,6 @@ pub(crate) struct Args {
 
 /// The longest time that a change may wait for its confirmation, in seconds: an hour.
 const TRY_SECONDS_MAX: u64 = 3600;
-
-/// `60`, or `60s` as people write it.
-fn try_seconds(text: &str) -> Result<u64, String> {
-    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<u64>().ok();
-    seconds
-        .filter(|seconds| (1..=TRY_SECONDS_MAX).contains(seconds))
-        .ok_or_else(|| format!("expected a whole number of seconds from 1 to {TRY_SECONDS_MAX}"))
-}
 
 /// The longest name of a Kubernetes object.
 const GOAL_NAME_BYTES_MAX: usize = 253;

@@ -1,6 +1,6 @@
 //! `completions`: the file that a shell needs to complete our command lines, for packagers and dotfiles.
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, ArgGroup, Command, CommandFactory, Id};
 use clap_complete::Shell;
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ pub(super) struct Answer<'a> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut script = Vec::new();
-    let mut command = listed(&crate::command_line::Args::command());
+    let mut command = listed(&crate::command_line::Args::command()).version(env!("CARGO_PKG_VERSION"));
     clap_complete::generate(args.shell, &mut command, "evenkeel", &mut script);
     let mut completions = String::from_utf8_lossy(&script).into_owned();
     if args.shell == Shell::Bash {
@@ -47,8 +47,20 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// The commands that help lists; others are not for users.
-fn listed(whole: &Command) -> Command {
-    let listed = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
-    Command::new("evenkeel").version(env!("CARGO_PKG_VERSION")).args(whole.get_arguments().cloned()).subcommands(listed)
+/// The command with all that help lists. Other commands and options are not for users, and spellings of older versions are only understood.
+fn listed(command: &Command) -> Command {
+    let args: Vec<Arg> = command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned().collect();
+    let groups = command.get_groups().map(|group| {
+        let has = |id: &&Id| args.iter().any(|arg| arg.get_id() == *id);
+        ArgGroup::new(group.get_id()).args(group.get_args().filter(has).cloned()).multiple(true)
+    });
+    let groups: Vec<ArgGroup> = groups.collect();
+    let below = command.get_subcommands().filter(|command| !command.is_hide_set()).map(listed);
+    // The parser takes only names that live as long as the program, which ends after this.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let made = Command::new(name).args(args.clone()).groups(groups).subcommands(below);
+    match command.get_about() {
+        Some(about) => made.about(about.clone()),
+        None => made,
+    }
 }

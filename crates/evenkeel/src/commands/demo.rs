@@ -19,6 +19,7 @@ use crate::arms::Arms;
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
+use crate::output_file;
 use crate::overdue;
 use crate::report::{self, FullReport, NotTried, SettingText};
 use crate::session_files::TrialLock;
@@ -39,7 +40,7 @@ fn candidates() -> Vec<&'static Knob> {
     candidates
 }
 
-/// Show the whole way in two minutes: inspect, audit, prove one setting under load, undo it, write a report
+/// Inspect, audit, prove one setting, undo it and write a report, in two minutes
 ///
 /// Without root it proves a setting of the server's own process, and lists the settings that it could not try.
 #[derive(Debug, clap::Args)]
@@ -63,6 +64,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let facts = Facts::probe(&root);
     let advice = advise(&facts, &Goal::Latency.into());
     let before = settings(&root);
+    output_file::make_folder(&args.out)?;
     let stop = experiment::stop_flag()?;
     let _alone = TrialLock::take(&args.state)?;
     let concurrent = experiment::announce(out, "demo");

@@ -1,6 +1,7 @@
 //! `history`: the changes that were made to this machine, and their state.
 
-use evenkeel_change::{PutBack, Status, Transaction};
+use evenkeel_change::{IMAGE_DIR, JOURNAL, PutBack, Status, Transaction};
+use evenkeel_hostfs::{Root, RootKind};
 use serde::Serialize;
 
 use crate::args::{HostArgs, StateArgs};
@@ -37,7 +38,28 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let log = args.state.read_noted(&root)?;
     let answer =
         Answer { transactions: evenkeel_change::history(&root, &log), journal: JournalView::from_log(&log), undone };
-    out.answer(&answer, || show::change::history(&answer.transactions, &answer.journal))?;
+    out.answer(&answer, || match answer.transactions.is_empty() {
+        true => nothing(args, &root) + &show::change::history(&[], &answer.journal),
+        false => show::change::history(&answer.transactions, &answer.journal),
+    })?;
     let is_overdue = answer.transactions.iter().any(|transaction| transaction.status == Status::Overdue);
     Ok(if is_overdue { exit::NO } else { exit::WELL })
+}
+
+/// What an empty journal says, and where another one is. Only its folder is known: other journals may have changed this machine.
+fn nothing(args: &Args, root: &Root) -> String {
+    let Ok(dir) = args.state.path() else { return String::new() };
+    let mut text = match dir.join(JOURNAL).exists() {
+        true => format!("The journal in {} has no changes.\n", dir.display()),
+        false => format!("There is no journal in {}: no change is recorded there.\n", dir.display()),
+    };
+    if let Some(of_root) = args.state.of_root() {
+        text += &format!("What root changed is in {}: `sudo evenkeel history` lists it.\n", of_root.display());
+    }
+    let mounted = args.host.root.as_ref().filter(|_| root.kind() == RootKind::Mounted && args.state.state.is_none());
+    if let Some(dir) = mounted.map(|dir| dir.join(IMAGE_DIR)).filter(|dir| dir.join(JOURNAL).exists()) {
+        text +=
+            &format!("That root has a journal of its own: `evenkeel history --state {}` lists it.\n", dir.display());
+    }
+    text
 }

@@ -16,9 +16,9 @@ use crate::state;
 
 /// Write settings into the root file system of a machine image
 ///
-/// Writes files below ROOT/etc and ROOT/boot, with a journal in ROOT/var/lib/evenkeel. `evenkeel image --undo ROOT` removes them
-/// again, and so does `evenkeel revert` on a machine that booted the image. It reads and writes nothing outside ROOT, whatever
-/// symbolic links ROOT holds. It prints the commands that have to run inside the image.
+/// Writes files below ROOT/etc and ROOT/boot, with a journal in ROOT/var/lib/evenkeel. `evenkeel image --undo ROOT` removes all of
+/// them again, and `evenkeel revert` does on a machine that booted the image. It reads and writes nothing outside ROOT, whatever symbolic
+/// links ROOT holds. It prints the commands that have to run inside the image.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel image /mnt/image vm.swappiness=10
@@ -86,6 +86,9 @@ fn undo(root: &Root, image: &Image, out: &Out) -> Outcome {
     let mut state = State::open_to_revert_in(image).map_err(state::failure)?;
     let report: RevertReport = evenkeel_change::revert(root, &HostWriter::on_nothing(), &mut state, Which::All)
         .map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+    if report.all_undone && report.losses.is_empty() {
+        state.remove_closed_in(image).map_err(state::failure)?;
+    }
     out.answer(&report, || show::change::reverted(&report, None))?;
     Ok(if report.all_undone { exit::WELL } else { exit::NOT_UNDONE })
 }

@@ -29,7 +29,13 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     whole.build();
     let page = page_of(&whole, &args.command)?;
     let mut roff = Vec::new();
-    Man::new(page.clone().after_help(exit::table()))
+    let codes = exit::table().to_string();
+    // The page of evenkeel itself ends in them already.
+    let end = match page.get_after_help().map(ToString::to_string) {
+        Some(own) if own != codes => format!("{own}\n\n{codes}"),
+        _ => codes,
+    };
+    Man::new(page.clone().after_help(end))
         .source(concat!("evenkeel ", env!("CARGO_PKG_VERSION")))
         .manual("evenkeel")
         .render(&mut roff)

@@ -32,7 +32,7 @@ const INSTRUCTIONS: &str = "evenkeel shows what a Linux machine is, which kernel
     what it changed. Start with `inspect` and `audit`. `explain` has everything about one setting. `measure` shows what the machine does \
     to a server. The result of each tool is the JSON answer of the command of the same name.";
 
-/// Serve these commands to an AI client over the Model Context Protocol, on standard input and output
+/// Serve these commands to an AI client: Model Context Protocol, on standard input and output
 ///
 /// The client starts this command and calls the tools inspect, audit, explain, verify, history, report and measure. They change no setting.
 /// With --allow-changes it can also call apply, revert and confirm. docs/mcp.md shows the configuration of a client.

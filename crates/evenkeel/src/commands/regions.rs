@@ -158,7 +158,8 @@ fn write_map(path: &Path, chosen: &Chosen) -> Result<String, Failure> {
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {
-    number(text, f64::MIN_POSITIVE..=60_000.0, "a number of milliseconds above 0, at most 60000")
+    let ms = crate::times::ms(text).filter(|ms| *ms > 0.0 && *ms <= 60_000.0);
+    ms.ok_or_else(|| "expected milliseconds above 0, at most 60000, such as 80 or 80ms".to_owned())
 }
 
 fn thousandths(text: &str) -> Result<u32, String> {

@@ -95,14 +95,6 @@ pub(crate) fn design_again(design: &Design) -> String {
     format!("{again} --seed {}", design.seed)
 }
 
-/// Creates the report's folder if it is missing. A failure should come before the measurement.
-pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::io(exit::NOT_POSSIBLE, format!("write into {}", folder.display()), &error);
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    // The reliable test for a writable folder and a working disk is to write a file.
-    tempfile::NamedTempFile::new_in(folder).map(drop).map_err(failed)
-}
-
 /// Writes a file into a folder, which is created if it is missing, and returns its path.
 pub(crate) fn write_page(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
     let failed = |path: &Path, error| Failure::io(exit::NOT_POSSIBLE, format!("write {}", path.display()), &error);

@@ -2,7 +2,7 @@
 //! answer are made from the same values.
 
 use anstyle::Style;
-use evenkeel_host::{Advice, Effect, Facts, Goal, Place, Plan, Server, Setting, State, Step, When, knobs};
+use evenkeel_host::{Advice, Effect, Facts, Goal, Lasts, Place, Plan, Server, Setting, State, Step, When, knobs};
 use serde::Serialize;
 
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
@@ -144,7 +144,11 @@ pub(crate) fn summary(audit: &Audit<'_>, again: &str) -> String {
     let mut page = Page::default();
     page.heading(&audit.title());
     let to_set = groups_to_set(audit);
+    let of_server = to_set.iter().any(|group| is_of_server(group[0].advice));
     let (mut shown, mut left) = (0, SUMMARY_LINES_MAX - SUMMARY_OTHER_LINES);
+    if of_server {
+        left -= page.lines_of(Indent::all(0), OF_SERVER);
+    }
     for group in &to_set {
         let advice = group[0].advice;
         // Several places may have different values. So show only the number of places.
@@ -177,7 +181,22 @@ pub(crate) fn summary(audit: &Audit<'_>, again: &str) -> String {
         let what = format!("What would change: evenkeel apply --advised --plan-only{again}");
         page.paragraph(Indent::all(0), PLAIN, &what);
     }
+    if of_server {
+        page.paragraph(Indent::all(0), PLAIN, OF_SERVER);
+    }
     page.finish()
+}
+
+/// Below a summary that advises a property of the server's own process.
+const OF_SERVER: &str = "A systemd server's process: evenkeel apply KNOB=VALUE --persist --unit NAME";
+
+/// Whether only the start of the server can set it.
+fn is_of_server(advice: &Advice) -> bool {
+    advice
+        .wanted
+        .as_deref()
+        .and_then(|value| only_lasting(advice.knob, value))
+        .is_some_and(|options| options.contains("--unit"))
 }
 
 /// The settings to make, one group per knob.
@@ -298,7 +317,24 @@ pub(crate) fn commands(group: &[Finding<'_>], audit: &Audit<'_>) -> Vec<String> 
     let mut settings: Vec<String> = group.iter().filter_map(|finding| setting(finding.advice)).collect();
     settings.dedup();
     let verbs = verbs(id);
-    settings.iter().flat_map(|setting| verbs.iter().map(move |verb| format!("evenkeel {verb} {setting}"))).collect()
+    let lasting = group[0].advice.wanted.as_deref().and_then(|value| only_lasting(id, value));
+    let of_setting = |setting: &String| {
+        let lines = verbs.iter().map(|verb| format!("evenkeel {verb} {setting}"));
+        lines.chain(lasting.map(|options| format!("evenkeel apply {setting} {options}"))).collect::<Vec<_>>()
+    };
+    settings.iter().flat_map(of_setting).collect()
+}
+
+/// The options with which `apply` sets a value that nothing can write at once: a process has it from its start, or holds it.
+fn only_lasting(knob: &str, value: &str) -> Option<&'static str> {
+    let knob = knobs::find(knob).ok()?;
+    match (knob.place, knob.extras.lasts) {
+        (Place::Held { .. }, _) => Some("--persist"),
+        (Place::Process | Place::ByHand { .. }, Some(Lasts::ServerUnit(unit))) if unit.only_permits.is_none() => {
+            (unit.lines)(value).map(|_| "--persist --unit NAME.service")
+        }
+        _ => None,
+    }
 }
 
 /// The commands that take a setting of this knob.

@@ -301,9 +301,6 @@ pub(crate) fn history(transactions: &[Transaction], journal: &JournalView) -> St
         }
         steps(&mut page, transaction);
     }
-    if transactions.is_empty() {
-        page.line(PLAIN, "Nothing was done to this machine.");
-    }
     journal.notes(&mut page);
     page.finish()
 }

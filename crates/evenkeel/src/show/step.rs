@@ -7,9 +7,14 @@ pub(crate) fn how(step: &Step) -> String {
     match &step.action {
         Action::Write { path, reading, .. } => format!("write {:?} to {path}", reading.text(&step.wanted)),
         Action::KernelArgument { argument } => format!("add {argument} to the kernel's command line, by hand"),
-        Action::Hold { path } => format!("hold {path} open: only `evenkeel prove` does, for as long as it runs"),
+        Action::Hold { path } => {
+            format!("hold {path} open: `--persist` installs a service that does, and `prove` does while it runs")
+        }
         Action::ByHand { todo } => format!("by hand: {todo}"),
-        Action::Process => "start the server so: only `evenkeel prove` does".to_owned(),
+        Action::Process => {
+            "start the server so: `--persist --unit NAME.service` does for a systemd service, and `prove` while it runs"
+                .to_owned()
+        }
     }
 }
 

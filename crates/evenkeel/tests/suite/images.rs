@@ -75,6 +75,9 @@ fn an_image_gets_what_outlives_a_boot_and_gives_it_back() {
     let undone = image_run(dir.path(), "--undo");
     assert_eq!(code(&undone), 0, "{}", text(&undone));
     assert_eq!(tree(dir.path()), before);
+    assert!(!dir.path().join("var/lib/evenkeel").exists(), "a machine made from the image begins without a journal");
+    let again = image_run(dir.path(), "--undo");
+    assert!(code(&again) == 0 && !dir.path().join("var/lib/evenkeel").exists(), "{}", text(&again));
 }
 
 #[test]

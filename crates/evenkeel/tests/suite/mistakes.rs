@@ -5,7 +5,7 @@ use expect_test::expect_file;
 use crate::support::{HOST, Scene};
 
 /// None of them depends on the machine or on the user.
-const LINES: [&str; 48] = [
+const LINES: &[&str] = &[
     "frobnicate",
     "auditt",
     "monitor",
@@ -54,6 +54,34 @@ const LINES: [&str; 48] = [
     "completions nosh",
     "watch --interval 50ms",
     "watch --replay missing",
+    "watch --replay list.json",
+    "aduit",
+    "measure gasp",
+    "prove resuem --state state",
+    "prove x=1 --goal goal.json --state state",
+    "prove --goal latency --state state",
+    "prove --goal list.json --state state",
+    "prove process.timer_slack_ns=1 --workload simulated --state file",
+    "prove process.timer_slack_ns=1 --workload simulated --keep missing/x --state state",
+    "prove process.timer_slack_ns=1 --workload simulated --keep dir --state state",
+    "prove process.timer_slack_ns=1 --workload simulated --report file --state state",
+    "prove report list.json --state state",
+    "prove report empty --state state",
+    "prove report wrong.json --state state",
+    "prove report broken.json --state state",
+    "prove report dir --state state",
+    "prove report missing --state state",
+    "prove compare list.json list.json",
+    "measure compare empty empty",
+    "measure gaps --report missing/page.html",
+    "measure gaps --report file",
+    "measure gaps --seconds 250ms",
+    "measure all --output dir",
+    "demo --out file --state state",
+    "fleet table list.json",
+    "pack apply --plan list.json --host host.txt",
+    "disturb spinner --seconds 1d",
+    "apply vm.swappiness=1 --try 2h --state state",
 ];
 
 #[test]
@@ -61,6 +89,8 @@ fn each_mistake_has_an_answer() {
     let scene = Scene::new();
     std::fs::create_dir(scene.path("dir")).unwrap();
     scene.write("empty", "");
+    scene.write("file", "x\n");
+    scene.write("list.json", "[]\n");
     scene.write("broken.json", "{\n");
     scene.write("wrong.json", "{\"a\": 1}\n");
     scene.write("newer.json", "{\"format\": 99}\n");
@@ -74,7 +104,18 @@ fn each_mistake_has_an_answer() {
                 && (seen.stderr.contains("\nhint: ") || seen.stderr.contains("`evenkeel ")),
             "{line}: {seen}"
         );
-        for word in ["os error", "digit found", "EOF while", "watchdog", "guard", "evenkeel part", "..="] {
+        for word in [
+            "os error",
+            "digit found",
+            "EOF while",
+            "struct ",
+            "missing field",
+            "expected value",
+            "watchdog",
+            "guard",
+            "evenkeel part",
+            "..=",
+        ] {
             assert!(!seen.stderr.contains(word), "{line}: {word}: {seen}");
         }
         all.push_str(&format!("$ evenkeel {line}\n{}exit code {}\n\n", seen.stderr, seen.code));

@@ -73,7 +73,9 @@ fn options_bound_the_load_and_move_the_interrupts() {
     scene.write("slices.json", r#"{"format": 1, "cpus": [{"cpu": 0, "share": 0.4}, {"cpu": 1, "share": null}]}"#);
     let sliced = answer("--slices slices.json");
     assert_eq!((&sliced["cpus"][0]["load_max"], &sliced["cpus"][1]["load_max"]), (&0.28.into(), &0.7.into()));
-    for (text, expected) in [("{}", "missing field `cpus`"), (r#"{"cpus": [{"cpu": 0, "share": 7}]}"#, "share of 7")] {
+    for (text, expected) in
+        [("{}", "it has no field \"cpus\""), (r#"{"cpus": [{"cpu": 0, "share": 7}]}"#, "share of 7")]
+    {
         scene.write("slices.json", text);
         let refused = scene.run(&format!("pack plan sessions.csv {host} --slices slices.json"));
         assert!(refused.code == 2 && refused.stderr.contains(expected), "{refused}");

@@ -209,6 +209,8 @@ fn every_command_has_a_manual_page_however_deep() {
     }
     let page = scene.run("man profile record").stdout;
     assert!(page.contains("\\-\\-switches") && page.contains("perf.data"), "{page}");
+    let page = scene.run("man prove").stdout;
+    assert!(page.contains("Examples:") && page.contains("Exit codes:"), "{page}");
     let seen = scene.run("man profile nothing");
     assert!(seen.code == 2 && seen.stderr.contains("\"profile nothing\"; `evenkeel profile --help`"), "{seen}");
 }
@@ -280,6 +282,7 @@ fn help_of_every_command_breaks_no_word_and_no_option() {
         seen += 1;
         assert_eq!(words(&narrow), words(&wide), "{command:?}");
         assert_eq!(usual, wide, "{command:?}: help is never wider than 100 columns");
+        assert!(wide.lines().count() <= 80, "{command:?}: the rest belongs into docs:\n{wide}");
         for (text, columns) in [(&narrow, 60), (&usual, 100)] {
             let lines: Vec<&str> = text.lines().collect();
             for (at, line) in lines.iter().enumerate() {

@@ -92,7 +92,16 @@ fn no_help_and_no_completion_has_an_old_spelling() {
         ["help prove", "help tune", "man prove", "man tune", "completions bash", "completions zsh", "completions fish"]
     {
         let text = scene.run(line).stdout;
-        for old in ["--compare", "--list-workloads", "--boots-", "--resume", "-l compare", "boots-resume"] {
+        for old in [
+            "--compare",
+            "--list-workloads",
+            "--boots-",
+            "--resume",
+            "-l compare",
+            "boots-resume",
+            "--window-ms",
+            "--settle-ms",
+        ] {
             assert!(!text.contains(old), "{line}: {old}");
         }
     }

@@ -70,10 +70,10 @@ fn files_that_are_no_reports() {
     let table = [
         ("no-such.json", "read the report no-such.json: no such file or directory"),
         ("binary.json", "read the report binary.json: it is not text"),
-        ("empty.json", "it can't be read as a report: EOF"),
+        ("empty.json", "read the report empty.json: it is empty"),
         ("host.json", "it has no trials and no verdict"),
         ("later.json", "it has format 3, but this version reads 1 to 2: a newer evenkeel wrote it"),
-        ("deep.json", "it can't be read as a report"),
+        ("deep.json", "read the report deep.json: expected a whole number"),
         (".", "read the report .: "),
     ];
     for (file, expected) in table {

@@ -10,7 +10,15 @@ pub fn why(error: &(dyn Error + 'static)) -> String {
         Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(status.message.clone()),
         _ => None,
     });
-    of_server.unwrap_or_else(|| chain().last().unwrap_or(error).to_string())
+    of_server.unwrap_or_else(|| {
+        let innermost = chain().last().unwrap_or(error);
+        // The standard library adds the number of the kernel's error.
+        let text = innermost.to_string();
+        match innermost.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error) {
+            Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_lowercase(),
+            None => text,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -28,5 +36,7 @@ mod tests {
         assert_eq!(why(&watcher::Error::WatchStartFailed(forbidden())), message);
         let refused = kube::Error::Service(Box::new(std::io::Error::other("connection refused")));
         assert_eq!(why(&refused), "connection refused");
+        let missing = kube::Error::Service(Box::new(std::io::Error::from_raw_os_error(2)));
+        assert_eq!(why(&missing), "no such file or directory");
     }
 }

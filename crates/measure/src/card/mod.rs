@@ -6,6 +6,7 @@ pub mod table;
 
 use std::collections::BTreeSet;
 
+use evenkeel_hostfs::json_words;
 use evenkeel_stats::quantile;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -147,20 +148,20 @@ pub struct CardLine {
     pub reference: Option<Reference>,
 }
 
-/// Why a text is not a card. The message continues "failed to …".
+/// Why a text is not a card. The message reads well after the action and a colon.
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
     /// It is not JSON.
-    #[error("read it as JSON: {0}")]
+    #[error("{}", json_words::plain(&.0.to_string()))]
     Json(serde_json::Error),
     /// It is something else.
-    #[error("find a card in it: {0}")]
+    #[error("{0}")]
     Other(String),
     /// A newer evenkeel wrote it.
-    #[error("understand its format {0}: this evenkeel knows format {FORMAT}")]
+    #[error("it has format {0}, but this evenkeel knows format {FORMAT}")]
     Format(Value),
     /// Its numbers are invalid.
-    #[error("make sense of it: {0}")]
+    #[error("{0}")]
     Odd(String),
 }
 
@@ -209,7 +210,7 @@ impl Card {
         if value.get("kind").and_then(Value::as_str) != Some(KIND) {
             let error = value.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
             let why = error.map_or_else(
-                || format!("it does not say \"kind\": \"{KIND}\"; `evenkeel measure all --output FILE` writes one"),
+                || format!("it is no card: it does not say \"kind\": \"{KIND}\""),
                 |message| format!("it is an error of evenkeel: {}", message.chars().take(200).collect::<String>()),
             );
             return Err(CardError::Other(why));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_hostfs::json_words;
 use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX, boot_order};
 use evenkeel_workload::Metric;
 use serde::{Deserialize, Serialize};
@@ -373,11 +374,12 @@ pub fn parse_json(json: &str) -> Result<BootsState, InvalidBoots> {
     struct Format {
         format: u32,
     }
-    match serde_json::from_str::<Format>(json).map_err(|error| InvalidBoots::from(error.to_string()))?.format {
+    let bad = |error: serde_json::Error| InvalidBoots::from(json_words::plain(&error.to_string()));
+    match serde_json::from_str::<Format>(json).map_err(bad)?.format {
         FORMAT => {}
         other => return invalid(format!("format {other} is not known to this evenkeel; use the one that wrote it")),
     }
-    let state: BootsState = serde_json::from_str(json).map_err(|error| InvalidBoots::from(error.to_string()))?;
+    let state: BootsState = serde_json::from_str(json).map_err(bad)?;
     state.check()?;
     Ok(state)
 }

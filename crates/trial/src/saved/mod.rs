@@ -31,7 +31,7 @@ pub enum SavedError {
     #[error("it is longer than {} MiB", BYTES_MAX >> 20)]
     TooLong,
     /// The file is not JSON, or has another structure; the text has the place.
-    #[error("it can't be read as a report: {0}")]
+    #[error("{0}")]
     Shape(String),
     /// A later version wrote the file.
     #[error("it has format {0}, but this version reads 1 to {FORMAT_MAX}: a newer evenkeel wrote it")]

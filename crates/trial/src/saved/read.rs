@@ -1,6 +1,7 @@
 //! Reads a report from a file, and converts a fresh report to the same form.
 
 use evenkeel_host::{Advice, Facts};
+use evenkeel_hostfs::json_words;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ impl RunReport {
         if text.len() > BYTES_MAX {
             return Err(SavedError::TooLong);
         }
-        let shape = |error: serde_json::Error| SavedError::Shape(error.to_string());
+        let shape = |error: serde_json::Error| SavedError::Shape(json_words::plain(&error.to_string()));
         let head: Head = serde_json::from_str(text).map_err(shape)?;
         if !(1..=FORMAT_MAX).contains(&head.format) {
             return Err(SavedError::Format(head.format));
@@ -43,7 +44,7 @@ impl RunReport<Facts, Advice> {
     /// # Errors
     /// If it has values that no run can have.
     pub fn as_read(&self) -> Result<RunReport, SavedError> {
-        let shape = |error: serde_json::Error| SavedError::Shape(error.to_string());
+        let shape = |error: serde_json::Error| SavedError::Shape(json_words::plain(&error.to_string()));
         let report = RunReport {
             evenkeel: self.evenkeel.clone(),
             command: self.command.clone(),

@@ -7,6 +7,7 @@
 //! | format 1, first versions: `design.pairs`, `design.settle_ms`, no A/A phase | `design.stop`, `design.settle`, `settle` |
 //! | a rule, an end, a reason or a caveat that only a later version knows | its words, if it has some |
 
+use evenkeel_hostfs::json_words;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -20,18 +21,19 @@ type Object = Map<String, Value>;
 
 /// Reads a report of any format.
 pub(super) fn read(mut file: Value) -> Result<RunReport, SavedError> {
-    let shape = |error: &dyn std::fmt::Display| SavedError::Shape(error.to_string());
+    let words = |error: serde_json::Error| json_words::plain(&error.to_string());
     let list = file.get_mut("trials").and_then(Value::as_array_mut).map(std::mem::take);
     if let Some(choice) = file.get_mut("choice") {
         without_nulls(choice);
     }
-    let mut report: RunReport = serde_json::from_value(file).map_err(|error| shape(&error))?;
+    let mut report: RunReport = serde_json::from_value(file).map_err(|error| SavedError::Shape(words(error)))?;
     for (at, mut entry) in list.into_iter().flatten().enumerate() {
         without_nulls(&mut entry);
         if let Value::Object(entry) = &mut entry {
             trial(entry);
         }
-        let entry = serde_json::from_value(entry).map_err(|error| shape(&format_args!("trial {}: {error}", at + 1)))?;
+        let entry = serde_json::from_value(entry);
+        let entry = entry.map_err(|error| SavedError::Shape(format!("trial {}: {}", at + 1, words(error))))?;
         report.trials.push(entry);
     }
     Ok(report)

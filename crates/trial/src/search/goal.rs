@@ -6,6 +6,7 @@ use std::path::Path;
 
 use evenkeel_change::{MAX_PLAN_BYTES, PlanFile, PlanFileError};
 use evenkeel_host::{Fact, Facts, Setting, SettingError};
+use evenkeel_hostfs::json_words;
 use evenkeel_workload::{Metric, Options, Placement};
 use serde::{Deserialize, Serialize};
 
@@ -155,7 +156,7 @@ impl GoalFile {
         struct Outer {
             evidence: Option<serde_json::Value>,
         }
-        let bad = |error: serde_json::Error| GoalError::Text(error.to_string());
+        let bad = |error: serde_json::Error| GoalError::Text(json_words::plain(&error.to_string()));
         let outer: Outer = serde_json::from_str(text).map_err(bad)?;
         let evidence = outer.evidence.ok_or_else(|| {
             GoalError::Text(

@@ -72,9 +72,9 @@ impl Log {
     /// # Errors
     /// If it can't be written.
     pub fn create(path: &Path, header: &Header) -> Result<Log, LogFileError> {
-        let failed = |why: &dyn ToString| LogFileError::io(WRITE, path, why.to_string());
+        let failed = |error: &std::io::Error| LogFileError::io(WRITE, path, error);
         let file = LogFile::create(path, IfThere::Replace).map_err(|error| failed(&error))?;
-        let mut file = file.ok_or_else(|| failed(&"another one has come in its place"))?;
+        let mut file = file.ok_or_else(|| LogFileError::refused(WRITE, path, "another one has come in its place"))?;
         file.add(header).map_err(|error| failed(&error))?;
         Ok(Log { entries: Vec::new(), file: Some(file) })
     }
@@ -84,7 +84,7 @@ impl Log {
     /// # Errors
     /// If it can't be read or is invalid.
     pub fn open(path: &Path) -> Result<(Header, Log), LogFileError> {
-        let failed = |error: std::io::Error| LogFileError::io(READ, path, error);
+        let failed = |error: std::io::Error| LogFileError::io(READ, path, &error);
         // The file is opened first, because a file that can't be continued, such as a pipe, must not be read either.
         let file = LogFile::open(path).map_err(failed)?;
         let bytes = user_file::read(path, LOG_BYTES_MAX).map_err(|error| failed(error.into()))?;
@@ -107,7 +107,7 @@ impl Log {
     pub fn add(&mut self, mut entry: Entry) -> Result<Entry, LogFileError> {
         if let Some(file) = &mut self.file {
             let added = file.add(&entry).and_then(|line| Ok(serde_json::from_str(&line)?));
-            entry = added.map_err(|error| LogFileError::io(WRITE, file.path(), error))?;
+            entry = added.map_err(|error| LogFileError::io(WRITE, file.path(), &error))?;
         }
         self.entries.push(entry.clone());
         Ok(entry)
@@ -119,7 +119,7 @@ fn parse_log(bytes: &[u8]) -> Result<(Header, Vec<Entry>, u64), InvalidLine> {
     let lines = lines::<Header>(bytes, &[FORMAT])?;
     let knobs = lines.head.design.candidates.len();
     let entry = |(at, line): (usize, &[u8])| {
-        let entry: Entry = serde_json::from_slice(line).map_err(|error| InvalidLine::new(at, error))?;
+        let entry: Entry = serde_json::from_slice(line).map_err(|error| InvalidLine::json(at, &error))?;
         match entry.arm.0.len() {
             len if len == knobs => Ok(entry),
             len => Err(InvalidLine::new(at, format_args!("{len} knobs where the search has {knobs}"))),
@@ -190,9 +190,9 @@ mod tests {
         let path = folder.path().join("log");
         let good = serde_json::to_string(&header()).unwrap();
         let table = [
-            (String::new(), "line 1: it has no whole line"),
-            ("no json\n".to_owned(), "line 1: expected"),
-            ("{}\n".to_owned(), "line 1: missing field `format`"),
+            (String::new(), "line 1: it is empty"),
+            ("no json\n".to_owned(), "line 1: it is not JSON"),
+            ("{}\n".to_owned(), "line 1: it has no field \"format\""),
             (good.replacen("\"format\":1", "\"format\":9", 1) + "\n", "format 9 is not known"),
             (
                 good.clone() + "\n{\"arm\":[\"as-it-was\"],\"seen\":{\"dropped\":{\"why\":\"x\"}},\"took_ms\":1}\n",

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::arm::Arm;
 use crate::design::Design;
 use crate::error::InvalidLine;
-use crate::log_file::{IfThere, LogFile, LogFileError, lines};
+use crate::log_file::{IfThere, LogFile, LogFileError, lines, words};
 use crate::session::settled::SettleSeen;
 use crate::session::{Dropped, Ended, NetworkPath, Record, Window};
 use crate::titles::Titles;
@@ -125,10 +125,11 @@ impl SessionWriter {
     /// # Errors
     /// If it can't be created, or is not empty.
     pub fn begin(path: &Path, head: &Head) -> Result<SessionWriter, LogFileError> {
-        let failed = |why: &dyn ToString| LogFileError::io("store the session in", path, why.to_string());
-        let file = LogFile::create(path, IfThere::Refuse).map_err(|error| failed(&error))?;
+        let doing = "store the session in";
+        let file = LogFile::create(path, IfThere::Refuse).map_err(|error| LogFileError::io(doing, path, &error))?;
         let why = "the file is not empty; name another file, or continue it with `evenkeel prove resume FILE`";
-        let mut keep = SessionWriter { file: Some(file.ok_or_else(|| failed(&why))?), trouble: None };
+        let mut keep =
+            SessionWriter { file: Some(file.ok_or_else(|| LogFileError::refused(doing, path, why))?), trouble: None };
         keep.write(head);
         Ok(keep)
     }
@@ -138,7 +139,7 @@ impl SessionWriter {
     /// # Errors
     /// If it can't be written.
     pub fn go_on(path: &Path, kept: &SessionLog) -> Result<SessionWriter, LogFileError> {
-        let failed = |error| LogFileError::io("continue the session in", path, error);
+        let failed = |error| LogFileError::io("continue the session in", path, &error);
         let file = LogFile::open(path).map_err(failed)?;
         file.cut(kept.whole_bytes).map_err(failed)?;
         Ok(SessionWriter { file: Some(file), trouble: None })
@@ -162,7 +163,7 @@ impl SessionWriter {
         let Some(file) = self.file.as_mut().filter(|_| self.trouble.is_none()) else { return };
         if let Err(error) = file.add(line) {
             // A partial line stays at the end of the file. Readers expect that.
-            let path = file.path().display();
+            let (path, error) = (file.path().display(), words(&error));
             self.trouble = Some(format!("failed to store the whole session in {path}: {error}"));
         }
     }
@@ -177,7 +178,7 @@ impl SessionWriter {
         if let Some(file) = self.file.as_ref().filter(|_| self.trouble.is_none())
             && let Err(error) = file.sync()
         {
-            let path = file.path().display();
+            let (path, error) = (file.path().display(), words(&error));
             self.trouble = Some(format!("what was measured may not all be on disk in {path}: {error}"));
         }
     }
@@ -200,7 +201,7 @@ pub struct SessionLog {
 /// If it can't be read or is invalid.
 pub fn read(path: &Path) -> Result<SessionLog, LogFileError> {
     let bytes = user_file::read(path, BYTES_MAX).map_err(std::io::Error::from);
-    let bytes = bytes.map_err(|error| LogFileError::io("read the session", path, error))?;
+    let bytes = bytes.map_err(|error| LogFileError::io("read the session", path, &error))?;
     parse(&bytes).map_err(|wrong| LogFileError::unreadable(SESSION, path, wrong))
 }
 
@@ -216,7 +217,7 @@ pub fn parse(bytes: &[u8]) -> Result<SessionLog, InvalidLine> {
     }
     let mut record = Record::new(&head.design, head.arms.clone(), head.knobs.clone(), head.network);
     for (at, line) in lines.records {
-        let line = serde_json::from_slice(line).map_err(|error| InvalidLine::new(at, error))?;
+        let line = serde_json::from_slice(line).map_err(|error| InvalidLine::json(at, &error))?;
         take(&mut record, at, line)?;
     }
     Ok(SessionLog { head, record, whole_bytes: lines.whole_bytes })

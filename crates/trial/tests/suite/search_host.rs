@@ -429,7 +429,7 @@ fn a_goal_file_is_a_plan_with_its_evidence() {
     assert_eq!(read.differences(&other), ["kernel: 6.18.1 then, 5.10 now"]);
     for (broken, expected) in [
         (plan.text().unwrap(), "it is a plan without evidence"),
-        (text.replace("\"written\"", "\"wrote\""), "read the goal: missing field `written`"),
+        (text.replace("\"written\"", "\"wrote\""), "read the goal: it has no field \"written\""),
         (text.replacen("\"format\": 1", "\"format\": 7", 1), "does not know format 7"),
         ("[]".to_owned(), "read the plan"),
     ] {

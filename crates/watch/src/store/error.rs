@@ -24,7 +24,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// There is no sample in it.
-    #[error("{} has no sample", path.display())]
+    #[error("{} {}", path.display(), if path.is_dir() { "has no sample" } else { "is neither a store nor a dump of the flight recorder" })]
     Empty {
         /// The folder.
         path: PathBuf,

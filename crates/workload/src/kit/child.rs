@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use evenkeel_sys::{CpuSet, clock, process};
+use evenkeel_sys::{CpuSet, Errno, clock, process};
 use serde_json::Value;
 
 use crate::error::WorkloadError;
@@ -48,7 +48,7 @@ impl Conversation {
         if !program.cpus.is_empty() {
             process::run_on(&mut command, &program.cpus).map_err(|errno| failed(errno.to_string()))?;
         }
-        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let mut child = command.spawn().map_err(|error| failed(Errno::from(&error).to_string()))?;
         let stdin = child.stdin.take();
         let Some(stdout) = child.stdout.take() else { return Err(failed("it has no output".into())) };
         let (sender, lines) = sync_channel(LINES_WAITING_MAX);
@@ -212,6 +212,6 @@ mod tests {
         let path = Path::new("/nowhere/evenkeel-arena");
         let program = Program { name: "arena", path, arguments: Vec::new(), cpus: CpuSet::default() };
         let message = Conversation::start(&program).err().map(|error| error.to_string());
-        assert_eq!(message.as_deref(), Some("start /nowhere/evenkeel-arena: No such file or directory (os error 2)"));
+        assert_eq!(message.as_deref(), Some("start /nowhere/evenkeel-arena: no such file or directory (ENOENT)"));
     }
 }

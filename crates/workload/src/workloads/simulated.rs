@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use evenkeel_hostfs::{Root, user_file};
+use evenkeel_hostfs::{Root, json_words, user_file};
 use evenkeel_stats::Direction;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -218,9 +218,8 @@ impl Simulated {
 
 fn read_script(path: &Path) -> Result<Script, WorkloadError> {
     let refused = |why: String| WorkloadError::setting("script", path.display(), why);
-    let text = user_file::read_text(path, SCRIPT_BYTES_MAX)
-        .map_err(|error| refused(std::io::Error::from(error).to_string()))?;
-    serde_json::from_str(&text).map_err(|error| refused(error.to_string()))
+    let text = user_file::read_text(path, SCRIPT_BYTES_MAX).map_err(|error| refused(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| refused(json_words::plain(&error.to_string())))
 }
 
 /// Waits in real time until the file exists.

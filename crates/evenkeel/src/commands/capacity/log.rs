@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use evenkeel_fleet::capacity::{Limit, Window};
+use evenkeel_hostfs::json_words;
 use evenkeel_hostfs::user_file::UserFile;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +61,8 @@ impl Log {
                 break;
             }
             if std::mem::replace(&mut is_head, false) {
-                let found: Head = serde_json::from_str(&line).map_err(|error| wrong(format!("line 1: {error}")))?;
+                let found: Head = serde_json::from_str(&line)
+                    .map_err(|error| wrong(format!("line 1: {}", json_words::in_line(&error.to_string()))))?;
                 let found = Head { seed: head.seed, ..found };
                 if found != *head {
                     return Err(wrong(
@@ -71,8 +73,8 @@ impl Log {
                 }
             } else {
                 let at = windows.len() + 2;
-                let window: Window =
-                    serde_json::from_str(&line).map_err(|error| wrong(format!("line {at}: {error}")))?;
+                let window: Window = serde_json::from_str(&line)
+                    .map_err(|error| wrong(format!("line {at}: {}", json_words::in_line(&error.to_string()))))?;
                 let is_of_settings = !window.with_settings || !head.settings.is_empty();
                 if !is_of_settings || !window.is_of(&head.limits, sessions_max) {
                     let why = format!("line {at}: {} sessions and {} values", window.sessions, window.worst.len());

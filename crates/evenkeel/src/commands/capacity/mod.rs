@@ -41,25 +41,24 @@ const EVENTS_MIN: f64 = 150.0;
 const WINDOW_USUAL: Duration = Duration::from_secs(3);
 const WINDOW_MAX: Duration = Duration::from_secs(15);
 
+/// The end of `--help`.
+const EXAMPLES: &str = "\
+evenkeel starts session after session with its load, measures all of them at once, and finds the
+most with which every session holds the limits in most windows. In your command line and its load,
+{session} stands for the number of the session from 0, and {port} for its port. With settings, it
+also finds the number with them, in alternate windows, and restores the host. docs/capacity.md
+explains every option.
+
+Examples:
+  evenkeel capacity --limit tick_lateness_us_p99=1000 --budget 5m
+  evenkeel capacity --observe ticks -- ./my-server --port {port}
+  sudo evenkeel capacity --goal goal.json --price-per-hour 0.17";
+
 /// Find how many sessions of your server fit on this machine
-///
-/// Starts session after session with its load, measures all of them at once, and finds the most with which every session holds the limits
-/// in most windows. Ends when the number is proven in both directions, or when the budget is used up, and then ends all sessions. In your
-/// command line and its load, {session} stands for the number of the session from 0, and {port} for its port.
-///
-/// With settings, it finds the number without them and with them in alternate windows, shows how many sessions they are worth, and restores
-/// the host.
-/// Without settings, nothing on the host is changed.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "evenkeel capacity [OPTIONS] [KNOB=VALUE]... [-- <CMD>...]",
-    after_help = "Examples:
-  evenkeel capacity --set tick-hz=30 --set work-us=2000
-  evenkeel capacity --limit tick_lateness_us_p99=1000 --budget 5m
-  evenkeel capacity --observe ticks -- ./my-server --port {port}
-  sudo evenkeel capacity --goal goal.json --price-per-hour 0.17
-  evenkeel capacity workload.phases=on --placement together --limit due_to_done_us_p99=4000
-  evenkeel capacity --save-need sessions.csv && evenkeel instances sessions.csv"
+    after_help = EXAMPLES
 )]
 pub(crate) struct Args {
     /// A setting to compare with the machine as it is; several are compared together
@@ -127,6 +126,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     if let Some(path) = &args.save_need {
         output_file::is_free(path, false)?;
     }
+    args.log.as_deref().map_or(Ok(()), output_file::refuse_unwritable)?;
     let root = Root::live();
     let compared = Compared::read(&args.settings, args.goal.as_deref(), &root)?;
     if compared.is_some() {

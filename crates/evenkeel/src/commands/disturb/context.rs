@@ -34,7 +34,7 @@ const GRACE_NS: u64 = 5_000_000_000;
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
     /// Limit of the duration [default: 10; with a command 14400]
-    #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = values::seconds)]
     pub(super) seconds: Option<Duration>,
     /// Also write what it really did to FILE, as JSON
     #[arg(long, value_name = "FILE")]

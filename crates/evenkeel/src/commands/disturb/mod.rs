@@ -23,7 +23,13 @@ use crate::show::Out;
 /// With `-- CMD` it lasts as long as the command, and evenkeel exits with the command's exit code. At the end evenkeel reports what it
 /// really did: on standard error with a command, else on standard output. It always restores everything.
 #[derive(Debug, clap::Args)]
-#[command(arg_required_else_help = true)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:
+  evenkeel disturb spinner --seconds 10s
+  sudo evenkeel disturb quantum --share 0.6 -- evenkeel measure quantum
+  evenkeel disturb memory -- ./my-server"
+)]
 pub(crate) struct Args {
     /// A captured machine: refused, because a capture can't be disturbed
     #[arg(long, global = true, value_name = "FILE", hide = true)]

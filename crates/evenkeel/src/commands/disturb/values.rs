@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 pub(super) use crate::args::cpus;
+use crate::times;
 
 /// Over an hour: a longer time is a typing error.
 const MS_MAX: f64 = 4_000_000.0;
@@ -15,11 +16,9 @@ const MIB_MAX: u64 = 1 << 24;
 
 /// Milliseconds, as nanoseconds.
 pub(super) fn ms(text: &str) -> Result<u64, String> {
-    let ms: f64 = text.parse().map_err(|_| "expected a number of milliseconds".to_owned())?;
-    match (0.0..=MS_MAX).contains(&ms) {
-        true => Ok((ms * 1e6).round() as u64),
-        false => Err(format!("expected 0 to {MS_MAX} ms")),
-    }
+    let ms = times::ms(text).filter(|ms| (0.0..=MS_MAX).contains(ms));
+    ms.map(|ms| (ms * 1e6).round() as u64)
+        .ok_or_else(|| format!("expected 0 to {MS_MAX} milliseconds, or a time such as 4ms or 100us"))
 }
 
 /// Two lengths in milliseconds, as `1,3`.
@@ -31,11 +30,10 @@ pub(super) fn two_ms(text: &str) -> Result<(u64, u64), String> {
 
 /// The duration of a run.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
-    match (0.01..=SECONDS_MAX).contains(&seconds) {
-        true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(format!("expected 0.01 to {SECONDS_MAX} s")),
-    }
+    let seconds = times::seconds(text).filter(|seconds| (0.01..=SECONDS_MAX).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("expected 0.01 to {SECONDS_MAX} seconds, or a time such as 250ms or 90s"))
 }
 
 /// The longest duration of a run.

@@ -64,10 +64,20 @@ impl Wanted {
 
     /// The failure if none of the files could be read.
     pub(super) fn none(&self, unread: &[Unread]) -> Failure {
-        let why = match unread.first() {
-            Some(one) => format!("{}: {}", one.file, one.why),
-            None => format!("there is no file *.{}", self.extension),
+        let failure = match unread {
+            [] => {
+                let why = format!("there is no file *.{} in the folder", self.extension);
+                Failure::text(exit::WRONG_USE, format!("find a {}", self.noun), why)
+            }
+            [one, others @ ..] => {
+                // The reason may already name the action and the file.
+                let (tried, also) = (format!("read the {} {}", self.noun, one.file), others.len());
+                let why = one.why.trim_start_matches("failed to ").trim_start_matches(&tried).trim_start_matches(": ");
+                let more =
+                    if also == 0 { String::new() } else { format!("; {also} other files are no {} either", self.noun) };
+                Failure::text(exit::WRONG_USE, tried, format!("{why}{more}"))
+            }
         };
-        Failure::text(exit::WRONG_USE, format!("find a {}", self.noun), why).hint(self.made_by)
+        failure.hint(self.made_by)
     }
 }

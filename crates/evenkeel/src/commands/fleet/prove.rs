@@ -9,26 +9,30 @@ use evenkeel_stats::Direction;
 use crate::args::number;
 use crate::times;
 
-/// Prove a HostGoal on pairs of similar nodes of a Kubernetes cluster; in each block of time a random node of each pair has the goal
-///
-/// The goal must have `rollout`, so that nodes wait for its release. Before the trial, no node has the goal for some blocks of time. evenkeel
-/// uses them to pair nodes with similar numbers, and to estimate how many blocks an effect needs. During the trial, one node of each pair has
-/// the goal in each block, chosen at random. evenkeel tests the result after every block. When the trial ends, every node reverts the goal.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+/// The end of `--help`.
+const EXAMPLES: &str = "\
+The goal must have `rollout`, so that nodes wait for its release. Before the trial, no node has the
+goal for some blocks of time: evenkeel pairs nodes with similar numbers, and estimates how many
+blocks an effect needs. Then one node of each pair, chosen at random, has the goal in each block.
+evenkeel tests the result after every block, and at the end every node reverts the goal.
+docs/fleet.md explains every option.
+
+Examples:
   evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'sum by (instance) (x)'
   evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'x[$window]' --only-before
-  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'x[$window]' --continue
+  evenkeel fleet prove steady-games --prometheus http://prometheus:9090 --metric 'x[$window]' --continue";
 
---only-before says how many blocks an effect takes; --continue goes on after this command was ended.")]
+/// Prove a HostGoal on pairs of similar nodes of a Kubernetes cluster, in random order by blocks of time
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The goal, by name
     goal: String,
-    /// Query with one number a node, which has its name in the label `node` or `instance`; $window becomes the length of a block, such as 600s
+    /// Query with one number per `node` or `instance`; $window becomes the length of a block
     #[arg(long, value_name = "PROMQL")]
     metric: String,
-    /// Which direction of the number is better
-    #[arg(long, value_enum, default_value_t)]
+    /// Which direction of the number is better: lower or higher
+    #[arg(long, value_enum, value_name = "WAY", default_value_t, hide_possible_values = true)]
     better: Better,
     /// Prometheus, which has the numbers
     #[arg(long, value_name = "http://HOST:PORT")]
@@ -48,7 +52,7 @@ pub(super) struct Args {
     /// The smallest effect that matters, in percent
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
     smallest_effect: f64,
-    /// End after the blocks before the trial, with the table of how many blocks an effect takes
+    /// End before the trial, and show how many blocks an effect takes
     #[arg(long)]
     only_before: bool,
     /// How long nodes may take to apply the goal or put it back
@@ -63,7 +67,7 @@ pub(super) struct Args {
     /// Seed of the random order [default: a new one]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// File of the cluster's address and credentials [default: those of the pod, or $KUBECONFIG]
+    /// The cluster's address and credentials [default: those of the pod, or $KUBECONFIG]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use evenkeel_fleet::switchback::Numbers;
-use evenkeel_hostfs::user_file;
+use evenkeel_hostfs::{json_words, user_file};
 use serde::{Deserialize, Serialize};
 
 use crate::exit;
@@ -94,7 +94,8 @@ impl Log {
         let wrong = |why: String| Failure::text(exit::WRONG_USE, &tried, why);
         let mut records = Vec::new();
         for (index, line) in text[..whole].lines().enumerate() {
-            let record = serde_json::from_str(line).map_err(|error| wrong(format!("line {}: {error}", index + 1)))?;
+            let record = serde_json::from_str(line)
+                .map_err(|error| wrong(format!("line {}: {}", index + 1, json_words::in_line(&error.to_string()))))?;
             records.push(record);
         }
         let begin = match records.first() {

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     for path in CARDS.files(&args.cards, &mut unread)? {
         let file = path.display().to_string();
         let text = user_file::read_text(&path, MAX_CARD_BYTES as u64).map_err(|error| error.to_string());
-        match text.and_then(|text| Card::parse(&text).map_err(|error| format!("failed to {error}"))) {
+        match text.and_then(|text| Card::parse(&text).map_err(|error| error.to_string())) {
             Ok(card) => cards.push((file, card)),
             Err(why) => unread.push(Unread { file, why }),
         }

@@ -22,7 +22,11 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
     }
     let text = user_file::read_text(path, GUIDE_BYTES_MAX as u64).map_err(|error| {
         let failure = Failure::user_file(format!("read the guide {name}"), &error);
-        if path.exists() { failure } else { failure.hint("`evenkeel guide --list` lists the guides that need no file") }
+        if path.exists() {
+            failure
+        } else {
+            failure.or_hint("`evenkeel guide --list` lists the guides that need no file")
+        }
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     Guide::parse(name, &text, format, &|include| included(root, folder, include)).map_err(failed)

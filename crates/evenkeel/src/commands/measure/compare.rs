@@ -33,7 +33,8 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
 
 fn read(file: &Path) -> Result<Card, Failure> {
     let tried = || format!("read the card {}", file.display());
-    let text =
-        user_file::read_text(file, MAX_CARD_BYTES as u64).map_err(|error| Failure::user_file(tried(), &error))?;
-    Card::parse(&text).map_err(|error: CardError| Failure::text(exit::WRONG_USE, tried(), error))
+    let hint = "`evenkeel measure all --output FILE.json` writes a card";
+    let text = user_file::read_text(file, MAX_CARD_BYTES as u64)
+        .map_err(|error| Failure::user_file(tried(), &error).or_hint(hint))?;
+    Card::parse(&text).map_err(|error: CardError| Failure::text(exit::WRONG_USE, tried(), error).hint(hint))
 }

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +19,7 @@ use serde::Serialize;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome, exit_of};
+use crate::output_file::refuse_unwritable;
 use crate::show::units::{percent, quantity};
 use crate::show::{Out, escape, json};
 use crate::view::{Block, Text, html, terminal};
@@ -60,7 +63,7 @@ impl<'a> Context<'a> {
             return Err(Failure::text(exit::NOT_POSSIBLE, format!("measure {}", host.display()), why));
         }
         // Before the measurement, which may take minutes.
-        report.map_or(Ok(()), refuse_folder)?;
+        report.map_or(Ok(()), refuse_another)?;
         Ok(Context { out, report, stop: experiment::stop_flag()?, observer: Cell::new(None), others: Cell::new(None) })
     }
 
@@ -123,16 +126,21 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Refuses a page's file that can't be written: a folder, or a file in a folder that does not exist.
-fn refuse_folder(file: &Path) -> Result<(), Failure> {
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let why = match parent {
-        _ if file.is_dir() => "it is a folder; name a file in it",
-        Some(parent) if !parent.is_dir() => "its folder does not exist",
-        _ => return Ok(()),
-    };
-    Err(Failure::text(exit::WRONG_USE, format_args!("write {}", file.display()), why))
+/// Refuses a file that can't be written, and one that is no page: a page replaces the page of an earlier measurement, and nothing else.
+fn refuse_another(file: &Path) -> Result<(), Failure> {
+    refuse_unwritable(file)?;
+    let mut head = [0; PAGE_HEAD.len()];
+    let is_regular = std::fs::metadata(file).is_ok_and(|there| there.is_file() && there.len() > 0);
+    let mut is_page = || File::open(file).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *PAGE_HEAD;
+    if !is_regular || is_page() {
+        return Ok(());
+    }
+    let tried = format!("write {}", file.display());
+    Err(Failure::text(exit::WRONG_USE, tried, "it exists already, and is no page").hint("choose another name"))
 }
+
+/// The beginning of every page.
+const PAGE_HEAD: &[u8] = b"<!DOCTYPE html>";
 
 type Ticks = BTreeMap<usize, CpuTicks>;
 

@@ -25,7 +25,13 @@ use crate::show::Out;
 /// Each meter reports its numbers, the conditions they were measured under, and what it lost. `measure all` makes the machine's card in
 /// about two minutes. `measure compare` compares two cards.
 #[derive(Debug, clap::Args)]
-#[command(arg_required_else_help = true)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:
+  evenkeel measure all --quick --output card.json
+  evenkeel measure gaps --seconds 30s
+  sudo evenkeel measure ticks --pid 1234"
+)]
 pub(crate) struct Args {
     /// Also write the page to FILE as self-contained HTML
     #[arg(long, global = true, value_name = "FILE", display_order = 80)]

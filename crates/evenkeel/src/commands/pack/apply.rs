@@ -9,7 +9,7 @@ use evenkeel_change::persist::{UnitLines, has_unit_file, is_session_unit, sessio
 use evenkeel_change::{ApplyError, Job, Log, PlanFile, Status, Transaction, history, render};
 use evenkeel_fleet::pack::{self, Machine, Service, ServicesError};
 use evenkeel_host::Facts;
-use evenkeel_hostfs::{Root, RootKind};
+use evenkeel_hostfs::{Root, RootKind, json_words};
 
 use super::question::Question;
 use crate::args::{HostArgs, StateArgs};
@@ -26,18 +26,22 @@ use crate::user_table;
 /// Many services can lack their units for one reason.
 const CAVEATS_MAX: usize = 10;
 
-/// Give each session's systemd service its CPUs, as one transaction
-///
-/// Places the sessions as `evenkeel pack plan` does, or takes its saved answer, and writes a drop-in for each service that the column
-/// `unit` names. In a row with a count, {n} stands for the number of each session: arena@{n}.service. All drop-ins are written and read
-/// back, or none stays. On control groups of version 2, services that run get their CPUs at once; otherwise from their next start on.
-/// `evenkeel verify` shows which run where, and `evenkeel revert` undoes it.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+/// The end of `--help`.
+const EXAMPLES: &str = "\
+evenkeel places the sessions as `evenkeel pack plan` does, or takes its saved answer, and writes a
+drop-in for each service that the column `unit` names. In a row with a count, {n} stands for the
+number of each session: arena@{n}.service. With control groups of version 2, services that run get
+their CPUs at once, otherwise at their next start. `evenkeel verify` shows which run where, and
+`evenkeel revert` undoes it. docs/packing.md explains every option.
+
+Examples:
   evenkeel pack apply sessions.csv --plan-only
-  evenkeel pack apply sessions.csv
   evenkeel pack plan sessions.csv --json > plan.json && evenkeel pack apply --plan plan.json
-  evenkeel pack apply sessions.csv --script > place.sh")]
+  evenkeel pack apply sessions.csv --script > place.sh";
+
+/// Give each session's systemd service its CPUs, as one transaction
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     host: HostArgs,
@@ -49,13 +53,13 @@ pub(crate) struct Args {
     plan: Option<PathBuf>,
     #[command(flatten)]
     question: Question,
-    /// How systemd gives a service its CPUs: by its control group, or by its process from its next start on; auto: what this machine has
-    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    /// How systemd gives a service its CPUs: auto, group, or process (at its next start)
+    #[arg(long, value_enum, value_name = "HOW", default_value_t, hide_possible_values = true)]
     by: By,
     /// Show what would change, and change nothing
     #[arg(long)]
     plan_only: bool,
-    /// Write the change as a POSIX shell script, for machines without evenkeel, and change nothing
+    /// Print the change as a POSIX shell script, and change nothing
     #[arg(long, conflicts_with = "plan_only")]
     script: bool,
     /// With --host: write the captured machine as it is afterwards to FILE
@@ -183,7 +187,11 @@ fn wrong(path: &Path, error: &ServicesError) -> Failure {
             (exit::WRONG_USE, "`evenkeel pack plan SESSIONS.csv --json > FILE` writes such a file")
         }
     };
-    Failure::text(code, format_args!("place the services of {}", path.display()), error).hint(hint)
+    let why = match error {
+        ServicesError::Text(why) => ServicesError::Text(json_words::plain(why)).to_string(),
+        other => other.to_string(),
+    };
+    Failure::text(code, format_args!("place the services of {}", path.display()), why).hint(hint)
 }
 
 fn not_possible(path: &Path, why: String) -> Failure {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use evenkeel_fleet::pack::{self, CpuSets, InterruptCpus, Machine, Options, PackError, Report};
 use evenkeel_fleet::{Session, read_sessions};
+use evenkeel_hostfs::json_words;
 use serde::Deserialize;
 
 use crate::args::number;
@@ -24,18 +25,16 @@ pub(super) struct Question {
     /// The highest load of a CPU that several sessions share, from 0.05 to 1
     #[arg(long, value_name = "SHARE", default_value_t = pack::LOAD_MAX, value_parser = load)]
     load_max: f64,
-    /// Leave N CPUs for the system; a fraction is allowed [default: 0.5 on one CPU, 1 on up to 4, 0 on more]
+    /// Leave N CPUs for the system [default: 0.5 on one CPU, 1 on up to 4, 0 on more]
     #[arg(long, value_name = "N", value_parser = cpus)]
     system_cpus: Option<f64>,
-    /// Whether sessions run on CPUs that serve the network's interrupts; auto: if packets take little of them, or if they are more
-    /// than half of all CPUs
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Interrupts::Auto)]
+    /// CPUs that serve the network's interrupts: share or avoid them; auto: share if packets take little
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Interrupts::Auto, hide_possible_values = true)]
     interrupt_cpus: Interrupts,
-    /// Which CPUs each session may run on: those that the placement counts on (one), all that share a last cache with those (cache), or
-    /// all of their node (node); never CPUs that are kept for interrupts or the system
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Sets::Node)]
+    /// Where each session may run: its own CPUs (one), those of their cache (cache), or of their node (node)
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Sets::Node, hide_possible_values = true)]
     cpu_sets: Sets,
-    /// The answer of `evenkeel measure quantum --json`: the hypervisor gives each CPU only this share
+    /// The answer of `measure quantum --json`: the share of each CPU that the hypervisor gives
     #[arg(long, value_name = "FILE")]
     slices: Option<PathBuf>,
 }
@@ -138,8 +137,8 @@ fn slices(path: &Path) -> Result<Vec<(usize, f64)>, Failure> {
     let read = user_table::open(path, FILE_BYTES_MAX)?.read_to_string(&mut text);
     read.map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
     let hint = "`evenkeel measure quantum --json > FILE` writes such a file";
-    let found: Quantum =
-        serde_json::from_str(&text).map_err(|error| Failure::text(exit::WRONG_USE, tried(), error).hint(hint))?;
+    let found: Quantum = serde_json::from_str(&text)
+        .map_err(|error| Failure::text(exit::WRONG_USE, tried(), json_words::plain(&error.to_string())).hint(hint))?;
     let shares: Vec<(usize, f64)> = found.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.share?))).collect();
     match shares.iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
         Some((cpu, share)) => {

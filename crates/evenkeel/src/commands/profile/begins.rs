@@ -12,12 +12,10 @@ use crate::show::profile::ticks::TickSource;
 /// A place in a program at which ticks begin, and where they end.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct At {
-    /// A tick begins at each entry of this function. SYMBOL is in the process's program, BINARY:SYMBOL in another mapped file. BINARY+0xOFFSET
-    /// is a function's first byte in a file without symbols. %PROVIDER:NAME is a USDT marker
+    /// A tick begins where it enters SYMBOL, BINARY:SYMBOL, BINARY+0xOFFSET or %PROVIDER:NAME
     #[arg(long, value_name = "PLACE", visible_alias = "tick-function", value_parser = parse_place)]
     pub(crate) at: Option<PlaceSpec>,
-    /// Where a tick ends: `return` (of the function), `wait` (the thread's next wait), or the entry of another function. Use `wait` or another
-    /// function if an exception, a panic or longjmp can leave it: with `return`, that ends the server [default: return]
+    /// Where a tick ends: return, wait, or a place; wait if an exception can leave it [default: return]
     #[arg(long, value_name = "PLACE", requires = "at", value_parser = parse_until)]
     pub(crate) until: Option<Until>,
 }
@@ -78,11 +76,11 @@ pub(crate) enum By {
 pub(crate) struct Begins {
     #[command(flatten)]
     pub(crate) at: At,
-    /// A tick begins at each sample of this event in FILE, for example probe_server:tick from `perf probe`
+    /// A tick begins at each sample of this event in FILE, such as probe_server:tick
     #[arg(long, value_name = "NAME", requires = "file", conflicts_with = "at")]
     at_event: Option<String>,
-    /// How to recognize ticks
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Auto, conflicts_with_all = ["at", "at_event"])]
+    /// How to recognize ticks: auto, wakes, library (evenkeel-rt) or packets
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Auto, hide_possible_values = true, conflicts_with_all = ["at", "at_event"])]
     pub(crate) by: By,
 }
 

@@ -23,8 +23,8 @@ pub(crate) struct Args {
     /// A recording: a perf.data file [default: record now]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// How long to record, in seconds
-    #[arg(long, value_name = "S", default_value_t = 10, conflicts_with = "file", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// How long to record, such as 10 or 2m
+    #[arg(long, value_name = "TIME", default_value_t = 10, conflicts_with = "file", value_parser = crate::times::whole_seconds(1..=3600))]
     seconds: u64,
 }
 

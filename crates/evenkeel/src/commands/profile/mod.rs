@@ -19,7 +19,13 @@ use crate::show::Out;
 
 /// Record where a server's time goes, and answer questions about the recording
 #[derive(Debug, clap::Args)]
-#[command(arg_required_else_help = true)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:
+  sudo evenkeel profile record --pid 1234 --seconds 30s
+  evenkeel profile view perf.data --output graph.svg
+  sudo evenkeel profile ticks --pid 1234"
+)]
 pub(crate) struct Args {
     /// Neither read nor write the cache of function names
     #[arg(long, global = true, display_order = 81)]

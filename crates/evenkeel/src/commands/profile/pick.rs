@@ -30,10 +30,10 @@ pub(crate) struct Pick {
     #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
     cpu: Vec<u32>,
     /// Start S seconds after the beginning of the recording
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     from: Option<f64>,
     /// Stop S seconds after the beginning of the recording
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     to: Option<f64>,
 }
 
@@ -201,8 +201,6 @@ fn absent(what: &str, name: &str, names: Vec<String>) -> Failure {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds since the beginning of the recording, for example 1.5".to_owned()),
-    }
+    let seconds = crate::times::seconds(text).filter(|seconds| (0.0..=1e9).contains(seconds));
+    seconds.ok_or_else(|| "expected the time since the beginning of the recording, for example 1.5 or 500ms".to_owned())
 }

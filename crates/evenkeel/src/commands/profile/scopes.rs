@@ -49,8 +49,8 @@ pub(crate) struct Answer<'a> {
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {
-    let ms: f64 = text.parse().map_err(|_| "expected a number of milliseconds, for example 4".to_owned())?;
-    if (0.001..=10_000.0).contains(&ms) { Ok(ms) } else { Err("expected 0.001 to 10000 milliseconds".to_owned()) }
+    let ms = crate::times::ms(text).filter(|ms| (0.001..=10_000.0).contains(ms));
+    ms.ok_or_else(|| "expected 0.001 to 10000 milliseconds, for example 4 or 4ms".to_owned())
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

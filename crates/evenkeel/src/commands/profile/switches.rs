@@ -35,8 +35,8 @@ pub(crate) struct Args {
     /// Show only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pid: Vec<u32>,
-    /// How long to record, in seconds
-    #[arg(long, value_name = "S", default_value_t = 5, conflicts_with = "file", value_parser = clap::value_parser!(u64).range(1..=600))]
+    /// How long to record, such as 10 or 2m
+    #[arg(long, value_name = "TIME", default_value_t = 5, conflicts_with = "file", value_parser = crate::times::whole_seconds(1..=600))]
     seconds: u64,
     /// Write a timeline to FILE: one HTML page with a lane for each thread, which loads nothing from the network
     #[arg(long, visible_alias = "output", value_name = "FILE")]

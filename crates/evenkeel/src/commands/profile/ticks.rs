@@ -24,19 +24,22 @@ use crate::view::terminal;
 /// The part of a stack that is copied with each sample; perf's default.
 const STACK_BYTES: u32 = 8192;
 
+/// The end of `--help`.
+const EXAMPLES: &str = "\
+evenkeel divides the time of the server's tick threads into ticks, and compares the slowest with the
+rest: time on a CPU, each kind of wait, and lateness. The tick is the loop that does most of the
+server's work, unless --tick or --thread names another. Threads among which a runtime moves it count
+as one. FILE is a recording of `profile record --switches --at …`, or of `perf record -e cpu-clock
+-e context-switches -c 1 -g --switch-events`. docs/profiling.md explains every option.
+
+Examples:
+  sudo evenkeel profile ticks --pid 1234 --seconds 30
+  sudo evenkeel profile ticks --pid 1234 --at game::World::tick --output slow.svg
+  evenkeel profile ticks perf.data --tick 20";
+
 /// Show what makes the slowest ticks slow
-///
-/// Divides the time of the server's tick threads into ticks, and compares the slowest ticks with the rest: time on a CPU, each kind of wait, and
-/// lateness. --output draws the difference as a flame graph, in which red is what slow ticks have more.
-///
-/// The tick is the loop that does most of the server's work, unless --tick or --thread names another. Ticks begin and end at the markers of
-/// evenkeel-rt if the server has them, else at the thread's wake-ups. --at names a function that is entered once a tick. If a runtime moves the
-/// tick between threads, evenkeel treats these threads as one.
-///
-/// FILE is a recording with switches and their stacks: from `profile record --switches --at …`, or from `perf record -e cpu-clock -e
-/// context-switches -c 1 -g --switch-events`.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("whom").args(["file", "pid", "thread"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("whom").args(["file", "pid", "thread"]).required(true).multiple(true), after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// A recording with switches [default: record now]
     #[arg(value_name = "FILE", conflicts_with_all = ["pid", "seconds", "hz", "stacks"])]
@@ -44,20 +47,20 @@ pub(crate) struct Args {
     /// Record these processes
     #[arg(long, short, value_name = "PID,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pid: Vec<u32>,
-    /// The tick thread, by name; without --pid and FILE, only threads of this name are recorded
+    /// The tick thread, by name
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
-    /// The tick rate in Hz, if you know it [default: that of the loop with most of the server's work]
+    /// The tick rate in Hz [default: the rate of its busiest loop]
     #[arg(long, value_name = "HZ", conflicts_with = "thread", value_parser = crate::commands::measure::tick_rate)]
     tick: Option<f64>,
-    /// How long to record, in seconds
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// How long to record, such as 10 or 2m
+    #[arg(long, value_name = "TIME", default_value_t = 10, value_parser = crate::times::whole_seconds(1..=3600))]
     seconds: u64,
-    /// Samples a second of CPU time: at 99, a stall of 3 ms gets a third of a sample on average
+    /// Samples a second of CPU time
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hz: u32,
-    /// How to unwind user stacks: by frame pointers, or by DWARF tables, which costs the server more
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Stacks::FramePointers)]
+    /// How to unwind user stacks: frame-pointers, or dwarf (costs more)
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Stacks::FramePointers, hide_possible_values = true)]
     stacks: Stacks,
     /// The share of ticks that counts as slow
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]

@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 /// Where to write.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Output {
-    /// Write FILE in the format of its extension: a flame graph (.svg, .html), folded stacks (.folded), Firefox Profiler (.json)
+    /// Write FILE: a flame graph (.svg, .html), stacks (.folded), Firefox Profiler (.json)
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Overwrite FILE if it exists

@@ -64,6 +64,8 @@ fn refuse_twice(reports: &[(String, RunReport)]) -> Result<(), Failure> {
 
 fn read(file: &Path) -> Result<RunReport, Failure> {
     let tried = || format!("read the report {}", file.display());
-    let text = user_file::read_text(file, BYTES_MAX as u64).map_err(|error| Failure::user_file(tried(), &error))?;
-    RunReport::parse(&text).map_err(|error: SavedError| Failure::text(exit::WRONG_USE, tried(), error))
+    let hint = "`evenkeel prove --report DIR` writes DIR/report.json";
+    let text = user_file::read_text(file, BYTES_MAX as u64)
+        .map_err(|error| Failure::user_file(tried(), &error).or_hint(hint))?;
+    RunReport::parse(&text).map_err(|error: SavedError| Failure::text(exit::WRONG_USE, tried(), error).hint(hint))
 }

@@ -19,6 +19,10 @@ use crate::show::Out;
 use crate::times;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
+/// Two commands take a file after `--goal`, and four a word.
+const HINT: &str = "--goal takes a file here, which `evenkeel tune --out FILE` writes; `audit`, `plan` and `apply` take --goal latency, throughput \
+                    or density";
+
 /// The arguments, completed from the file. Arguments of the user take precedence.
 pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) -> Result<TrialArgs, Failure> {
     let goal = read(file)?;
@@ -86,14 +90,13 @@ fn guards(evidence: &Evidence) -> Vec<String> {
 
 /// A file that is no goal, with its name.
 fn wrong(file: &Path, why: impl Display) -> Failure {
-    Failure::text(exit::WRONG_USE, format!("read the goal {}", file.display()), why)
-        .hint("`evenkeel tune --out FILE` writes goals")
+    Failure::text(exit::WRONG_USE, format!("read the goal {}", file.display()), why).hint(HINT)
 }
 
 fn read(file: &Path) -> Result<GoalFile, Failure> {
     let tried = || format!("read the goal {}", file.display());
-    let text =
-        user_file::read_text(file, MAX_PLAN_BYTES as u64).map_err(|error| Failure::user_file(tried(), &error))?;
+    let text = user_file::read_text(file, MAX_PLAN_BYTES as u64)
+        .map_err(|error| Failure::user_file(tried(), &error).or_hint(HINT))?;
     GoalFile::parse(&text).map_err(|error| wrong(file, error.cause()))
 }
 
@@ -164,8 +167,8 @@ mod tests {
     #[test]
     fn a_file_that_is_no_goal_is_named_with_what_is_wrong() {
         for (from, to, expected) in [
-            (GOAL, "", "read the goal FILE: EOF while parsing a value"),
-            (GOAL, "{\"format\": 1}", "read the goal FILE: missing field `"),
+            (GOAL, "", "read the goal FILE: it is empty"),
+            (GOAL, "{\"format\": 1}", "read the goal FILE: it has no field \""),
             ("\"evidence\"", "\"other\"", "read the goal FILE: it is a plan without evidence"),
             ("\"window_ms\": 250", "\"window_ms\": 1", "read the goal FILE: its windows last 1 ms, but 100 to 600000"),
             ("swappiness=10", "swappiness=abc", "read the goal FILE: vm.swappiness does not accept \"abc\""),

@@ -23,6 +23,7 @@ use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
 use crate::needs::Needs;
+use crate::output_file;
 use crate::overdue;
 use crate::report::{self, SessionAnswer};
 use crate::selection;
@@ -31,6 +32,7 @@ use crate::show::Out;
 use crate::times;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
+use crate::wrong_use;
 
 pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
     overdue::settle(&Root::live(), &args.state, out);
@@ -48,6 +50,7 @@ pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
     };
     let needs = Needs::from_settings(&facts, &arms.settings)?;
     needs.refuse_without_root("prove", &arms.settings)?;
+    args.keep.as_deref().map_or(Ok(()), output_file::refuse_unwritable)?;
     let _alone = TrialLock::take(&args.state)?;
     let session = Session {
         out,
@@ -112,11 +115,16 @@ pub(crate) fn compare_arms(
     Ok(Compared { session: measured, text, exit })
 }
 
+const SUBCOMMANDS: [&str; 5] = ["boots", "compare", "report", "resume", "workloads"];
+
 /// Refuses words that are not settings, such as a subcommand after an option.
 fn refuse_words(settings: &[String]) -> Result<(), Failure> {
     let Some(word) = settings.iter().find(|text| !text.contains('=')) else { return Ok(()) };
     let cause = format!("{word:?} is not a setting: expected KNOB=VALUE");
-    let hint = selection::add_value(word).unwrap_or_else(|| {
+    let meant = wrong_use::nearest(word, &SUBCOMMANDS.map(str::to_owned));
+    let meant =
+        meant.first().map(|name| format!("did you mean `evenkeel prove {name}`? It stands directly after `prove`"));
+    let hint = selection::add_value(word).or(meant).unwrap_or_else(|| {
         "`evenkeel explain` lists the knobs. A subcommand (boots, compare, report, resume, workloads) stands directly \
          after `prove`, and a time has no space: `--budget 90s`"
             .to_owned()
@@ -165,7 +173,7 @@ impl Session<'_> {
         let capture = capture::text_of(self.root);
         let concurrent = experiment::announce(self.out, &format!("{command} {}", arms::text_of(&self.arms.settings)));
         if let Some(folder) = self.report {
-            report::make_folder(folder)?;
+            output_file::make_folder(folder)?;
         }
         let stop = experiment::stop_flag()?;
         experiment::explain_signals(self.out, self.state);

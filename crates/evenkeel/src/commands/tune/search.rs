@@ -19,6 +19,7 @@ use crate::args::StateArgs;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
+use crate::output_file;
 use crate::overdue;
 use crate::session_files::TrialLock;
 use crate::show::tune::SearchResult;
@@ -101,9 +102,10 @@ pub(crate) fn searched(
     let here = std::env::current_dir().unwrap_or_default();
     overdue::settle(&root, state_args, out);
     let facts = Facts::probe(&root);
-    check(out_args)?;
+    // A write error should come before twenty minutes of search.
+    out_args.out.as_deref().map_or(Ok(()), output_file::refuse_unwritable)?;
     if let Some(folder) = report {
-        crate::report::make_folder(folder)?;
+        output_file::make_folder(folder)?;
     }
     let stop = experiment::stop_flag()?;
     experiment::explain_signals(out, state_args);
@@ -151,17 +153,6 @@ fn unwritten_answer(out: &Out, mut result: SearchResult, failure: Failure) -> Ou
     Ok(failure.exit)
 }
 
-fn check(args: &OutArgs) -> Result<(), Failure> {
-    // A write error should come before twenty minutes of search.
-    let folder = args.out.as_ref().and_then(|file| file.parent()).filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) if !folder.is_dir() => {
-            Err(Failure::text(exit::WRONG_USE, format!("write into {}", folder.display()), "there is no such folder"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Starts the workload of the log, also in place of one that died.
 pub(crate) fn start(
     spec: &WorkloadSpec,
@@ -178,7 +169,11 @@ fn measure(search: &SearchContext<'_>, state: &mut State, ready: Ready) -> Resul
     let described = workload.describe();
     let knobs = design.candidates.len();
     let at_most = times::words(Duration::from_millis(design.budget.time_ms.unwrap_or_default()));
-    search.out.status(&format!("{described}\n{knobs} knobs, at most {at_most}, metric {}", design.metric.name));
+    search.out.status(&format!(
+        "{described}\n{knobs} knob{}, at most {at_most}, metric {}",
+        if knobs == 1 { "" } else { "s" },
+        design.metric.name
+    ));
     let writer = search.root.writer().map_err(not_possible)?;
     let title = format!("tune {} by {}", spec.name, design.metric.name);
     let mut switch = Switch::begin(search.root, &writer, Some(state), &title, &plans).map_err(not_possible)?;

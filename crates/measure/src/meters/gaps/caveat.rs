@@ -141,13 +141,28 @@ fn of_samples(settings: &Settings, cpu: usize, seen: &ProbeResult, caveats: &mut
         return;
     };
     let (share, low, high) = (sampled.missing.share, sampled.missing.low, sampled.missing.high);
-    if (high - share).max(share - low) > WIDE {
-        // The width of the interval shrinks with the square root of the time.
-        let times = ((high - low) / (2.0 * WIDE)).powi(2).ceil();
-        let enough_s = settings.length_ns as f64 / 1e9 * times;
+    let half = (high - share).max(share - low);
+    if half > WIDE {
+        let enough_s = enough_s(settings.length_ns as f64 / 1e9, half);
         caveats.push(GapsCaveat::FewWindows { cpu, windows: sampled.windows, low, high, enough_s });
     }
     if sampled.by_threads.low > THREADS_MIN {
         caveats.push(GapsCaveat::ThreadsUnknown { cpu });
+    }
+}
+
+/// The time for an interval that is not wide, after a measurement of this length. The interval shrinks with the square root of the time.
+fn enough_s(length_s: f64, half: f64) -> f64 {
+    (length_s * (half / WIDE).powi(2)).ceil()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: after 10 s it advised `--seconds 10`.
+    #[test]
+    fn more_time_is_advised_than_was_measured() {
+        assert_eq!([enough_s(10.0, 0.1), enough_s(10.0, 0.0501), enough_s(1.0, 0.5)], [40.0, 11.0, 100.0]);
     }
 }

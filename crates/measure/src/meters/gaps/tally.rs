@@ -96,9 +96,9 @@ impl Serialize for RanInstead {
 pub struct Sum {
     /// How many.
     pub count: u64,
-    /// Their time together.
+    /// Their time together. Of samples, only the part inside the windows.
     pub total_ns: u64,
-    /// The longest.
+    /// The longest. Of samples, the whole gap, which may be longer than its window.
     pub longest_ns: u64,
 }
 

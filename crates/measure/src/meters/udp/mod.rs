@@ -53,6 +53,10 @@ pub struct Report {
     pub ceiling: Option<Ceiling>,
     /// Packets that fit while nobody reads.
     pub burst: Option<Burst>,
+    /// The parts that were not measured, because the measurement was stopped before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
+    pub not_measured: Vec<Part>,
 }
 
 /// The path between the two ends.
@@ -180,18 +184,30 @@ pub(crate) fn with_server<T>(
 
 fn measure(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let between = if to.ip().is_loopback() { Between::Loopback } else { Between::Network };
-    let mut report = Report { to, between, echo: None, split: None, ceiling: None, burst: None };
+    let mut report =
+        Report { to, between, echo: None, split: None, ceiling: None, burst: None, not_measured: Vec::new() };
     let lengths = [(Part::Echo, settings.seconds), (Part::Split, 1.5), (Part::Ceiling, 1.0), (Part::Burst, 0.7)];
     let wanted = || lengths.iter().filter(|(part, _)| settings.parts.contains(part));
     let total: f64 = wanted().map(|(_, seconds)| seconds).sum();
     let mut from = 0.0;
     for (part, seconds) in wanted() {
         let upto = from + seconds / total.max(0.001);
+        // A part without a packet has no rate, and a rate of 0 would be wrong.
+        if watch.stopped() && from > 0.0 {
+            report.not_measured.push(*part);
+            continue;
+        }
         watch.part(from, upto, |watch| -> Result<(), MeterError> {
             match part {
-                Part::Echo => report.echo = Some(echo_part(settings, to, watch)?),
+                Part::Echo => match echo_part(settings, to, watch)? {
+                    echo if echo.late_ns.histogram.count() == 0 && watch.stopped() => report.not_measured.push(*part),
+                    echo => report.echo = Some(echo),
+                },
                 Part::Split => report.split = Some(split::run(settings, to, watch)?),
-                Part::Ceiling => report.ceiling = Some(ceiling::run(settings, to, watch)?),
+                Part::Ceiling => match ceiling::run(settings, to, watch)? {
+                    ceiling if ceiling.send.packets == 0 && watch.stopped() => report.not_measured.push(*part),
+                    ceiling => report.ceiling = Some(ceiling),
+                },
                 Part::Burst => report.burst = Some(burst::run(settings, to, watch)?),
             }
             Ok(())
@@ -262,4 +278,30 @@ fn ways(
     };
     let dropped_here = udp::dropped(session.socket()).map(u64::from);
     (way(done.sent, there, dropped), way(after.answered, back, dropped_here))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: it had a rate of 0 packets a second.
+    #[test]
+    fn what_was_stopped_before_it_began_has_no_rate() {
+        let parts = [Part::Echo, Part::Split, Part::Ceiling, Part::Burst];
+        let settings = Settings {
+            to: None,
+            rate_hz: 100.0,
+            bytes: 64,
+            seconds: 1.0,
+            pace: Pace::Sleep,
+            receive: Receive::Sleep,
+            cpu: None,
+            receive_buffer_bytes: None,
+            parts: parts.to_vec(),
+        };
+        let stopped = AtomicBool::new(true);
+        let report = run(&settings, &Watch::new(&stopped, &|_, _| {})).unwrap();
+        assert!(report.echo.is_none() && report.ceiling.is_none() && report.burst.is_none());
+        assert_eq!(report.not_measured, parts);
+    }
 }

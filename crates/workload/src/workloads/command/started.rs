@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_hostfs::proc::ProcessStat;
 use evenkeel_sys::foreign_process::{self, Signal};
-use evenkeel_sys::{CpuSet, clock, process};
+use evenkeel_sys::{CpuSet, Errno, clock, process};
 
 use crate::error::WorkloadError;
 use crate::processes::{self, Family, MARK};
@@ -277,12 +277,14 @@ impl Drop for Started {
 }
 
 fn why_not_started(path: &str, error: &std::io::Error) -> String {
+    let errno = Errno::from(error);
     match error.kind() {
         ErrorKind::NotFound if path.contains(' ') => format!(
-            "{error}; it is started without a shell: give program and arguments apart, or `sh -c '…'` for what needs one"
+            "{errno}; it is started without a shell: give program and arguments apart, or `sh -c '…'` for what needs one"
         ),
-        ErrorKind::NotFound if !path.contains('/') => format!("{error}; no folder of PATH has it"),
-        ErrorKind::PermissionDenied => format!("{error}; it must be a program that may be run (chmod +x)"),
+        ErrorKind::NotFound if !path.contains('/') => format!("{errno}; no folder of PATH has it"),
+        ErrorKind::PermissionDenied => format!("{errno}; it must be a program that may be run (chmod +x)"),
+        _ if error.raw_os_error().is_some() => errno.to_string(),
         _ => error.to_string(),
     }
 }

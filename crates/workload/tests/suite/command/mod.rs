@@ -117,16 +117,13 @@ fn a_failed_start_says_why() {
     for (command, expected) in [
         (
             vec![none.to_str().unwrap()],
-            "start evenkeel-no-such-program: No such file or directory (os error 2); no folder of PATH has it",
+            "start evenkeel-no-such-program: no such file or directory (ENOENT); no folder of PATH has it",
         ),
         (
             vec!["sleep 60"],
-            "start sleep 60: No such file or directory (os error 2); it is started without a shell: give program",
+            "start sleep 60: no such file or directory (ENOENT); it is started without a shell: give program",
         ),
-        (
-            vec!["/etc/passwd"],
-            "start /etc/passwd: Permission denied (os error 13); it must be a program that may be run",
-        ),
+        (vec!["/etc/passwd"], "start /etc/passwd: permission denied (EACCES); it must be a program that may be run"),
         (vec![], "read the options of the workload: which command? Write it after --, with its arguments"),
     ] {
         let message = said(Command::start(&options(&command), settings()));

@@ -17,6 +17,7 @@ use super::card::{CardTurn, Pace};
 use super::meters::{ALL, Listed};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::output_file::refuse_unwritable;
 use crate::show::finding::{Finding, busy};
 use crate::show::{card as page, json};
 
@@ -39,10 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     // Fail before two minutes of measuring, not after, if the file is not writable.
-    if let Some(file) = &args.output {
-        let opened = fs::OpenOptions::new().append(true).create(true).open(file);
-        opened.map_err(|error| cannot_write(file, &error))?;
-    }
+    args.output.as_deref().map_or(Ok(()), refuse_unwritable)?;
     let root = if args.metadata { Root::live_with_metadata() } else { Root::live() };
     let facts = Facts::probe(&root);
     let pace = if args.quick { Pace::Quick } else { Pace::Full };

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS")]
     serve: Option<String>,
     /// Duration of the streams, or of the server [default: 5, as server 600]
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     seconds: Option<f64>,
     /// The protocol
     #[arg(long, value_enum, default_value_t, conflicts_with = "serve")]

@@ -25,7 +25,7 @@ const ALONE_NS: u64 = 1_000_000_000;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Duration of each measurement on each CPU, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(20..=60_000))]
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = crate::times::whole_ms(20..=60_000))]
     each: u64,
     /// Limit of CPU pairs to test against each other
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(0..=4096))]

@@ -32,7 +32,7 @@ const WHAT_SAMPLES_SAY: &str = "Missing: the share of the time in which a thread
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Duration
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=864_000))]
+    #[arg(long, value_name = "TIME", default_value_t = 10, value_parser = crate::times::whole_seconds(1..=864_000))]
     seconds: u64,
     /// CPUs to watch, such as 0-3,8 [default: all that evenkeel may use]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
@@ -131,7 +131,12 @@ impl Meter for Args {
             let share = percent(part(sum.total_ns, report.all.total_ns));
             [(*cause).to_owned(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns), share]
         });
-        blocks.push(Block::table(["cause", "gaps", "total", "longest", "of missing time"], rows.collect()));
+        // A sample counts the part of a gap inside its window, and the gap may be longer.
+        let (total, longest) = match report.mode {
+            Mode::Sample => ("in the windows", "longest gap, whole"),
+            Mode::Spin => ("total", "longest"),
+        };
+        blocks.push(Block::table(["cause", "gaps", total, longest, "of missing time"], rows.collect()));
         let mut shown: Vec<&Cpu> = report.cpus.iter().collect();
         shown.sort_by_key(|cpu| std::cmp::Reverse(cpu.all.total_ns));
         shown.truncate(CPUS_SHOWN);
@@ -190,8 +195,8 @@ fn taken_ns(report: &Report, causes: &[Cause]) -> u64 {
 }
 
 fn least_us(text: &str) -> Result<f64, String> {
-    let us: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.5..=1e6).contains(&us) { Ok(us) } else { Err("expected 0.5 to 1,000,000".to_owned()) }
+    let us = crate::times::us(text).filter(|us| (0.5..=1e6).contains(us));
+    us.ok_or_else(|| "expected 0.5 to 1,000,000 microseconds, or a time such as 1ms".to_owned())
 }
 
 fn how(report: &Report) -> String {

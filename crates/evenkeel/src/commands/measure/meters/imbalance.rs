@@ -20,11 +20,11 @@ const ROWS_MAX: usize = 32;
 /// Reads the kernel's counts for each CPU and thread at the start and after each second. Shares are of one CPU.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Duration in seconds
-    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// Duration, such as 5 or 90s
+    #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = crate::times::whole_seconds(1..=86_400))]
     seconds: u64,
     /// Length of the intervals that are judged separately, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = crate::times::whole_ms(100..=60_000))]
     part: u64,
 }
 

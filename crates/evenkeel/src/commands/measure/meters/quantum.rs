@@ -30,10 +30,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<CpuSet>,
     /// Duration on each CPU, from 0.1 to 600
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
     /// Ignore gaps shorter than this, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 100, value_parser = clap::value_parser!(u64).range(20..=10_000))]
+    #[arg(long, value_name = "US", default_value_t = 100, value_parser = crate::times::whole_us(20..=10_000))]
     threshold_us: u64,
     /// Gaps that count. `all` includes gaps by other threads of this machine
     #[arg(long, value_enum, default_value_t)]
@@ -183,8 +183,8 @@ enum Methods {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
-    number.ok_or_else(|| "expected a number from 0.1 to 600".to_owned())
+    let number = crate::times::seconds(text).filter(|seconds| (0.1..=600.0).contains(seconds));
+    number.ok_or_else(|| "expected 0.1 to 600 seconds, or a time such as 250ms or 90s".to_owned())
 }
 
 /// The notes of each CPU, once for all CPUs with the same notes.

@@ -35,10 +35,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
     /// Duration
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = crate::times::whole_seconds(1..=86_400))]
     seconds: u64,
     /// Interval between readings in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = crate::times::whole_ms(50..=3_600_000))]
     every: u64,
     /// Clear the referenced bits of the process first, to count the pages that it uses meanwhile. Slows its next use of each page slightly
     #[arg(long, requires = "pid")]

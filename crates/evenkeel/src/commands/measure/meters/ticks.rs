@@ -17,6 +17,7 @@ use evenkeel_measure::{Samples, Unit};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
+use crate::output_file::refuse_unwritable;
 use crate::show::finding::{Finding, Grade};
 use crate::show::units::{percent, percent_to, quantity, real_quantity};
 use crate::view::Block;
@@ -54,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SYMBOL", conflicts_with_all = ["tick", "tick_thread"], value_parser = tick_function::parse)]
     tick_function: Option<TickFunction>,
     /// Duration
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "TIME", default_value_t = 10, value_parser = crate::times::whole_seconds(1..=600))]
     seconds: u64,
     /// Also write the recording to FILE, for --recording
     #[arg(long, value_name = "FILE")]
@@ -70,6 +71,7 @@ impl Meter for Args {
     type Report = Report;
 
     fn measure(&self, context: &Context<'_>) -> Result<Report, Failure> {
+        self.save.as_deref().map_or(Ok(()), refuse_unwritable)?;
         let wanted =
             Wanted { tick_hz: self.tick, thread: self.tick_thread.clone(), function: self.tick_function.clone() };
         let settings =

@@ -21,22 +21,29 @@ use crate::view::Block;
 
 const UNKNOWN: &str = "unknown";
 
+/// The end of `--help`.
+const EXAMPLES: &str = "\
+Without ADDRESS the meter starts a server here and sends packets over loopback between two CPUs. A
+round trip counts from the time at which its packet was due, so a stall of the sender is included.
+docs/measuring.md explains every option, and how to compare with sockperf.
+
+Examples:
+  evenkeel measure udp --seconds 10
+  evenkeel measure udp --serve 0.0.0.0:7007     on one host, and on another:
+  evenkeel measure udp 10.0.0.2:7007 --rate 5000";
+
 /// Measure UDP round trips, loss and order in each direction, packets per second, and burst capacity
-///
-/// Without ADDRESS the meter starts a server here and sends packets over loopback between two CPUs. Between two hosts, run `measure udp
-/// --serve 0.0.0.0:7007` on one and `measure udp HOST:7007` on the other. Packets are sent on an open loop. A round trip counts from the
-/// time at which its packet was due, so a stall of the sender is included. sockperf reports half of a round trip from the send: compare
-/// half of `from_send_ns` with it, its ping-pong mode with `--pace awake` and its under-load mode with `--pace spin`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The server, as HOST:PORT
     #[arg(value_name = "ADDRESS", conflicts_with = "serve")]
     to: Option<String>,
-    /// Be the server at HOST:PORT. It limits time, sessions and rates, and does not answer forged addresses
+    /// Be the server at HOST:PORT, with limits of time, sessions and rates
     #[arg(long, value_name = "ADDRESS")]
     serve: Option<String>,
     /// Duration of the echoes, or of the server [default: 5, as server 600]
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     seconds: Option<f64>,
     /// Packets per second
     #[arg(long, value_name = "HZ", default_value_t = 1000.0, conflicts_with = "serve")]
@@ -44,20 +51,41 @@ pub(crate) struct Args {
     /// Bytes of a packet, without headers
     #[arg(long, value_name = "BYTES", default_value_t = 64, conflicts_with = "serve")]
     size: usize,
-    /// How the sender waits until a packet is due
-    #[arg(long, value_enum, default_value_t, conflicts_with = "serve")]
+    /// How the sender waits until a packet is due: awake, sleep or spin
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value_t,
+        hide_possible_values = true,
+        conflicts_with = "serve"
+    )]
     pace: SendPace,
-    /// How the receiver waits for a packet
-    #[arg(long, value_enum, default_value_t, conflicts_with = "serve")]
+    /// How the receiver waits for a packet: sleep or spin
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value_t,
+        hide_possible_values = true,
+        conflicts_with = "serve"
+    )]
     receive: Waiting,
     /// Run on this CPU
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
-    /// Size of the receive buffer. The kernel doubles it, and allows at most net.core.rmem_max
+    /// Size of the receive buffer, at most net.core.rmem_max
     #[arg(long, value_name = "BYTES")]
     receive_buffer: Option<u32>,
-    /// Measure only these parts
-    #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',', conflicts_with = "serve")]
+    /// Measure only these: echo, split, ceiling, burst
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PART,…",
+        hide_possible_values = true,
+        value_delimiter = ',',
+        conflicts_with = "serve"
+    )]
     part: Vec<Part>,
     /// Limit of echoes per second for one session of the server
     #[arg(long, value_name = "HZ", default_value_t = 200_000, requires = "serve")]
@@ -176,6 +204,10 @@ fn measured(report: &Report) -> Vec<Block> {
     blocks.extend(report.split.iter().flat_map(split));
     blocks.extend(report.ceiling.iter().flat_map(ceiling));
     blocks.extend(report.burst.iter().flat_map(burst));
+    if !report.not_measured.is_empty() {
+        let parts: Vec<&str> = report.not_measured.iter().map(|part| part_words(*part)).collect();
+        blocks.push(Block::Warning(format!("Not measured, because it was stopped before: {}.", parts.join(", "))));
+    }
     blocks
 }
 
@@ -211,6 +243,15 @@ enum Part {
     Burst,
 }
 
+fn part_words(part: udp::Part) -> &'static str {
+    match part {
+        udp::Part::Echo => "round trips",
+        udp::Part::Split => "the parts of a round trip",
+        udp::Part::Ceiling => "packet rates",
+        udp::Part::Burst => "burst capacity",
+    }
+}
+
 fn parts(asked: &[Part]) -> Vec<udp::Part> {
     let all = [Part::Echo, Part::Split, Part::Ceiling, Part::Burst];
     let asked = if asked.is_empty() { &all } else { asked };
@@ -232,8 +273,8 @@ pub(super) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
 }
 
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
-    if (0.01..=86_400.0).contains(&seconds) { Ok(seconds) } else { Err("expected 0.01 to 86400".to_owned()) }
+    let seconds = crate::times::seconds(text).filter(|seconds| (0.01..=86_400.0).contains(seconds));
+    seconds.ok_or_else(|| "expected 0.01 to 86400 seconds, or a time such as 250ms or 90s".to_owned())
 }
 
 /// What a server did.

@@ -34,7 +34,7 @@ const PART_SHARE_MIN: f64 = 0.3;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Total duration
-    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "TIME", default_value_t = 30, value_parser = crate::times::whole_seconds(1..=86_400))]
     seconds: u64,
     /// Idle gaps in microseconds, from 1 to 100000
     #[arg(long, value_name = "US,…", value_delimiter = ',', default_values_t = [50, 100, 200, 500, 1000, 5000, 20_000])]

@@ -33,12 +33,21 @@ const WINDOW_BYTES: usize = 512 << 20;
 /// The part of a stack that is copied with each sample; perf's default.
 const STACK_BYTES: u32 = 8192;
 
+/// The end of `--help`.
+const EXAMPLES: &str = "\
+It records the whole machine unless an option says less, until Ctrl-C, --seconds, or the end of the
+command or of the last process of --pid. Samples come from hardware cycles if the machine counts
+them, else from the kernel's clock. `evenkeel profile view` and `perf report -i FILE` open the
+recording. docs/profiling.md explains every option.
+
+Examples:
+  sudo evenkeel profile record --pid 1234 --seconds 30
+  sudo evenkeel profile record --switches --output server.data -- ./my-server
+  sudo evenkeel profile record --window 30s --when-line 'tick overran' -- ./my-server";
+
 /// Record what runs on the CPUs, with stacks, into a perf.data file
-///
-/// Records the whole machine by default. It ends at Ctrl-C, after --seconds, with the command, or with the last process of --pid and its children.
-/// Samples are triggered by hardware cycles if the machine has counters, else by the kernel's clock. `evenkeel profile view` and `perf report -i
-/// FILE` open the recording. At the end evenkeel looks up function names and caches them, for at most 10 s, because programs may be replaced later.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Write the recording to FILE; an existing file is renamed to FILE.old
     #[arg(long, short, value_name = "FILE", default_value = "perf.data")]
@@ -58,20 +67,19 @@ pub(crate) struct Args {
     /// Samples a second
     #[arg(long, value_name = "N", default_value_t = live::CLOCK_HZ, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hz: u32,
-    /// How long to record, in seconds [default: until Ctrl-C]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// How long to record, such as 10 or 2m [default: until Ctrl-C]
+    #[arg(long, value_name = "TIME", value_parser = crate::times::whole_seconds(1..=86_400))]
     seconds: Option<u64>,
     /// Also record each context switch, with the stack of the thread that leaves the CPU
     #[arg(long)]
     switches: bool,
     #[command(flatten)]
     at: At,
-    /// How to unwind user stacks: by frame pointers, or by DWARF tables from a copy of 8 KiB of each stack
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Stacks::FramePointers)]
+    /// How to unwind user stacks: frame-pointers, or dwarf (copies 8 KiB of each)
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Stacks::FramePointers, hide_possible_values = true)]
     stacks: Stacks,
-    /// Keep only the last S seconds, in memory. SIGUSR2, --when-file and --when-line each write them to FILE-1, FILE-2, …; the end writes them
-    /// to FILE
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// Keep only this much, in memory; SIGUSR2 writes it to FILE-1, FILE-2, …
+    #[arg(long, value_name = "TIME", value_parser = crate::times::whole_seconds(1..=3600))]
     window: Option<u64>,
     /// Write the window when this file appears
     #[arg(long, value_name = "FILE", requires = "window")]
