@@ -30,6 +30,8 @@ pub(super) fn plan(context: &PersistContext<'_>, kept: &PersistPlan) -> PersistP
         "{HEAD}[Unit]
 Description=Reports which settings of evenkeel do not hold after a boot
 After=evenkeel-settings.service {HOLDER}{}
+# A removed program is no failure of a boot.
+ConditionFileIsExecutable={program}
 
 [Service]
 Type=oneshot
