@@ -137,26 +137,29 @@ fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
     Some((Cause::Stolen, format!("CPU {} was not there for {length_ms:.1} ms, seen by the gap meter", gap.cpu)))
 }
 
-/// The thread slept in the middle of a tick, for nearly all of the time for which this one was late, until another thread of the server woke it.
+/// The thread slept in the middle of a tick until another thread woke it. It is a lock if that was for nearly all of the time for which this one was
+/// late, and by a thread of the server. Other causes are counted at times when the thread slept, so none of them is named.
 fn behind_another(late: &OutsideLate, now: &OutsideSample, known: &Known) -> Option<(Cause, String)> {
     let LateWas::Waited { since_ns, until_ns, by } = late.was else { return None };
-    let name = now.wakers.get(&by)?;
-    let asleep_ns =
-        until_ns.min(late.due_ns.saturating_add(late.lateness_ns)).saturating_sub(since_ns.max(late.due_ns));
-    let seen = &known.seen;
-    let is_short = |time: Option<u64>, than_ns: u64| time.is_some_and(|ns| ns < than_ns);
-    // A limit stops the other thread too. A CPU that was taken away may have delayed the timer for which the thread waited.
-    let is_undisturbed = is_short(seen.throttled_ns, known.bound_ns)
-        && is_short(seen.steal_ns, (until_ns - since_ns.min(until_ns)) / 2)
-        && is_counted(seen.uncounted_ns, late.lateness_ns);
-    // Nor may its timer have been late by its own slack.
-    let has_no_slack =
-        known.timer_slack_ns.is_some_and(|slack_ns| (slack_ns as f64) < late.lateness_ns as f64 * EXPLAINS);
-    let explains = asleep_ns as f64 >= late.lateness_ns as f64 * EXPLAINS;
     let ms = until_ns.saturating_sub(since_ns) as f64 / 1e6;
-    let words =
-        format!("in the middle of a tick, its thread waited {ms:.1} ms for a lock or a signal of {name} (thread {by})");
-    (explains && is_undisturbed && has_no_slack).then_some((Cause::Lock, words))
+    let words = format!("in the middle of a tick, its thread waited {ms:.1} ms for a lock or a signal of");
+    let Some(name) = now.wakers.get(&by) else {
+        return Some((Cause::Unknown, format!("{words} thread {by}, which is not one of the server")));
+    };
+    let began_ns = late.due_ns.saturating_add(late.lateness_ns);
+    let asleep_ns = until_ns.min(began_ns).saturating_sub(since_ns.max(late.due_ns));
+    let seen = &known.seen;
+    let short = |time: Option<u64>, than_ns: u64| time.is_some_and(|ns| ns < than_ns);
+    // A limit stops the other thread too. A CPU that was taken away, or slack, may have delayed the timer for which the thread waited.
+    let is_sure = asleep_ns as f64 >= late.lateness_ns as f64 * EXPLAINS
+        && short(seen.throttled_ns, known.bound_ns)
+        && short(seen.steal_ns, until_ns.saturating_sub(since_ns) / 2)
+        && is_counted(seen.uncounted_ns, late.lateness_ns)
+        && short(known.timer_slack_ns, (late.lateness_ns as f64 * EXPLAINS) as u64);
+    match is_sure {
+        true => Some((Cause::Lock, format!("{words} {name} (thread {by})"))),
+        false => Some((Cause::Unknown, format!("{words} {name} (thread {by}), or its CPU was not there"))),
+    }
 }
 
 fn add_missed(list: &mut Vec<Judged>, cause: Cause, words: String, missed: u64) {

@@ -296,7 +296,7 @@ fn a_wait_for_a_thread_of_the_server_is_a_lock() {
         &[waited(9, 12)],
         0,
         |sample| outside(sample).timer_slack_ns = Some(20_000_000),
-        &[(Cause::LateTimer, 1, 0)],
+        &[(Cause::Unknown, 1, 0)],
     );
     // Each tick by itself, and missed ones too.
     let missed = |sample: &mut Sample| outside(sample).missed_waiting = vec![waited(9, 12), waited(10, 12)];
