@@ -292,12 +292,7 @@ fn a_wait_for_a_thread_of_the_server_is_a_lock() {
     causes(&[waited(9, 5)], 0, |_| {}, &[(Cause::Unknown, 1, 0)]);
     causes(&[waited(9, 12)], 0, |sample| throttle(sample, 30_000), &[(Cause::Unknown, 1, 0)]);
     causes(&[waited(9, 12)], 0, |sample| cpu(sample).steal += 2, &[(Cause::Unknown, 1, 0)]);
-    causes(
-        &[waited(9, 12)],
-        0,
-        |sample| outside(sample).timer_slack_ns = Some(20_000_000),
-        &[(Cause::Unknown, 1, 0)],
-    );
+    causes(&[waited(9, 12)], 0, |sample| outside(sample).timer_slack_ns = Some(20_000_000), &[(Cause::Unknown, 1, 0)]);
     // Each tick by itself, and missed ones too.
     let missed = |sample: &mut Sample| outside(sample).missed_waiting = vec![waited(9, 12), waited(10, 12)];
     causes(&[waited(9, 12), OFF], 3, missed, &[(Cause::Lock, 1, 1), (Cause::Unknown, 1, 2)]);
