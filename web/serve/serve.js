@@ -6,7 +6,7 @@ import { drawHeat, drawLines, drawSpark, onChart, timeText } from "./charts.js";
 const POINTS_MAX = 7200;
 
 // What stands above a late tick in the chart.
-const CAUSE_LETTERS = { stolen: "S", throttled: "T", preempted: "P", "page-fault": "F", interrupt: "I", "own-work": "W", "late-timer": "L", "vm-paused": "V", unknown: "?" };
+const CAUSE_LETTERS = { stolen: "S", throttled: "T", preempted: "P", "page-fault": "F", interrupt: "I", lock: "K", "own-work": "W", "late-timer": "L", "vm-paused": "V", unknown: "?" };
 
 const byId = (id) => document.getElementById(id);
 const state = { points: [], model: null, server: null, heat: "missing", seconds: 300, stored: null };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use evenkeel_stats::{Histogram, Summary};
+use evenkeel_sys::lock::tick_waits;
 use evenkeel_sys::{clock, cpu_limit, mark, thread};
 
 use crate::guard::Guard;
@@ -293,6 +294,7 @@ impl TickClock {
         self.lateness.record(began_ns.saturating_sub(due.due_ns));
         self.current = Some(tick);
         mark::tick_begin(tick.number, tick.due_ns);
+        tick_waits::begin();
         tick
     }
 

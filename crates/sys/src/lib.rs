@@ -59,6 +59,8 @@ pub mod perf_switch;
 #[cfg(target_os = "linux")]
 pub mod perf_thread;
 #[cfg(target_os = "linux")]
+pub mod perf_wakers;
+#[cfg(target_os = "linux")]
 pub mod phase_registry;
 pub mod phase_slot;
 #[cfg(not(target_os = "linux"))]

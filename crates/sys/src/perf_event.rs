@@ -40,6 +40,9 @@ const DISABLE: libc::Ioctl = 0x2401;
 /// `PERF_EVENT_IOC_ENABLE`: `_IO('$', 0)`.
 const ENABLE: libc::Ioctl = 0x2400;
 
+/// `PERF_EVENT_IOC_SET_FILTER`: `_IOW('$', 6, char *)`.
+const SET_FILTER: libc::Ioctl = 0x4008_2406;
+
 /// The sample fields of every record of a thread's event.
 pub(crate) const SAMPLE_OF_THREADS: u64 = SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU;
 
@@ -240,6 +243,14 @@ impl Event {
         self.request(DISABLE, 0)
     }
 
+    /// Records only hits of its tracepoint for which this holds, such as `pid == 7`.
+    pub(crate) fn filter(&self, condition: &str) -> Result<(), Errno> {
+        let condition = std::ffi::CString::new(condition).map_err(|_| Errno::INVAL)?;
+        // SAFETY: the kernel copies the text, which ends with a zero and is alive during the call. The descriptor is open.
+        let said = unsafe { libc::ioctl(self.0.as_raw_fd(), SET_FILTER, condition.as_ptr()) };
+        if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(()) }
+    }
+
     /// Its id, which its records contain.
     pub(crate) fn id(&self) -> Result<u64, Errno> {
         let mut id = 0_u64;
@@ -289,7 +300,12 @@ impl PerfRing {
 
     /// The ring of this event with this many bytes, rounded up to a power of two of pages.
     pub(crate) fn sized(event: Event, ring_bytes: usize) -> Result<PerfRing, Errno> {
-        let ring_bytes = ring_bytes.max(RING_BYTES).next_power_of_two();
+        PerfRing::small(event, ring_bytes.max(RING_BYTES))
+    }
+
+    /// The same, which may be smaller than the usual ring.
+    pub(crate) fn small(event: Event, ring_bytes: usize) -> Result<PerfRing, Errno> {
+        let ring_bytes = ring_bytes.max(rustix::param::page_size()).next_power_of_two();
         let page_bytes = rustix::param::page_size();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses an unused address. The mapping is removed when this value is dropped.

@@ -25,6 +25,7 @@ mod tutorials_run;
 #[path = "../common/wait.rs"]
 mod wait;
 mod watch;
+mod watch_lock;
 mod watch_truth;
 mod workloads;
 #[path = "../common/workloads.rs"]

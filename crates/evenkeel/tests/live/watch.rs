@@ -109,13 +109,13 @@ fn watched(counted: Counted, plant: impl FnOnce(&mut Server)) -> Result<Vec<(Cau
     Ok(late.filter(|late| late.pid == Some(pid)).map(|late| (late.cause, late.late + late.missed)).collect())
 }
 
-fn last(dir: &Path) -> Option<Sample> {
+pub(crate) fn last(dir: &Path) -> Option<Sample> {
     let mut replay = Replay::open(dir).ok()?;
     let at = replay.last()?;
     replay.sample(at)
 }
 
-fn samples(dir: &Path) -> Vec<Sample> {
+pub(crate) fn samples(dir: &Path) -> Vec<Sample> {
     let mut replay = Replay::open(dir).unwrap();
     let mut at = replay.last();
     let mut found = Vec::new();

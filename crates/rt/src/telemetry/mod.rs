@@ -4,12 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use evenkeel_sys::lock::tick_waits;
+pub use evenkeel_sys::lock::tick_waits::TickWait;
 pub use evenkeel_sys::shared_page::Access;
 pub use evenkeel_sys::telemetry::{
-    Count, Counters, Faults, LastTick, NAME_BYTES_MAX, Odd, Owner, PageError, PageHistogram, PageSlices, Session,
-    Snapshot, State, TelemetryReader, folders, prometheus, sessions,
+    Count, Counters, Faults, LastTick, NAME_BYTES_MAX, Odd, Owner, PageError, PageHistogram, PageSlices, PageWaits,
+    Session, Snapshot, State, TelemetryReader, folders, prometheus, sessions,
 };
 use evenkeel_sys::telemetry::{PageWriter, TickEntry};
+use evenkeel_sys::thread;
 
 use crate::quantum::Quantum;
 use crate::rate::{SliceModel, TimeSlices};
@@ -50,7 +53,7 @@ impl TelemetrySettings {
 /// of the same user removes its page.
 ///
 /// ```
-/// use evenkeel_rt::telemetry::{Count, Telemetry, TelemetryReader, TelemetrySettings};
+/// use evenkeel_rt::telemetry::{Count, PageWaits, Telemetry, TelemetryReader, TelemetrySettings, TickWait};
 /// use evenkeel_rt::{TickClock, TickSettings};
 /// # use std::time::Duration;
 /// # let here = tempfile::tempdir().unwrap();
@@ -75,6 +78,9 @@ impl TelemetrySettings {
 /// let reader = TelemetryReader::open(telemetry.path())?;
 /// let page = reader.read()?;
 /// assert_eq!((page.ticks, page.count(Count::Players)), (3, Some(12)));
+/// if let Some(PageWaits { total_ns, last: Some(TickWait { kind, by, .. }), .. }) = page.waits {
+///     println!("ticks waited {total_ns} ns; the last long wait was for a {kind:?} that {by:?} held");
+/// }
 /// assert!(reader.prometheus()?.contains("evenkeel_ticks_total{session=\"match 7\""));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -85,6 +91,8 @@ pub struct Telemetry {
     turns: PageSlices,
     faults: Option<Faults>,
     swapped_in: Option<u64>,
+    /// The thread that does the ticks.
+    thread: Option<u32>,
 }
 
 impl Telemetry {
@@ -98,7 +106,14 @@ impl Telemetry {
             Some(folder) => PageWriter::create(folder, &settings.session, settings.access)?,
             None => in_first(&folders(), settings)?,
         };
-        Ok(Telemetry { writer, period_ns: None, turns: PageSlices::Unknown, faults: None, swapped_in: None })
+        Ok(Telemetry {
+            writer,
+            period_ns: None,
+            turns: PageSlices::Unknown,
+            faults: None,
+            swapped_in: None,
+            thread: None,
+        })
     }
 
     /// The path of the page.
@@ -159,8 +174,13 @@ impl Telemetry {
         self.swapped_in = pages;
     }
 
-    /// Writes the entry of a tick that has ended.
+    /// Writes the entry of a tick that has ended. Call it on the tick's thread: the entry has what this thread waited for locks since the tick began.
     pub fn after(&mut self, done: &Done) {
+        // Without them, another thread does the ticks.
+        let waits = tick_waits::end();
+        if waits.is_some() && self.thread.is_none() {
+            self.thread = Some(thread::id());
+        }
         self.writer.tick(&TickEntry {
             number: done.tick.number,
             missed: done.tick.missed,
@@ -171,6 +191,8 @@ impl Telemetry {
             turns: self.turns,
             faults: self.faults.take(),
             swapped_in: self.swapped_in,
+            thread: self.thread,
+            waits,
         });
     }
 }

@@ -1,6 +1,6 @@
 //! `Event`: threads wait until an event has happened.
 
-use super::primitive::{AtomicU32, Kind, Ordering, begin, relax, spins, wait, wake};
+use super::primitive::{AtomicU32, By, Kind, Ordering, Releaser, begin, relax, spins, wait, wake};
 
 const NOT_YET: u32 = 0;
 const HAPPENED: u32 = 1;
@@ -21,23 +21,27 @@ const WAITED_FOR: u32 = 2;
 #[derive(Debug)]
 pub struct Event {
     word: AtomicU32,
+    setter: Releaser,
 }
 
 impl Event {
     /// An event that has not happened.
     #[cfg(not(loom))]
     pub const fn new() -> Event {
-        Event { word: AtomicU32::new(NOT_YET) }
+        Event { word: AtomicU32::new(NOT_YET), setter: Releaser::new() }
     }
 
     /// An event that has not happened, for the model checker.
     #[cfg(loom)]
     pub fn new() -> Event {
-        Event { word: AtomicU32::new(NOT_YET) }
+        Event { word: AtomicU32::new(NOT_YET), setter: Releaser::new() }
     }
 
     /// Sets the event: waiting threads continue. Setting it again changes nothing.
     pub fn set(&self) {
+        if self.is_awaited() {
+            self.setter.is_this_thread();
+        }
         if self.word.swap(HAPPENED, Ordering::Release) == WAITED_FOR {
             wake(&self.word, i32::MAX.unsigned_abs());
         }
@@ -64,7 +68,7 @@ impl Event {
         if self.is_set() {
             return;
         }
-        let _waiting = begin(Kind::Event, self);
+        let _waiting = begin(Kind::Event, self, By::Releaser(&self.setter));
         for _ in 0..spins() {
             if self.is_set() {
                 return;

@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::futex::{self, Flags};
 
+use super::tick_waits::By;
 use super::waits::{self, Kind};
 use crate::errno::Errno;
 
 const FREE: u32 = 0;
+/// The bits of the word that have the holder's number (`FUTEX_TID_MASK`).
+const HOLDER: u32 = 0x3fff_ffff;
 
 thread_local! {
     /// The kernel's number of this thread, read once, because a lock must not cost a system call. A forked child has another number, so it must not
@@ -41,7 +44,8 @@ impl Inherit {
 
     #[cold]
     fn lock_held(&self) {
-        let _waiting = waits::begin(Kind::InheritMutex, self);
+        let holder = self.word.load(Ordering::Relaxed) & HOLDER;
+        let _waiting = waits::begin(Kind::InheritMutex, self, By::Holder(holder));
         loop {
             // The kernel takes the lock for us. Or it lends the holder our priority and lets us sleep.
             match futex::lock_pi(&self.word, Flags::PRIVATE, None).map_err(Errno::from) {

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::tick_waits::By;
 use super::waits::{self, Kind};
 use crate::{futex, thread};
 
@@ -33,7 +34,8 @@ impl Inherit {
 
     #[cold]
     fn lock_held(&self) {
-        let _waiting = waits::begin(Kind::InheritMutex, self);
+        let holder = self.word.load(Ordering::Relaxed) & !WAITED_FOR;
+        let _waiting = waits::begin(Kind::InheritMutex, self, By::Holder(holder));
         let own = thread::id();
         loop {
             // Other threads may sleep too, so this thread must wake one when it unlocks.

@@ -9,11 +9,15 @@ mod inherit;
 /// Its tests run on Linux too.
 #[cfg(all(test, target_os = "linux", not(loom)))]
 mod inherit_portable;
+#[cfg(not(loom))]
+mod kind;
 mod plain;
 mod primitive;
 #[cfg(not(loom))]
 mod raw;
 mod read_write;
+#[cfg(not(loom))]
+pub mod tick_waits;
 #[cfg(not(loom))]
 pub mod waits;
 

@@ -1,7 +1,7 @@
 //! `Plain`: a lock in one word. A thread that finds it held sleeps, and the release wakes one sleeper. A thread that arrives meanwhile may
 //! take the lock first, because a lock that is handed over would be idle while the next thread wakes.
 
-use super::primitive::{AtomicU32, Kind, Ordering, begin, relax, spins, wait, wake};
+use super::primitive::{AtomicU32, By, Kind, Ordering, Releaser, begin, relax, spins, wait, wake};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -11,17 +11,18 @@ const WAITED_FOR: u32 = 2;
 #[derive(Debug)]
 pub(super) struct Plain {
     word: AtomicU32,
+    releaser: Releaser,
 }
 
 impl Plain {
     #[cfg(not(loom))]
     pub(super) const fn new() -> Plain {
-        Plain { word: AtomicU32::new(FREE) }
+        Plain { word: AtomicU32::new(FREE), releaser: Releaser::new() }
     }
 
     #[cfg(loom)]
     pub(super) fn new() -> Plain {
-        Plain { word: AtomicU32::new(FREE) }
+        Plain { word: AtomicU32::new(FREE), releaser: Releaser::new() }
     }
 
     pub(super) fn try_lock(&self) -> bool {
@@ -38,7 +39,7 @@ impl Plain {
 
     #[cold]
     fn lock_held(&self) {
-        let _waiting = begin(Kind::Mutex, self);
+        let _waiting = begin(Kind::Mutex, self, By::Releaser(&self.releaser));
         let mut seen = self.look();
         if seen == FREE {
             match self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed) {
@@ -72,6 +73,9 @@ impl Plain {
     /// Only the holder may call this.
     #[inline]
     pub(super) fn unlock(&self) {
+        if self.word.load(Ordering::Relaxed) == WAITED_FOR {
+            self.releaser.is_this_thread();
+        }
         // Release: makes our writes visible to the next holder.
         if self.word.swap(FREE, Ordering::Release) == WAITED_FOR {
             wake(&self.word, 1);

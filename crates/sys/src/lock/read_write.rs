@@ -1,7 +1,7 @@
 //! `ReadWrite`: many readers or one writer, in two words. New readers wait as soon as a writer waits: a tick that writes once must not wait behind an
 //! endless stream of readers. The counting is that of the standard library's futex lock.
 
-use super::primitive::{AtomicU32, Kind, Ordering, begin, relax, spins, wait, wake};
+use super::primitive::{AtomicU32, By, Kind, Ordering, Releaser, begin, relax, spins, wait, wake};
 
 /// The number of readers that hold it, in the lower 30 bits. All bits set means a writer.
 const ONE_READER: u32 = 1;
@@ -17,6 +17,7 @@ pub(super) struct ReadWrite {
     state: AtomicU32,
     /// Incremented each time a writer is woken. Writers sleep on a separate word, so that their wake does not go to a reader.
     writers: AtomicU32,
+    releaser: Releaser,
 }
 
 fn is_free(state: u32) -> bool {
@@ -30,12 +31,12 @@ fn may_read(state: u32) -> bool {
 impl ReadWrite {
     #[cfg(not(loom))]
     pub(super) const fn new() -> ReadWrite {
-        ReadWrite { state: AtomicU32::new(0), writers: AtomicU32::new(0) }
+        ReadWrite { state: AtomicU32::new(0), writers: AtomicU32::new(0), releaser: Releaser::new() }
     }
 
     #[cfg(loom)]
     pub(super) fn new() -> ReadWrite {
-        ReadWrite { state: AtomicU32::new(0), writers: AtomicU32::new(0) }
+        ReadWrite { state: AtomicU32::new(0), writers: AtomicU32::new(0), releaser: Releaser::new() }
     }
 
     #[inline]
@@ -80,6 +81,7 @@ impl ReadWrite {
     /// Only a reader that holds the lock may call this.
     #[inline]
     pub(super) fn unlock_read(&self) {
+        self.name_releaser();
         // Release: our reads happen before the next writer's writes.
         let state = self.state.fetch_sub(ONE_READER, Ordering::Release) - ONE_READER;
         // Readers sleep only behind a writer that holds the lock or waits for it, so this state is known.
@@ -91,9 +93,17 @@ impl ReadWrite {
     /// Only the writer that holds the lock may call this.
     #[inline]
     pub(super) fn unlock_write(&self) {
+        self.name_releaser();
         let state = self.state.fetch_sub(WRITER, Ordering::Release) - WRITER;
         if state & (READERS_WAIT | WRITERS_WAIT) != 0 {
             self.hand_on(state);
+        }
+    }
+
+    #[inline]
+    fn name_releaser(&self) {
+        if self.state.load(Ordering::Relaxed) & (READERS_WAIT | WRITERS_WAIT) != 0 {
+            self.releaser.is_this_thread();
         }
     }
 
@@ -122,7 +132,7 @@ impl ReadWrite {
 
     #[cold]
     fn read_held(&self) {
-        let _waiting = begin(Kind::Read, self);
+        let _waiting = begin(Kind::Read, self, By::Releaser(&self.releaser));
         let mut state = self.look(|state| state & HOLDERS != WRITER || state & (READERS_WAIT | WRITERS_WAIT) != 0);
         loop {
             if may_read(state) {
@@ -145,7 +155,7 @@ impl ReadWrite {
 
     #[cold]
     fn write_held(&self) {
-        let _waiting = begin(Kind::Write, self);
+        let _waiting = begin(Kind::Write, self, By::Releaser(&self.releaser));
         let mut state = self.look(|state| is_free(state) || state & WRITERS_WAIT != 0);
         // A woken writer does not know whether other threads sleep, so it keeps the bit. At worst this causes one unneeded wake.
         let mut others = 0;

@@ -6,6 +6,8 @@ use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+pub use super::kind::Kind;
+use super::tick_waits::{self, By};
 use crate::clock;
 use crate::schedstat::RunDelay;
 use crate::thread;
@@ -21,21 +23,6 @@ static LOG: Mutex<LongWaits> = Mutex::new(LongWaits { waits: Vec::new(), lost: 0
 thread_local! {
     /// None if the kernel does not count how long this thread waited for a CPU.
     static RUN_DELAY: OnceCell<Option<RunDelay>> = const { OnceCell::new() };
-}
-
-/// The kind of the awaited object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A mutex.
-    Mutex,
-    /// A mutex whose holder inherits priority.
-    InheritMutex,
-    /// The read side of a reader-writer lock.
-    Read,
-    /// The write side of a reader-writer lock.
-    Write,
-    /// An event.
-    Event,
 }
 
 /// A long wait.
@@ -104,31 +91,42 @@ fn log() -> std::sync::MutexGuard<'static, LongWaits> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A wait that lasts until this is dropped. None while nothing is logged.
-pub(crate) fn begin<T>(kind: Kind, of: &T) -> Option<Waiting> {
-    if OVER_NS.load(Ordering::Relaxed) == OFF {
+/// A wait that lasts until this is dropped. None while nothing is logged, and the thread is not in a tick.
+pub(crate) fn begin<'a, T>(kind: Kind, of: &T, by: By<'a>) -> Option<Waiting<'a>> {
+    let is_logged = OVER_NS.load(Ordering::Relaxed) != OFF;
+    let is_in_tick = tick_waits::is_in_tick();
+    if !is_logged && !is_in_tick {
         return None;
     }
+    by.begin();
     Some(Waiting {
         kind,
         address: std::ptr::from_ref(of).addr(),
+        by,
         start_ns: clock::monotonic_ns(),
-        run_delay_ns: run_delay_ns(),
+        run_delay_ns: if is_logged { run_delay_ns() } else { None },
+        is_in_tick,
     })
 }
 
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct Waiting<'a> {
     kind: Kind,
     address: usize,
+    by: By<'a>,
     start_ns: u64,
     run_delay_ns: Option<u64>,
+    is_in_tick: bool,
 }
 
-impl Drop for Waiting {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let whole_ns = clock::monotonic_ns().saturating_sub(self.start_ns);
+        if self.is_in_tick {
+            tick_waits::add(self.kind, self.address, whole_ns, self.by);
+        }
         let over_ns = OVER_NS.load(Ordering::Relaxed);
+        // While nothing is logged, no wait is longer than this.
         if whole_ns <= over_ns {
             return;
         }
@@ -188,6 +186,39 @@ mod tests {
             drop(held);
             waiter.join().unwrap();
         });
+    }
+
+    #[test]
+    fn the_waits_of_a_tick_name_the_thread_that_released() {
+        let (plain, inherit, both, event) = (Plain::new(()), InheritMutex::new(()), RwLock::new(()), Event::new());
+        assert_eq!(tick_waits::end(), None);
+        let holder = thread::id();
+        let in_tick = |kind: Kind, wait: &dyn Fn()| {
+            tick_waits::begin();
+            wait();
+            let waits = tick_waits::end().unwrap();
+            let longest = waits.longest.unwrap();
+            assert_eq!((longest.kind, longest.by), (kind, Some(holder)));
+            assert!(longest.length_ns > LONG_NS && waits.total_ns >= longest.length_ns, "{waits:?}");
+        };
+        tick_waits::begin();
+        drop(plain.lock());
+        assert_eq!(
+            (tick_waits::end(), tick_waits::end()),
+            (Some(tick_waits::TickWaits::default()), None),
+            "a free lock is no wait"
+        );
+        while_held(|| plain.lock(), || in_tick(Kind::Mutex, &|| drop(plain.lock())));
+        while_held(|| inherit.lock(), || in_tick(Kind::InheritMutex, &|| drop(inherit.lock())));
+        while_held(|| both.write(), || in_tick(Kind::Read, &|| drop(both.read())));
+        while_held(|| both.read(), || in_tick(Kind::Write, &|| drop(both.write())));
+        struct Sets<'a>(&'a Event);
+        impl Drop for Sets<'_> {
+            fn drop(&mut self) {
+                self.0.set();
+            }
+        }
+        while_held(|| Sets(&event), || in_tick(Kind::Event, &|| event.wait()));
     }
 
     #[test]

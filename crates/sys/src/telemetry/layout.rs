@@ -90,6 +90,20 @@ pub mod tick {
     pub const TICK_MAJOR_FAULTS: usize = 14;
     /// Pages that the whole system read back from swap since the session began.
     pub const SWAPPED_IN: usize = 15;
+    /// The tick's thread, by the kernel's number in its own namespace.
+    pub const THREAD: usize = 16;
+    /// Time that ticks waited for locks and events, in nanoseconds, since the session began.
+    pub const LOCK_WAIT: usize = 17;
+    /// The part of it in ticks that waited for at least an eighth of the period.
+    pub const LONG_LOCK_WAIT: usize = 18;
+    /// The longest wait of the last such tick: its length in nanoseconds.
+    pub const LAST_LOCK_WAIT: usize = 19;
+    /// What it waited for: 0 a mutex, 1 a mutex whose holder inherits priority, 2 to read, 3 to write, 4 an event.
+    pub const LAST_LOCK_KIND: usize = 20;
+    /// The address of that lock in the server's memory.
+    pub const LAST_LOCK_ADDRESS: usize = 21;
+    /// The thread that held it or set the event, in the same namespace as [`THREAD`].
+    pub const LAST_LOCK_THREAD: usize = 22;
     /// Words of the part.
     pub const WORDS: usize = 24;
 }

@@ -16,5 +16,5 @@ pub use layout::{Count, HISTOGRAMS, PAGE_BYTES};
 pub use owner::{Owner, State, parse_boot, parse_start};
 pub use prometheus::prometheus;
 pub use reader::{PageError, Session, TelemetryReader, folders, sessions};
-pub use snapshot::{Faults, LastTick, Odd, PageHistogram, PageSlices, Snapshot};
-pub use writer::{Counters, NAME_BYTES_MAX, PageWriter, TickEntry};
+pub use snapshot::{Faults, LastTick, Odd, PageHistogram, PageSlices, PageWaits, Snapshot};
+pub use writer::{Counters, LONG_WAIT_OF_PERIOD, NAME_BYTES_MAX, PageWriter, TickEntry};

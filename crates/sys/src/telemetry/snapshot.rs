@@ -2,6 +2,8 @@
 
 use super::layout::{self, BOUNDS_NS, Count, UNKNOWN, head, histogram, tick};
 use super::owner::Owner;
+use crate::lock::tick_waits::TickWait;
+use crate::lock::waits::Kind;
 
 /// The longest accepted period, in nanoseconds: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -83,6 +85,42 @@ pub struct Faults {
     pub minor: u64,
     /// With a wait for a disk: for a file, or for swapped memory.
     pub major: u64,
+}
+
+/// What ticks waited for locks and events since the session began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageWaits {
+    /// All of it, in nanoseconds.
+    pub total_ns: u64,
+    /// The part in ticks that waited for at least an eighth of the period. Less does not make a tick late by a quarter of the period.
+    pub long_ns: u64,
+    /// The longest wait of the last such tick.
+    pub last: Option<TickWait>,
+}
+
+impl PageWaits {
+    /// `word` returns the word of the tick's part at a position.
+    fn from_words(word: impl Fn(usize) -> u64) -> Option<PageWaits> {
+        let known = |at: usize| Some(word(at)).filter(|word| *word != UNKNOWN);
+        let kind = match word(tick::LAST_LOCK_KIND) {
+            0 => Some(Kind::Mutex),
+            1 => Some(Kind::InheritMutex),
+            2 => Some(Kind::Read),
+            3 => Some(Kind::Write),
+            4 => Some(Kind::Event),
+            _ => None,
+        };
+        let last = || {
+            Some(TickWait {
+                kind: kind?,
+                address: usize::try_from(known(tick::LAST_LOCK_ADDRESS)?).ok()?,
+                length_ns: known(tick::LAST_LOCK_WAIT)?,
+                by: known(tick::LAST_LOCK_THREAD).and_then(|thread| u32::try_from(thread).ok()),
+            })
+        };
+        let (total_ns, long_ns) = (known(tick::LOCK_WAIT)?, known(tick::LONG_LOCK_WAIT)?);
+        Some(PageWaits { total_ns, long_ns, last: last() })
+    }
 }
 
 /// The last completed tick. Times are on the monotonic clock.
@@ -168,6 +206,8 @@ impl PageHistogram {
 ///     turns: PageSlices::Whole,
 ///     faults: Some(Faults { minor: 1, major: 0 }),
 ///     swapped_in: None,
+///     thread: None,
+///     waits: None,
 /// });
 /// let Snapshot { last, work, .. } = TelemetryReader::open(writer.path())?.read()?;
 /// assert!(matches!(last, Some(LastTick { began_ns: 1_200, .. })));
@@ -202,6 +242,11 @@ pub struct Snapshot {
     pub faults: Option<Faults>,
     /// Pages that the whole system read back from swap since the session began.
     pub swapped_in: Option<u64>,
+    /// The tick's thread, by the kernel's number in the namespace of [`Owner::namespace`]. None before the first tick, and if an older library wrote
+    /// the page.
+    pub thread: Option<u32>,
+    /// What ticks waited for locks and events, if the server counts that.
+    pub waits: Option<PageWaits>,
     /// Counters, in the order of [`Count::ALL`]. None for those that were never set.
     pub counts: [Option<u64>; Count::ALL.len()],
     /// From due to begun.
@@ -257,6 +302,8 @@ impl Snapshot {
             turns: PageSlices::from_words(tick(tick::TURNS_MODEL), tick(tick::TURNS_PERIOD), tick(tick::TURNS_SHARE)),
             faults: faults(tick::MINOR_FAULTS, tick::MAJOR_FAULTS),
             swapped_in: known(tick(tick::SWAPPED_IN)),
+            thread: known(tick(tick::THREAD)).and_then(|thread| u32::try_from(thread).ok()),
+            waits: PageWaits::from_words(tick),
             counts: Count::ALL.map(|count| known(u64::from_ne_bytes(counts[count as usize]))),
             lateness,
             work,

@@ -9,6 +9,8 @@ use proptest::prelude::*;
 use super::layout::{self, head, histogram, tick};
 use super::*;
 use crate::errno::Errno;
+use crate::lock::tick_waits::{TickWait, TickWaits};
+use crate::lock::waits::Kind;
 use crate::shared_page::Access;
 
 fn entry(number: u64) -> TickEntry {
@@ -22,6 +24,8 @@ fn entry(number: u64) -> TickEntry {
         turns: PageSlices::Slots { period_ns: 10_000_000, share: 0.4 },
         faults: Some(Faults { minor: 2, major: 0 }),
         swapped_in: None,
+        thread: Some(70),
+        waits: None,
     }
 }
 
@@ -387,6 +391,27 @@ fn nothing_torn_is_ever_read() {
         }
         stop.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn waits_for_locks_are_summed_and_the_last_long_one_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = PageWriter::create(folder.path(), "a", Access::Owner).unwrap();
+    let reader = TelemetryReader::open(writer.path()).unwrap();
+    let wait = |length_ns, by| TickWait { kind: Kind::Event, address: 0x1234, length_ns, by };
+    let with = |number, total_ns, longest| TickEntry { waits: Some(TickWaits { total_ns, longest }), ..entry(number) };
+    writer.tick(&entry(0));
+    let page = reader.read().unwrap();
+    assert_eq!((page.thread, page.waits), (Some(70), None), "an older library has no waits");
+    writer.tick(&with(1, 0, None));
+    assert_eq!(reader.read().unwrap().waits, Some(PageWaits::default()));
+    writer.tick(&with(2, 9_000_000, Some(wait(8_000_000, Some(71)))));
+    // An eighth of 20 ms is 2.5 ms.
+    writer.tick(&with(3, 2_000_000, Some(wait(1_000_000, None))));
+    let expected = PageWaits { total_ns: 11_000_000, long_ns: 9_000_000, last: Some(wait(8_000_000, Some(71))) };
+    assert_eq!(reader.read().unwrap().waits, Some(expected));
+    writer.tick(&with(4, 3_000_000, Some(wait(3_000_000, None))));
+    assert_eq!(reader.read().unwrap().waits.and_then(|waits| waits.last), Some(wait(3_000_000, None)));
 }
 
 #[test]

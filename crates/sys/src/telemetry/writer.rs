@@ -12,6 +12,7 @@ use super::sequence;
 use super::snapshot::{Faults, PageSlices};
 use crate::IS_LINUX;
 use crate::clock;
+use crate::lock::tick_waits::TickWaits;
 use crate::shared_page::{self, Access, SharedPage};
 
 /// The longest name of a session in bytes.
@@ -38,6 +39,10 @@ pub struct TickEntry {
     pub faults: Option<Faults>,
     /// Pages that the system read back from swap since the session began.
     pub swapped_in: Option<u64>,
+    /// The tick's thread, by the kernel's number.
+    pub thread: Option<u32>,
+    /// What the tick waited for locks and events, if that is known.
+    pub waits: Option<TickWaits>,
 }
 
 /// A page to write to, from one thread. The file is removed when this and all its [`Counters`] are dropped.
@@ -115,6 +120,10 @@ impl PageWriter {
         if let Some(pages) = entry.swapped_in {
             set(&part[tick::SWAPPED_IN], pages);
         }
+        set(&part[tick::THREAD], entry.thread.map_or(UNKNOWN, u64::from));
+        if let Some(waits) = entry.waits {
+            add_waits(part, &waits, entry.period_ns);
+        }
         let values = [
             entry.began_ns.saturating_sub(entry.due_ns),
             entry.done_ns.saturating_sub(entry.began_ns),
@@ -149,6 +158,20 @@ impl Counters {
     fn word(&self, count: Count) -> &AtomicU64 {
         &self.page.words()[layout::COUNTS_AT + count as usize]
     }
+}
+
+/// A tick that waits for a smaller share of the period than one in so many is not made late by that.
+pub const LONG_WAIT_OF_PERIOD: u64 = 8;
+
+fn add_waits(part: &[AtomicU64], waits: &TickWaits, period_ns: Option<u64>) {
+    let is_long = waits.total_ns >= period_ns.map_or(0, |ns| ns / LONG_WAIT_OF_PERIOD);
+    add(&part[tick::LOCK_WAIT], waits.total_ns);
+    add(&part[tick::LONG_LOCK_WAIT], if is_long { waits.total_ns } else { 0 });
+    let Some(longest) = waits.longest.filter(|_| is_long) else { return };
+    set(&part[tick::LAST_LOCK_WAIT], longest.length_ns);
+    set(&part[tick::LAST_LOCK_KIND], longest.kind as u64);
+    set(&part[tick::LAST_LOCK_ADDRESS], longest.address as u64);
+    set(&part[tick::LAST_LOCK_THREAD], longest.by.map_or(UNKNOWN, u64::from));
 }
 
 /// Only one thread writes these words, so a load and a store suffice for an addition.

@@ -13,7 +13,7 @@ use super::outside::Outside;
 use super::process::Threads;
 use super::read::{odd, parsed};
 use super::sockets::{OpenSockets, Tables};
-use crate::sample::{Counted, FilesSample, OutsideSample, ServerSample, TelemetrySample};
+use crate::sample::{Counted, FilesSample, LateWas, OutsideLate, OutsideSample, ServerSample, TelemetrySample};
 
 /// The most servers to watch.
 const SERVERS_MAX: usize = 64;
@@ -132,6 +132,9 @@ impl Servers {
                 };
                 (process, sockets, watched.sockets.files())
             });
+            if let Some(Ok(page)) = &mut server.telemetry {
+                name_holder(root, pid, page);
+            }
             if let (None, Ok(process)) = (&server.telemetry, &*process) {
                 server.name = printable(&process.name);
                 let ticks = self.outside.as_mut().map(|outside| outside.read(pid, process.start_ticks, now_ns));
@@ -179,11 +182,26 @@ fn with_thread(root: &Root, pid: u32, mut ticks: OutsideSample) -> OutsideSample
     let path = format!("/proc/{pid}/task/{tid}/stat");
     let stat = parsed(root, &path, "a thread", |text| parse_process(text).map(|(stat, _)| stat));
     ticks.ticks.major_faults = stat.ok().map(|stat| stat.major_faults);
-    if !ticks.late.is_empty() {
+    if !ticks.late.is_empty() || !ticks.missed_waiting.is_empty() {
         let slack = parsed(root, &format!("/proc/{tid}/timerslack_ns"), "a time", |text| text.trim().parse().ok());
         ticks.timer_slack_ns = slack.ok();
     }
+    let by = |late: &OutsideLate| match late.was {
+        LateWas::Waited { by, .. } => Some(by),
+        LateWas::Off | LateWas::Awake { .. } => None,
+    };
+    // Threads of other processes have no name here.
+    let all = ticks.late.iter().chain(&ticks.missed_waiting).filter_map(by).collect::<BTreeSet<u32>>();
+    let named = |by: u32| Some((by, printable(root.text(&format!("/proc/{pid}/task/{by}/comm")).ok()?.trim_end())));
+    ticks.wakers = all.into_iter().filter_map(named).collect();
     ticks
+}
+
+/// Adds the name of the thread that a tick waited for. `pid` is the process in this root: a server in another PID namespace has none.
+fn name_holder(root: &Root, pid: u32, page: &mut TelemetrySample) {
+    let Some(last) = page.waits.as_mut().and_then(|waits| waits.last.as_mut()) else { return };
+    let name = last.by.and_then(|by| root.text(&format!("/proc/{pid}/task/{by}/comm")).ok());
+    last.by_name = name.map(|name| printable(name.trim_end_matches('\n')));
 }
 
 fn of_process(pid: u32) -> ServerSample {

@@ -44,6 +44,8 @@ pub struct Evidence {
     pub interrupts_ns: Option<u64>,
     /// How long the whole machine was paused. Only the gap meter sees that: without it, a pause leaves no evidence.
     pub paused_ns: Option<u64>,
+    /// How long ticks waited for locks. Servers that do not count it are judged as if they had none.
+    pub lock_ns: Option<u64>,
     /// Major page faults of the tick's thread.
     pub major_faults: Option<u64>,
     /// How long threads of the host waited for disks or memory.
@@ -77,24 +79,34 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
     // Where its own work is too long, a disturbance comes on top, and neither of them is the cause of all.
     let may_be_own = is_own_work(evidence);
     let is_undisturbed = short(run_delay_ns) && short(throttled_ns) && short(steal_ns);
+    let lock_ns = lock_alone_ns(evidence);
+    let has_no_lock = lock_ns < bound_ns;
     let paused_ns = evidence.paused_ns.unwrap_or(0);
     if paused_ns >= bound_ns {
         // What was counted meanwhile was counted by a machine that was not there.
-        return match enough(Some(paused_ns)) && is_undisturbed {
+        return match enough(Some(paused_ns)) && is_undisturbed && has_no_lock {
             true => (Cause::VmPaused, format!("the whole machine was paused for {}", ms(Some(paused_ns)))),
             false => (Cause::Unknown, format!("{}, paused {}", open_words(evidence), ms(Some(paused_ns)))),
         };
     }
-    if enough(throttled_ns) && is_delay_of_limit && short(steal_ns) && !may_be_own {
+    if is_lock(evidence) {
+        return (Cause::Lock, format!("ticks waited {} for locks", ms(Some(lock_ns))));
+    }
+    if enough(throttled_ns) && is_delay_of_limit && short(steal_ns) && !may_be_own && has_no_lock {
         return (Cause::Throttled, format!("limits stopped its control group for {}", ms(throttled_ns)));
     }
-    if enough(run_delay_ns) && short(throttled_ns) && short(steal_ns) && !may_be_own {
+    if enough(run_delay_ns) && short(throttled_ns) && short(steal_ns) && !may_be_own && has_no_lock {
         return (Cause::Preempted, format!("the tick's thread was ready but did not run for {}", ms(run_delay_ns)));
     }
-    if enough(steal_ns) && short(run_delay_ns) && short(throttled_ns) && !may_be_own {
+    if enough(steal_ns) && short(run_delay_ns) && short(throttled_ns) && !may_be_own && has_no_lock {
         return (Cause::Stolen, format!("the hypervisor took {} of the tick's CPU", ms(steal_ns)));
     }
-    if is_undisturbed && major_faults.is_some_and(|faults| faults > 0) && enough(stalled_ns) && evidence.overruns == 0 {
+    if is_undisturbed
+        && has_no_lock
+        && major_faults.is_some_and(|faults| faults > 0)
+        && enough(stalled_ns)
+        && evidence.overruns == 0
+    {
         let faults = major_faults.unwrap_or(0);
         return (
             Cause::PageFault,
@@ -106,10 +118,27 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
         let longer = evidence.overruns;
         return (Cause::OwnWork, format!("{longer} ticks worked longer than the period, and used the CPU for it"));
     }
-    if is_undisturbed && has_no_fault && enough(interrupts_ns) && evidence.overruns == 0 {
+    if is_undisturbed && has_no_lock && has_no_fault && enough(interrupts_ns) && evidence.overruns == 0 {
         return (Cause::Interrupt, format!("interrupts and softirqs had the tick's CPU for {}", ms(interrupts_ns)));
     }
     (Cause::Unknown, open_words(evidence))
+}
+
+/// What ticks waited for locks, without the time in which the thread could have continued but had no CPU.
+fn lock_alone_ns(evidence: &Evidence) -> u64 {
+    evidence.lock_ns.unwrap_or(0).saturating_sub(evidence.run_delay_ns.unwrap_or(0))
+}
+
+/// Locks explain nearly all of the time that ticks took beyond the period, and what happened beside them a small part. A wait in a tick that ended
+/// in time delayed nothing. Interrupts do not count: the thread slept meanwhile.
+fn is_lock(evidence: &Evidence) -> bool {
+    let lock_ns = lock_alone_ns(evidence);
+    let others = [evidence.run_delay_ns, evidence.throttled_ns, evidence.steal_ns];
+    let others_ns = others.into_iter().try_fold(0_u64, |sum, ns| Some(sum.saturating_add(ns?)));
+    evidence.overruns > 0
+        && others_ns.is_some_and(|ns| ns as f64 <= evidence.excess_ns as f64 * OTHERS_MAX)
+        && lock_ns >= evidence.ticks.bound_ns.max(1)
+        && lock_ns as f64 >= evidence.excess_ns as f64 * EXPLAINS
 }
 
 /// Work that slept, such as for a lock, is not the server's own computation.
@@ -120,7 +149,8 @@ fn is_own_work(evidence: &Evidence) -> bool {
 
 /// Everything else together explains a small part of the overrun. A thread that hardly sleeps always waits a little.
 fn is_mostly_own(evidence: &Evidence) -> bool {
-    let times = [evidence.run_delay_ns, evidence.throttled_ns, evidence.steal_ns, evidence.interrupts_ns];
+    let lock_ns = Some(evidence.lock_ns.unwrap_or(0));
+    let times = [evidence.run_delay_ns, evidence.throttled_ns, evidence.steal_ns, evidence.interrupts_ns, lock_ns];
     let others_ns = times.into_iter().try_fold(0_u64, |sum, ns| Some(sum.saturating_add(ns?)));
     is_counted(evidence.uncounted_ns, evidence.excess_ns)
         && others_ns.is_some_and(|ns| ns as f64 <= evidence.excess_ns as f64 * OTHERS_MAX)
@@ -143,7 +173,11 @@ fn open_words(evidence: &Evidence) -> String {
         0 => String::new(),
         count => format!(", {count} ticks worked longer than the period"),
     };
-    format!("nothing decides: {}{overruns}", seen.join(", "))
+    let locks = match evidence.lock_ns {
+        Some(ns) if ns > 0 => format!(", waits for locks {:.1} ms", ns as f64 / 1e6),
+        _ => String::new(),
+    };
+    format!("nothing decides: {}{locks}{overruns}", seen.join(", "))
 }
 
 #[cfg(test)]
@@ -165,6 +199,7 @@ mod tests {
             steal_ns: Some(0),
             interrupts_ns: Some(0),
             paused_ns: None,
+            lock_ns: Some(0),
             major_faults: Some(0),
             stalled_ns: Some(0),
             overruns: 0,
@@ -177,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_planted_cause_is_found_and_two_are_unknown() {
-        let table: [(&str, Plant, Cause); 29] = [
+        let table: [(&str, Plant, Cause); 40] = [
             ("nothing seen", |_| {}, Cause::Unknown),
             ("preempted", |of| of.run_delay_ns = Some(60 * MS), Cause::Preempted),
             ("not long enough", |of| of.run_delay_ns = Some(20 * MS), Cause::Unknown),
@@ -222,6 +257,33 @@ mod tests {
             ("work, CPU unknown", |of| (of.overruns, of.cpu_ns) = (5, None), Cause::Unknown),
             ("work on a CPU that was away", |of| (of.overruns, of.uncounted_ns) = (5, Some(40 * MS)), Cause::Unknown),
             ("work, counters unknown", |of| (of.overruns, of.uncounted_ns) = (5, None), Cause::Unknown),
+            ("lock", |of| (of.overruns, of.cpu_ns, of.lock_ns) = (1, Some(50 * MS), Some(45 * MS)), Cause::Lock),
+            ("lock beside usual work", |of| (of.overruns, of.lock_ns) = (1, Some(45 * MS)), Cause::Lock),
+            (
+                "lock, too short",
+                |of| (of.overruns, of.cpu_ns, of.lock_ns) = (1, Some(MS), Some(20 * MS)),
+                Cause::Unknown,
+            ),
+            ("lock, in ticks that ended in time", |of| of.lock_ns = Some(60 * MS), Cause::Unknown),
+            ("lock and long work", |of| (of.overruns, of.lock_ns) = (1, Some(20 * MS)), Cause::Unknown),
+            ("long work, short lock", |of| (of.overruns, of.lock_ns) = (5, Some(4 * MS)), Cause::OwnWork),
+            (
+                "lock, then preempted",
+                |of| (of.overruns, of.lock_ns, of.run_delay_ns) = (1, Some(60 * MS), Some(15 * MS)),
+                Cause::Unknown,
+            ),
+            (
+                "preempted as it got the lock",
+                |of| (of.lock_ns, of.run_delay_ns) = (Some(61 * MS), Some(60 * MS)),
+                Cause::Preempted,
+            ),
+            ("lock, stolen", |of| (of.lock_ns, of.steal_ns) = (Some(20 * MS), Some(60 * MS)), Cause::Unknown),
+            ("lock, paused", |of| (of.lock_ns, of.paused_ns) = (Some(60 * MS), Some(60 * MS)), Cause::Unknown),
+            (
+                "lock, delay unknown",
+                |of| (of.overruns, of.lock_ns, of.run_delay_ns) = (1, Some(60 * MS), None),
+                Cause::Unknown,
+            ),
             ("work, a step of the counters", |of| (of.overruns, of.uncounted_ns) = (5, Some(30 * MS)), Cause::OwnWork),
         ];
         for (name, plant, expected) in table {
@@ -238,12 +300,12 @@ mod tests {
         #[test]
         fn no_cause_is_named_that_does_not_explain(
             times in prop::array::uniform5(prop::option::of(0..100_u64)), faults in prop::option::of(0..3_u64), overruns in 0..3_u64,
-            lateness in 5..100_u64, cpu in prop::option::of(0..200_u64)
+            lateness in 5..100_u64, cpu in prop::option::of(0..200_u64), lock in prop::option::of(0..100_u64)
         ) {
             let [run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns] = times.map(|time| time.map(|ms| ms * MS));
             let evidence = Evidence {
                 ticks: LateCount { lateness_ns: lateness * MS, ..quiet().ticks },
-                run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns, paused_ns: None, major_faults: faults, overruns, excess_ns: 40 * MS,
+                run_delay_ns, throttled_ns, steal_ns, interrupts_ns, stalled_ns, paused_ns: None, lock_ns: lock.map(|ms| ms * MS), major_faults: faults, overruns, excess_ns: 40 * MS,
                 work_ns: 100 * MS, cpu_ns: cpu.map(|ms| ms * MS), uncounted_ns: Some(0),
             };
             let long = |time: Option<u64>| time.is_none_or(|ns| ns >= 5 * MS);
@@ -258,6 +320,11 @@ mod tests {
                 Cause::OwnWork => {
                     let others: Option<u64> = [run_delay_ns, throttled_ns, steal_ns, interrupts_ns].into_iter().sum();
                     prop_assert!(overruns > 0 && faults == Some(0) && others.is_some_and(|ns| ns <= 10 * MS));
+                }
+                Cause::Lock => {
+                    let alone_ns = lock.unwrap_or(0) * MS - run_delay_ns.unwrap_or(0).min(lock.unwrap_or(0) * MS);
+                    let others: Option<u64> = [run_delay_ns, throttled_ns, steal_ns].into_iter().sum();
+                    prop_assert!(overruns > 0 && alone_ns >= 32 * MS && others.is_some_and(|ns| ns <= 10 * MS));
                 }
                 Cause::LateTimer | Cause::VmPaused => prop_assert!(false, "these counts never show it"),
                 Cause::Unknown => {}

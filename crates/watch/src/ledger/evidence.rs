@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use evenkeel_hostfs::proc::{CpuTicks, TICK_NS};
 use evenkeel_measure::meters::rates::ThreadCounts;
 use evenkeel_sys::stall::Stalls;
+use evenkeel_sys::telemetry::LONG_WAIT_OF_PERIOD;
 use evenkeel_sys::telemetry::PageHistogram;
 use evenkeel_sys::telemetry::layout::lower_bound_ns;
 
-use super::cause::{Evidence, LateCount};
-use crate::sample::{Counted, GroupsSample, ProcessSample, Sample, ServerSample, TelemetrySample, late_bound_ns};
+use super::cause::{EXPLAINS, Evidence, LateCount};
+use crate::sample::{
+    Counted, GroupsSample, ProcessSample, Sample, ServerSample, TelemetrySample, WaitKind, late_bound_ns,
+};
 
 /// The share of the server's CPU time that a loop which is always behind uses at least.
 const DOMINATES: f64 = 0.9;
@@ -29,7 +32,11 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
     }
     let process = same_process(then, server);
     let ran = page.ticks.saturating_sub(page_before.ticks);
-    let thread = process.and_then(|(then, now)| tick_thread(then, now, ran));
+    let thread = process.and_then(|(then, now)| match page.thread {
+        // A process that this root shows has the same numbers here.
+        Some(tid) => TickThread::numbered(tid, then, now),
+        None => tick_thread(then, now, ran),
+    });
     let Overruns { count: overruns, excess_ns, work_ns } = overruns(page_before, page, ticks.bound_ns);
     let seen = Counters::between(before, after, process, thread.as_ref(), ticks.bound_ns);
     Some(Evidence {
@@ -39,6 +46,7 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
         steal_ns: seen.steal_ns,
         interrupts_ns: seen.interrupts_ns,
         paused_ns: paused_ns(before, after),
+        lock_ns: lock_ns(page_before, page, ticks.bound_ns),
         major_faults: page.major_faults.zip(page_before.major_faults).and_then(|(now, then)| grown(then, now)),
         stalled_ns: seen.stalled_ns,
         overruns,
@@ -47,6 +55,35 @@ pub(super) fn of_server(before: &Sample, after: &Sample, server: &ServerSample) 
         cpu_ns: seen.cpu_ns,
         uncounted_ns: seen.uncounted_ns,
     })
+}
+
+/// How long ticks waited for locks, if the server counts it. Waits that are too short to make a tick late do not count.
+fn lock_ns(before: &TelemetrySample, after: &TelemetrySample, bound_ns: u64) -> Option<u64> {
+    let (then, now) = before.waits.as_ref().zip(after.waits.as_ref())?;
+    let has_all_that_matter = bound_ns as f64 * EXPLAINS >= after.period_ns? as f64 / LONG_WAIT_OF_PERIOD as f64;
+    match has_all_that_matter {
+        true => grown(then.long_ns, now.long_ns),
+        false => grown(then.total_ns, now.total_ns),
+    }
+}
+
+/// The last wait that was long for a tick, in words.
+pub(super) fn lock_words(page: &TelemetrySample) -> Option<String> {
+    let last = page.waits.as_ref()?.last.as_ref()?;
+    let what = match last.kind {
+        WaitKind::Mutex => "a mutex",
+        WaitKind::InheritMutex => "a mutex that inherits priority",
+        WaitKind::Read => "a lock to read",
+        WaitKind::Write => "a lock to write",
+        WaitKind::Event => "an event",
+    };
+    let does = if last.kind == WaitKind::Event { "set" } else { "held" };
+    let whose = match (last.by, &last.by_name) {
+        (Some(by), Some(name)) => format!("{does} by {name} (thread {by})"),
+        (Some(by), None) => format!("{does} by thread {by}"),
+        (None, _) => format!("{does} by an unknown thread"),
+    };
+    Some(format!("the last one {:.1} ms for {what} at {:#x}, {whose}", last.length_ns as f64 / 1e6, last.address))
 }
 
 /// How long the machine was paused between two samples, if the gap meter ran.

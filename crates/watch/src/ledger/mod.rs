@@ -9,7 +9,7 @@ mod evidence;
 mod judged;
 mod outside;
 
-use crate::sample::{Cause, LateTicks, LedgerSample, Sample};
+use crate::sample::{Cause, LateTicks, LedgerSample, Sample, ServerSample};
 pub use cause::{Evidence, LateCount, decide};
 use judged::Judged;
 
@@ -21,7 +21,7 @@ pub fn entries(before: &Sample, after: &Sample) -> LedgerSample {
     let mut ledger = LedgerSample { new: Vec::new(), totals: before.ledger.totals.clone() };
     for server in &after.servers {
         let judged = match (evidence::of_server(before, after, server), &server.outside) {
-            (Some(evidence), _) => vec![by_page(&evidence)],
+            (Some(evidence), _) => vec![by_page(&evidence, server)],
             (None, Some(Ok(_))) => outside::judged(before, after, server),
             (None, _) => continue,
         };
@@ -46,8 +46,12 @@ pub fn entries(before: &Sample, after: &Sample) -> LedgerSample {
     ledger
 }
 
-fn by_page(evidence: &Evidence) -> Judged {
-    let (cause, words) = decide(evidence);
+fn by_page(evidence: &Evidence, server: &ServerSample) -> Judged {
+    let (cause, mut words) = decide(evidence);
+    let page = server.telemetry.as_ref().and_then(|page| page.as_ref().ok());
+    if let Some(whose) = page.filter(|_| cause == Cause::Lock).and_then(evidence::lock_words) {
+        words = format!("{words}, {whose}");
+    }
     Judged { late: evidence.ticks.late, missed: evidence.ticks.missed, cause, words, due_ns: None }
 }
 

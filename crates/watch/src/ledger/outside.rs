@@ -78,6 +78,21 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
     };
     let awake: Vec<&OutsideLate> = awake.into_iter().filter(|late| by_gaps(late)).collect();
     let off: Vec<&OutsideLate> = off.into_iter().filter(|late| by_gaps(late)).collect();
+    let mut by_another = |late: &&OutsideLate| match behind_another(late, now, known) {
+        Some((cause, words)) => {
+            add(&mut list, cause, words, late);
+            false
+        }
+        None => true,
+    };
+    let off: Vec<&OutsideLate> = off.into_iter().filter(|late| by_another(late)).collect();
+    let waiting =
+        now.missed_waiting.iter().filter_map(|late| gone(late, known).or_else(|| behind_another(late, now, known)));
+    let mut missed = missed;
+    for (cause, words) in waiting.take(missed.try_into().unwrap_or(usize::MAX)) {
+        add_missed(&mut list, cause, words, 1);
+        missed -= 1;
+    }
     for late in &awake {
         let (cause, words) = behind_a_long_one(late, &awake, known);
         add(&mut list, cause, words, late);
@@ -88,10 +103,7 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
             add(&mut list, cause, words.clone(), late);
         }
         if missed > 0 {
-            match list.iter_mut().find(|one| one.cause == cause) {
-                Some(one) => one.missed = missed,
-                None => list.push(Judged { late: 0, missed, cause, words, due_ns: None }),
-            }
+            add_missed(&mut list, cause, words, missed);
         }
     }
     if now.late_beyond > 0 {
@@ -123,6 +135,38 @@ fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
     let gap = gaps.new_gaps.iter().find(of_cpu)?;
     let length_ms = ms(gap.from_ns, gap.to_ns);
     Some((Cause::Stolen, format!("CPU {} was not there for {length_ms:.1} ms, seen by the gap meter", gap.cpu)))
+}
+
+/// The thread slept in the middle of a tick until another thread woke it. It is a lock if that was for nearly all of the time for which this one was
+/// late, and by a thread of the server. Other causes are counted at times when the thread slept, so none of them is named.
+fn behind_another(late: &OutsideLate, now: &OutsideSample, known: &Known) -> Option<(Cause, String)> {
+    let LateWas::Waited { since_ns, until_ns, by } = late.was else { return None };
+    let ms = until_ns.saturating_sub(since_ns) as f64 / 1e6;
+    let words = format!("in the middle of a tick, its thread waited {ms:.1} ms for a lock or a signal of");
+    let Some(name) = now.wakers.get(&by) else {
+        return Some((Cause::Unknown, format!("{words} thread {by}, which is not one of the server")));
+    };
+    let began_ns = late.due_ns.saturating_add(late.lateness_ns);
+    let asleep_ns = until_ns.min(began_ns).saturating_sub(since_ns.max(late.due_ns));
+    let seen = &known.seen;
+    let short = |time: Option<u64>, than_ns: u64| time.is_some_and(|ns| ns < than_ns);
+    // A limit stops the other thread too. A CPU that was taken away, or slack, may have delayed the timer for which the thread waited.
+    let is_sure = asleep_ns as f64 >= late.lateness_ns as f64 * EXPLAINS
+        && short(seen.throttled_ns, known.bound_ns)
+        && short(seen.steal_ns, until_ns.saturating_sub(since_ns) / 2)
+        && is_counted(seen.uncounted_ns, late.lateness_ns)
+        && short(known.timer_slack_ns, (late.lateness_ns as f64 * EXPLAINS) as u64);
+    match is_sure {
+        true => Some((Cause::Lock, format!("{words} {name} (thread {by})"))),
+        false => Some((Cause::Unknown, format!("{words} {name} (thread {by}), or its CPU was not there"))),
+    }
+}
+
+fn add_missed(list: &mut Vec<Judged>, cause: Cause, words: String, missed: u64) {
+    match list.iter_mut().find(|one| one.cause == cause) {
+        Some(one) => one.missed = one.missed.saturating_add(missed),
+        None => list.push(Judged { late: 0, missed, cause, words, due_ns: None }),
+    }
 }
 
 fn add(list: &mut Vec<Judged>, cause: Cause, words: String, late: &OutsideLate) {
@@ -175,6 +219,7 @@ fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -
         interrupts_ns: seen.interrupts_ns,
         // Each tick was compared with each pause.
         paused_ns: known.paused_ns.filter(|_| missed > 0),
+        lock_ns: None,
         major_faults: known.major_faults,
         stalled_ns: seen.stalled_ns,
         overruns: 0,

@@ -78,6 +78,8 @@ mod tests {
             period_changes: 0,
             slices: Default::default(),
             major_faults: None,
+            thread: None,
+            waits: None,
             counts: Default::default(),
             lateness,
             work: HistogramSample::default(),

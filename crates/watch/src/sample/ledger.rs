@@ -19,6 +19,8 @@ pub enum Cause {
     PageFault,
     /// Interrupts and softirqs had the CPU.
     Interrupt,
+    /// In the middle of a tick, its thread waited for a lock that another thread held, or for another thread.
+    Lock,
     /// The work of earlier ticks took longer than the period, and used the CPU for it.
     OwnWork,
     /// The whole machine was paused.
@@ -31,12 +33,13 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 10] = [
         Cause::Stolen,
         Cause::Throttled,
         Cause::Preempted,
         Cause::PageFault,
         Cause::Interrupt,
+        Cause::Lock,
         Cause::OwnWork,
         Cause::VmPaused,
         Cause::LateTimer,
@@ -51,6 +54,7 @@ impl Cause {
             Cause::Preempted => "preempted",
             Cause::PageFault => "page-fault",
             Cause::Interrupt => "interrupt",
+            Cause::Lock => "lock",
             Cause::OwnWork => "own-work",
             Cause::VmPaused => "vm-paused",
             Cause::LateTimer => "late-timer",

@@ -22,7 +22,7 @@ pub use ledger::{Cause, LateTicks, LedgerSample};
 pub use outside::{DueSample, LateWas, OutsideLate, OutsideSample};
 pub use recorder::RecorderSample;
 pub use server::{FilesSample, ProcessSample, ServerSample, SocketSample, ThreadSums};
-pub use telemetry::{HistogramSample, SlicesSample, TelemetrySample, TickSample};
+pub use telemetry::{HistogramSample, SlicesSample, TelemetrySample, TickSample, WaitKind, WaitSample, WaitsSample};
 
 /// Everything that was read at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

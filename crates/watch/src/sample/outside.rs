@@ -1,5 +1,7 @@
 //! The ticks of a server that reports nothing, as a sample holds them: seen from outside, by the kernel's switch records.
 
+use std::collections::BTreeMap;
+
 use evenkeel_measure::meters::ticks::account::Due;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,12 @@ pub struct OutsideSample {
     pub late: Vec<OutsideLate>,
     /// Late ticks beyond those.
     pub late_beyond: u64,
+    /// The missed ticks since the sample before that were due while the thread waited for another one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missed_waiting: Vec<OutsideLate>,
+    /// The names of the threads of the server that it waited for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub wakers: BTreeMap<u32, String>,
     /// Switch records that were lost, so that ticks may be missing.
     pub lost: u64,
     /// Due times at which records were lost, and no tick was seen or a late one. They are neither ticks nor missed ticks.
@@ -56,6 +64,8 @@ impl OutsideSample {
             timer_slack_ns: None,
             late: Vec::new(),
             late_beyond: 0,
+            missed_waiting: Vec::new(),
+            wakers: BTreeMap::new(),
             lost: 0,
             uncounted: 0,
             ..self.clone()
@@ -105,6 +115,15 @@ pub struct OutsideLate {
 pub enum LateWas {
     /// It slept, or was woken and had no CPU yet.
     Off,
+    /// It slept in the middle of a tick, until another thread woke it.
+    Waited {
+        /// When it fell asleep, on the monotonic clock.
+        since_ns: u64,
+        /// When it was woken.
+        until_ns: u64,
+        /// The thread that woke it.
+        by: u32,
+    },
     /// It was awake: an earlier tick lasted too long.
     Awake {
         /// How long the thread ran since that wake-up, in nanoseconds.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_sys::lock::waits::Kind;
 use evenkeel_sys::telemetry::layout::{BUCKETS, bucket};
-use evenkeel_sys::telemetry::{Count, PageHistogram, PageSlices, Snapshot};
+use evenkeel_sys::telemetry::{Count, PageHistogram, PageSlices, PageWaits, Snapshot};
 use serde::{Deserialize, Serialize};
 
 /// A page of telemetry.
@@ -27,6 +28,12 @@ pub struct TelemetrySample {
     pub slices: SlicesSample,
     /// Major page faults of the tick's thread.
     pub major_faults: Option<u64>,
+    /// The tick's thread, by the number that the server sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
+    /// What the ticks waited for locks, if the server counts that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<WaitsSample>,
     /// Counters that the server sets, by name.
     pub counts: BTreeMap<String, u64>,
     /// From due to begun.
@@ -35,6 +42,73 @@ pub struct TelemetrySample {
     pub work: HistogramSample,
     /// From due to done.
     pub due_to_done: HistogramSample,
+}
+
+/// What the ticks waited for locks and events since the session began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitsSample {
+    /// All of it, in nanoseconds.
+    pub total_ns: u64,
+    /// The part in ticks that waited for at least an eighth of the period.
+    pub long_ns: u64,
+    /// The longest wait of the last such tick.
+    pub last: Option<WaitSample>,
+}
+
+/// A wait for a lock or an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitSample {
+    /// What the tick waited for.
+    pub kind: WaitKind,
+    /// Its address in the server's memory.
+    pub address: u64,
+    /// How long, in nanoseconds.
+    pub length_ns: u64,
+    /// The thread that held the lock or set the event, by the number that the server sees.
+    pub by: Option<u32>,
+    /// That thread's name.
+    pub by_name: Option<String>,
+}
+
+/// A kind of lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitKind {
+    /// A mutex.
+    Mutex,
+    /// A mutex whose holder inherits priority.
+    InheritMutex,
+    /// The read side of a reader-writer lock.
+    Read,
+    /// The write side of a reader-writer lock.
+    Write,
+    /// An event.
+    Event,
+}
+
+impl From<Kind> for WaitKind {
+    fn from(kind: Kind) -> WaitKind {
+        match kind {
+            Kind::Mutex => WaitKind::Mutex,
+            Kind::InheritMutex => WaitKind::InheritMutex,
+            Kind::Read => WaitKind::Read,
+            Kind::Write => WaitKind::Write,
+            Kind::Event => WaitKind::Event,
+        }
+    }
+}
+
+impl From<&PageWaits> for WaitsSample {
+    fn from(page: &PageWaits) -> WaitsSample {
+        let last = page.last.map(|last| WaitSample {
+            kind: last.kind.into(),
+            address: last.address as u64,
+            length_ns: last.length_ns,
+            by: last.by,
+            by_name: None,
+        });
+        WaitsSample { total_ns: page.total_ns, long_ns: page.long_ns, last }
+    }
 }
 
 /// A tick. Times are on the monotonic clock.
@@ -154,6 +228,8 @@ impl From<&Snapshot> for TelemetrySample {
             period_changes: page.period_changes,
             slices: page.turns.into(),
             major_faults: page.faults.map(|faults| faults.major),
+            thread: page.thread,
+            waits: page.waits.as_ref().map(WaitsSample::from),
             counts: counts.collect(),
             lateness: (&page.lateness).into(),
             work: (&page.work).into(),

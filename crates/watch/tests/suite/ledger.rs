@@ -3,7 +3,7 @@
 use evenkeel_watch::ledger::{entries, totals_of};
 use evenkeel_watch::sample::{
     Cause, CpuGapsSample, DueSample, GapSample, GapsSample, HistogramSample, LateTicks, LateWas, OutsideLate,
-    OutsideSample, PauseSample, Sample,
+    OutsideSample, PauseSample, Sample, WaitKind, WaitSample, WaitsSample,
 };
 use evenkeel_watch::{Measured, Model, metrics};
 
@@ -95,6 +95,49 @@ fn each_planted_cause_is_the_one_of_all_late_ticks() {
         work_too_long(sample);
         cpu(sample).user += 100;
     });
+}
+
+/// Ticks that waited for a mutex so long, in a server that counts it.
+fn waits(ms: u64) -> Option<WaitsSample> {
+    let last = WaitSample {
+        kind: WaitKind::Mutex,
+        address: 0x5500,
+        length_ns: ms * 1_000_000,
+        by: Some(9),
+        by_name: Some("saver".to_owned()),
+    };
+    let last = (ms > 0).then_some(last);
+    Some(WaitsSample { total_ns: ms * 1_000_000, long_ns: ms * 1_000_000, last })
+}
+
+#[test]
+fn a_lock_is_the_cause_if_it_explains_the_long_ticks() {
+    let entry = |lock_ms: u64, plant: &dyn Fn(&mut Sample)| {
+        let (mut before, mut after) = second(10);
+        page(&mut before).waits = waits(0);
+        page(&mut after).waits = waits(lock_ms);
+        // One tick that took about 50 ms.
+        page(&mut after).work.buckets = [(EARLY, 1049), (94, 1)].into();
+        page(&mut after).work.sum_ns += 50_000_000;
+        plant(&mut after);
+        entries(&before, &after).new.remove(0)
+    };
+    let found = entry(45, &|_| {});
+    let words = "ticks waited 45.0 ms for locks, the last one 45.0 ms for a mutex at 0x5500, held by saver (thread 9)";
+    assert_eq!((found.cause, found.evidence.as_str()), (Cause::Lock, words));
+    assert_eq!(entry(3, &|_| {}).cause, Cause::Unknown, "something else took the time");
+    assert_eq!(entry(45, &|sample| cpu(sample).steal += 5).cause, Cause::Unknown);
+    assert_eq!(entry(45, &|sample| thread(sample).run_delay_ns += 40_000_000).cause, Cause::Unknown);
+    // The page names the tick's thread, so that others do not matter.
+    let named = entry(45, &|sample| {
+        page(sample).thread = Some(7);
+        sample.servers[0].process.as_mut().unwrap().threads_beyond = 3;
+    });
+    assert_eq!(named.cause, Cause::Lock);
+    let beside = entry(45, &|sample| page(sample).thread = Some(70));
+    assert_eq!(beside.cause, Cause::Unknown, "nothing is known of the thread");
+    // A server that does not count it.
+    assert_eq!(entry(45, &|sample| page(sample).waits = None).cause, Cause::Unknown);
 }
 
 #[test]
@@ -198,6 +241,8 @@ fn seen_from_outside(late: &[OutsideLate], missed: u64) -> (Sample, Sample) {
             timer_slack_ns: Some(50_000),
             late: late.to_vec(),
             late_beyond: 0,
+            missed_waiting: Vec::new(),
+            wakers: [(9, "saver".to_owned())].into(),
             lost: 0,
             uncounted: 0,
         }));
@@ -229,6 +274,31 @@ fn causes(late: &[OutsideLate], missed: u64, plant: impl Fn(&mut Sample), expect
         .map(|(_, count)| count)
         .sum();
     assert_eq!(total, late.len() as u64 + missed, "each tick has one cause");
+}
+
+/// A tick of 12 ms lateness whose thread waited for another one, from before it was due.
+fn waited(by: u32, until_ms: u64) -> OutsideLate {
+    let due_ns = OFF.due_ns;
+    let was = LateWas::Waited { since_ns: due_ns - 15_000_000, until_ns: due_ns + until_ms * 1_000_000, by };
+    OutsideLate { was, ..OFF }
+}
+
+#[test]
+fn a_wait_for_a_thread_of_the_server_is_a_lock() {
+    causes(&[waited(9, 12)], 0, |_| {}, &[(Cause::Lock, 1, 0)]);
+    // Thread 10 is in another process, or has ended.
+    causes(&[waited(10, 12)], 0, |_| {}, &[(Cause::Unknown, 1, 0)]);
+    // The wait was over long before the tick began.
+    causes(&[waited(9, 5)], 0, |_| {}, &[(Cause::Unknown, 1, 0)]);
+    causes(&[waited(9, 12)], 0, |sample| throttle(sample, 30_000), &[(Cause::Unknown, 1, 0)]);
+    causes(&[waited(9, 12)], 0, |sample| cpu(sample).steal += 2, &[(Cause::Unknown, 1, 0)]);
+    causes(&[waited(9, 12)], 0, |sample| outside(sample).timer_slack_ns = Some(20_000_000), &[(Cause::Unknown, 1, 0)]);
+    // Each tick by itself, and missed ones too.
+    let missed = |sample: &mut Sample| outside(sample).missed_waiting = vec![waited(9, 12), waited(10, 12)];
+    causes(&[waited(9, 12), OFF], 3, missed, &[(Cause::Lock, 1, 1), (Cause::Unknown, 1, 2)]);
+    let (before, after) = seen_from_outside(&[waited(9, 12)], 0);
+    let words = &entries(&before, &after).new[0].evidence;
+    assert!(words.contains("waited 27.0 ms") && words.contains("saver (thread 9)"), "{words}");
 }
 
 #[test]

@@ -24,6 +24,8 @@ fn this_machine_is_read_and_a_sample_can_be_read_back() {
         turns: PageSlices::Whole,
         faults: None,
         swapped_in: None,
+        thread: None,
+        waits: None,
     };
     page.tick(&tick(0));
     let servers = ServerOptions {

@@ -139,6 +139,8 @@ pub(crate) fn telemetry(ticks: u64) -> TelemetrySample {
         period_changes: 0,
         slices: Default::default(),
         major_faults: None,
+        thread: None,
+        waits: None,
         counts: [("players".to_owned(), 12), ("packets_in".to_owned(), ticks * 3)].into(),
         lateness: histogram(100, ticks),
         work: histogram(60, ticks),

@@ -283,6 +283,8 @@ mod tests {
                 period_ns: None,
                 turns: PageSlices::Unknown,
                 swapped_in: None,
+                thread: None,
+                waits: None,
             };
             writer.tick(&entry);
         }

@@ -2,6 +2,7 @@
 //! from a stream, whether it is live or read from a file.
 
 use evenkeel_hostfs::asleep::{Asleep, Call, Wait};
+use evenkeel_sys::perf_wakers::Woken;
 
 use super::wakes::{Unseen, Wake};
 
@@ -29,6 +30,10 @@ pub struct ThreadLog {
     pub asked: Vec<Asked>,
     /// Its entries of the probed function, in order of time, on the monotonic clock.
     pub entries: Vec<u64>,
+    /// Who woke it, in order of time. The text form does not have it.
+    pub woken: Vec<Woken>,
+    /// Since when all wake-ups are in `woken`. None if they were not recorded, or some were lost.
+    pub woken_from_ns: Option<u64>,
     /// Switches that were seen.
     pub switches: u64,
     /// Whether it switched so often that watching it was stopped.
@@ -71,6 +76,7 @@ impl Stream {
             thread.wakes.retain(|wake| wake.start_ns >= from_ns && wake.end_ns < to_ns);
             thread.asked.retain(|asked| (from_ns..to_ns).contains(&asked.at_ns));
             thread.entries.retain(|entered_ns| (from_ns..to_ns).contains(entered_ns));
+            thread.woken.retain(|woken| (from_ns..to_ns).contains(&woken.at_ns));
         }
         part
     }
@@ -94,6 +100,10 @@ impl Stream {
                     before.wakes.extend(thread.wakes);
                     before.asked.extend(thread.asked);
                     before.entries.extend(thread.entries);
+                    before.woken.extend(thread.woken);
+                    // Those of two CPUs are not read at the same moment.
+                    before.woken.sort_by_key(|woken| woken.at_ns);
+                    before.woken_from_ns = thread.woken_from_ns.map(|from_ns| before.woken_from_ns.unwrap_or(from_ns));
                     before.switches += thread.switches;
                     before.is_too_much |= thread.is_too_much;
                     before.is_over |= thread.is_over;
@@ -366,6 +376,7 @@ mod tests {
             switches: 4,
             is_too_much: true,
             is_over: true,
+            ..ThreadLog::default()
         };
         let other = ThreadLog { pid: 7, tid: 9, ..ThreadLog::default() };
         Stream {

@@ -11,6 +11,7 @@ use evenkeel_hostfs::asleep::Sleeper;
 use evenkeel_hostfs::timer_files::TimerFiles;
 use evenkeel_sys::perf_probe::Probe;
 use evenkeel_sys::perf_thread::ThreadSwitches;
+use evenkeel_sys::perf_wakers::{WakerRecord, Wakers, Woken};
 use evenkeel_sys::{Errno, clock, thread};
 
 use super::stream::{Asked, Stream, ThreadLog};
@@ -37,6 +38,8 @@ const FEW: usize = 8;
 const SWITCHES_A_SECOND_MAX: u64 = 20_000;
 /// The most checks per window of what a thread waits for.
 const ASKED_MAX: usize = 256;
+/// The most wake-ups between two windows to hold.
+const WOKEN_MAX: usize = 1 << 14;
 /// How many reads pass between searches for new threads. This is about once a second.
 const RESCAN_EVERY: u32 = 5;
 
@@ -65,6 +68,10 @@ struct OneThread {
     name: String,
     switches: ThreadSwitches,
     sleeper: Option<Sleeper>,
+    /// Only for a slow watch of one thread. None if this user or this kernel does not show it.
+    wakers: Option<Wakers>,
+    woken: Vec<Woken>,
+    lost_woken: bool,
     wakes: Wakes,
     asked: Vec<Asked>,
     is_too_much: bool,
@@ -117,6 +124,9 @@ impl OneThread {
             name: thread::name_of(tid).unwrap_or_default(),
             switches,
             sleeper: Sleeper::open(tid).ok(),
+            wakers: None,
+            woken: Vec::new(),
+            lost_woken: false,
             wakes: Wakes::default(),
             asked: Vec::new(),
             is_too_much: false,
@@ -143,6 +153,23 @@ impl OneThread {
             self.is_too_much = self.switches.pause().is_ok();
         }
         self.is_over |= self.switches.is_over();
+        let (woken, lost) = (&mut self.woken, &mut self.lost_woken);
+        if let Some(wakers) = &mut self.wakers {
+            wakers.drain(|record| match record {
+                WakerRecord::Woken(one) if woken.len() < WOKEN_MAX => woken.push(one),
+                WakerRecord::Woken(_) | WakerRecord::Lost(_) => *lost = true,
+                WakerRecord::Other => {}
+            });
+        }
+    }
+
+    /// Who woke it since the last call, and whether all of it was recorded.
+    fn take_woken(&mut self) -> (Vec<Woken>, bool) {
+        let mut woken = std::mem::take(&mut self.woken);
+        let is_whole = !std::mem::take(&mut self.lost_woken);
+        // Each CPU has its own ring.
+        woken.sort_unstable_by_key(|woken| woken.at_ns);
+        (woken, is_whole && self.wakers.is_some())
     }
 
     fn ask(&mut self, timers: &mut BTreeMap<u32, TimerFiles>) {
@@ -212,7 +239,8 @@ impl Watcher {
         Watcher::at_pace(watched, function, Pace::Usual)
     }
 
-    /// The same for a watch without an end. It reads every 1.5 s, and does not look at what the threads wait for.
+    /// The same for a watch without an end. It reads every 1.5 s, and does not look at what the threads wait for. If it is only one thread, it also
+    /// records who wakes it, where the kernel shows that.
     ///
     /// # Errors
     /// As for [`Watcher::start`].
@@ -240,6 +268,9 @@ impl Watcher {
         }
         if threads.is_empty() {
             return Err(refusal.unwrap_or(Errno::SRCH));
+        }
+        if let ([one], Pace::Slow, false) = (&mut threads[..], pace, is_growing) {
+            one.wakers = Wakers::of_thread(one.tid).ok();
         }
         let now_ns = clock::monotonic_ns();
         let growing: BTreeSet<u32> = list.iter().filter(|_| is_growing).map(|(pid, _)| *pid).collect();
@@ -322,6 +353,7 @@ impl Watcher {
             wakes.retain(|wake| wake.start_ns >= since_ns);
             entries.retain(|entered_ns| *entered_ns >= since_ns);
             stream.unseen = stream.unseen.and(unseen);
+            let (woken, is_whole) = one.take_woken();
             // Many threads get their name only after their start.
             if let Some(name) = thread::name_of(one.tid) {
                 one.name = name;
@@ -333,6 +365,8 @@ impl Watcher {
                 wakes,
                 asked: std::mem::take(&mut one.asked),
                 entries,
+                woken,
+                woken_from_ns: is_whole.then_some(from_ns),
                 switches,
                 is_too_much: one.is_too_much,
                 is_over: one.is_over,

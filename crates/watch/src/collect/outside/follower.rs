@@ -12,6 +12,7 @@ use evenkeel_measure::meters::ticks::views::Workers;
 use evenkeel_measure::meters::ticks::wakes::Wake;
 use evenkeel_stats::quantile;
 
+use super::held_up::HeldUp;
 use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample, SlicesSample, TelemetrySample, late_bound_ns};
 
 /// A stretch needs at least this many periods, to follow a loop through it.
@@ -61,6 +62,8 @@ impl Follower {
             period_changes: 0,
             slices: SlicesSample::Unknown,
             major_faults: None,
+            thread: None,
+            waits: None,
             counts: Default::default(),
             lateness: Default::default(),
             work: Default::default(),
@@ -81,6 +84,8 @@ impl Follower {
             timer_slack_ns: None,
             late: Vec::new(),
             late_beyond: 0,
+            missed_waiting: Vec::new(),
+            wakers: Default::default(),
             lost: 0,
             uncounted: 0,
         };
@@ -107,6 +112,7 @@ impl Follower {
     pub(super) fn count(&mut self) -> Result<&OutsideSample, NoTick> {
         self.counted.late.clear();
         self.counted.late_beyond = 0;
+        self.counted.missed_waiting.clear();
         self.counted.counted_from_ns = self.counted.counted_to_ns;
         let period_ns = self.tick.tempo.period_ns;
         let open_ns = self.held.to_ns.saturating_sub(self.counted.counted_to_ns) as f64;
@@ -146,8 +152,10 @@ impl Follower {
         self.counted.ticks.period_ns = Some(period_ns as u64);
         let usual_ns = quantile(&account.wall_ns.iter().map(|ns| *ns as f64).collect::<Vec<f64>>(), USUAL);
         let usual_ns = usual_ns.unwrap_or(0.0) as u64;
+        let thread = self.held.threads.iter().find(|thread| Some(thread.tid) == self.counted.tid).cloned();
+        let held_up = thread.as_ref().and_then(|thread| HeldUp::new(thread, &account.due_times, self.bound_ns()));
         for due in account.due_times.iter().filter(is_new) {
-            self.add_one(due, &account.due_times, usual_ns);
+            self.add_one(due, &account.due_times, usual_ns, held_up.as_ref());
         }
         let own = self.held.threads.iter().filter(|thread| Some(thread.tid) == self.counted.tid);
         let ended = own.flat_map(|thread| &thread.wakes).filter(|wake| (from_ns..end_ns).contains(&wake.end_ns));
@@ -158,8 +166,9 @@ impl Follower {
         self.forget(end_ns.saturating_sub((BEFORE_PERIODS * period_ns) as u64));
     }
 
-    fn add_one(&mut self, due: &DueTime, all: &[DueTime], usual_ns: u64) {
+    fn add_one(&mut self, due: &DueTime, all: &[DueTime], usual_ns: u64, held_up: Option<&HeldUp<'_>>) {
         let bound_ns = self.bound_ns();
+        let waited = |due_ns: u64| held_up.and_then(|held_up| held_up.at(due_ns));
         let is_lossy = self.lossy.iter().any(|lossy| lossy.contains(&due.expected_ns));
         let ticks = &mut self.counted.ticks;
         match due.outcome {
@@ -174,7 +183,8 @@ impl Follower {
                     ticks.due_to_done.add(lateness_ns.saturating_add(wake.end_ns.saturating_sub(wake.start_ns)));
                     if lateness_ns >= bound_ns {
                         let due_ns = wake.start_ns.saturating_sub(lateness_ns);
-                        self.late(OutsideLate { due_ns, lateness_ns, cpu: wake.cpu as usize, was: LateWas::Off });
+                        let was = waited(due_ns).unwrap_or(LateWas::Off);
+                        self.late(OutsideLate { due_ns, lateness_ns, cpu: wake.cpu as usize, was });
                     }
                 }
             }
@@ -188,7 +198,16 @@ impl Follower {
                     self.late(OutsideLate { due_ns: due.expected_ns, lateness_ns, cpu: wake.cpu as usize, was });
                 }
             }
-            Outcome::Missed => ticks.missed += 1,
+            Outcome::Missed => {
+                ticks.missed += 1;
+                let due_ns = due.expected_ns;
+                let was = waited(due_ns).filter(|_| self.counted.missed_waiting.len() < LATE_MAX);
+                // It was due until the next one, unless the thread was ready for it before.
+                let ready_ns = held_up.and_then(|held_up| held_up.ended_ns(due_ns)).unwrap_or(u64::MAX);
+                let lateness_ns = ready_ns.saturating_sub(due_ns).min(self.tick.tempo.period_ns as u64);
+                let missed = was.map(|was| OutsideLate { due_ns, lateness_ns, cpu: 0, was });
+                self.counted.missed_waiting.extend(missed);
+            }
         }
     }
 
@@ -226,6 +245,7 @@ impl Follower {
         for thread in &mut self.held.threads {
             thread.wakes.retain(|wake| wake.end_ns >= before_ns);
             thread.asked.retain(|asked| asked.at_ns >= before_ns);
+            thread.woken.retain(|woken| woken.at_ns >= before_ns);
         }
         self.held.threads.retain(|thread| !thread.is_over);
         self.lossy.retain(|lossy| lossy.end >= before_ns);

@@ -3,6 +3,7 @@
 
 mod follower;
 mod handover;
+mod held_up;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 use evenkeel_measure::meters::ticks::choice::{Wanted, choose};
 use evenkeel_measure::meters::ticks::stream::{Stream, ThreadLog};
 use evenkeel_measure::meters::ticks::wakes::Wake;
+use evenkeel_sys::perf_wakers::Woken;
 
 use super::follower::Follower;
 use super::handover::{join, until};
@@ -23,6 +24,8 @@ enum Plant {
     Long(u64),
     /// It waits for a CPU so long in the middle.
     Waits(u64),
+    /// It waits for thread 9 so long in the middle.
+    Lock(u64),
     /// It does not come.
     Missed,
 }
@@ -47,6 +50,11 @@ fn wakes(seconds: u64, plants: &[(u64, Plant)]) -> Vec<Wake> {
             Some(Plant::Long(ns)) => wake.on_cpu_ns += ns,
             Some(Plant::Waits(ns)) => (waited_ns, wake.preempted) = (ns, 1),
             Some(Plant::Missed) => continue,
+            Some(Plant::Lock(ns)) => {
+                let half_ns = wake.on_cpu_ns / 2;
+                list.push(Wake { end_ns: wake.start_ns + half_ns, on_cpu_ns: half_ns, ..wake });
+                (wake.start_ns, wake.on_cpu_ns) = (wake.start_ns + half_ns + ns, half_ns);
+            }
             None => {}
         }
         wake.end_ns = wake.start_ns + wake.on_cpu_ns + waited_ns;
@@ -133,6 +141,64 @@ fn late_ticks_are_found_with_what_their_thread_did() {
         assert!(on_cpu_ns < 6 * MS && is_near(waited_ns, 33 * MS), "{awake:?}");
         assert!(is_near(counted.waited_awake_ns, 33 * MS));
     }
+}
+
+/// The late and missed ticks of a server whose ticks `usual` begins and whose waits thread 9 ends, by number, and what the thread did.
+fn held_up(usual: Option<u32>, is_recorded: bool, plants: &[(u64, Plant)], stretch_ms: u64) -> Vec<(u64, LateWas)> {
+    let wakes = wakes(20, plants);
+    let look_until = BEGAN + 3 * S + 7 * MS;
+    let found_in = stretch(&wakes, BEGAN, look_until);
+    let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
+    let mut follower = Follower::new(tick, found_in, None, 5);
+    let mut found = Vec::new();
+    let mut from_ns = look_until;
+    while from_ns < BEGAN + 20 * S {
+        let to_ns = from_ns + stretch_ms * MS;
+        let mut next = stretch(&wakes, from_ns, to_ns);
+        let woken = wakes.iter().map(|wake| {
+            let number = (wake.start_ns - BEGAN) / PERIOD;
+            let is_tick = (wake.start_ns - BEGAN) % PERIOD < 100_000 || is_late(plants, number);
+            Woken { at_ns: wake.start_ns - 5_000, by: if is_tick { usual } else { Some(9) } }
+        });
+        next.threads[0].woken = woken.filter(|woken| (from_ns..to_ns).contains(&woken.at_ns)).collect();
+        next.threads[0].woken_from_ns = is_recorded.then_some(from_ns);
+        let counted = follower.take(next).unwrap();
+        let all = counted.late.iter().chain(&counted.missed_waiting);
+        found.extend(all.map(|late| ((late.due_ns - BEGAN + PERIOD / 2) / PERIOD, late.was)));
+        from_ns = to_ns;
+    }
+    found.sort_by_key(|(number, _)| *number);
+    found
+}
+
+fn is_late(plants: &[(u64, Plant)], number: u64) -> bool {
+    plants.iter().any(|(of, plant)| *of == number && matches!(plant, Plant::Late(_)))
+}
+
+#[test]
+fn a_wait_in_the_middle_of_a_tick_names_the_thread_that_ended_it() {
+    let plants = [(300, Plant::Lock(31 * MS)), (420, Plant::Late(9 * MS)), (500, Plant::Lock(75 * MS))];
+    for stretch_ms in [100, 1_000, 1_717] {
+        let found = held_up(None, true, &plants, stretch_ms);
+        let numbers: Vec<u64> = found.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [301, 420, 501, 502, 503], "{found:?}");
+        for (number, was) in found {
+            let LateWas::Waited { since_ns, until_ns, by } = was else {
+                assert_eq!((number, was), (420, LateWas::Off));
+                continue;
+            };
+            let expected = if number == 301 { 31 * MS } else { 75 * MS };
+            assert!(by == 9 && (until_ns - since_ns).abs_diff(expected) < MS, "{number}: {was:?}");
+        }
+        // Where threads begin the ticks, and where wake-ups are not recorded, a wait in a tick is not known.
+        for (usual, is_recorded) in [(Some(5), true), (None, false)] {
+            let found = held_up(usual, is_recorded, &plants, stretch_ms);
+            assert!(found.iter().all(|(_, was)| *was == LateWas::Off), "{found:?}");
+        }
+    }
+    // A rest by design.
+    let found = held_up(None, true, &[(300, Plant::Lock(1_500 * MS))], 1_000);
+    assert!(!found.iter().any(|(_, was)| matches!(was, LateWas::Waited { .. })), "{found:?}");
 }
 
 #[test]

@@ -104,6 +104,8 @@ fn sample(at_s: u64) -> Sample {
         period_changes: 0,
         slices: SlicesSample::FixedSlot { period_ns: 10_000_000, share: 0.6 },
         major_faults: None,
+        thread: None,
+        waits: None,
         counts: [("players".to_owned(), 12)].into(),
         lateness: histogram(late, ticks),
         work: histogram(0, ticks),

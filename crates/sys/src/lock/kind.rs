@@ -1,0 +1,16 @@
+//! `Kind`: what a thread waits for.
+
+/// The kind of the awaited object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A mutex.
+    Mutex,
+    /// A mutex whose holder inherits priority.
+    InheritMutex,
+    /// The read side of a reader-writer lock.
+    Read,
+    /// The write side of a reader-writer lock.
+    Write,
+    /// An event.
+    Event,
+}

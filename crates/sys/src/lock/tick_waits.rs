@@ -1,0 +1,125 @@
+//! `tick_waits`: what the tick of this thread waited for locks and events, for the page of telemetry. Outside of ticks this costs a look at the
+//! thread's own memory, and only for threads that wait anyway. Taking a free lock never gets here.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::kind::Kind;
+use crate::thread;
+
+thread_local! {
+    /// The waits of the tick that this thread is in. None between two ticks, and in all other threads.
+    static OF_TICK: Cell<Option<TickWaits>> = const { Cell::new(None) };
+    /// The kernel's number of this thread, read once. 0 is unknown.
+    static OWN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The waits for locks and events inside one tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TickWaits {
+    /// Their sum in nanoseconds, with the time in which the thread could have continued but had no CPU.
+    pub total_ns: u64,
+    /// The longest of them.
+    pub longest: Option<TickWait>,
+}
+
+/// A wait inside a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TickWait {
+    /// The kind of the awaited object.
+    pub kind: Kind,
+    /// Its address.
+    pub address: usize,
+    /// How long it took, in nanoseconds.
+    pub length_ns: u64,
+    /// The thread that held the lock last or set the event, by the kernel's number, if that is known.
+    pub by: Option<u32>,
+}
+
+/// A tick of this thread begins: sums its waits from now on.
+///
+/// ```
+/// use evenkeel_sys::lock::tick_waits::{self, TickWaits};
+/// use evenkeel_sys::lock::Mutex;
+///
+/// let world = Mutex::new(0);
+/// tick_waits::begin();
+/// *world.lock() += 1; // free: no wait
+/// assert_eq!(tick_waits::end(), Some(TickWaits::default()));
+/// assert_eq!(tick_waits::end(), None);
+/// ```
+pub fn begin() {
+    let _ = OF_TICK.try_with(|of_tick| of_tick.set(Some(TickWaits::default())));
+}
+
+/// The tick ends. Returns its waits; none if no tick has begun in this thread.
+pub fn end() -> Option<TickWaits> {
+    OF_TICK.try_with(Cell::take).ok().flatten()
+}
+
+/// Who released a lock or set an event while others slept, so that a waiter can name the thread that it waited for. It costs nothing while
+/// nobody sleeps.
+#[derive(Debug)]
+pub(crate) struct Releaser(AtomicU32);
+
+impl Releaser {
+    pub(crate) const fn new() -> Releaser {
+        Releaser(AtomicU32::new(0))
+    }
+
+    /// The calling thread is about to release. Call it before the release: afterwards the lock may be gone.
+    #[cold]
+    pub(crate) fn is_this_thread(&self) {
+        let own = OWN.try_with(|own| {
+            if own.get() == 0 {
+                own.set(thread::id());
+            }
+            own.get()
+        });
+        self.0.store(own.unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+/// Who is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By<'a> {
+    /// The thread that releases the lock.
+    Releaser(&'a Releaser),
+    /// The thread with this number, which holds it.
+    Holder(u32),
+}
+
+impl By<'_> {
+    /// A wait begins.
+    pub(super) fn begin(self) {
+        if let By::Releaser(releaser) = self {
+            // An earlier release is not what this wait is for.
+            releaser.0.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn thread(self) -> Option<u32> {
+        let thread = match self {
+            By::Releaser(releaser) => releaser.0.load(Ordering::Relaxed),
+            By::Holder(thread) => thread,
+        };
+        (thread != 0).then_some(thread)
+    }
+}
+
+/// Whether this thread is in a tick.
+pub(super) fn is_in_tick() -> bool {
+    OF_TICK.try_with(|of_tick| of_tick.get().is_some()).unwrap_or(false)
+}
+
+/// Adds a wait that is over.
+pub(super) fn add(kind: Kind, address: usize, length_ns: u64, by: By<'_>) {
+    let _ = OF_TICK.try_with(|of_tick| {
+        let Some(mut waits) = of_tick.get() else { return };
+        waits.total_ns = waits.total_ns.saturating_add(length_ns);
+        if waits.longest.is_none_or(|longest| longest.length_ns < length_ns) {
+            waits.longest = Some(TickWait { kind, address, length_ns, by: by.thread() });
+        }
+        of_tick.set(Some(waits));
+    });
+}

@@ -1,0 +1,87 @@
+//! `HeldUp`: which due times passed while the tick's thread waited for another thread in the middle of a tick. Pure.
+//!
+//! A thread that sleeps between two ticks is woken by a timer, and one that waits for a lock by the thread that releases it. The records of
+//! wake-ups show which of both it was. Where other threads begin the ticks too, they do not tell a wait inside a tick from one between two.
+
+use std::collections::BTreeSet;
+
+use evenkeel_measure::meters::ticks::account::{DueTime, Outcome};
+use evenkeel_measure::meters::ticks::stream::ThreadLog;
+use evenkeel_sys::perf_wakers::Woken;
+
+use crate::sample::LateWas;
+
+/// An interrupt must have begun this share of the ticks that were in time.
+const BY_INTERRUPT_MIN: f64 = 0.9;
+/// The fewest of these.
+const IN_TIME_MIN: usize = 8;
+/// A server may rest for longer by design, such as one without players.
+const WAIT_NS_MAX: u64 = 1_000_000_000;
+
+/// The tick's thread and its wake-ups.
+#[derive(Debug)]
+pub(super) struct HeldUp<'a> {
+    thread: &'a ThreadLog,
+    recorded_from_ns: u64,
+    /// When the wakes began that are ticks.
+    ticks: BTreeSet<u64>,
+}
+
+impl<'a> HeldUp<'a> {
+    /// `None` if the wake-ups of the thread do not tell ticks from waits. `bound_ns` is that of a late tick.
+    pub(super) fn new(thread: &'a ThreadLog, due_times: &[DueTime], bound_ns: u64) -> Option<HeldUp<'a>> {
+        let recorded_from_ns = thread.woken_from_ns?;
+        let begun = |due: &DueTime| match due.outcome {
+            Outcome::Begun { wake, lateness_ns } => Some((wake.start_ns, lateness_ns)),
+            Outcome::Hidden(_) | Outcome::Missed => None,
+        };
+        let ticks = due_times.iter().filter_map(begun).map(|(start_ns, _)| start_ns).collect();
+        let held = HeldUp { thread, recorded_from_ns, ticks };
+        let is_in_time = |(_, lateness_ns): &(u64, Option<u64>)| lateness_ns.is_some_and(|ns| ns < bound_ns);
+        let in_time = due_times.iter().filter_map(begun).filter(is_in_time);
+        let known = in_time.filter(|(start_ns, _)| *start_ns > recorded_from_ns);
+        let woken: Vec<Option<Woken>> =
+            known.map(|(start_ns, _)| held.wake_from(start_ns).and_then(|at| held.woken(at))).collect();
+        let by_interrupt = woken.iter().flatten().filter(|woken| woken.by.is_none()).count();
+        let is_told = woken.len() >= IN_TIME_MIN && by_interrupt as f64 >= woken.len() as f64 * BY_INTERRUPT_MIN;
+        is_told.then_some(held)
+    }
+
+    /// The wait for another thread in which the due time passed, if it began inside a tick.
+    pub(super) fn at(&self, due_ns: u64) -> Option<LateWas> {
+        let wakes = &self.thread.wakes;
+        let next = wakes.partition_point(|wake| wake.start_ns <= due_ns);
+        let since_ns = wakes[..next].last()?.end_ns;
+        let woken = self.woken(next)?;
+        let by = woken.by?;
+        if since_ns > due_ns || woken.at_ns.saturating_sub(since_ns) > WAIT_NS_MAX {
+            return None;
+        }
+        // It may have waited several times in one tick.
+        let mut at = next - 1;
+        while !self.ticks.contains(&wakes[at].start_ns) {
+            self.woken(at)?.by?;
+            at = at.checked_sub(1)?;
+        }
+        Some(LateWas::Waited { since_ns, until_ns: woken.at_ns, by })
+    }
+
+    /// When the wake after such a wait ended.
+    pub(super) fn ended_ns(&self, due_ns: u64) -> Option<u64> {
+        self.thread.wakes.iter().find(|wake| wake.start_ns > due_ns).map(|wake| wake.end_ns)
+    }
+
+    /// The position of the wake that began then.
+    fn wake_from(&self, start_ns: u64) -> Option<usize> {
+        self.thread.wakes.binary_search_by_key(&start_ns, |wake| wake.start_ns).ok()
+    }
+
+    /// The wake-up that began a wake: the last one since the thread slept.
+    fn woken(&self, at: usize) -> Option<Woken> {
+        let wakes = &self.thread.wakes;
+        let (slept_ns, start_ns) = (wakes.get(at.checked_sub(1)?)?.end_ns, wakes.get(at)?.start_ns);
+        let until = self.thread.woken.partition_point(|woken| woken.at_ns <= start_ns);
+        let last = self.thread.woken[..until].last().copied();
+        last.filter(|woken| woken.at_ns > slept_ns && slept_ns >= self.recorded_from_ns)
+    }
+}
