@@ -46,13 +46,13 @@ fn arguments_that_make_no_sense() {
               "format": 1,
               "error": {
                 "message": "--goal does not take \"speed\"",
-                "hint": "it takes latency, throughput, density",
+                "hint": "it takes latency, throughput, density here; the goal file of `evenkeel tune` goes to `apply FILE`, `prove --goal FILE` or `capacity --goal FILE`",
                 "exit_code": 2
               }
             }
             -- stderr
             error: --goal does not take "speed"
-            hint: it takes latency, throughput, density
+            hint: it takes latency, throughput, density here; the goal file of `evenkeel tune` goes to `apply FILE`, `prove --goal FILE` or `capacity --goal FILE`
         "#]],
     );
     check(

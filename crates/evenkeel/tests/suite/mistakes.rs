@@ -118,7 +118,8 @@ fn each_mistake_has_an_answer() {
         ] {
             assert!(!seen.stderr.contains(word), "{line}: {word}: {seen}");
         }
-        all.push_str(&format!("$ evenkeel {line}\n{}exit code {}\n\n", seen.stderr, seen.code));
+        let said = seen.stderr.replace(&scene.path("").display().to_string(), "FOLDER/");
+        all.push_str(&format!("$ evenkeel {line}\n{said}exit code {}\n\n", seen.code));
     }
     expect_file!["snapshots/mistakes.txt"].assert_eq(&all);
 }

@@ -113,7 +113,12 @@ fn what_is_wrong_with_a_server_is_said_and_nothing_is_left() {
             2,
             "failed to use --ready-port 1: these options need your own server (-- CMD)",
         ),
-        ("--", &["evenkeel-no-such-server"], 4, "failed to start evenkeel-no-such-server: No such file or directory"),
+        (
+            "--",
+            &["evenkeel-no-such-server"],
+            4,
+            "failed to start evenkeel-no-such-server: no such file or directory (ENOENT); no folder of PATH has it",
+        ),
         (
             "--",
             &["sh", "-c", "echo oops; exit 3"],

@@ -57,7 +57,7 @@ fn an_answer_has_what_others_build_on() {
 }
 
 #[test]
-fn the_verdict_is_the_scripts_truth_and_a_full_disk_is_a_caveat() {
+fn the_verdict_is_the_scripts_truth_and_a_full_disk_is_refused_first() {
     let scene = Scene::new();
     for (ratio, verdict, code, pairs_max) in [
         (3.0, "worse", 1, 10),
@@ -67,7 +67,7 @@ fn the_verdict_is_the_scripts_truth_and_a_full_disk_is_a_caveat() {
         (1.0, "same", 0, 100),
     ] {
         scene.script(&slower(ratio));
-        let output = scene.run(&format!("{SLACK} --set script=script.json --seed 7 --keep /dev/full --json"));
+        let output = scene.run(&format!("{SLACK} --set script=script.json --seed 7 --json"));
         let answer = answer_of(&output);
         assert_eq!((&answer["verdict"], output.status.code()), (&verdict.into(), Some(code)), "{ratio}: {answer}");
         assert_eq!(answer["ended"], "decided");
@@ -77,9 +77,10 @@ fn the_verdict_is_the_scripts_truth_and_a_full_disk_is_a_caveat() {
         assert!(low <= ratio && ratio <= high, "{ratio} is not in [{low}, {high}]");
         assert_eq!(effect["interval"], "anytime");
         assert!(verdict == "same" || effect["e_value"].as_f64().unwrap() >= 20.0, "{effect}");
-        let caveats = answer["doubts"].to_string();
-        assert!(caveats.contains("/dev/full: No space left"), "{caveats}");
     }
+    let output = scene.run(&format!("{SLACK} --set script=script.json --keep /dev/full --json"));
+    let error = answer_of(&output)["error"]["message"].to_string();
+    assert!(output.status.code() == Some(4) && error.contains("/dev/full: no space left on device"), "{error}");
 }
 
 #[test]

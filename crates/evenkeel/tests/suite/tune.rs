@@ -106,7 +106,7 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
         ("tune --knobs workload.tick-hz=50", 4, "workload.tick-hz: it has this value already"),
         ("prove workload.tick-hz=5", 2, "set tick-hz=5: expected a whole number from 10 to 500"),
         ("prove workload.pps=100", 2, "set pps: the workload arena takes tick-hz, work-us, tail-us, tick, phases"),
-        ("tune --out /not/here/goal.json", 2, "there is no such folder"),
+        ("tune --out /not/here/goal.json", 2, "its folder does not exist"),
         ("tune --workload arean", 2, "unknown workload"),
         ("tune resume", 2, "read the search's log"),
         ("tune --knobs cmdline.mitigations=off", 4, "it takes effect only after a reboot"),
