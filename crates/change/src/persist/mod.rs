@@ -66,12 +66,14 @@ pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
 }
 
 /// Whether the root is that of an application's container. A process of a container that changed into the root of its host, as the agent of
-/// a Kubernetes node does, is not in such a root: container engines leave these files only in the container's own.
+/// a Kubernetes node does, is not in such a root: container engines leave these files only in the container's own. A virtual machine's root
+/// that was unpacked from an image may have them too, but it is on a disk, and that of a container is on layers.
 pub fn is_of_container(root: &Root, facts: &Facts) -> bool {
     let is_in_container = facts.machine.container.known().is_some_and(|container| *container != Container::None);
     let marks = ["/run/.containerenv", "/.dockerenv", "/var/run/secrets/kubernetes.io"];
     root.kind() != RootKind::Mounted
         && is_in_container
+        && facts.disks.root.known().is_none()
         && marks.iter().any(|mark| root.text(mark).is_ok() || root.entries(mark).is_ok())
 }
 
