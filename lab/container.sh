@@ -59,7 +59,7 @@ refuses_to_persist() {
     run --rm --user 0 --security-opt unmask=ALL -v "$work/state:/var/lib/evenkeel" -v /run/evenkeel:/run/evenkeel "evenkeel:$version" \
         apply --persist "vm.stat_interval=$interval" --plan-only >"$work/persist" 2>&1 || status=$?
     cat "$work/persist"
-    grep 'goes with the container' "$work/persist"
+    tr -s ' \n' ' ' <"$work/persist" | grep 'goes with the container'
 }
 loads() {
     podman load -i "$image"
