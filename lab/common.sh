@@ -36,3 +36,17 @@ one_guest() {
     mkdir -p "$work"
     trap '"$machine" stop' EXIT
 }
+
+# release OPTION…: prepares scripts that test what `make dist` wrote. Takes their options, of which there is one, and sets what
+# deploy/dist/common.sh sets: `version`, `dist`, `check`.
+release() {
+    # shellcheck source=deploy/dist/common.sh
+    . "$TOP/deploy/dist/common.sh"
+    local option
+    while getopts d: option; do
+        case $option in
+        d) dist=$OPTARG ;;
+        *) exit 2 ;;
+        esac
+    done
+}

@@ -12,15 +12,8 @@
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
-# shellcheck source=deploy/dist/common.sh
-. "$TOP/deploy/dist/common.sh"
 
-while getopts d: option; do
-    case $option in
-    d) dist=$OPTARG ;;
-    *) exit 2 ;;
-    esac
-done
+release "$@"
 [ "$(id -u)" -eq 0 ] || die 'containers are skipped: not root'
 need podman podman
 need runc runc

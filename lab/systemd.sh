@@ -12,15 +12,8 @@
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
-# shellcheck source=deploy/dist/common.sh
-. "$TOP/deploy/dist/common.sh"
 
-while getopts d: option; do
-    case $option in
-    d) dist=$OPTARG ;;
-    *) exit 2 ;;
-    esac
-done
+release "$@"
 package=$dist/evenkeel_$version-1_$(debian_arch "$(uname -m)").deb
 [ -e "$package" ] || die "the package under systemd is skipped: $package is missing: make dist"
 

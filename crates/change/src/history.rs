@@ -153,11 +153,10 @@ fn outcome(logged: &Logged, index: usize, step: &Step) -> Outcome {
         return unwritten(logged, index, step);
     };
     let before = intent.before.clone();
-    let owner = || logged.owned.iter().find(|owned| owned.step == index);
     match (logged.kind, logged.done.get(&index)) {
         (Kind::Trial, _) => Outcome::Tried { before },
         _ if rolled_back.is_some() => Outcome::RolledBack { before },
-        (_, Some(done)) => match owner() {
+        (_, Some(done)) => match logged.owned.iter().find(|owned| owned.step == index) {
             Some(owned) => Outcome::Owned { before, side_effects: done.side_effects.clone(), by: owned.by.clone() },
             None => Outcome::Applied { before, side_effects: done.side_effects.clone() },
         },

@@ -214,7 +214,7 @@ impl PlanFile {
         struct Format {
             format: u64,
         }
-        let bad = |error: serde_json::Error| PlanFileError::Text(json_words::plain(&error.to_string()));
+        let bad = |error: serde_json::Error| PlanFileError::Text(json_words::plain(&error));
         match serde_json::from_str::<Format>(text).map_err(bad)?.format {
             FORMAT => serde_json::from_str(text).map_err(bad),
             other => Err(PlanFileError::Format(other)),

@@ -25,9 +25,6 @@ pub(crate) async fn connect(file: Option<&Path>) -> Result<evenkeel_fleet::kuber
     let client = evenkeel_fleet::kubernetes::connect(file).await;
     client.map_err(|error| {
         let why = evenkeel_fleet::kubernetes::why(&error);
-        // The parser of the file adds a drawing of the place.
-        let why = why.lines().next().unwrap_or_default();
-        let why = why.replace("failed to parse kubeconfig YAML: error:", "it is no file of a cluster (kubeconfig):");
         let looked = match file {
             Some(file) => file.display().to_string(),
             None => format!("this is no pod of a cluster, and {}", looked_for()),

@@ -4,7 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use evenkeel_change::persist::{PersistContext, boot_files, is_of_container};
+use evenkeel_change::persist::{PersistContext, boot_files};
 use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError, ServiceName};
 use evenkeel_host::{Action, Advice, Facts, Knob, Setting, SettingError, State as Advised, advise, knobs};
 use evenkeel_hostfs::{Root, RootKind, user_file};
@@ -82,7 +82,6 @@ impl Selection {
             unit: unit.as_ref(),
             program: program.as_deref(),
             is_image: root.kind() == RootKind::Mounted,
-            is_of_container: is_of_container(root, facts),
             boot_files: &boot_files,
             own_arguments: &own_arguments,
         };

@@ -8,15 +8,13 @@ use crate::failure::{Failure, MAY_READ};
 /// A store that can't be used.
 pub(crate) fn store_failure(error: StoreError) -> Failure {
     let (code, hint) = match &error {
-        StoreError::Io { tried, error, .. }
-            if tried.starts_with("read") && error.kind() == std::io::ErrorKind::PermissionDenied =>
-        {
+        StoreError::Read { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
             (exit::NOT_ALLOWED, MAY_READ)
         }
         StoreError::Io { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
             (exit::NOT_ALLOWED, "name a folder that you may write to")
         }
-        StoreError::Io { tried, .. } if tried.starts_with("read") => {
+        StoreError::Read { .. } => {
             (exit::WRONG_USE, "name the folder that `evenkeel watch --store DIR` wrote, or a dump of `--dumps DIR`")
         }
         StoreError::Io { .. } => {

@@ -149,7 +149,7 @@ mod tests {
                 no container (latency)
                   set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
                 docker (latency)
-                  blocked /proc/sys/net/core/rmem_max "212992" -> "4194304": a Docker container may not write /proc/sys and /sys, unless it was started so: set it on the machine that runs it; there: a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                  blocked /proc/sys/net/core/rmem_max "212992" -> "4194304": a Docker container may not write /proc/sys and /sys, unless it was started with that right: set it on the machine that runs it; there: a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
                 lxc, nothing to set (latency)
                   keep /proc/sys/net/core/rmem_max "4194304": a server that requests it gets room for 10082 small packets, 2625 ms of 64 players who send 60/s each
                 unknown (latency)

@@ -107,7 +107,7 @@ pub(crate) fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
     };
     match place {
         Place::File { .. } | Place::FileSince { .. } | Place::Each { .. } | Place::EachNetworkIrq => Some(format!(
-            "a {container} may not write /proc/sys and /sys, unless it was started so: set it on the machine that runs it"
+            "a {container} may not write /proc/sys and /sys, unless it was started with that right: set it on the machine that runs it"
         )),
         Place::KernelArgument { .. } => {
             Some(format!("a {container} does not have its own kernel: set it on the machine that runs the {container}"))

@@ -119,6 +119,7 @@ fn machine() -> Machine {
         vendor: Known("QEMU".into()),
         product: Known("Standard PC".into()),
         container: Known(Container::None),
+        has_mark_of_container: false,
         distribution: Known(Distribution { id: "debian".into(), version: Some("13".into()), name: None }),
     }
 }

@@ -1,26 +1,34 @@
 //! What is wrong with a JSON file, in words for its user. The parser's own texts name types of this program, and say "at line 1 column 2".
 
-/// The parser's message in plain words, with the place if it has one.
-pub fn plain(message: &str) -> String {
-    let (what, place) = split(message);
-    match place {
-        // The place of a missing field is the end of the file.
-        Some((line, column)) if is_at(what) && (line, column) != (1, 0) => {
-            format!("{} (line {line}, column {column})", in_line(message))
-        }
-        _ => in_line(message),
+use serde_json::Error;
+use serde_json::error::Category;
+
+/// What is wrong, with the place if the parser knows one.
+pub fn plain(error: &Error) -> String {
+    let said = in_line(error);
+    // An empty text has no place, and that of a missing field is the end of its object.
+    if error.column() == 0 || error.to_string().starts_with("missing field ") {
+        return said;
     }
+    format!("{said} (line {}, column {})", error.line(), error.column())
 }
 
 /// The same without the place, for a file with one value a line, whose reader names the line.
-pub fn in_line(message: &str) -> String {
-    let (what, place) = split(message);
-    if place == Some((1, 0)) && what.starts_with("EOF while parsing") {
-        return "it is empty".to_owned();
+pub fn in_line(error: &Error) -> String {
+    match error.classify() {
+        Category::Eof if error.column() == 0 => "it is empty".to_owned(),
+        Category::Eof => "it is not JSON, or it is cut short".to_owned(),
+        Category::Syntax if error.to_string().starts_with("number out of range") => "a number is too large".to_owned(),
+        Category::Syntax => "it is not JSON".to_owned(),
+        Category::Data => of_data(error),
+        Category::Io => error.to_string(),
     }
-    if what.starts_with("EOF while parsing") {
-        return "it is not JSON, or it is cut short".to_owned();
-    }
+}
+
+/// JSON that is not what was expected. The parser has only a sentence for it.
+fn of_data(error: &Error) -> String {
+    let message = error.to_string();
+    let what = message.split(" at line ").next().unwrap_or(&message);
     if let Some(field) = quoted_after(what, "missing field ") {
         return format!("it has no field \"{field}\"");
     }
@@ -47,39 +55,7 @@ pub fn in_line(message: &str) -> String {
     if what.starts_with("invalid length ") {
         return "expected an object in braces, found a list".to_owned();
     }
-    if what.contains("out of range") {
-        return "a number is too large".to_owned();
-    }
-    if SYNTAX.iter().any(|text| what.contains(text)) { "it is not JSON".to_owned() } else { what.to_owned() }
-}
-
-/// Parts of the parser's messages about text that is not JSON.
-const SYNTAX: [&str; 11] = [
-    "expected value",
-    "expected ident",
-    "expected `",
-    "trailing ",
-    "key must be a string",
-    "control character",
-    "invalid escape",
-    "invalid number",
-    "invalid unicode",
-    "surrogate",
-    "recursion limit",
-];
-
-fn is_at(what: &str) -> bool {
-    !what.starts_with("missing field ")
-}
-
-/// The message without its place.
-fn split(message: &str) -> (&str, Option<(u64, u64)>) {
-    let place = || {
-        let (what, place) = message.rsplit_once(" at line ")?;
-        let (line, column) = place.split_once(" column ")?;
-        Some((what, Some((line.parse().ok()?, column.parse().ok()?))))
-    };
-    place().unwrap_or((message, None))
+    what.to_owned()
 }
 
 fn quoted_after<'m>(what: &'m str, start: &str) -> Option<&'m str> {
@@ -124,33 +100,54 @@ fn wanted_words(wanted: &str) -> &str {
 mod tests {
     use super::*;
 
+    #[derive(Debug, serde::Deserialize)]
+    #[expect(dead_code, reason = "only read")]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        format: u64,
+        #[serde(default)]
+        better: Option<Better>,
+        #[serde(default)]
+        share: Option<f64>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Better {
+        Lower,
+        Higher,
+    }
+
     #[test]
     fn the_parsers_words_are_not_shown() {
-        for (message, expected) in [
-            ("EOF while parsing a value at line 1 column 0", "it is empty"),
-            ("EOF while parsing an object at line 3 column 7", "it is not JSON, or it is cut short (line 3, column 7)"),
-            ("expected value at line 1 column 1", "it is not JSON (line 1, column 1)"),
-            ("missing field `format` at line 1 column 2", "it has no field \"format\""),
-            ("missing field `a`", "it has no field \"a\""),
+        for (text, expected) in [
+            ("", "it is empty"),
+            ("{\n\"format\": 1", "it is not JSON, or it is cut short (line 2, column 11)"),
+            ("x", "it is not JSON (line 1, column 1)"),
+            ("{\"format\": 1} x", "it is not JSON (line 1, column 15)"),
+            ("{}", "it has no field \"format\""),
+            ("{\"format\": 1, \"format\": 2}", "it has the field \"format\" twice (line 1, column 22)"),
+            ("[]", "expected an object in braces, found a list (line 1, column 2)"),
+            ("5", "expected an object in braces, found the number 5 (line 1, column 1)"),
+            ("{\"format\": \"x\"}", "expected a whole number, 0 or more, found the text \"x\" (line 1, column 14)"),
+            ("{\"format\": -1}", "expected a whole number, 0 or more, found the number -1 (line 1, column 13)"),
+            ("{\"format\": 1, \"share\": []}", "expected a number, found a list (line 1, column 23)"),
             (
-                "invalid length 0, expected struct Format with 1 element at line 1 column 2",
-                "expected an object in braces, found a list (line 1, column 2)",
+                "{\"format\": 1, \"better\": \"worse\"}",
+                "unknown word \"worse\"; expected \"lower\" or \"higher\" (line 1, column 31)",
             ),
             (
-                "invalid type: string \"x\", expected u64 at line 4 column 9",
-                "expected a whole number, 0 or more, found the text \"x\" (line 4, column 9)",
+                "{\"format\": 1, \"x\": 2}",
+                "unknown field \"x\"; expected \"format\", \"better\", \"share\" (line 1, column 17)",
             ),
-            ("invalid type: sequence, expected struct Head", "expected an object in braces, found a list"),
-            ("invalid type: null, expected f64", "expected a number, found null"),
-            ("invalid value: integer `-1`, expected u32", "expected a whole number, 0 or more, found the number -1"),
-            ("unknown variant `worse`, expected one of `a`, `b`", "unknown word \"worse\"; expected \"a\", \"b\""),
-            ("unknown field `x`, there are no fields", "unknown field \"x\""),
-            ("number out of range at line 29 column 23", "a number is too large (line 29, column 23)"),
-            ("it has 3 trials", "it has 3 trials"),
-            ("", ""),
+            ("{\"format\": 1e999}", "a number is too large (line 1, column 16)"),
         ] {
-            assert_eq!(plain(message), expected, "{message}");
+            assert_eq!(plain(&serde_json::from_str::<File>(text).unwrap_err()), expected, "{text}");
         }
-        assert_eq!(in_line("expected value at line 1 column 1"), "it is not JSON");
+        assert_eq!(in_line(&serde_json::from_str::<File>("x").unwrap_err()), "it is not JSON");
+        // A value that was parsed before has no place.
+        let value = serde_json::json!({ "format": null });
+        let error = serde_json::from_value::<File>(value).unwrap_err();
+        assert_eq!(plain(&error), "expected a whole number, 0 or more, found null");
     }
 }

@@ -85,7 +85,7 @@ impl InvalidLine {
 
     /// A line that is not the expected JSON.
     pub(crate) fn json(line: usize, error: &serde_json::Error) -> InvalidLine {
-        InvalidLine { line, why: json_words::in_line(&error.to_string()) }
+        InvalidLine { line, why: json_words::in_line(error) }
     }
 }
 

@@ -16,15 +16,8 @@ const UNIT: &str = "evenkeel-boots.service";
 /// # Errors
 /// If this machine does not use systemd, or a unit cannot contain one of the paths.
 pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Result<PersistPlan, String> {
-    let context = PersistContext {
-        facts,
-        unit: None,
-        program: None,
-        is_image: false,
-        is_of_container: false,
-        boot_files: &[],
-        own_arguments: &[],
-    };
+    let context =
+        PersistContext { facts, unit: None, program: None, is_image: false, boot_files: &[], own_arguments: &[] };
     if let Some(init) = units::other_init(&context) {
         return Err(format!(
             "continue after a boot: this machine uses {init}, and evenkeel can only create systemd units"

@@ -33,7 +33,6 @@ pub use session_units::{SESSION_UNITS_MAX, SessionUnit, UnitLines, has_unit_file
 
 use evenkeel_host::facts::Container;
 use evenkeel_host::{Facts, Place, Setting};
-use evenkeel_hostfs::{Root, RootKind};
 
 use self::recipe::{Recipe, refuse};
 use crate::persist_plan::{Cannot, PersistPlan, PersistedCommand};
@@ -41,7 +40,7 @@ use crate::persist_plan::{Cannot, PersistPlan, PersistedCommand};
 /// The plan that makes `settings` persist over a boot. Of two settings of one knob and place, the later one counts.
 pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     let mut plan = PersistPlan::default();
-    if context.is_of_container {
+    if !context.is_image && is_of_container(context.facts) {
         let why = "this is the root of a container: a file in it goes with the container, and nothing reads it at the host's boot";
         plan.cannot = settings.iter().map(|setting| refuse(setting, why, "run this command on the host")).collect();
         return plan;
@@ -65,16 +64,12 @@ pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     plan
 }
 
-/// Whether the root is that of an application's container. A process of a container that changed into the root of its host, as the agent of
-/// a Kubernetes node does, is not in such a root: container engines leave these files only in the container's own. A virtual machine's root
-/// that was unpacked from an image may have them too, but it is on a disk, and that of a container is on layers.
-pub fn is_of_container(root: &Root, facts: &Facts) -> bool {
-    let is_in_container = facts.machine.container.known().is_some_and(|container| *container != Container::None);
-    let marks = ["/run/.containerenv", "/.dockerenv", "/var/run/secrets/kubernetes.io"];
-    root.kind() != RootKind::Mounted
-        && is_in_container
-        && facts.disks.root.known().is_none()
-        && marks.iter().any(|mark| root.text(mark).is_ok() || root.entries(mark).is_ok())
+/// Whether the root is that of an application's container, and not that of a host that a process of a container changed into, as the agent of a
+/// Kubernetes node does. The root of a container is on layers, and that of a virtual machine on a disk.
+fn is_of_container(facts: &Facts) -> bool {
+    let machine = &facts.machine;
+    let is_in_container = machine.container.known().is_some_and(|container| *container != Container::None);
+    is_in_container && machine.has_mark_of_container && facts.disks.root.known().is_none()
 }
 
 /// Values were checked when the user typed them. Here they become lines of files that root's programs read, so they are

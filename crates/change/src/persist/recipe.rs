@@ -16,8 +16,6 @@ pub struct PersistContext<'a> {
     pub program: Option<&'a str>,
     /// Whether the root is not running. Then no program can be notified.
     pub is_image: bool,
-    /// Whether the root is that of a container, as [`is_of_container`](super::is_of_container) finds it: its files go with it.
-    pub is_of_container: bool,
     /// The files of an image that contain its kernel arguments, as [`boot_files`](super::boot_files) reads them; empty
     /// for a running machine.
     pub boot_files: &'a [BootFile],

@@ -73,7 +73,6 @@ fn exactly_the_planned_changes_are_made() {
             unit: Some(&super::GAME),
             program: None,
             is_image: false,
-            is_of_container: false,
             boot_files: &[],
             own_arguments: &[],
         };

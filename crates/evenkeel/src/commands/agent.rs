@@ -10,9 +10,9 @@ use crate::times;
 
 /// Apply the HostGoals of a Kubernetes cluster to the host of this node
 ///
-/// One agent runs on each node. It applies each goal for this node as a transaction in the journal of the host. Verifies the goals, and writes the result of each to the
-/// HostState of the node. Reverts a goal when it is deleted. When the agent ends, the settings stay in force, and `evenkeel revert` on the host
-/// undoes them.
+/// One agent runs on each node. It applies each goal for this node as a transaction in the journal of the host, verifies the goals, and
+/// writes the result of each to the HostState of the node. It reverts a goal when it is deleted. When the agent ends, the settings stay in
+/// force, and `evenkeel revert` on the host undoes them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel agent --node worker-1

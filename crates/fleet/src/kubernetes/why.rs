@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::iter;
 
+use kube::config::KubeconfigError;
+
 /// Why a request failed. The server says what is missing, such as a right. Where it says nothing, the innermost error does.
 pub fn why(error: &(dyn Error + 'static)) -> String {
     let chain = || iter::successors(Some(error), |error| (*error).source());
@@ -10,7 +12,18 @@ pub fn why(error: &(dyn Error + 'static)) -> String {
         Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(status.message.clone()),
         _ => None,
     });
-    of_server.unwrap_or_else(|| {
+    let of_file = || {
+        chain().find_map(|error| match error.downcast_ref() {
+            // The parser adds a drawing of the place.
+            Some(KubeconfigError::Parse(error)) => {
+                let what = error.to_string();
+                let what = what.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                Some(format!("it is no file of a cluster (kubeconfig): {what}"))
+            }
+            _ => None,
+        })
+    };
+    of_server.or_else(of_file).unwrap_or_else(|| {
         let innermost = chain().last().unwrap_or(error);
         // The standard library adds the number of the kernel's error.
         let text = innermost.to_string();

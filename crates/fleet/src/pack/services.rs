@@ -27,11 +27,11 @@ pub struct Service {
 }
 
 /// Why a placement has no services, or not for this machine. Reads well after "failed to place the services: ".
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ServicesError {
     /// The text is no answer of `pack plan`.
     #[error("it is not an answer of `evenkeel pack plan --json`: {0}")]
-    Text(String),
+    Text(serde_json::Error),
     /// A newer program wrote it.
     #[error("this evenkeel does not know format {0}; use the version that wrote it")]
     Format(u32),
@@ -130,7 +130,7 @@ pub fn services(report: &Report, machine: &Machine) -> Result<Vec<Service>, Serv
 /// # Errors
 /// If it is no such answer, a session has no place or no service, or the machine does not have its CPUs.
 pub fn parse_services(text: &str, machine: &Machine) -> Result<Vec<Service>, ServicesError> {
-    let saved: Saved = serde_json::from_str(text).map_err(|error| ServicesError::Text(error.to_string()))?;
+    let saved: Saved = serde_json::from_str(text).map_err(ServicesError::Text)?;
     if saved.format != FORMAT {
         return Err(ServicesError::Format(saved.format));
     }

@@ -28,6 +28,10 @@ pub struct Machine {
     pub product: Fact<String>,
     /// Whether we run in a container, and of which kind.
     pub container: Fact<Container>,
+    /// Whether the root has a file that engines of containers leave in the root of each. A machine whose root was unpacked from an image may
+    /// have one too, and a process of a container in its host's root has none. It is for decisions, and no fact to show.
+    #[serde(skip)]
+    pub has_mark_of_container: bool,
     /// From os-release.
     pub distribution: Fact<Distribution>,
 }
@@ -71,6 +75,7 @@ impl Machine {
             instance_type,
             cloud,
             container: probe_container(probe),
+            has_mark_of_container: MARKS_OF_CONTAINERS.iter().any(|mark| has(probe, mark)),
             distribution: or_else(probe_distribution(probe, "/etc/os-release"), || {
                 probe_distribution(probe, "/usr/lib/os-release")
             }),
@@ -138,6 +143,13 @@ fn hypervisor_by_signature([_, ebx, ecx, edx]: [u32; 4]) -> Hypervisor {
 /// The inode numbers of the first namespaces of a kernel (`include/linux/proc_ns.h`).
 const FIRST_NAMESPACES: [(&str, &str); 3] =
     [("pid", "pid:[4026531836]"), ("uts", "uts:[4026531838]"), ("cgroup", "cgroup:[4026531835]")];
+
+/// Of Podman, Docker and Kubernetes.
+const MARKS_OF_CONTAINERS: [&str; 3] = ["/run/.containerenv", "/.dockerenv", "/var/run/secrets/kubernetes.io"];
+
+fn has(probe: Probe<'_>, mark: &str) -> bool {
+    probe.0.text(mark).is_ok() || probe.0.entries(mark).is_ok()
+}
 
 fn probe_container(probe: Probe<'_>) -> Fact<Container> {
     let membership = cgroup::membership(probe);

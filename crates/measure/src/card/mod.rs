@@ -152,7 +152,7 @@ pub struct CardLine {
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
     /// It is not JSON.
-    #[error("{}", json_words::plain(&.0.to_string()))]
+    #[error("{}", json_words::plain(.0))]
     Json(serde_json::Error),
     /// It is something else.
     #[error("{0}")]

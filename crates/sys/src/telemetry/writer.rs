@@ -160,7 +160,7 @@ impl Counters {
     }
 }
 
-/// A tick that waits for a smaller share of the period than one in so many is not made late by that.
+/// A wait inside a tick is long from this part of the period on: an eighth. A shorter one makes no tick late.
 pub const LONG_WAIT_OF_PERIOD: u64 = 8;
 
 fn add_waits(part: &[AtomicU64], waits: &TickWaits, period_ns: Option<u64>) {

@@ -374,7 +374,7 @@ pub fn parse_json(json: &str) -> Result<BootsState, InvalidBoots> {
     struct Format {
         format: u32,
     }
-    let bad = |error: serde_json::Error| InvalidBoots::from(json_words::plain(&error.to_string()));
+    let bad = |error: serde_json::Error| InvalidBoots::from(json_words::plain(&error));
     match serde_json::from_str::<Format>(json).map_err(bad)?.format {
         FORMAT => {}
         other => return invalid(format!("format {other} is not known to this evenkeel; use the one that wrote it")),

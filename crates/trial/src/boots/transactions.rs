@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_change::persist::{PersistContext, boots_unit, is_of_container};
+use evenkeel_change::persist::{PersistContext, boots_unit};
 use evenkeel_change::{
     BootsPart, Cannot, Job, Lasting, Log, Owner, PlanFile, RevertReport, State, Status, Transaction, Undo, Which,
     carry_out, history, revert,
@@ -95,7 +95,6 @@ impl<'a> BootTransactions<'a> {
             unit: None,
             program: None,
             is_image: false,
-            is_of_container: is_of_container(root, &facts),
             boot_files: &[],
             own_arguments: &own_arguments,
         };

@@ -22,7 +22,7 @@ impl RunReport {
         if text.len() > BYTES_MAX {
             return Err(SavedError::TooLong);
         }
-        let shape = |error: serde_json::Error| SavedError::Shape(json_words::plain(&error.to_string()));
+        let shape = |error: serde_json::Error| SavedError::Shape(json_words::plain(&error));
         let head: Head = serde_json::from_str(text).map_err(shape)?;
         if !(1..=FORMAT_MAX).contains(&head.format) {
             return Err(SavedError::Format(head.format));
@@ -44,7 +44,7 @@ impl RunReport<Facts, Advice> {
     /// # Errors
     /// If it has values that no run can have.
     pub fn as_read(&self) -> Result<RunReport, SavedError> {
-        let shape = |error: serde_json::Error| SavedError::Shape(json_words::plain(&error.to_string()));
+        let shape = |error: serde_json::Error| SavedError::Shape(json_words::plain(&error));
         let report = RunReport {
             evenkeel: self.evenkeel.clone(),
             command: self.command.clone(),

@@ -21,7 +21,7 @@ type Object = Map<String, Value>;
 
 /// Reads a report of any format.
 pub(super) fn read(mut file: Value) -> Result<RunReport, SavedError> {
-    let words = |error: serde_json::Error| json_words::plain(&error.to_string());
+    let words = |error: serde_json::Error| json_words::plain(&error);
     let list = file.get_mut("trials").and_then(Value::as_array_mut).map(std::mem::take);
     if let Some(choice) = file.get_mut("choice") {
         without_nulls(choice);

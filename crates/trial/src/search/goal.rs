@@ -156,7 +156,7 @@ impl GoalFile {
         struct Outer {
             evidence: Option<serde_json::Value>,
         }
-        let bad = |error: serde_json::Error| GoalError::Text(json_words::plain(&error.to_string()));
+        let bad = |error: serde_json::Error| GoalError::Text(json_words::plain(&error));
         let outer: Outer = serde_json::from_str(text).map_err(bad)?;
         let evidence = outer.evidence.ok_or_else(|| {
             GoalError::Text(

@@ -63,7 +63,7 @@ impl Folder {
             |error: io::Error| io::Error::new(error.kind(), format!("open the folder {}: {error}", dir.display()));
         let lock = match own_folder(dir, LOCK) {
             Ok(lock) => lock,
-            Err(StoreError::Io { error, .. }) => return Err(named(error)),
+            Err(StoreError::Io { error, .. } | StoreError::Read { error, .. }) => return Err(named(error)),
             Err(error) => return Err(io::Error::new(io::ErrorKind::ResourceBusy, error)),
         };
         let folder = Folder { dir: dir.to_owned(), dumps_max: dumps_max.max(1), _lock: lock };

@@ -7,9 +7,19 @@ use evenkeel_sys::Errno;
 /// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The kernel refused.
+    /// The kernel refused to write, or to make it.
     #[error("{tried} {}: {}", path.display(), words(error))]
     Io {
+        /// What was tried, such as `open`.
+        tried: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The kernel's error.
+        error: std::io::Error,
+    },
+    /// A file or folder that can't be read.
+    #[error("{tried} {}: {}", path.display(), words(error))]
+    Read {
         /// What was tried, such as `open`.
         tried: &'static str,
         /// The file or folder.
@@ -57,5 +67,10 @@ impl StoreError {
     pub(super) fn io(tried: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
         let path = path.to_owned();
         move |error| StoreError::Io { tried, path, error }
+    }
+
+    pub(super) fn read(tried: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> StoreError {
+        let path = path.to_owned();
+        move |error| StoreError::Read { tried, path, error }
     }
 }

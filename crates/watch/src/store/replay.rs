@@ -65,9 +65,9 @@ impl Replay {
         let mut replay = Replay { place: place.to_owned(), segments, blocks: None, samples: None };
         if let Some(last) = replay.segments.last() {
             let path = last.path.clone();
-            let file = File::open(&path).map_err(StoreError::io("open", &path))?;
+            let file = File::open(&path).map_err(StoreError::read("open", &path))?;
             let mut head = [0; SEGMENT_HEAD_BYTES];
-            let read = file.read_at(&mut head, 0).map_err(StoreError::io("read", &path))?;
+            let read = file.read_at(&mut head, 0).map_err(StoreError::read("read", &path))?;
             if let Some(format) = parse_format(&head[..read]).filter(|format| *format != FORMAT) {
                 return Err(StoreError::Format { path, format });
             }

@@ -235,7 +235,7 @@ fn append(path: &Path) -> Result<File, StoreError> {
 pub(super) fn segments(dir: &Path) -> Result<Vec<SegmentName>, StoreError> {
     /// More than a store of any limit has.
     const ENTRIES_MAX: usize = 100_000;
-    let entries = std::fs::read_dir(dir).map_err(StoreError::io("read the folder", dir))?;
+    let entries = std::fs::read_dir(dir).map_err(StoreError::read("read the folder", dir))?;
     let names = entries.take(ENTRIES_MAX).flatten().filter_map(|entry| SegmentName::parse(entry.file_name().to_str()?));
     let mut names: Vec<SegmentName> = names.collect();
     names.sort_unstable();

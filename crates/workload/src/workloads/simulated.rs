@@ -219,7 +219,7 @@ impl Simulated {
 fn read_script(path: &Path) -> Result<Script, WorkloadError> {
     let refused = |why: String| WorkloadError::setting("script", path.display(), why);
     let text = user_file::read_text(path, SCRIPT_BYTES_MAX).map_err(|error| refused(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| refused(json_words::plain(&error.to_string())))
+    serde_json::from_str(&text).map_err(|error| refused(json_words::plain(&error)))
 }
 
 /// Waits in real time until the file exists.

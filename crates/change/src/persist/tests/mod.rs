@@ -100,8 +100,7 @@ fn nothing_lasts_in_the_root_of_a_container() {
     let read = |more: &str| {
         let root = Root::captured(Capture::parse(&format!("evenkeel-capture 1\n{pod}{more}end\n")).unwrap());
         let facts = Facts::probe(&root);
-        let is_of_container = is_of_container(&root, &facts);
-        let plan = plan(&PersistContext { is_of_container, ..context(&facts) }, &settings(&["vm.swappiness=10"]));
+        let plan = plan(&context(&facts), &settings(&["vm.swappiness=10"]));
         (plan.files.len(), plan.cannot.first().map(|cannot| cannot.why.clone()))
     };
     assert_eq!(read("").0, 1);
@@ -109,18 +108,13 @@ fn nothing_lasts_in_the_root_of_a_container() {
         let (files, why) = read(mark);
         assert!(files == 0 && why.as_ref().is_some_and(|why| why.contains("goes with the container")), "{mark}{why:?}");
     }
+    // The root of a machine that was unpacked from an image.
+    let disk = "/.dockerenv = \n/sys/block/ : vda\n/sys/dev/block/254:0 -> ../../devices/virtio0/block/vda\n/proc/self/mountinfo =\n| 22 1 254:0 / / rw - ext4 /dev/root rw\n";
+    assert_eq!(read(disk).0, 1);
 }
 
 fn context(facts: &Facts) -> PersistContext<'_> {
-    PersistContext {
-        facts,
-        unit: Some(&GAME),
-        program: None,
-        is_image: false,
-        is_of_container: false,
-        boot_files: &[],
-        own_arguments: &[],
-    }
+    PersistContext { facts, unit: Some(&GAME), program: None, is_image: false, boot_files: &[], own_arguments: &[] }
 }
 
 fn boot_file(path: &str, text: &str) -> BootFile {

@@ -99,7 +99,6 @@ pub(super) fn planned(root: &Root, settings: &[Setting]) -> PlanFile {
         unit: Some(&crate::tests::GAME),
         program: None,
         is_image: false,
-        is_of_container: false,
         boot_files: &[],
         own_arguments: &[],
     };

@@ -62,7 +62,7 @@ impl Log {
             }
             if std::mem::replace(&mut is_head, false) {
                 let found: Head = serde_json::from_str(&line)
-                    .map_err(|error| wrong(format!("line 1: {}", json_words::in_line(&error.to_string()))))?;
+                    .map_err(|error| wrong(format!("line 1: {}", json_words::in_line(&error))))?;
                 let found = Head { seed: head.seed, ..found };
                 if found != *head {
                     return Err(wrong(
@@ -74,7 +74,7 @@ impl Log {
             } else {
                 let at = windows.len() + 2;
                 let window: Window = serde_json::from_str(&line)
-                    .map_err(|error| wrong(format!("line {at}: {}", json_words::in_line(&error.to_string()))))?;
+                    .map_err(|error| wrong(format!("line {at}: {}", json_words::in_line(&error))))?;
                 let is_of_settings = !window.with_settings || !head.settings.is_empty();
                 if !is_of_settings || !window.is_of(&head.limits, sessions_max) {
                     let why = format!("line {at}: {} sessions and {} values", window.sessions, window.worst.len());

@@ -95,7 +95,7 @@ impl Log {
         let mut records = Vec::new();
         for (index, line) in text[..whole].lines().enumerate() {
             let record = serde_json::from_str(line)
-                .map_err(|error| wrong(format!("line {}: {}", index + 1, json_words::in_line(&error.to_string()))))?;
+                .map_err(|error| wrong(format!("line {}: {}", index + 1, json_words::in_line(&error))))?;
             records.push(record);
         }
         let begin = match records.first() {

@@ -188,7 +188,9 @@ fn wrong(path: &Path, error: &ServicesError) -> Failure {
         }
     };
     let why = match error {
-        ServicesError::Text(why) => ServicesError::Text(json_words::plain(why)).to_string(),
+        ServicesError::Text(why) => {
+            format!("it is not an answer of `evenkeel pack plan --json`: {}", json_words::plain(why))
+        }
         other => other.to_string(),
     };
     Failure::text(code, format_args!("place the services of {}", path.display()), why).hint(hint)

@@ -138,7 +138,7 @@ fn slices(path: &Path) -> Result<Vec<(usize, f64)>, Failure> {
     read.map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
     let hint = "`evenkeel measure quantum --json > FILE` writes such a file";
     let found: Quantum = serde_json::from_str(&text)
-        .map_err(|error| Failure::text(exit::WRONG_USE, tried(), json_words::plain(&error.to_string())).hint(hint))?;
+        .map_err(|error| Failure::text(exit::WRONG_USE, tried(), json_words::plain(&error)).hint(hint))?;
     let shares: Vec<(usize, f64)> = found.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.share?))).collect();
     match shares.iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
         Some((cpu, share)) => {
