@@ -171,7 +171,7 @@ fn each_run_begins_a_segment_and_only_one_runs() {
     assert_eq!(replayed(dir.path()), written);
     let empty = tempfile::tempdir().unwrap();
     assert!(matches!(Replay::open(empty.path()), Err(StoreError::Empty { .. })));
-    assert!(matches!(Replay::open(&empty.path().join("none")), Err(StoreError::Io { .. })));
+    assert!(matches!(Replay::open(&empty.path().join("none")), Err(StoreError::Read { .. })));
 }
 
 #[test]
