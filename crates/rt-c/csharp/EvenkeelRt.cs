@@ -497,9 +497,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_mutex_init(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Takes the lock, sleeping until it is free.
+        ///  Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
         ///
-        ///  Threads: any, at any time, except one that holds it, which would wait for itself.
+        ///  Threads: any, at any time.
         ///
         ///  # Safety
         ///  `mutex` is null or points to storage of the caller's that may be read and written.
@@ -519,7 +519,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_mutex_try_lock(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it.
+        ///  Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
         ///
         ///  Threads: the one that holds it.
         ///
@@ -609,7 +609,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rw_lock_init(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Takes the lock for reading, sleeping while a thread writes.
+        ///  Takes the lock for reading, sleeping while a thread writes. EVENKEEL_STATUS_BUSY if the calling thread is the one that writes.
         ///
         ///  Threads: any, at any time, except one that holds it, which may wait for itself.
         ///
@@ -642,9 +642,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rw_lock_unlock_read(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Takes the lock for writing, sleeping while any thread reads or writes.
+        ///  Takes the lock for writing, sleeping while any thread reads or writes. EVENKEEL_STATUS_BUSY if the calling thread writes already.
         ///
-        ///  Threads: any, at any time, except one that holds it, which would wait for itself.
+        ///  Threads: any, at any time, except one that reads, which would wait for itself.
         ///
         ///  # Safety
         ///  `lock` is null or points to storage of the caller's that may be read and written.
@@ -664,7 +664,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rw_lock_try_write(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes.
+        ///  Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
         ///
         ///  Threads: the one that took it.
         ///
@@ -920,8 +920,9 @@ namespace Evenkeel
 
         /// <summary>
         ///  Starts to record the calling thread, under a name: allocates a ring for its last scopes (up to a million; rounded up to a power of two). Call
-        ///  it before the first tick; the first call of a process takes up to 0.3 s. A second call of a thread changes nothing. Once a thread records,
-        ///  every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already.
+        ///  it before the first tick; the first call of a process takes up to 0.3 s. A second call with the same name changes nothing. Once a thread
+        ///  records, every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already,
+        ///  EVENKEEL_STATUS_BUSY if this thread records under another name.
         ///
         ///  Threads: the one that enters scopes.
         ///
@@ -2107,7 +2108,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it, and do not lock it twice in one thread.
+    ///  A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelMutex
@@ -2140,7 +2141,7 @@ namespace Evenkeel
         /// <summary>
         ///  The library's own.
         /// </summary>
-        public fixed ulong opaque[2];
+        public fixed ulong opaque[3];
     }
 
     /// <summary>
@@ -3321,7 +3322,7 @@ namespace Evenkeel
         /// </summary>
         BadHandle = 3,
         /// <summary>
-        ///  Another call uses the object now, and does not allow this one at the same time.
+        ///  The object is in use: another call uses it now and does not allow this one at the same time, or this thread holds the lock already.
         /// </summary>
         Busy = 4,
         /// <summary>
@@ -3378,7 +3379,7 @@ namespace Evenkeel
         /// </summary>
         NoWorker = 17,
         /// <summary>
-        ///  The object belongs to another thread, the one that made it.
+        ///  The object belongs to another thread, the one that made or locked it.
         /// </summary>
         WrongThread = 18,
         /// <summary>

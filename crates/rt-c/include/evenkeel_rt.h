@@ -38,7 +38,7 @@ enum EvenkeelStatus
     EVENKEEL_STATUS_MISALIGNED = 2,
     // Not a valid handle of this kind: it was freed, has another kind, or never existed; or a lock that was not initialised.
     EVENKEEL_STATUS_BAD_HANDLE = 3,
-    // Another call uses the object now, and does not allow this one at the same time.
+    // The object is in use: another call uses it now and does not allow this one at the same time, or this thread holds the lock already.
     EVENKEEL_STATUS_BUSY = 4,
     // The struct's size is impossible. Prepare the struct with EVENKEEL_INIT.
     EVENKEEL_STATUS_BAD_SIZE = 5,
@@ -67,7 +67,7 @@ enum EvenkeelStatus
     EVENKEEL_STATUS_NO_DATA = 16,
     // No thread runs the jobs of this queue.
     EVENKEEL_STATUS_NO_WORKER = 17,
-    // The object belongs to another thread, the one that made it.
+    // The object belongs to another thread, the one that made or locked it.
     EVENKEEL_STATUS_WRONG_THREAD = 18,
     // This system does not have it: only Linux does.
     EVENKEEL_STATUS_UNSUPPORTED = 19,
@@ -720,7 +720,7 @@ typedef struct EvenkeelFrameCounters {
 // One step of a loop. It gets the number and the context.
 typedef void (*EvenkeelEach)(size_t number, void *context);
 
-// A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it, and do not lock it twice in one thread.
+// A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it.
 typedef struct EvenkeelMutex {
     // The library's own.
     uint64_t opaque[2];
@@ -736,7 +736,7 @@ typedef struct EvenkeelInheritMutex {
 // A lock for many readers or one writer, in the caller's storage. evenkeel_rw_lock_init prepares it. Do not copy or move it.
 typedef struct EvenkeelRwLock {
     // The library's own.
-    uint64_t opaque[2];
+    uint64_t opaque[3];
 } EvenkeelRwLock;
 
 // Something that happens once, until it is reset. It is in the caller's storage. evenkeel_event_init prepares it. Do not copy or move it.
@@ -1572,9 +1572,9 @@ EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
 // `mutex` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_mutex_init(struct EvenkeelMutex *mutex);
 
-// Takes the lock, sleeping until it is free.
+// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
 //
-// Threads: any, at any time, except one that holds it, which would wait for itself.
+// Threads: any, at any time.
 //
 // # Safety
 // `mutex` is null or points to storage of the caller's that may be read and written.
@@ -1588,7 +1588,7 @@ EvenkeelStatus evenkeel_mutex_lock(struct EvenkeelMutex *mutex);
 // `mutex` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_mutex_try_lock(struct EvenkeelMutex *mutex);
 
-// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it.
+// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 //
 // Threads: the one that holds it.
 //
@@ -1654,7 +1654,7 @@ EvenkeelStatus evenkeel_inherit_mutex_destroy(struct EvenkeelInheritMutex *mutex
 // `lock` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_init(struct EvenkeelRwLock *lock);
 
-// Takes the lock for reading, sleeping while a thread writes.
+// Takes the lock for reading, sleeping while a thread writes. EVENKEEL_STATUS_BUSY if the calling thread is the one that writes.
 //
 // Threads: any, at any time, except one that holds it, which may wait for itself.
 //
@@ -1678,9 +1678,9 @@ EvenkeelStatus evenkeel_rw_lock_try_read(struct EvenkeelRwLock *lock);
 // `lock` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
 
-// Takes the lock for writing, sleeping while any thread reads or writes.
+// Takes the lock for writing, sleeping while any thread reads or writes. EVENKEEL_STATUS_BUSY if the calling thread writes already.
 //
-// Threads: any, at any time, except one that holds it, which would wait for itself.
+// Threads: any, at any time, except one that reads, which would wait for itself.
 //
 // # Safety
 // `lock` is null or points to storage of the caller's that may be read and written.
@@ -1694,7 +1694,7 @@ EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
 // `lock` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_try_write(struct EvenkeelRwLock *lock);
 
-// Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes.
+// Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 //
 // Threads: the one that took it.
 //
@@ -1895,8 +1895,9 @@ EvenkeelStatus evenkeel_rate_last_change(const struct EvenkeelRate *rate, struct
 EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
 
 // Starts to record the calling thread, under a name: allocates a ring for its last scopes (up to a million; rounded up to a power of two). Call
-// it before the first tick; the first call of a process takes up to 0.3 s. A second call of a thread changes nothing. Once a thread records,
-// every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already.
+// it before the first tick; the first call of a process takes up to 0.3 s. A second call with the same name changes nothing. Once a thread
+// records, every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already,
+// EVENKEEL_STATUS_BUSY if this thread records under another name.
 //
 // Threads: the one that enters scopes.
 //
@@ -2462,3 +2463,23 @@ EvenkeelStatus evenkeel_waits_take(struct EvenkeelLongWait *wait, uint64_t *lost
 
 /* Prepares a struct: EvenkeelTick tick; EVENKEEL_INIT(&tick); */
 #define EVENKEEL_INIT(structure) evenkeel_init((structure), sizeof *(structure))
+
+#if !defined(EVENKEEL_SCOPE) && !defined(__cplusplus) && (defined(__GNUC__) || defined(__clang__))
+/* The scope that EVENKEEL_SCOPE entered, or 0 if it could not. */
+static inline uint32_t evenkeel_scope_entered(uint32_t scope)
+{
+    return evenkeel_scope_enter(scope) == EVENKEEL_STATUS_OK ? scope : 0;
+}
+static inline void evenkeel_scope_left(const uint32_t *scope)
+{
+    if (*scope != 0)
+        evenkeel_scope_leave(*scope);
+}
+#define EVENKEEL_SCOPE_JOINED(left, right) left##right
+#define EVENKEEL_SCOPE_AT_LINE(scope, line) \
+    __attribute__((cleanup(evenkeel_scope_left))) const uint32_t EVENKEEL_SCOPE_JOINED(evenkeel_scope_of_line_, line) = \
+        evenkeel_scope_entered(scope)
+/* Enters the scope with this number until the end of the block, whichever way it is left: { EVENKEEL_SCOPE(move); ... }
+ * Needs GCC or Clang, in C. In C++, evenkeel::Scope of evenkeel_rt.hpp does the same. */
+#define EVENKEEL_SCOPE(scope) EVENKEEL_SCOPE_AT_LINE(scope, __LINE__)
+#endif

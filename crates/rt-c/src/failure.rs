@@ -17,7 +17,7 @@ pub enum EvenkeelStatus {
     Misaligned = 2,
     /// Not a valid handle of this kind: it was freed, has another kind, or never existed; or a lock that was not initialised.
     BadHandle = 3,
-    /// Another call uses the object now, and does not allow this one at the same time.
+    /// The object is in use: another call uses it now and does not allow this one at the same time, or this thread holds the lock already.
     Busy = 4,
     /// The struct's size is impossible. Prepare the struct with EVENKEEL_INIT.
     BadSize = 5,
@@ -46,7 +46,7 @@ pub enum EvenkeelStatus {
     NoData = 16,
     /// No thread runs the jobs of this queue.
     NoWorker = 17,
-    /// The object belongs to another thread, the one that made it.
+    /// The object belongs to another thread, the one that made or locked it.
     WrongThread = 18,
     /// This system does not have it: only Linux does.
     Unsupported = 19,
@@ -58,7 +58,7 @@ const TEXTS: [(EvenkeelStatus, &str); 20] = [
     (EvenkeelStatus::NullPointer, "a pointer is null\0"),
     (EvenkeelStatus::Misaligned, "a pointer is not aligned for its type\0"),
     (EvenkeelStatus::BadHandle, "not a valid handle of this kind, or a lock that was not initialised\0"),
-    (EvenkeelStatus::Busy, "another call uses the object\0"),
+    (EvenkeelStatus::Busy, "the object is in use: by another call, or by this thread\0"),
     (EvenkeelStatus::BadSize, "a struct has an impossible size: prepare it with evenkeel_init\0"),
     (EvenkeelStatus::BadVersion, "a struct has a version that this library does not know\0"),
     (EvenkeelStatus::UnknownField, "a struct uses a field that this library does not know: it is too old\0"),
@@ -72,7 +72,10 @@ const TEXTS: [(EvenkeelStatus, &str); 20] = [
     (EvenkeelStatus::NotLocked, "the lock is not held\0"),
     (EvenkeelStatus::NoData, "no data: no tick has begun, nothing was recorded, or none is left\0"),
     (EvenkeelStatus::NoWorker, "no thread runs the jobs of this queue\0"),
-    (EvenkeelStatus::WrongThread, "the object belongs to another thread: call this on the thread that made it\0"),
+    (
+        EvenkeelStatus::WrongThread,
+        "the object belongs to another thread: call this on the thread that made or locked it\0",
+    ),
     (EvenkeelStatus::Unsupported, "only Linux has this\0"),
 ];
 

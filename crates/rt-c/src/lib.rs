@@ -17,6 +17,7 @@ mod clock;
 mod failure;
 mod failure_text;
 mod handle;
+mod holder;
 mod jobs;
 mod lock;
 mod memory;

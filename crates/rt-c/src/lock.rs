@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use evenkeel_rt::{Event, InheritMutex, Mutex, RwLock};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::holder::Holder;
 use crate::structs;
 
-/// A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it, and do not lock it twice in one thread.
+/// A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EvenkeelMutex {
@@ -31,7 +32,7 @@ pub struct EvenkeelInheritMutex {
 #[derive(Debug)]
 pub struct EvenkeelRwLock {
     /// The library's own.
-    pub opaque: [u64; 2],
+    pub opaque: [u64; 3],
 }
 
 /// Something that happens once, until it is reset. It is in the caller's storage. evenkeel_event_init prepares it. Do not copy or move it.
@@ -61,8 +62,20 @@ trait Storage: Sized {
     );
 }
 
+/// A lock that one thread at a time holds alone, and which.
+struct Held<L> {
+    lock: L,
+    holder: Holder,
+}
+
+impl<L> Held<L> {
+    const fn new(lock: L) -> Held<L> {
+        Held { lock, holder: Holder::nobody() }
+    }
+}
+
 impl Storage for EvenkeelMutex {
-    type Lock = Mutex<()>;
+    type Lock = Held<Mutex<()>>;
     const READY: u32 = 0x6d75_7401;
 }
 
@@ -72,7 +85,7 @@ impl Storage for EvenkeelInheritMutex {
 }
 
 impl Storage for EvenkeelRwLock {
-    type Lock = RwLock<()>;
+    type Lock = Held<RwLock<()>>;
     const READY: u32 = 0x6d75_7403;
 }
 
@@ -144,12 +157,12 @@ unsafe fn destroy<S: Storage>(storage: *mut S, is_used: impl FnOnce(&S::Lock) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_mutex_init(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
-    caught(|| unsafe { init(mutex, Mutex::new(())) })
+    caught(|| unsafe { init(mutex, Held::new(Mutex::new(()))) })
 }
 
-/// Takes the lock, sleeping until it is free.
+/// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
 ///
-/// Threads: any, at any time, except one that holds it, which would wait for itself.
+/// Threads: any, at any time.
 ///
 /// # Safety
 /// `mutex` is null or points to storage of the caller's that may be read and written.
@@ -158,7 +171,9 @@ pub unsafe extern "C" fn evenkeel_mutex_lock(mutex: *mut EvenkeelMutex) -> Evenk
     // SAFETY: as this function's caller promises.
     caught(|| unsafe {
         with(mutex, |lock| {
-            std::mem::forget(lock.lock());
+            lock.holder.is_another()?;
+            std::mem::forget(lock.lock.lock());
+            lock.holder.took();
             Ok(())
         })
     })
@@ -175,13 +190,14 @@ pub unsafe extern "C" fn evenkeel_mutex_try_lock(mutex: *mut EvenkeelMutex) -> E
     // SAFETY: as this function's caller promises.
     caught(|| unsafe {
         with(mutex, |lock| {
-            std::mem::forget(lock.try_lock().ok_or(EvenkeelStatus::WouldBlock)?);
+            std::mem::forget(lock.lock.try_lock().ok_or(EvenkeelStatus::WouldBlock)?);
+            lock.holder.took();
             Ok(())
         })
     })
 }
 
-/// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it.
+/// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 ///
 /// Threads: the one that holds it.
 ///
@@ -191,11 +207,12 @@ pub unsafe extern "C" fn evenkeel_mutex_try_lock(mutex: *mut EvenkeelMutex) -> E
 pub unsafe extern "C" fn evenkeel_mutex_unlock(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
     caught(|| {
         let unlock = |lock: &<EvenkeelMutex as Storage>::Lock| {
-            if !lock.is_locked() {
+            if !lock.lock.is_locked() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: the lock guards no data of this library, any thread may release it, and its guard was forgotten.
-            unsafe { lock.force_unlock() };
+            lock.holder.releases()?;
+            // SAFETY: the lock guards no data of this library, this thread holds it, and its guard was forgotten.
+            unsafe { lock.lock.force_unlock() };
             Ok(())
         };
         // SAFETY: as this function's caller promises.
@@ -212,7 +229,7 @@ pub unsafe extern "C" fn evenkeel_mutex_unlock(mutex: *mut EvenkeelMutex) -> Eve
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_mutex_destroy(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
-    caught(|| unsafe { destroy(mutex, |lock| lock.is_locked()) })
+    caught(|| unsafe { destroy(mutex, |lock| lock.lock.is_locked()) })
 }
 
 /// Prepares a lock that inherits priority. Nobody holds it.
@@ -306,10 +323,10 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_destroy(mutex: *mut EvenkeelInhe
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rw_lock_init(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
-    caught(|| unsafe { init(lock, RwLock::new(())) })
+    caught(|| unsafe { init(lock, Held::new(RwLock::new(()))) })
 }
 
-/// Takes the lock for reading, sleeping while a thread writes.
+/// Takes the lock for reading, sleeping while a thread writes. EVENKEEL_STATUS_BUSY if the calling thread is the one that writes.
 ///
 /// Threads: any, at any time, except one that holds it, which may wait for itself.
 ///
@@ -320,7 +337,8 @@ pub unsafe extern "C" fn evenkeel_rw_lock_read(lock: *mut EvenkeelRwLock) -> Eve
     // SAFETY: as this function's caller promises.
     caught(|| unsafe {
         with(lock, |lock| {
-            std::mem::forget(lock.read());
+            lock.holder.is_another()?;
+            std::mem::forget(lock.lock.read());
             Ok(())
         })
     })
@@ -337,7 +355,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_try_read(lock: *mut EvenkeelRwLock) ->
     // SAFETY: as this function's caller promises.
     caught(|| unsafe {
         with(lock, |lock| {
-            std::mem::forget(lock.try_read().ok_or(EvenkeelStatus::WouldBlock)?);
+            std::mem::forget(lock.lock.try_read().ok_or(EvenkeelStatus::WouldBlock)?);
             Ok(())
         })
     })
@@ -353,11 +371,11 @@ pub unsafe extern "C" fn evenkeel_rw_lock_try_read(lock: *mut EvenkeelRwLock) ->
 pub unsafe extern "C" fn evenkeel_rw_lock_unlock_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     caught(|| {
         let unlock = |lock: &<EvenkeelRwLock as Storage>::Lock| {
-            if !lock.is_locked() || lock.is_locked_exclusive() {
+            if !lock.lock.is_locked() || lock.lock.is_locked_exclusive() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
             // SAFETY: the lock guards no data of this library, it is held for reading, and its guard was forgotten.
-            unsafe { lock.force_unlock_read() };
+            unsafe { lock.lock.force_unlock_read() };
             Ok(())
         };
         // SAFETY: as this function's caller promises.
@@ -365,9 +383,9 @@ pub unsafe extern "C" fn evenkeel_rw_lock_unlock_read(lock: *mut EvenkeelRwLock)
     })
 }
 
-/// Takes the lock for writing, sleeping while any thread reads or writes.
+/// Takes the lock for writing, sleeping while any thread reads or writes. EVENKEEL_STATUS_BUSY if the calling thread writes already.
 ///
-/// Threads: any, at any time, except one that holds it, which would wait for itself.
+/// Threads: any, at any time, except one that reads, which would wait for itself.
 ///
 /// # Safety
 /// `lock` is null or points to storage of the caller's that may be read and written.
@@ -376,7 +394,9 @@ pub unsafe extern "C" fn evenkeel_rw_lock_write(lock: *mut EvenkeelRwLock) -> Ev
     // SAFETY: as this function's caller promises.
     caught(|| unsafe {
         with(lock, |lock| {
-            std::mem::forget(lock.write());
+            lock.holder.is_another()?;
+            std::mem::forget(lock.lock.write());
+            lock.holder.took();
             Ok(())
         })
     })
@@ -393,13 +413,14 @@ pub unsafe extern "C" fn evenkeel_rw_lock_try_write(lock: *mut EvenkeelRwLock) -
     // SAFETY: as this function's caller promises.
     caught(|| unsafe {
         with(lock, |lock| {
-            std::mem::forget(lock.try_write().ok_or(EvenkeelStatus::WouldBlock)?);
+            std::mem::forget(lock.lock.try_write().ok_or(EvenkeelStatus::WouldBlock)?);
+            lock.holder.took();
             Ok(())
         })
     })
 }
 
-/// Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes.
+/// Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 ///
 /// Threads: the one that took it.
 ///
@@ -409,11 +430,12 @@ pub unsafe extern "C" fn evenkeel_rw_lock_try_write(lock: *mut EvenkeelRwLock) -
 pub unsafe extern "C" fn evenkeel_rw_lock_unlock_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     caught(|| {
         let unlock = |lock: &<EvenkeelRwLock as Storage>::Lock| {
-            if !lock.is_locked_exclusive() {
+            if !lock.lock.is_locked_exclusive() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: the lock guards no data of this library, it is held for writing, and its guard was forgotten.
-            unsafe { lock.force_unlock_write() };
+            lock.holder.releases()?;
+            // SAFETY: the lock guards no data of this library, this thread holds it for writing, and its guard was forgotten.
+            unsafe { lock.lock.force_unlock_write() };
             Ok(())
         };
         // SAFETY: as this function's caller promises.
@@ -430,7 +452,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_unlock_write(lock: *mut EvenkeelRwLock
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rw_lock_destroy(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
-    caught(|| unsafe { destroy(lock, |lock| lock.is_locked()) })
+    caught(|| unsafe { destroy(lock, |lock| lock.lock.is_locked()) })
 }
 
 /// Prepares an event that has not happened.

@@ -49,6 +49,7 @@ impl From<ScopeError> for Failure {
     fn from(error: ScopeError) -> Failure {
         let status = match error {
             ScopeError::TooManyThreads => EvenkeelStatus::NoRoom,
+            ScopeError::OtherName => EvenkeelStatus::Busy,
             ScopeError::Unsupported => EvenkeelStatus::Unsupported,
             _ => EvenkeelStatus::NoData,
         };
@@ -57,8 +58,9 @@ impl From<ScopeError> for Failure {
 }
 
 /// Starts to record the calling thread, under a name: allocates a ring for its last scopes (up to a million; rounded up to a power of two). Call
-/// it before the first tick; the first call of a process takes up to 0.3 s. A second call of a thread changes nothing. Once a thread records,
-/// every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already.
+/// it before the first tick; the first call of a process takes up to 0.3 s. A second call with the same name changes nothing. Once a thread
+/// records, every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already,
+/// EVENKEEL_STATUS_BUSY if this thread records under another name.
 ///
 /// Threads: the one that enters scopes.
 ///

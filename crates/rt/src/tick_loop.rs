@@ -135,7 +135,7 @@ impl TickLoopBuilder {
     ///
     /// # Errors
     /// If the period is 0, the ladder of periods is invalid, the telemetry page or the file of [`phases`](TickLoopBuilder::phases)
-    /// cannot be created, or too many threads record scopes.
+    /// cannot be created, too many threads record scopes, or this thread records them under another name.
     pub fn build(self) -> Result<TickLoop, TickLoopError> {
         if self.period == Some(Duration::ZERO) {
             return Err(TickError::ZeroPeriod.into());

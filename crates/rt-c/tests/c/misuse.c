@@ -1,6 +1,7 @@
 /* What C programs get wrong: each has a status, and none a crash. Exits with 0, or with the line that did not hold. */
 #define _GNU_SOURCE
 #include "check.h"
+#include "evenkeel_rt.h" /* A second time does no harm. */
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -83,6 +84,16 @@ static int handles(void)
     return 0;
 }
 
+static void *unlocks(void *mutex)
+{
+    return (void *)(uintptr_t)evenkeel_mutex_unlock(mutex);
+}
+
+static void *unlocks_write(void *lock)
+{
+    return (void *)(uintptr_t)evenkeel_rw_lock_unlock_write(lock);
+}
+
 /* Locks in storage of the program's: on its stack, and as many as it likes. */
 static int locks(void)
 {
@@ -92,6 +103,8 @@ static int locks(void)
     EvenkeelEvent event;
     EvenkeelMutex *many = calloc(MANY, sizeof *many);
     uint32_t is_set = 7;
+    pthread_t other;
+    void *status = NULL;
     int i;
 
     memset(&mutex, 0x55, sizeof mutex);
@@ -105,6 +118,9 @@ static int locks(void)
     CHECK(evenkeel_mutex_unlock(&mutex), EVENKEEL_STATUS_NOT_LOCKED);
     CHECK(evenkeel_mutex_lock(&mutex), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_mutex_try_lock(&mutex), EVENKEEL_STATUS_WOULD_BLOCK);
+    CHECK(evenkeel_mutex_lock(&mutex), EVENKEEL_STATUS_BUSY);
+    HOLDS(pthread_create(&other, NULL, unlocks, &mutex) == 0 && pthread_join(other, &status) == 0);
+    HOLDS((uintptr_t)status == EVENKEEL_STATUS_WRONG_THREAD);
     CHECK(evenkeel_mutex_destroy(&mutex), EVENKEEL_STATUS_BUSY);
     CHECK(evenkeel_mutex_unlock(&mutex), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_mutex_destroy(&mutex), EVENKEEL_STATUS_OK);
@@ -119,6 +135,10 @@ static int locks(void)
     CHECK(evenkeel_rw_lock_unlock_read(&lock), EVENKEEL_STATUS_NOT_LOCKED);
     CHECK(evenkeel_rw_lock_try_read(&lock), EVENKEEL_STATUS_WOULD_BLOCK);
     CHECK(evenkeel_rw_lock_try_write(&lock), EVENKEEL_STATUS_WOULD_BLOCK);
+    CHECK(evenkeel_rw_lock_write(&lock), EVENKEEL_STATUS_BUSY);
+    CHECK(evenkeel_rw_lock_read(&lock), EVENKEEL_STATUS_BUSY);
+    HOLDS(pthread_create(&other, NULL, unlocks_write, &lock) == 0 && pthread_join(other, &status) == 0);
+    HOLDS((uintptr_t)status == EVENKEEL_STATUS_WRONG_THREAD);
     CHECK(evenkeel_rw_lock_unlock_write(&lock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_rw_lock_try_read(&lock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_rw_lock_try_read(&lock), EVENKEEL_STATUS_OK);
@@ -206,10 +226,22 @@ static int values(void)
     for (i = 0; i < 128; i++)
         CHECK(evenkeel_scope_leave(scope), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_scope_leave(scope), EVENKEEL_STATUS_BAD_HANDLE);
+#ifdef EVENKEEL_SCOPE
+    {
+        EVENKEEL_SCOPE(scope);
+        EVENKEEL_SCOPE(again);
+        EVENKEEL_SCOPE(123456);
+        CHECK(evenkeel_scope_leave(scope), EVENKEEL_STATUS_OK);
+        CHECK(evenkeel_scope_enter(scope), EVENKEEL_STATUS_OK);
+    }
+    CHECK(evenkeel_scope_leave(scope), EVENKEEL_STATUS_BAD_HANDLE);
+#endif
     /* No thread records. */
     CHECK(evenkeel_scope_chrome_json(text, sizeof text, &needed), EVENKEEL_STATUS_NO_DATA);
     CHECK(evenkeel_scope_write_chrome_json("/nowhere/at/all"), EVENKEEL_STATUS_NO_DATA);
     CHECK(evenkeel_scope_start_thread("main", 64), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_start_thread("main", 64), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_start_thread("another", 64), EVENKEEL_STATUS_BUSY);
     CHECK(evenkeel_scope_chrome_json(text, 4, &needed), EVENKEEL_STATUS_TOO_SMALL);
     HOLDS(needed > 4);
     CHECK(evenkeel_scope_chrome_json(json, sizeof json, &needed), EVENKEEL_STATUS_OK);
@@ -417,7 +449,7 @@ static int loops(const char *folder)
     settings.spinning = EVENKEEL_SPINNING_NEVER;
     settings.scopes_count = 64;
     CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_BAD_TEXT);
-    settings.scopes_name = "loop";
+    settings.scopes_name = "another";
     /* A struct inside that was not prepared, and those whose fields are wrong. */
     memory.size = 0;
     settings.memory = &memory;
@@ -428,6 +460,8 @@ static int loops(const char *folder)
     settings.thread = &thread;
     CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_OUT_OF_RANGE);
     thread.fifo_priority = 0;
+    CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_BUSY);
+    settings.scopes_name = "main";
     settings.telemetry = &telemetry;
     CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_NULL_POINTER);
     telemetry.session = "loop";

@@ -218,13 +218,14 @@ impl Drop for Entered {
 
 /// Starts to record the calling thread: allocates a ring for its last `scopes` scopes (up to a million; rounded up to a power of two), under
 /// a name for readers. The first call of a process takes up to 0.3 s, because it tests whether the kernel reports when a thread is switched
-/// out. If the thread records already, its name and ring stay.
+/// out. A second call with the same name changes nothing: the ring keeps its length.
 ///
 /// # Errors
-/// If 256 threads record already.
+/// If 256 threads record already, or if this thread records under another name.
 pub fn start_thread(name: &str, scopes: usize) -> Result<(), ScopeError> {
     OWN.with(|own| match own.get_or_init(|| new_ring(name, scopes)) {
-        Some(_) => Ok(()),
+        Some(known) if known.thread.name == name => Ok(()),
+        Some(_) => Err(ScopeError::OtherName),
         None => Err(ScopeError::TooManyThreads),
     })
 }

@@ -1,0 +1,65 @@
+//! Which thread holds a lock, so that a thread which waits for itself or releases another thread's lock gets an error.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::failure::{EvenkeelStatus, Failure};
+
+/// The number that [`Holder`] has while no thread holds the lock.
+const NOBODY: u32 = 0;
+
+thread_local! {
+    static OWN: Cell<u32> = const { Cell::new(NOBODY) };
+}
+
+/// The calling thread's number, from 1. The kernel's number would take a system call, and other systems than Linux have none of this size.
+fn own() -> u32 {
+    static LAST: AtomicU32 = AtomicU32::new(NOBODY);
+    OWN.with(|own| {
+        if own.get() == NOBODY {
+            own.set(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1));
+        }
+        own.get()
+    })
+}
+
+/// The thread that holds a lock. Only the holder writes it, so a thread that finds its own number there is the holder, in any memory order.
+#[derive(Debug)]
+pub(crate) struct Holder(AtomicU32);
+
+impl Holder {
+    pub(crate) const fn nobody() -> Holder {
+        Holder(AtomicU32::new(NOBODY))
+    }
+
+    /// Before waiting for the lock.
+    ///
+    /// # Errors
+    /// If the calling thread holds it, and would wait for itself.
+    pub(crate) fn is_another(&self) -> Result<(), Failure> {
+        if self.0.load(Ordering::Relaxed) == own() {
+            return Err(Failure::new(
+                EvenkeelStatus::Busy,
+                "this thread holds the lock already and would wait for itself",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The calling thread has just taken the lock.
+    pub(crate) fn took(&self) {
+        self.0.store(own(), Ordering::Relaxed);
+    }
+
+    /// The calling thread is about to release the lock, which somebody holds.
+    ///
+    /// # Errors
+    /// If another thread holds it.
+    pub(crate) fn releases(&self) -> Result<(), Failure> {
+        if self.0.load(Ordering::Relaxed) != own() {
+            return Err(Failure::new(EvenkeelStatus::WrongThread, "another thread holds the lock"));
+        }
+        self.0.store(NOBODY, Ordering::Relaxed);
+        Ok(())
+    }
+}
