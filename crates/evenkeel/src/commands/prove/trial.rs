@@ -171,10 +171,10 @@ impl Session<'_> {
     /// Measures; the answer still has to be printed.
     fn answered(&self, command: &str) -> Result<(Answer<'_>, SessionAnswer), Failure> {
         let capture = capture::text_of(self.root);
-        let concurrent = experiment::announce(self.out, &format!("{command} {}", arms::text_of(&self.arms.settings)));
         if let Some(folder) = self.report {
             output_file::make_folder(folder)?;
         }
+        let concurrent = experiment::announce(self.out, &format!("{command} {}", arms::text_of(&self.arms.settings)));
         let stop = experiment::stop_flag()?;
         experiment::explain_signals(self.out, self.state);
         let session = self.measure(&stop, &concurrent)?;
