@@ -178,6 +178,20 @@ impl Running {
         self.0.wait().unwrap();
     }
 
+    /// Reads its messages until a line with `text` is whole, and returns them. Ends with the program at the latest.
+    pub(crate) fn messages_until(&mut self, text: &str) -> String {
+        use std::io::Read;
+        let (mut read, mut byte) = (Vec::new(), [0]);
+        let messages = self.0.stderr.as_mut().unwrap();
+        while matches!(messages.read(&mut byte), Ok(1)) {
+            read.push(byte[0]);
+            if byte == *b"\n" && String::from_utf8_lossy(&read).contains(text) {
+                break;
+            }
+        }
+        String::from_utf8(read).unwrap()
+    }
+
     /// Waits until it ends.
     pub(crate) fn finish(mut self) -> Finished {
         self.read()

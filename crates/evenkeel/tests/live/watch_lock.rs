@@ -162,7 +162,7 @@ fn serve(session: &str) {
 fn watched(scene: &Scene, server: &mut Server, is_seen: fn(&ServerSample) -> bool) -> Result<Vec<LateTicks>, String> {
     let pid = server.0.id();
     let line = format!("watch --interval 1s --store samples --no-find --pid {pid}");
-    let mut watcher = scene.command(&line).spawn().unwrap();
+    let watcher = scene.command(&line).spawn().unwrap();
     let end = |mut watcher: Child| {
         process::ask_to_end(watcher.id());
         watcher.wait().unwrap();
