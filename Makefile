@@ -44,6 +44,7 @@ live: setup ## run the live checks, one at a time: what measures the machine; NA
 check: setup $(DENY) ## formatting, lints, documentation; the test of Tracy; the oldest Rust; the libraries for other systems; licences, duplicates and known vulnerabilities of dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	$(CARGO) clippy --workspace --test live --all-features --locked -- -D warnings # which --all-targets leaves out: `test = false`
 	RUSTFLAGS="-D warnings" lab/oldest-rust.sh --bins || [ $$? -eq 4 ] # without features too, as users build it
 	$(CARGO) test --locked -q -p evenkeel-rt --all-features --lib -- scope::
 	lab/other-systems.sh
