@@ -256,7 +256,7 @@ fn each_signal_ends_a_trial_in_order_and_says_what_a_second_one_does() {
         let scene = Scene::new();
         let (mut trial, _) = held_trial(&scene, "process.timer_slack_ns=1");
         trial.signal(signal);
-        // A thread of its own explains the signal, so without this wait the program could end before.
+        // A thread of its own explains the signal: without this wait, the program could end first.
         let explained =
             if signal == "HUP" { String::new() } else { trial.messages_until("stopping after this window") };
         // The current window ends first.
