@@ -74,9 +74,9 @@ impl Lead {
 
     /// A multiple of the fastest tenth of the wakes. Those found the CPU available, even if it is taken four fifths of the time.
     fn ns(&self) -> u64 {
-        let mut sorted = self.late_ns.clone();
-        sorted.sort_unstable();
-        let fast_ns = sorted.get(sorted.len() / 10).copied().unwrap_or(WAKE_NS);
+        let mut late_ns = self.late_ns.clone();
+        let tenth = late_ns.len() / 10;
+        let fast_ns = if late_ns.is_empty() { WAKE_NS } else { *late_ns.select_nth_unstable(tenth).1 };
         fast_ns.saturating_mul(LEAD_WAKES).clamp(LEAD_NS.0, LEAD_NS.1)
     }
 }
@@ -182,16 +182,27 @@ mod tests {
         gone.get(next).filter(|(from, _)| *from <= at_ns).map_or(at_ns, |(_, until)| there(gone, *until))
     }
 
+    /// When a thread has used the CPU for `work_ns`, from `at_ns` on: its time slice continues only while the CPU is available.
+    fn after_work(gone: &[(u64, u64)], mut at_ns: u64, mut work_ns: u64) -> u64 {
+        let next = gone.partition_point(|(_, until)| *until <= at_ns);
+        for (from, until) in &gone[next..] {
+            let free_ns = from.saturating_sub(at_ns);
+            if work_ns < free_ns {
+                break;
+            }
+            work_ns -= free_ns;
+            at_ns = at_ns.max(*until);
+        }
+        at_ns + work_ns
+    }
+
     /// What happens to a thread that sleeps until `due_ns`.
     fn slept(machine: &Machine, gone: &[(u64, u64)], due_ns: u64, chance: &mut ChaCha8Rng) -> Sleep {
         let latency_ns = chance.random_range(8_000..30_000);
         let ready_ns = if machine.is_inside { due_ns } else { there(gone, due_ns) } + latency_ns;
         let mut woke_ns = there(gone, ready_ns);
         if chance.random_bool(machine.neighbour) {
-            // The neighbour's time slice continues only while the CPU is available.
-            for _ in 0..chance.random_range(0..300) {
-                woke_ns = there(gone, woke_ns + 10_000);
-            }
+            woke_ns = after_work(gone, woke_ns, chance.random_range(0..300) * 10_000);
         }
         Sleep { due_ns, woke_ns, waited_ns: woke_ns - ready_ns, throttled_ns: 0 }
     }
@@ -235,7 +246,7 @@ mod tests {
 
     /// Per figure, the mean error of the estimate, and how often its interval contains the truth. It uses runs of two lengths.
     fn judged<const N: usize>(machine: &Machine, figures: [Figure; N]) -> [(f64, f64); N] {
-        const RUNS: u64 = 60;
+        const RUNS: u64 = 120;
         let mut sums = [(0.0, 0.0); N];
         for seed in 0..RUNS {
             let length_ns = if seed % 2 == 0 { 3 * SECOND_NS } else { 10 * SECOND_NS };
@@ -258,8 +269,8 @@ mod tests {
     }
 
     impl Row {
-        /// Whether the mean error is near zero on every machine, and the interval as reliable as promised. A mean of sixty runs with 37 or 124
-        /// windows is off by less than 0.009.
+        /// Whether the mean error is near zero on every machine, and the interval as reliable as promised. A mean of 120 runs with 37 or 124
+        /// windows has a standard error below 0.006.
         fn is_unbiased(&self) -> bool {
             self.least > -0.03 && self.most < 0.03 && self.held >= 0.95
         }
@@ -307,6 +318,16 @@ mod tests {
             assert!(missing.least > -0.03, "{missing:?}");
             let [by_threads] = table(true, neighbour, [|said| said.by_threads]);
             assert!(by_threads.least > -0.03, "{by_threads:?}");
+        }
+    }
+
+    #[test]
+    fn work_goes_on_where_the_cpu_is_available() {
+        let gone = [(10, 20), (30, 40), (35, 50)];
+        for (at, work, done) in
+            [(0, 5, 5), (0, 10, 20), (0, 15, 25), (12, 0, 20), (12, 9, 29), (25, 5, 50), (25, 6, 51), (60, 7, 67)]
+        {
+            assert_eq!(after_work(&gone, at, work), done, "{work} from {at}");
         }
     }
 
