@@ -14,11 +14,11 @@ SEMVER_CHECKS_VERSION := 0.51.0
 SEMVER_CHECKS := target/tools/bin/cargo-semver-checks
 MUTANTS_VERSION := 27.1.0
 MUTANTS := target/tools/bin/cargo-mutants
+# Tools run for seconds: to compile them fast is worth more than their speed, and nobody debugs them.
+INSTALL := CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --locked --debug --root target/tools
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # What tests could not run on this machine, one line each: the harness itself counts a test that returns early as passed.
 SKIPPED := $(TARGET)/skipped.txt
-# Some tests wait for a watchdog or for a lock, and the CPUs for them: with one thread per CPU the suite of the program takes a quarter longer.
-TEST_THREADS := $(or $(RUST_TEST_THREADS),$(shell echo $$((4 * $$(nproc)))))
 # Tests and live checks are one build: what is selected decides the features of all packages, and with others all is compiled again.
 # Tracy is C++, which programs in C cannot link, and rt-c tests such programs: `make check`, which compiles all features, tests it.
 # The benches are left out: the peers that they compare with are 40 packages that nothing else uses.
@@ -33,8 +33,8 @@ demo: build ## inspect, audit, put a real server under load, prove a knob, put e
 
 test: setup ## run every test; the same result on any machine at any load
 	@mkdir -p $(TARGET) && rm -f $(SKIPPED)
-	export EVENKEEL_SKIPPED=$(SKIPPED) RUST_TEST_THREADS=$(TEST_THREADS); code=0; \
-	$(CARGO) test --locked --no-fail-fast $(TESTED) || code=1; \
+	export EVENKEEL_SKIPPED=$(SKIPPED) CARGO=$(CARGO); code=0; \
+	lab/tests.sh $(TARGET)/unit-tests.log $(TESTED) || code=1; \
 	lab/skipped.sh $(SKIPPED); exit $$code
 
 live: setup ## run the live checks, one at a time: what measures the machine; NAME=… for some, EXTRA=1 for the longest too, RESUME=1 to continue, WITHIN=SECONDS for a sample, LIST=1
@@ -46,14 +46,14 @@ check: setup $(DENY) ## formatting, lints, documentation; the test of Tracy; the
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	$(CARGO) clippy --workspace --test live --all-features --locked -- -D warnings # which --all-targets leaves out: `test = false`
 	RUSTFLAGS="-D warnings" lab/oldest-rust.sh --bins || [ $$? -eq 4 ] # without features too, as users build it
-	$(CARGO) test --locked -q -p evenkeel-rt --all-features --lib -- scope::
+	$(CARGO) test --locked -q -p evenkeel-rt --features tracy --lib -- scope::
 	lab/other-systems.sh
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	$(DENY) --locked check bans licenses sources
 	lab/advisories.sh $(DENY)
 
 model: setup ## every order of steps that the locks, the job system's parts, the page of telemetry and the slot of phases can take, by the model checker
-	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release --locked --target-dir $(or $(CARGO_TARGET_DIR),target)/loom -p evenkeel-sys --lib -- lock:: job:: sequence:: phase_slot::
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --profile model --locked --target-dir $(or $(CARGO_TARGET_DIR),target)/loom -p evenkeel-sys --lib -- lock:: job:: sequence:: phase_slot::
 
 mutants: setup $(MUTANTS) ## change the code of stats, change, host, workload and trial, and list the changes that no test notices; hours, or SHARD=0/100 for a hundredth
 	$(MUTANTS) mutants -p evenkeel-stats -p evenkeel-change -p evenkeel-host -p evenkeel-workload -p evenkeel-trial --output $(TARGET) $(if $(SHARD),--shard $(SHARD))
@@ -94,16 +94,16 @@ setup:
 	@deploy/setup.sh
 
 $(DENY):
-	$(CARGO) install cargo-deny --version $(DENY_VERSION) --locked --debug --root target/tools
+	$(INSTALL) cargo-deny --version $(DENY_VERSION)
 
 $(CYCLONEDX):
-	$(CARGO) install cargo-cyclonedx --version $(CYCLONEDX_VERSION) --locked --debug --root target/tools
+	$(INSTALL) cargo-cyclonedx --version $(CYCLONEDX_VERSION)
 
 $(SEMVER_CHECKS):
-	$(CARGO) install cargo-semver-checks --version $(SEMVER_CHECKS_VERSION) --locked --debug --root target/tools
+	$(INSTALL) cargo-semver-checks --version $(SEMVER_CHECKS_VERSION)
 
 $(MUTANTS):
-	$(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked --debug --root target/tools
+	$(INSTALL) cargo-mutants --version $(MUTANTS_VERSION)
 
 fmt: ## format the sources
 	$(CARGO) fmt --all

@@ -177,6 +177,8 @@ fn a_crate_has_one_program_of_tests_and_one_of_live_checks() {
             programs.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect();
         let others = programs.iter().filter(|name| *name != "suite" && *name != "live").count();
         assert!(others <= 1, "{}: {programs:?}", folder.display());
+        let is_left_out = programs.iter().any(|name| name != "live" && name.starts_with('l'));
+        assert!(!is_left_out, "{}: lab/tests.sh runs no program with an initial l: {programs:?}", folder.display());
         let manifest = read(&folder.join("Cargo.toml"));
         let is_separate =
             manifest.split("[[test]]").any(|part| part.contains("name = \"live\"") && part.contains("test = false"));
