@@ -13,19 +13,16 @@ use crate::state_error::StateError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfirmError {
     /// No change waits for confirmation.
-    #[error(
-        "confirm: no change needs confirmation. If you did not confirm one in time, evenkeel has reverted it: see \
-            `evenkeel history`"
-    )]
+    #[error("confirm: no change needs confirmation. If you did not confirm one in time, evenkeel has reverted it")]
     Nothing,
     /// That change does not wait for confirmation.
-    #[error("confirm transaction {id}: it needs no confirmation; see `evenkeel history`")]
+    #[error("confirm transaction {id}: it needs no confirmation")]
     NotThis {
         /// The number given.
         id: u64,
     },
     /// The program that made it was killed half-way.
-    #[error("confirm transaction {id}: it was killed half-way; revert it with `evenkeel revert {id}`")]
+    #[error("confirm transaction {id}: it was killed half-way")]
     Interrupted {
         /// The number.
         id: u64,

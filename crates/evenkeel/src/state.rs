@@ -10,6 +10,7 @@ use evenkeel_sys::process;
 use crate::args::StateArgs;
 use crate::exit;
 use crate::failure::Failure;
+use crate::shell;
 
 /// The folder of root's journal, by the file system hierarchy standard.
 const SYSTEM_DIR: &str = "/var/lib/evenkeel";
@@ -64,7 +65,10 @@ impl StateArgs {
 
     /// ` --state DIR`, if the next command needs it to find the same journal.
     pub(crate) fn again(&self) -> String {
-        self.state.as_ref().map(|dir| format!(" --state {}", dir.display())).unwrap_or_default()
+        self.state
+            .as_ref()
+            .map(|dir| format!(" --state {}", shell::word(&dir.display().to_string())))
+            .unwrap_or_default()
     }
 
     /// The command that restores the changes of this journal, in backquotes.

@@ -34,14 +34,18 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     // If the confirmation comes too late, the change is undone first.
     overdue::settle(&root, &args.state, out);
     let mut journal = args.state.open()?;
+    let again = args.state.again();
     let confirmed = evenkeel_change::confirm(&root, &mut journal, args.transaction).map_err(|error| match error {
         ConfirmError::Journal(error) => state::failure(error),
-        error => Failure::new(exit::NO, error),
+        ConfirmError::Interrupted { id } => {
+            Failure::new(exit::NO, error).hint(format!("put it back: evenkeel revert {id}{again}"))
+        }
+        error => Failure::new(exit::NO, error).hint(format!("list all changes: evenkeel history{again}")),
     })?;
     let answer = Answer { confirmed };
     out.answer(&answer, || {
         let ids: Vec<String> = answer.confirmed.iter().map(u64::to_string).collect();
-        format!("Transaction {} stays. Undo it with `evenkeel revert`.\n", ids.join(", "))
+        format!("Transaction {} stays. Undo it with {}.\n", ids.join(", "), args.state.revert())
     })?;
     Ok(exit::WELL)
 }

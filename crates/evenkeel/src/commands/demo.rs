@@ -44,6 +44,9 @@ fn candidates() -> Vec<&'static Knob> {
 ///
 /// Without root it proves a setting of the server's own process, and lists the settings that it could not try.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo evenkeel demo
+  evenkeel demo --pairs 20 --out report")]
 pub(crate) struct Args {
     /// Folder for report.html and report.json
     #[arg(long, value_name = "DIR", default_value = ".")]

@@ -38,9 +38,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let log = args.state.read_noted(&root)?;
     let answer =
         Answer { transactions: evenkeel_change::history(&root, &log), journal: JournalView::from_log(&log), undone };
+    let again = args.state.again();
     out.answer(&answer, || match answer.transactions.is_empty() {
-        true => nothing(args, &root) + &show::change::history(&[], &answer.journal),
-        false => show::change::history(&answer.transactions, &answer.journal),
+        true => nothing(args, &root) + &show::change::history(&[], &answer.journal, &again),
+        false => show::change::history(&answer.transactions, &answer.journal, &again),
     })?;
     let is_overdue = answer.transactions.iter().any(|transaction| transaction.status == Status::Overdue);
     Ok(if is_overdue { exit::NO } else { exit::WELL })

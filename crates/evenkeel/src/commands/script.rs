@@ -21,6 +21,9 @@ use crate::show::Out;
 /// The POSIX shell script skips values that are set already, saves each old value before it changes it, reads each value back,
 /// and restores all of them if one fails. For cloud-init and Ansible it is the same script.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel script --advised
+  evenkeel script --advised --format cloud-init --output user-data")]
 pub(crate) struct Args {
     #[command(flatten)]
     selection: Selection,

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         journal: JournalView::from_log(&log),
         undone,
     };
-    out.answer(&answer, || show::change::verification(&answer.verification, &answer.journal))?;
+    out.answer(&answer, || show::change::verification(&answer.verification, &answer.journal, &args.state.again()))?;
     let found = &answer.verification;
     let holds = found.drift.is_empty() && found.interrupted.is_empty() && found.ended_by_reboot.is_empty();
     let holds = holds && found.overdue.is_empty();

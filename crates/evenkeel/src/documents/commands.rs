@@ -20,6 +20,21 @@ fn the_page_of_commands_is_fresh() {
     expect_file!["../../../../docs/commands.md"].assert_eq(&page());
 }
 
+/// Somebody who opens the help of one command wants to see a line that works.
+#[test]
+fn every_command_has_examples() {
+    let mut all = Vec::new();
+    let mut root = Args::command();
+    root.build();
+    collect(&root, &mut all);
+    let acts = all.into_iter().filter(|command| command.get_subcommands().all(|below| below.get_name() == "help"));
+    let without: Vec<&str> = acts
+        .filter(|command| !below(command).contains("evenkeel "))
+        .filter_map(|command| command.get_bin_name())
+        .collect();
+    assert!(without.is_empty(), "no example in the help of {without:?}");
+}
+
 #[test]
 fn text_outside_of_code_is_no_markup() {
     let table = [

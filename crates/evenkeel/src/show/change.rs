@@ -224,7 +224,8 @@ fn losses(page: &mut Page, losses: &[Loss]) {
     page.paragraph(Indent::all(0), PLAIN, advice);
 }
 
-pub(crate) fn verification(found: &Verification, journal: &JournalView) -> String {
+/// `again` names the journal in the commands of the page, if it is not the usual one.
+pub(crate) fn verification(found: &Verification, journal: &JournalView, again: &str) -> String {
     let mut page = Page::default();
     for drift in &found.drift {
         let now = drift.found.known().map_or_else(|| "not to be read".to_owned(), |found| format!("{found:?}"));
@@ -245,19 +246,20 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView) -> Strin
         entry(&mut page, (WARN, word), &format!("{} = {}", pending.knob, pending.wanted), &pending.todo);
     }
     for id in &found.interrupted {
-        let rest = format!("it was killed half-way, or is under way: `evenkeel revert {id}` puts it back");
+        let rest = format!("it was killed half-way, or is under way: `evenkeel revert {id}{again}` puts it back");
         entry(&mut page, (BAD, "interrupted"), &format!("transaction {id}"), &rest);
     }
     for id in &found.overdue {
-        entry(&mut page, (BAD, "overdue"), &format!("transaction {id}"), &overdue(*id));
+        entry(&mut page, (BAD, "overdue"), &format!("transaction {id}"), &overdue(*id, again));
     }
     for id in &found.unconfirmed {
-        let rest = format!("it undoes itself soon unless it may stay: `evenkeel confirm {id}`");
+        let rest = format!("it undoes itself soon unless it may stay: `evenkeel confirm {id}{again}`");
         entry(&mut page, (WARN, "unconfirmed"), &format!("transaction {id}"), &rest);
     }
     for id in &found.ended_by_reboot {
-        let rest =
-            format!("the machine was restarted since, and its values are gone: `evenkeel revert {id}` closes it");
+        let rest = format!(
+            "the machine was restarted since, and its values are gone: `evenkeel revert {id}{again}` closes it"
+        );
         entry(&mut page, (WARN, "ended"), &format!("transaction {id}"), &rest);
     }
     let waiting = if found.pending.is_empty() { String::new() } else { format!(", {} wait", found.pending.len()) };
@@ -268,15 +270,16 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView) -> Strin
 }
 
 /// The line for a transaction that should have reverted itself.
-fn overdue(id: u64) -> String {
-    format!("it was not confirmed in time and is still in force: `evenkeel revert {id}` puts it back")
+fn overdue(id: u64, again: &str) -> String {
+    format!("it was not confirmed in time and is still in force: `evenkeel revert {id}{again}` puts it back")
 }
 
 fn values(count: usize) -> String {
     if count == 1 { "1 value".to_owned() } else { format!("{count} values") }
 }
 
-pub(crate) fn history(transactions: &[Transaction], journal: &JournalView) -> String {
+/// `again` as in [`verification`].
+pub(crate) fn history(transactions: &[Transaction], journal: &JournalView, again: &str) -> String {
     let mut page = Page::default();
     for transaction in transactions {
         let (style, status) = match transaction.status {
@@ -297,7 +300,7 @@ pub(crate) fn history(transactions: &[Transaction], journal: &JournalView) -> St
             (PLAIN, &format!("  {kind}{}", transaction.title)),
         ]);
         if transaction.status == Status::Overdue {
-            page.paragraph(Indent::all(0), BAD, &overdue(transaction.id));
+            page.paragraph(Indent::all(0), BAD, &overdue(transaction.id, again));
         }
         steps(&mut page, transaction);
     }

@@ -33,6 +33,9 @@ const LOOK_EVERY_NS: u64 = 2_000_000;
 /// `--by pressure` allocates and touches memory, and always leaves a reserve. It frees memory as soon as others need more, and is the first
 /// process that the kernel would kill. `--by bandwidth` copies memory with a thread on each CPU.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel disturb memory -- ./my-server
+  evenkeel disturb memory --by bandwidth --cpus 1 --seconds 30")]
 pub(crate) struct Args {
     /// The method
     #[arg(long, value_enum, default_value_t)]

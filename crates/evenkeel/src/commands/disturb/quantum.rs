@@ -24,6 +24,9 @@ use crate::view::Block;
 /// needs real-time privileges. `--by quota` puts the command into its own control group with a CPU limit: a token bucket, which stops the
 /// command when it has used its share of a period. It needs the right to create control groups.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo evenkeel disturb quantum --share 0.6 -- ./my-server
+  evenkeel disturb quantum --by quota --period-ms 100 --share 0.5 -- ./my-server")]
 pub(crate) struct Args {
     /// The method
     #[arg(long, value_enum, default_value_t)]

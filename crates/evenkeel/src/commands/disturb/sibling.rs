@@ -13,6 +13,9 @@ use crate::view::Block;
 
 /// Thrash caches and floating-point units, like a neighbour on the other hyperthread
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel disturb sibling --of 0 -- ./my-server
+  evenkeel disturb sibling --cpus 1 --working-set-mib 64 --seconds 30")]
 pub(crate) struct Args {
     /// The CPUs to run on
     #[arg(long, value_name = "LIST", value_parser = values::cpus, required_unless_present = "of")]

@@ -13,6 +13,9 @@ use crate::view::Block;
 
 /// Keep CPUs busy with ordinary threads, as another program does
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel disturb spinner --cpus 1 -- ./my-server
+  evenkeel disturb spinner --threads 4 --busy 0.3 --seconds 60")]
 pub(crate) struct Args {
     /// Pin the threads to these CPUs in order [default: not pinned]
     #[arg(long, value_name = "LIST", value_parser = values::cpus)]

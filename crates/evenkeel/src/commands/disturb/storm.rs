@@ -20,6 +20,9 @@ use crate::view::Block;
 ///
 /// Packets stay on this machine, unless you name a peer that agrees.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel disturb storm -- ./my-server
+  sudo evenkeel disturb storm --by timers --cpus 1 --rate 50000 --seconds 30")]
 pub(crate) struct Args {
     /// The kind of interruption
     #[arg(long, value_enum, default_value_t)]

@@ -14,6 +14,8 @@ use crate::show::card::{self, Answer, Side};
 ///
 /// A difference counts if the ranges of the rounds of the two cards do not overlap. The page lists numbers that only one card has.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel measure compare card-a.json card-b.json")]
 pub(crate) struct Args {
     /// The first card, by `measure all --output`
     #[arg(value_name = "A.json")]

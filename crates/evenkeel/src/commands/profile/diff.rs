@@ -21,6 +21,8 @@ use crate::view::terminal;
 /// Both recordings are scaled to the same total, so shares are compared; --raw compares without scaling. --output writes a differential flame
 /// graph: widths are those of B, red is more than in A, blue is less. A and B are recordings or folded stacks.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel profile diff before.data after.data --output difference.svg")]
 pub(crate) struct Args {
     /// The first recording
     #[arg(value_name = "A")]

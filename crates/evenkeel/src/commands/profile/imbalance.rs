@@ -19,6 +19,9 @@ use crate::view::terminal;
 /// Reads a recording of whole CPUs, or records now. Busy shares are exact if the recording has switches; from samples alone they have an error,
 /// which is printed. Time that the hypervisor took counts for the thread that had the CPU. `evenkeel measure gaps` separates it.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo evenkeel profile imbalance --seconds 30
+  evenkeel profile imbalance perf.data")]
 pub(crate) struct Args {
     /// A recording: a perf.data file [default: record now]
     #[arg(value_name = "FILE")]

@@ -22,6 +22,9 @@ const ASSUMED_NS: u64 = 4_000_000;
 /// it comes from a recording of the same time (--recording). Without a recording, scopes with a switch-out are counted but not judged. Only
 /// scopes without inner scopes are examined, unless you give --all.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel profile scopes scopes.json
+  evenkeel profile scopes scopes.json --recording perf.data --quantum-ms 4")]
 pub(crate) struct Args {
     /// The scopes: JSON that evenkeel-rt wrote
     #[arg(value_name = "SCOPES")]

@@ -28,6 +28,9 @@ const RING_BYTES: usize = 8 << 20;
 /// CPUs if this user may, to see which thread takes them. perf must record switches (--switch-events) and their stacks (-e context-switches -c 1
 /// -g). An interval with an unknown end counts as open. --html writes a timeline of the busiest threads, with the server's ticks.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo evenkeel profile switches --pid 1234 --html timeline.html
+  evenkeel profile switches perf.data")]
 pub(crate) struct Args {
     /// A recording: a perf.data file [default: record now]
     #[arg(value_name = "FILE")]

@@ -33,6 +33,10 @@ const SHARE_TOLD: f64 = 0.05;
 /// Prints the functions that took most CPU time; --output writes a flame graph, folded stacks, or a file for the Firefox Profiler. FILE is a
 /// perf.data file of evenkeel or perf, the output of `perf script`, or folded stacks. `perf report -i FILE` opens recordings of evenkeel too.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel profile view perf.data
+  evenkeel profile view perf.data --output flame.html --by process
+  evenkeel profile view perf.data --thread main --off-cpu")]
 pub(crate) struct Args {
     /// The recording
     #[arg(value_name = "FILE")]

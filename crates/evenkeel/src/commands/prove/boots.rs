@@ -61,6 +61,8 @@ enum What {
 
 /// Cancel the trial over boots and restore all settings
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo evenkeel prove boots cancel")]
 pub(super) struct CancelArgs {
     #[command(flatten)]
     state: StateArgs,

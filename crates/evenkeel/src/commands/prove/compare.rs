@@ -16,6 +16,8 @@ const REPORTS: std::ops::RangeInclusive<usize> = 2..=64;
 
 /// Compare the reports of several machines
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel prove compare host-a/report.json host-b/report.json --report all")]
 pub(crate) struct Args {
     /// The reports (report.json), 2 to 64
     #[arg(value_name = "REPORT", required = true)]

@@ -16,6 +16,9 @@ use crate::workload_args::{WorkloadArgs, workload_of};
 
 /// Print the result of a stored trial again
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel prove report
+  evenkeel prove report --report report")]
 pub(crate) struct Args {
     /// The file of the session
     #[arg(value_name = "FILE", default_value = LAST)]

@@ -19,7 +19,10 @@ use crate::workload_args::WorkloadArgs;
 
 /// Continue a trial that was stopped or killed
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "\
+#[command(after_help = "Examples:
+  evenkeel prove resume
+  evenkeel prove resume --report report -- ./my-server --port 7777
+
 Options cannot change on resume: the session contains the settings, the design and the workload.
 Name the workload again only if an older version began the session, or if FILE starts a command and
 is not in evenkeel's own folder.")]

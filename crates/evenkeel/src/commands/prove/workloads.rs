@@ -8,6 +8,9 @@ use crate::workload_args;
 
 /// List all workloads with their settings and requirements
 #[derive(Clone, Copy, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel prove workloads
+  evenkeel prove workloads --json")]
 pub(crate) struct Args {}
 
 pub(crate) fn run(_: &Args, out: &Out) -> Outcome {

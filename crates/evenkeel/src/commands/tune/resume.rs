@@ -19,7 +19,10 @@ use crate::workload_settings;
 
 /// Continue a search that was stopped or killed, or print a finished one
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(after_help = "Examples:
+  sudo evenkeel tune resume
+  sudo evenkeel tune resume --out goal.json -- ./my-server --port 7777
+
 Options cannot change on resume: the log contains the knobs, the design and the workload. Name the
 workload again only if FILE starts a command and is not in evenkeel's own folder.")]
 pub(super) struct Args {

@@ -26,6 +26,9 @@ use crate::show::{card as page, json};
 /// Each meter runs shortly in each of five rounds (three with --quick). The card shows the median and the range of the rounds, next to
 /// published figures of other machines. It changes nothing on the machine. If a meter fails, the card shows the reason.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel measure all --output card.json
+  evenkeel measure all --quick --report card.html")]
 pub(crate) struct Args {
     /// Run three shorter rounds, in about half a minute
     #[arg(long)]

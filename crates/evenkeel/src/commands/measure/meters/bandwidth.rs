@@ -23,6 +23,10 @@ const UNKNOWN: &str = "unknown";
 /// Without ADDRESS the meter starts a server here and streams over loopback between two CPUs. Between two hosts, run `measure bandwidth
 /// --serve 0.0.0.0:7007` on one and `measure bandwidth HOST:7007` on the other. With `--reverse` the server sends.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel measure bandwidth
+  evenkeel measure bandwidth --serve 0.0.0.0:7007          on one host, and on the other:
+  evenkeel measure bandwidth HOST:7007")]
 pub(crate) struct Args {
     /// The server, as HOST:PORT
     #[arg(value_name = "ADDRESS", conflicts_with = "serve")]

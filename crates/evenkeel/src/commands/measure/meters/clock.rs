@@ -19,6 +19,9 @@ use crate::view::Block;
 /// in a thread that a seccomp filter forbids the system call. --each-source switches the machine to every available clock source, and
 /// restores the original one.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel measure clock
+  sudo evenkeel measure clock --each-source")]
 pub(crate) struct Args {
     /// Number of calls of each kind
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000))]

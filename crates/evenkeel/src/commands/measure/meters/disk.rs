@@ -18,6 +18,8 @@ use crate::view::Block;
 ///
 /// Writes up to 2000 blocks with O_DSYNC and with fdatasync, to an unnamed file that disappears when the meter ends.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel measure disk --directory /srv/game")]
 pub(crate) struct Args {
     /// The directory of the data
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]

@@ -23,6 +23,9 @@ const ALONE_NS: u64 = 1_000_000_000;
 /// The meter times a chain of instructions of known length, because most guests can't read the processor's counters. It also reads the
 /// counters if it may.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel measure frequency
+  evenkeel measure frequency --each 1000 --pairs 64")]
 pub(crate) struct Args {
     /// Duration of each measurement on each CPU, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 300, value_parser = crate::times::whole_ms(20..=60_000))]

@@ -30,6 +30,10 @@ const WHAT_SAMPLES_SAY: &str = "Missing: the share of the time in which a thread
 /// A thread on each CPU spins and records each interval in which it did not run. It needs no privileges; as root it also reports which
 /// thread ran instead. It uses all of each CPU. On a host with players, use --sample.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo evenkeel measure gaps
+  evenkeel measure gaps --sample --seconds 60            on a host with players
+  sudo evenkeel measure gaps --cpus 2-3 --min-us 50")]
 pub(crate) struct Args {
     /// Duration
     #[arg(long, value_name = "TIME", default_value_t = 10, value_parser = crate::times::whole_seconds(1..=864_000))]

@@ -19,6 +19,8 @@ const ROWS_MAX: usize = 32;
 ///
 /// Reads the kernel's counts for each CPU and thread at the start and after each second. Shares are of one CPU.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel measure imbalance --seconds 30")]
 pub(crate) struct Args {
     /// Duration, such as 5 or 90s
     #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = crate::times::whole_seconds(1..=86_400))]

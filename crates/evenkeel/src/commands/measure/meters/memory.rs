@@ -18,6 +18,9 @@ use crate::view::Block;
 /// writing and copying by one thread and by all CPUs. Allocation: threads that allocate and free, with their page faults. The meter uses at
 /// most half of the available memory and changes no setting.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel measure memory
+  evenkeel measure memory --largest 64 --cpu 2")]
 pub(crate) struct Args {
     /// The largest working set, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]

@@ -25,6 +25,9 @@ const HISTOGRAMS: usize = 8;
 /// answer is none, fixed slot, token bucket (a CPU limit of this process's control group) or irregular. As root it uses a real-time thread,
 /// which ordinary threads can't preempt. Otherwise it uses marks of the kernel to exclude gaps that other threads caused.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo evenkeel measure quantum
+  evenkeel measure quantum --cpus 1 --seconds 10")]
 pub(crate) struct Args {
     /// CPUs to measure, such as 0-3,8 [default: all that evenkeel may use]
     #[arg(long, value_name = "LIST", value_parser = cpus)]

@@ -27,6 +27,9 @@ const COUNTED_MIN: f64 = 0.9;
 /// Covers the machine, a control group and a process. The meter traces nothing: it reads /proc and the files of control groups at regular
 /// intervals.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel measure rates
+  evenkeel measure rates --pid 1234 --seconds 60 --every 5000")]
 pub(crate) struct Args {
     /// Also read this process and its control group
     #[arg(long, value_name = "PID", conflicts_with = "cgroup", value_parser = clap::value_parser!(u32).range(1..))]

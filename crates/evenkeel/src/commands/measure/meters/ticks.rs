@@ -37,6 +37,10 @@ const RECORDING_BYTES_MAX: u64 = 256 << 20;
 /// servers of other users, and if kernel.perf_event_paranoid forbids it.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("whose").args(["pid", "recording"]).required(true))]
+#[command(after_help = "Examples:
+  evenkeel measure ticks --pid 1234
+  evenkeel measure ticks --pid 1234 --tick 50 --save ticks.txt
+  evenkeel measure ticks --recording ticks.txt")]
 pub(crate) struct Args {
     /// The process of the server; separate several with commas
     #[arg(long, value_name = "PID,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4_194_304))]

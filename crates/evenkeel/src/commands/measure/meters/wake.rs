@@ -32,6 +32,9 @@ const PART_SHARE_MIN: f64 = 0.3;
 /// thread that keeps the CPU awake. The last one does not sleep, which is the lower bound. The differences are the parts of the latency.
 /// Real-time and /dev/cpu_dma_latency need root; the page lists the ways that were left out. The waking CPU is busy all the time.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel measure wake
+  sudo evenkeel measure wake --kinds timer --gaps-us 1000,20000 --cpus 0-3")]
 pub(crate) struct Args {
     /// Total duration
     #[arg(long, value_name = "TIME", default_value_t = 30, value_parser = crate::times::whole_seconds(1..=86_400))]

@@ -13,7 +13,10 @@ use crate::workload_args::WorkloadArgs;
 
 /// Begin a trial over boots; a systemd unit continues it after each boot
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "\
+#[command(after_help = "Examples:
+  evenkeel prove boots start cmdline.processor.max_cstate=1 --plan-only
+  sudo evenkeel prove boots start cmdline.processor.max_cstate=1 --boots 8 --reboot
+
 It waits for you to reboot; with --reboot it reboots the machine itself. `evenkeel prove boots status`
 shows its progress. `evenkeel prove boots cancel` cancels it and restores all settings.")]
 pub(super) struct StartArgs {

@@ -18,6 +18,8 @@ use crate::view::terminal;
 
 /// Print the progress and the result so far
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo evenkeel prove boots status --report report")]
 pub(crate) struct StatusArgs {
     /// Write boots.html, boots.md and boots.json into DIR
     #[arg(long, value_name = "DIR")]
