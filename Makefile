@@ -46,7 +46,7 @@ check: setup $(DENY) ## formatting, lints, documentation; the test of Tracy; the
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	$(CARGO) clippy --workspace --test live --all-features --locked -- -D warnings # which --all-targets leaves out: `test = false`
 	RUSTFLAGS="-D warnings" lab/oldest-rust.sh --bins || [ $$? -eq 4 ] # without features too, as users build it
-	$(CARGO) test --locked -q -p evenkeel-rt --features tracy --lib -- scope::
+	$(CARGO) test --locked -q -p evenkeel-rt --all-features --lib -- scope::
 	lab/other-systems.sh
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	$(DENY) --locked check bans licenses sources

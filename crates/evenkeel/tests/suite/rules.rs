@@ -187,6 +187,18 @@ fn a_crate_has_one_program_of_tests_and_one_of_live_checks() {
     }
 }
 
+/// lab/tests.sh leaves this crate out when it runs the examples of the documentation.
+#[test]
+fn the_fleet_crate_has_no_examples_to_run() {
+    for path in files(&project().join("crates/fleet/src"), "rs") {
+        let text = read(&path);
+        let fences =
+            text.lines().filter_map(|line| line.trim().trim_start_matches(['/', '!', ' ']).strip_prefix("```"));
+        let has_example = fences.step_by(2).any(|kind| kind != "text");
+        assert!(!has_example, "{}: lab/tests.sh does not run it", path.display());
+    }
+}
+
 /// Code that several crates share is in the testkit.
 #[test]
 fn no_source_file_includes_one_of_another_crate() {

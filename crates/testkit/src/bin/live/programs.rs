@@ -66,6 +66,17 @@ fn listed(program: &str, which: &[&str]) -> Result<Vec<String>> {
 fn cargo(top: &Path, arguments: &[&str]) -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
+    // `cargo run` describes this program to it. Build scripts that read such variables, and all that depends on them, would be compiled
+    // anew for another package: two and a half minutes.
+    for (name, _) in std::env::vars_os() {
+        let is_of_this_program = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_")
+                || ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "LD_LIBRARY_PATH"].contains(&name)
+        });
+        if is_of_this_program {
+            command.env_remove(name);
+        }
+    }
     let output = command.args(arguments).current_dir(top).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "cargo {} failed", arguments.join(" "));
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
