@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Advice, knobs};
-use evenkeel_hostfs::user_file;
+use evenkeel_hostfs::{json_words, user_file};
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize, Serializer};
 use toml::Spanned;
@@ -144,7 +144,7 @@ fn parse(text: &str) -> Result<Vec<Waiver>, Mistake> {
         |span: Range<usize>| text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1;
     let table: Table = toml::from_str(text).map_err(|error| Mistake {
         line: line_of(error.span().unwrap_or(0..0)),
-        what: error.message().replace('\n', " "),
+        what: json_words::of_value(&error.message().replace('\n', " ")),
     })?;
     let waiver = |entry: Spanned<Entry>| {
         let line = line_of(entry.span());
@@ -223,14 +223,14 @@ mod tests {
             (
                 "id = 'a'\nreason = 'x'",
                 expect![[r#"
-                line 2: missing field `expires`
-            "#]],
+                    line 2: it has no field "expires"
+                "#]],
             ),
             (
                 "id = 'a'\nexpires = 2027-01-01",
                 expect![[r#"
-                line 2: missing field `reason`
-            "#]],
+                    line 2: it has no field "reason"
+                "#]],
             ),
             (
                 "reason = 'x'\nexpires = 2027-01-01",
@@ -277,14 +277,14 @@ mod tests {
             (
                 "id = 'a'\nreason = 'x'\nexpires = 2027-01-01\nuntil = 1",
                 expect![[r#"
-                line 6: unknown field `until`, expected one of `id`, `knob`, `reason`, `expires`
-            "#]],
+                    line 6: unknown field "until"; expected "id", "knob", "reason", "expires"
+                "#]],
             ),
             (
                 "id = 7\nreason = 'x'\nexpires = 2027-01-01",
                 expect![[r#"
-                line 3: invalid type: integer `7`, expected a string
-            "#]],
+                    line 3: expected a text, found the number 7
+                "#]],
             ),
             (
                 "id = 'a",
@@ -298,8 +298,8 @@ mod tests {
         check(
             "waivers = []",
             expect![[r#"
-            line 1: unknown field `waivers`, expected `waiver`
-        "#]],
+                line 1: unknown field "waivers"; expected "waiver"
+            "#]],
         );
     }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a JSON file, in words for its user. The parser's own texts name types of this program, and say "at line 1 column 2".
+//! What is wrong with a file of JSON, or of another format that serde reads, in words for its user. The parser's own texts name types of this program, and say "at line 1 column 2".
 
 use serde_json::Error;
 use serde_json::error::Category;
@@ -20,15 +20,17 @@ pub fn in_line(error: &Error) -> String {
         Category::Eof => "it is not JSON, or it is cut short".to_owned(),
         Category::Syntax if error.to_string().starts_with("number out of range") => "a number is too large".to_owned(),
         Category::Syntax => "it is not JSON".to_owned(),
-        Category::Data => of_data(error),
+        Category::Data => {
+            let message = error.to_string();
+            of_value(message.split(" at line ").next().unwrap_or(&message))
+        }
         Category::Io => error.to_string(),
     }
 }
 
-/// JSON that is not what was expected. The parser has only a sentence for it.
-fn of_data(error: &Error) -> String {
-    let message = error.to_string();
-    let what = message.split(" at line ").next().unwrap_or(&message);
+/// A value that is not what was expected. serde has only a sentence for it, whatever the format of the file. Other sentences come back as
+/// they are.
+pub fn of_value(what: &str) -> String {
     if let Some(field) = quoted_after(what, "missing field ") {
         return format!("it has no field \"{field}\"");
     }

@@ -9,6 +9,7 @@ use evenkeel_fleet::instances::{
 };
 use evenkeel_fleet::{Session, TableError, pack, read_sessions};
 use evenkeel_host::catalogue;
+use evenkeel_hostfs::json_words;
 use serde::Serialize;
 
 use super::pack::SESSION_COLUMNS;
@@ -148,6 +149,10 @@ impl Args {
                 return Failure::io(exit::WRONG_USE, format_args!("read {}", path.display()), error).hint(formats);
             }
             PriceError::Table(error) => return user_table::failure(path, error, formats),
+            PriceError::Json(error) => {
+                let why = json_words::plain(error);
+                return Failure::text(exit::WRONG_USE, format_args!("read {}", path.display()), why).hint(formats);
+            }
             PriceError::Currencies { .. } => {
                 "convert them, and give the prices as CSV with the column usd_per_hour".to_owned()
             }

@@ -203,7 +203,7 @@ fn files_of_waivers_that_make_no_sense_are_refused() {
         expect![[r#"
             exit code 2
             -- stderr
-            error: failed to read the waivers waivers.toml: line 1: missing field `reason`
+            error: failed to read the waivers waivers.toml: line 1: it has no field "reason"
             hint: a waiver is a [[waiver]] with id = "…" as `evenkeel audit --json` prints it (or knob = "…" for all of a knob), reason = "…", and expires = YYYY-MM-DD
         "#]],
     );

@@ -50,7 +50,7 @@ fn what_is_wrong_is_named() {
         ("instances ram.csv", 2, "line 1: no column is called \"ram\""),
         ("instances --session 0.2", 2, "write KEY=N"),
         ("instances --session cpus=0", 2, "is not a number of CPUs above 0"),
-        ("instances --session cpus=1 --prices list.json", 2, "at line 1 column"),
+        ("instances --session cpus=1 --prices list.json", 2, "found the number 1 (line 1, column 13)"),
         ("instances --session cpus=1 --prices other.json", 2, "it has no list of prices that is known"),
         (
             "instances --session cpus=1 --prices prices.csv --region mars-1",

@@ -27,7 +27,7 @@ const SENTENCES: [&str; 9] =
     ["why", "error", "caveat", "doubt", "reason", "sentence", "message", "hint", "to_string()"];
 
 /// Texts from other programs, which may be searched: the file, a part of the line, and the origin of the text.
-const EXEMPT: [(&str, &str, &str); 12] = [
+const EXEMPT: [(&str, &str, &str); 11] = [
     ("change/src/owner.rs", "over boots [", "titles in journals of evenkeel 0.1, which had no owner"),
     ("change/src/owner.rs", "goes on after a boot", "the same titles"),
     ("evenkeel/src/show/facts/cpus.rs", "Not affected", "the kernel's word in /sys/devices/system/cpu/vulnerabilities"),
@@ -40,7 +40,6 @@ const EXEMPT: [(&str, &str, &str); 12] = [
     ("profile/src/live/already.rs", ": Kernel code", "/proc/iomem"),
     ("profile/src/live/build_ids.rs", " (deleted)", "/proc/PID/maps"),
     ("profile/src/live/probe/find.rs", " (deleted)", "/proc/PID/maps"),
-    ("profile/src/scopes/parse.rs", " at line ", "the JSON reader's, which has its place in words alone"),
     ("profile/src/text.rs", " (deleted)", "the text of perf script"),
     ("workload/src/load/ddnet/player.rs", "message.strip_prefix(&system::PONG)", "bytes of a packet"),
     ("workload/src/load/ddnet/player.rs", "why.split(|byte|", "bytes of a packet"),

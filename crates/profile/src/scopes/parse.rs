@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
+use evenkeel_hostfs::json_words;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -72,10 +73,9 @@ impl Scope {
 pub fn parse(bytes: &[u8]) -> Result<Scopes, Malformed> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let scopes = Reader::deserialize(&mut reader).and_then(|read| reader.end().map(|()| read.scopes));
-    scopes.map_err(|error| {
-        let said = error.to_string();
-        let what = said.rsplit_once(" at line ").map_or(said.as_str(), |(what, _)| what).to_owned();
-        Malformed { what, offset: offset(bytes, error.line(), error.column()) }
+    scopes.map_err(|error| Malformed {
+        what: json_words::in_line(&error),
+        offset: offset(bytes, error.line(), error.column()),
     })
 }
 

@@ -147,22 +147,20 @@ fn a_recording_that_is_not_of_the_scopes_is_refused() {
 
 #[test]
 fn a_malformed_trace_is_reported_with_its_place() {
-    check_error("", expect!["EOF while parsing a value, at byte 0"]);
+    check_error("", expect!["it is empty, at byte 0"]);
     check_error(
         "7",
-        expect![
-            "invalid type: integer `7`, expected a trace: an object with traceEvents, or a list of events, at byte 0"
-        ],
+        expect!["expected a trace: an object with traceEvents, or a list of events, found the number 7, at byte 0"],
     );
     check_error("{}", expect!["it has no traceEvents: these are no scopes of evenkeel-rt, at byte 1"]);
     check_error("[{\"ph\":\"X\",\n\"ts\":1,\"dur\":-5}]", expect!["a scope that lasts -5 us can't be, at byte 28"]);
     check_error("[{\"ph\":\"X\",\"ts\":1}]", expect!["a scope does not say when it lasts, at byte 18"]);
-    check_error("[{\"ph\":\"X\",\"ts\":1e999}]", expect!["number out of range, at byte 20"]);
+    check_error("[{\"ph\":\"X\",\"ts\":1e999}]", expect!["a number is too large, at byte 20"]);
     check_error(
         "[{\"ph\":\"X\",\"ts\":1e30,\"dur\":1}]",
         expect!["a scope that begins 1000000000000000000000000000000 us can't be, at byte 29"],
     );
-    check_error("[] x", expect!["trailing characters, at byte 3"]);
+    check_error("[] x", expect!["it is not JSON, at byte 3"]);
     let many: Vec<String> = (0..5000).map(|tid| format!(r#"{{"ph":"X","ts":1,"dur":1,"tid":{tid}}}"#)).collect();
     check_error(&format!("[{}]", many.join(",")), expect!["there are more than 4096 threads, at byte 150479"]);
     let deep = "[".repeat(100_000);
