@@ -13,7 +13,10 @@ use crate::render::{cloud_init, role, script, undo_script};
 
 /// The tool's output. None if it is not installed.
 fn tool(program: &str, package: &str, arguments: &[&str], folder: &Path) -> Option<Output> {
-    match Command::new(program).args(arguments).current_dir(folder).env("HOME", folder).output() {
+    let mut command = Command::new(program);
+    // Ansible refuses to run in a locale without UTF-8.
+    command.args(arguments).current_dir(folder).env("HOME", folder).env("LC_ALL", "C.UTF-8");
+    match command.output() {
         Ok(output) => Some(output),
         Err(error) => {
             skipped(format_args!("{program}: {error}; apt-get install {package}"));
