@@ -110,7 +110,7 @@ for line in open(said, errors="replace"):
     answers += 1
     answer = json.loads(answer)
     what, length = cases[int(number) - 1].split()[0], float(cases[int(number) - 1].split()[1])
-    caveats = [caveat for caveat in answer["doubts"] if "tracepoint" in caveat]
+    caveats = [caveat for caveat in answer["caveats"] if "tracepoint" in caveat]
     print(f"{what}:", "each gap's interrupt is unknown: " + caveats[0] if caveats else "interrupts by tracepoints")
     for cpu in answer["cpus"]:
         causes = ", ".join(f"{name} {cause['count']} ({cause['total_ns'] / 1e6:.1f} ms)" for name, cause in sorted(cpu["causes"].items()))

@@ -31,7 +31,7 @@ pub struct Transaction {
     /// The outcome of each step.
     pub steps: Vec<StepReport>,
     /// Each file and command that makes it persist.
-    #[serde(rename = "kept", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persisted: Vec<PersistedReport>,
     /// How long it may wait for confirmation, in seconds from its start.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -38,7 +38,7 @@ pub struct PlanFile {
     /// The steps that change the running machine, in their order.
     pub steps: Vec<PlannedStep>,
     /// What makes it persist, if requested.
-    #[serde(rename = "keep", default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "keep", default, skip_serializing_if = "Option::is_none")]
     pub persist: Option<Lasting>,
 }
 
@@ -58,7 +58,7 @@ pub struct PlannedStep {
     /// Whether the value was in force already.
     pub already_so: bool,
     /// Why the kernel will refuse it, if the machine shows that.
-    #[serde(rename = "doubt", default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "doubt", default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<String>,
     /// Who else sets it and will set it again, and what to do about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,7 +17,7 @@ pub struct PutBack {
     /// Each file that still had to be restored, the last change first.
     pub files: Vec<FileUndo>,
     /// Configuration files and commands that made it persist.
-    #[serde(rename = "kept", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub persisted: Vec<PersistedUndo>,
     /// Whether everything is restored.
     pub all_undone: bool,

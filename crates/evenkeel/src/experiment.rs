@@ -214,7 +214,6 @@ impl Experiment<'_> {
             report.windows.extend(window.clone());
             report.arms.iter_mut().take(1).for_each(|arm| arm.median = value);
             entry.sentence = words::inert(&entry.knob, &self.inert, value, &report.metric.unit);
-            entry.caveat_texts = report.caveat_texts();
         }
         Ok(answer)
     }
@@ -288,7 +287,7 @@ fn session_answer(
         let of_arm = |arm: &ArmReport| Claim::new(&report, &arm.values, control).sentence();
         let sentence = report.arms.get(1).map_or_else(String::new, of_arm);
         let sentence = opening(&report, &same_already) + &sentence;
-        TrialEntry { knob: arms::text_of(own), control, sentence, caveat_texts: report.caveat_texts(), report }
+        TrialEntry { knob: arms::text_of(own), control, sentence, report }
     };
     let trials: Vec<TrialEntry> = answers.reports.into_iter().zip(&arms.asked).map(entry).collect();
     let said = |which: Choice| {

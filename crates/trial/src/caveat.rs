@@ -26,7 +26,7 @@ pub enum Caveat {
     /// Windows of one arm alone had no value.
     NoValue { arm: ArmName, windows: usize },
     /// The verdict is *not engaged*; the knob is missing if there is only one.
-    #[serde(rename = "not-at-work")]
+    #[serde(alias = "not-at-work")]
     NotEngaged { knob: Option<String>, why: String },
     /// A counter stood still, and another path is not excluded.
     MechanismUnseen { knob: Option<String>, why: String },
@@ -35,7 +35,7 @@ pub enum Caveat {
     /// A guard got worse.
     GuardWorse { metric: String },
     /// Whether a guard got worse is not known.
-    #[serde(rename = "guard-untold")]
+    #[serde(alias = "guard-untold")]
     GuardUnknown { metric: String, harm_ratio: f64 },
     /// An arm left the session for a guard.
     LeftByHarm { guard: String },

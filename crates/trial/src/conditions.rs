@@ -70,7 +70,7 @@ pub struct Conditions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_us: Option<f64>,
     /// Other trials that ran at its beginning or its end, in words.
-    #[serde(rename = "beside", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "beside", default, skip_serializing_if = "Vec::is_empty")]
     pub other_trials: Vec<String>,
     /// The server's thread that was ready to run for most of the window and got no CPU, in words. The window has no other data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -168,8 +168,9 @@ impl Conditions {
 
     /// The conditions of a simulated machine's last window, including simulated disturbances.
     fn disturbed_by(self, machine: &SimulatedMachine) -> Conditions {
-        let Disturbance { longest_gap_us, steal_share, busy_share, cpu_pressure_share, beside } = machine.disturbed();
-        let (cpus, other_trials) = (busy_share.map(|_| SimulatedMachine::CPUS), beside.into_iter().collect());
+        let Disturbance { longest_gap_us, steal_share, busy_share, cpu_pressure_share, other_trial } =
+            machine.disturbed();
+        let (cpus, other_trials) = (busy_share.map(|_| SimulatedMachine::CPUS), other_trial.into_iter().collect());
         Conditions { longest_gap_us, steal_share, busy_share, cpus, cpu_pressure_share, other_trials, ..self }
     }
 

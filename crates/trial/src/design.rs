@@ -42,7 +42,7 @@ pub struct Design {
     /// How long the machine is left alone after a switch.
     pub settle: Settle,
     /// Interleaves of each window: the arms of a pair or block alternate this often (A B A B). 1: each window is measured in one piece.
-    #[serde(rename = "turns", default = "one", skip_serializing_if = "is_one")]
+    #[serde(alias = "turns", default = "one", skip_serializing_if = "is_one")]
     pub interleaves: u32,
     /// Seed of the order of the arms within each pair or block.
     pub seed: u64,

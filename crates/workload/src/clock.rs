@@ -49,7 +49,7 @@ pub struct Disturbance {
     /// The share of the time in which a task waited for a CPU.
     pub cpu_pressure_share: Option<f64>,
     /// Another trial, in words.
-    pub beside: Option<String>,
+    pub other_trial: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl SimulatedMachine {
             steal_share: more.steal_share.or(window.steal_share),
             busy_share: more.busy_share.or(window.busy_share),
             cpu_pressure_share: more.cpu_pressure_share.or(window.cpu_pressure_share),
-            beside: more.beside.or_else(|| window.beside.take()),
+            other_trial: more.other_trial.or_else(|| window.other_trial.take()),
         };
     }
 

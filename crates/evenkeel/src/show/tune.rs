@@ -295,7 +295,7 @@ mod tests {
     fn only_an_interval_within_what_matters_is_called_nothing() {
         let words = |measure: &str| {
             let knob = format!(
-                r#"{{"settings":["a.b=1"],"fate":"no-effect","is_shown":false,"steps":0,"screening":{{"ratio":1.01,{measure}"pairs":9}}}}"#
+                r#"{{"settings":["a.b=1"],"outcome":"no-effect","is_shown":false,"steps":0,"screening":{{"ratio":1.01,{measure}"pairs":9}}}}"#
             );
             outcome(&serde_json::from_str::<KnobAnswer>(&knob).unwrap(), 0.05)
         };

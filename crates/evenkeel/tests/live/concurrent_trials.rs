@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// The windows during which another trial ran, and all windows, by the caveat that begins with `who`. None without such a caveat.
 fn disturbed(answer: &Value, who: &str) -> Option<(u64, u64)> {
-    let caveats = answer["doubts"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let caveats = answer["caveats"].as_array().into_iter().flatten().filter_map(|caveat| caveat["text"].as_str());
     let counts = caveats.filter_map(|caveat| caveat.strip_prefix(who)?.split_once(" ran during "));
     let counts: Vec<&str> = counts.map(|(_, counts)| counts).collect();
     assert!(counts.len() < 2, "each is reported once: {counts:?}");
@@ -34,7 +34,7 @@ fn two_trials_at_once_report_each_other() {
     let stderr = String::from_utf8_lossy(&second.stderr);
     assert!(stderr.contains(&format!("{who} runs at the same time: each disturbs the other\n")), "{stderr}");
     let second = json(&second);
-    let (count, all) = disturbed(&second, &who).unwrap_or_else(|| panic!("{}", second["doubts"]));
+    let (count, all) = disturbed(&second, &who).unwrap_or_else(|| panic!("{}", second["caveats"]));
     assert!(count == all && all > 0, "the first ran throughout: {count} of {all}");
 
     let search =
@@ -54,7 +54,7 @@ fn two_trials_at_once_report_each_other() {
     for other in ["another trial (evenkeel prove process.timer_slack_ns=2 (pid ", "another trial (evenkeel tune (pid "]
     {
         assert_eq!(stderr.matches(other).count(), 1, "once, when it is seen: {stderr}");
-        let (count, all) = disturbed(&first, other).unwrap_or_else(|| panic!("{}", first["doubts"]));
+        let (count, all) = disturbed(&first, other).unwrap_or_else(|| panic!("{}", first["caveats"]));
         assert!(0 < count && count < all, "{other} began later, and ended before: {count} of {all}");
     }
     scene.assert_all_as_before();
@@ -78,7 +78,7 @@ fn sockets_that_only_look_like_a_trial_do_no_harm() {
     assert!(said.contains("another trial (evenkeel ?[2J"), "{said}");
     assert!(!said.chars().any(|letter| letter.is_control() && letter != '\n'), "{said:?}");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(scene.path("out/report.json")).unwrap()).unwrap();
-    let caveats = report["trials"][0]["doubts"].to_string();
+    let caveats = report["trials"][0]["caveats"].to_string();
     assert_eq!(caveats.matches("another trial").count(), 4, "the others are only counted: {caveats}");
     let page = std::fs::read_to_string(scene.path("out/report.html")).unwrap();
     assert!(page.contains("ran during") && !page.contains("<script>"), "it is text");

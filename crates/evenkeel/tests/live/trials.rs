@@ -50,9 +50,9 @@ fn halt_polling_is_found_where_the_machine_has_it() {
         return bare.excuses(&answer["dropped"]);
     }
     if answer["verdict"] == "not-engaged" {
-        return not_judged(format_args!("it was not engaged: {}", answer["doubts"]));
+        return not_judged(format_args!("it was not engaged: {}", answer["caveats"]));
     }
-    assert_eq!(answer["verdict"], "better", "after {} pairs: {}", answer["pairs"], answer["doubts"]);
+    assert_eq!(answer["verdict"], "better", "after {} pairs: {}", answer["pairs"], answer["caveats"]);
 }
 
 fn check_demo(scene: &Scene, output: &Output, proved: &[&str]) {

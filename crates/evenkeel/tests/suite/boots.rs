@@ -114,7 +114,7 @@ fn planned_steps_are_shown_beforehand() {
     assert_eq!((answer["format"].as_u64(), answer["error"].as_f64()), (Some(1), Some(0.05)));
     assert_eq!(answer["order"].as_str().unwrap().len(), 8);
     assert!(answer["order"].as_str().unwrap().starts_with("ABBA"), "{answer}");
-    let file = &answer["plan"]["keep"]["files"][0];
+    let file = &answer["plan"]["persist"]["files"][0];
     assert_eq!(file["path"].as_str(), Some("/etc/default/grub.d/90-evenkeel.cfg"));
     let text = both(&prove(&line));
     for words in

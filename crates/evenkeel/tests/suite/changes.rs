@@ -76,10 +76,10 @@ fn a_plan_that_was_tampered_with_is_refused() {
     let table: [Tampering<'_>; 8] = [
         ("another file", 4, &|plan| plan["steps"][0]["path"] = "/proc/sysrq-trigger".into()),
         ("another value", 4, &|plan| plan["steps"][0]["wanted"] = "18; reboot".into()),
-        ("another text", 4, &|plan| plan["keep"]["files"][0]["text"] = "kernel.panic = 1\n".into()),
-        ("a file outside", 4, &|plan| plan["keep"]["files"][0]["path"] = "/root/.profile".into()),
+        ("another text", 4, &|plan| plan["persist"]["files"][0]["text"] = "kernel.panic = 1\n".into()),
+        ("a file outside", 4, &|plan| plan["persist"]["files"][0]["path"] = "/root/.profile".into()),
         ("a command", 4, &|plan| {
-            plan["keep"]["commands"] =
+            plan["persist"]["commands"] =
                 serde_json::json!([{"argv": ["reboot"], "undo": [], "why": "", "only_booted": false}])
         }),
         ("a step more", 4, &|plan| {

@@ -180,7 +180,7 @@ fn every_question_reports_the_caveats_of_a_recording() {
     let seen = scene.run("profile view odd.txt");
     assert!(seen.code == 0 && seen.stdout.contains(&wrong[1..]), "{seen}");
     let (_, answer) = scene.json("profile view odd.txt");
-    assert!(answer["doubts"].as_array().unwrap().contains(&Value::from(wrong)), "{answer}");
+    assert!(answer["caveats"].as_array().unwrap().contains(&Value::from(wrong)), "{answer}");
     for question in ["diff odd.txt b.txt", "diff b.txt odd.txt", "switches odd.txt", "imbalance odd.txt"] {
         let said = format!("evenkeel: odd.txt: {wrong}\n");
         for line in [format!("profile {question}"), format!("profile {question} --json")] {

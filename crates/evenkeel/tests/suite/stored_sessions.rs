@@ -208,7 +208,7 @@ fn a_setting_already_in_force_is_reported_before_any_verdict() {
             "{line}: {}",
             answer["sentence"]
         );
-        assert_eq!(answer["doubts"][0], same.as_str(), "{line}");
+        assert_eq!(answer["caveats"][0]["text"], same.as_str(), "{line}");
     }
     scene.assert_all_as_before();
 }
@@ -223,7 +223,7 @@ fn a_run_that_failed_says_so_before_anything_else() {
     let output = scene.run(line);
     let answer = json(&output);
     assert_eq!((output.status.code(), &answer["verdict"]), (Some(5), &"undecided".into()), "{answer}");
-    let (sentence, caveat) = (answer["sentence"].as_str().unwrap(), answer["doubts"][0].as_str().unwrap());
+    let (sentence, caveat) = (answer["sentence"].as_str().unwrap(), answer["caveats"][0]["text"].as_str().unwrap());
     assert!(sentence.starts_with("the trial failed ") && sentence.contains("exit status: 3"), "{sentence}");
     assert!(caveat.starts_with("the trial failed after ") && caveat.contains("exit status: 3"), "{caveat}");
 }

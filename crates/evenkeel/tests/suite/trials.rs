@@ -238,8 +238,8 @@ fn a_killed_trial_is_reported_and_gone_on_with() {
     let before = kept(&scene);
     // Window 30 is the second of the fourteenth pair, after two A/A pairs.
     assert_eq!((&before["ended"], &before["pairs"]), (&"cut-off".into(), &13.into()));
-    let caveats = before["doubts"].as_array().unwrap();
-    assert!(caveats.iter().any(|caveat| caveat == "killed after 13 of 30 pairs"), "{caveats:?}");
+    let caveats = before["caveats"].as_array().unwrap();
+    assert!(caveats.iter().any(|caveat| caveat["text"] == "killed after 13 of 30 pairs"), "{caveats:?}");
     let other = scene.run("prove resume session.jsonl --workload tick");
     assert!(said(&other).contains("it began with --workload simulated --set script=script.json, but you named"));
     assert_eq!(other.status.code(), Some(2), "{}", said(&other));
@@ -484,7 +484,7 @@ fn a_setting_that_does_nothing_here_takes_one_window() {
     assert_eq!((&answer["verdict"], output.status.code()), (&"not-engaged".into(), Some(0)));
     assert_eq!((&answer["pairs"], answer["windows"].as_array().map(Vec::len)), (&0.into(), Some(1)));
     let caveat = &answer["caveats"][0];
-    assert_eq!((&caveat["kind"], &caveat["knob"]), (&"not-at-work".into(), &"vm.swappiness".into()));
+    assert_eq!((&caveat["kind"], &caveat["knob"]), (&"not-engaged".into(), &"vm.swappiness".into()));
     assert!(answer["sentence"].as_str().unwrap().contains("there is no swap here"), "{}", answer["sentence"]);
     let answer = answer_of(&scene.run(&format!("{line} --anyway")));
     assert_eq!((&answer["pairs"], answer["windows"].as_array().map(Vec::len)), (&6.into(), Some(12)));

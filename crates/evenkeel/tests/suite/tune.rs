@@ -208,7 +208,7 @@ fn a_restarted_server_lives_and_the_answer_says_why_the_first_ended() {
         let Finished { stdout, .. } = search.finish();
         let answer = schemas::parse("tune", &stdout);
         assert_eq!(answer["ended"], "stopped", "{answer}");
-        let caveats = format!("{} {}", answer["doubts"], answer["design"]["settles"]);
+        let caveats = format!("{} {}", answer["caveats"], answer["design"]["settles"]);
         assert!(caveats.contains(ended), "{caveats}");
         scene.assert_all_as_before();
     }
@@ -278,7 +278,7 @@ const KNOBS: &str = "vm.swappiness=31 vm.stat_interval=7 process.timer_slack_ns=
 fn all_decided(answer: &Value) -> bool {
     let is_decided = |knob: &Value| {
         let end = |name: &str| knob["screening"][name].as_f64().unwrap();
-        match knob["fate"].as_str().unwrap() {
+        match knob["outcome"].as_str().unwrap() {
             "unclear" | "not-tried" => false,
             "no-effect" => end("low") >= 1.0 / 1.05 && end("high") <= 1.05,
             _ => true,
@@ -337,7 +337,7 @@ fn a_slow_switch_does_not_use_up_the_budget() {
     let set: BTreeSet<&str> =
         answer["set"].as_array().unwrap().iter().filter_map(|one| one["settings"][0].as_str()).collect();
     assert_eq!(set, BTreeSet::from(["process.timer_slack_ns=1", "vm.swappiness=31"]));
-    let slow = answer["knobs"].as_array().unwrap().iter().find(|knob| knob["fate"] == "not-tried").unwrap();
+    let slow = answer["knobs"].as_array().unwrap().iter().find(|knob| knob["outcome"] == "not-tried").unwrap();
     assert_eq!(slow["settings"][0], "net.core.rmem_default=300000");
     assert!(slow["why"].as_str().unwrap().contains("each switch of it takes a new start"), "{slow}");
     scene.assert_all_as_before();

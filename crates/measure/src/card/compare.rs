@@ -21,7 +21,6 @@ pub struct Comparison {
     /// How many lines are better on the second.
     pub b_better: usize,
     /// Caveats of the comparison.
-    #[serde(rename = "doubts")]
     pub caveats: Vec<CardCaveat>,
     /// The share of lines that would differ by chance if all rounds came from one unchanged machine.
     #[serde(skip_serializing_if = "Option::is_none")]

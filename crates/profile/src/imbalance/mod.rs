@@ -166,10 +166,8 @@ pub struct Imbalance {
     /// The functions of the busiest.
     pub filled: Option<Filled>,
     /// The functions of the least busy.
-    #[serde(rename = "beside")]
     pub idlest_filled: Option<Filled>,
     /// Caveats.
-    #[serde(rename = "doubts")]
     pub caveats: Vec<ImbalanceCaveat>,
 }
 

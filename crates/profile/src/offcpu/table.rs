@@ -36,15 +36,12 @@ pub struct Report {
     /// Page faults that waited for a disk, by mapped file.
     pub faults: Vec<Faults>,
     /// The longest intervals of these threads, sorted by time.
-    #[serde(rename = "spells")]
     pub intervals: Vec<ListedInterval>,
     /// How many are left out.
-    #[serde(rename = "spells_left_out")]
     pub intervals_left_out: u64,
     /// The longest complete intervals, longest first, without the waits of an idle thread.
     pub longest_waits: Vec<Wait>,
     /// Caveats.
-    #[serde(rename = "doubts")]
     pub caveats: Vec<SwitchesCaveat>,
 }
 

@@ -32,7 +32,6 @@ pub enum Why {
     /// No code is mapped there: the program keeps no frame pointers, so its stack leads nowhere.
     NoFramePointers,
     /// The recording has no name for it.
-    #[serde(rename = "not-told")]
     NotRecorded,
 }
 

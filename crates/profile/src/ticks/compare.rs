@@ -51,7 +51,6 @@ pub struct Comparison {
     /// The slow ticks, slowest first, at most a hundred.
     pub slow: Vec<Slow>,
     /// Caveats.
-    #[serde(rename = "doubts")]
     pub caveats: Vec<TicksCaveat>,
     /// By stack, the average nanoseconds per tick of the rest.
     #[serde(skip)]
@@ -127,7 +126,7 @@ pub struct Slow {
 /// Caveats.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "doubt", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum TicksCaveat {
     /// There are too few ticks for a slowest hundredth.
     FewTicks {

@@ -67,7 +67,6 @@ pub struct BootsReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mechanism: Vec<Mechanism>,
     /// The caveats.
-    #[serde(rename = "doubts")]
     pub caveats: Vec<BootsCaveat>,
     /// How it ended; none while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]

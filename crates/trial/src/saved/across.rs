@@ -98,7 +98,6 @@ pub struct Asked {
     /// Whether the machines agree.
     pub agreement: Agreement,
     /// Reasons why the machines can't be compared directly.
-    #[serde(rename = "doubts")]
     pub caveats: Vec<AcrossCaveat>,
 }
 
@@ -140,7 +139,6 @@ pub struct Cell {
     /// Pairs that count.
     pub pairs: usize,
     /// The number of caveats in its report.
-    #[serde(rename = "doubts")]
     pub caveats: usize,
     /// The workload, in words.
     pub workload: String,

@@ -107,9 +107,6 @@ pub struct TrialEntry {
     /// The whole report.
     #[serde(flatten)]
     pub report: Report,
-    /// The sentences of the caveats, from answers of versions in which caveats had no figures.
-    #[serde(default, rename = "doubts")]
-    pub caveat_texts: Vec<String>,
 }
 
 /// The choice among several arms.

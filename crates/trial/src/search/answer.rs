@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::caveat::SearchCaveat;
 use super::design::SearchDesign;
-use super::knob_outcome::KnobOutcome;
+use super::knob_outcome::{self, KnobOutcome};
 use super::left_out::NotNeeded;
 use super::runner::SearchRunner;
 use super::set::Set;
@@ -66,7 +66,7 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_time: Option<MoreTime>,
     /// The caveats.
-    #[serde(rename = "doubts", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "doubts", default, skip_serializing_if = "Vec::is_empty")]
     pub caveats: Vec<SearchCaveat>,
 }
 
@@ -189,7 +189,7 @@ pub struct KnobAnswer {
     /// The tested settings, as `KNOB=VALUE`.
     pub settings: Vec<String>,
     /// The outcome.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "knob_outcome::read")]
     pub outcome: KnobOutcome,
     /// The candidate's effect, estimated together with all others.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -205,7 +205,7 @@ pub struct KnobAnswer {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ladder: Vec<TriedValue>,
     /// The candidate's counter in the windows with it and without it, if it has one.
-    #[serde(rename = "at_work", default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "at_work", default, skip_serializing_if = "Option::is_none")]
     pub engaged: Option<Mechanism>,
 }
 

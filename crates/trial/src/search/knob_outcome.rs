@@ -1,13 +1,14 @@
 //! `KnobOutcome`: what became of one knob in a search.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Map, Value};
 
 use super::left_out::NotNeeded;
 
 /// The outcome of one knob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case", tag = "fate")]
+#[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum KnobOutcome {
     /// The knob is in the set.
     InTheSet,
@@ -44,4 +45,13 @@ pub enum KnobOutcome {
     },
     /// The search ended before it was decided.
     Unclear,
+}
+
+/// Reads an outcome from the fields of a knob's answer. Files of the first versions name it `fate`.
+pub(super) fn read<'de, D: Deserializer<'de>>(fields: D) -> Result<KnobOutcome, D::Error> {
+    let mut fields = Map::deserialize(fields)?;
+    if let Some(outcome) = fields.remove("fate") {
+        fields.entry("outcome").or_insert(outcome);
+    }
+    KnobOutcome::deserialize(Value::Object(fields)).map_err(de::Error::custom)
 }

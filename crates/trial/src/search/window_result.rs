@@ -27,7 +27,7 @@ pub enum WindowResult {
         /// The rule that dropped the window, in words.
         why: String,
         /// Other trials that ran at the same time, in words.
-        #[serde(rename = "beside", default, skip_serializing_if = "Vec::is_empty")]
+        #[serde(alias = "beside", default, skip_serializing_if = "Vec::is_empty")]
         other_trials: Vec<String>,
         /// The rule; missing in logs of older versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -84,7 +84,7 @@ pub struct Dropped {
     #[serde(default)]
     pub stretch: Stretch,
     /// Other trials that ran at the same time, in words.
-    #[serde(rename = "beside", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "beside", default, skip_serializing_if = "Vec::is_empty")]
     pub other_trials: Vec<String>,
 }
 

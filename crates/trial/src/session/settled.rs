@@ -21,7 +21,7 @@ pub struct SettleSeen {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_ms: Option<u64>,
     /// Interleaves of each window, if more than one.
-    #[serde(rename = "turns", default, skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "turns", default, skip_serializing_if = "Option::is_none")]
     pub interleaves: Option<u32>,
 }
 

@@ -128,7 +128,7 @@ struct Event {
     pressure_share: Option<f64>,
     /// Another trial ran at the same time, in words.
     #[serde(default)]
-    beside: Option<String>,
+    other_trial: Option<String>,
     /// The server's use of a CPU.
     #[serde(default)]
     cpu_share: Option<f64>,
@@ -305,7 +305,7 @@ impl Workload for Simulated {
                 steal_share: event.steal_share,
                 busy_share: event.busy_share,
                 cpu_pressure_share: event.pressure_share,
-                beside: event.beside.clone(),
+                other_trial: event.other_trial.clone(),
             });
             own.extend(event.cpu_share.map(|share| ("cpu_share".to_owned(), share)));
             own.extend(event.ticks.map(|ticks| ("ticks".to_owned(), ticks)));

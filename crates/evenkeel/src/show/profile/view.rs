@@ -28,7 +28,6 @@ pub(crate) struct Answer {
     /// How many frames have a name, and why others have none; none for folded stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) names: Option<NameCoverage>,
-    #[serde(rename = "doubts")]
     pub(crate) caveats: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<String>,

@@ -32,7 +32,6 @@ pub struct Report {
     /// CPU time of the server's threads, as a share of one CPU. None if it did not report.
     pub server_cpu_share: Option<f64>,
     /// Streams whose counts the server did not report. The totals above do not include them.
-    #[serde(rename = "untold")]
     pub unreported: usize,
     /// The streams.
     pub streams: Vec<Stream>,

@@ -29,10 +29,8 @@ pub struct SiblingPair {
     /// The one whose work is measured.
     pub cpu: usize,
     /// The one that is kept busy at the same time.
-    #[serde(rename = "beside")]
     pub other_cpu: usize,
     /// Whether the kernel reports that they share a core.
-    #[serde(rename = "told_siblings")]
     pub reported_siblings: bool,
     /// Additions per millisecond while our threads leave the other CPU alone.
     pub alone_khz: Samples,
@@ -49,7 +47,6 @@ pub struct SiblingPair {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Siblings {
     /// Whether the kernel reports any siblings.
-    #[serde(rename = "told")]
     pub are_reported: bool,
     /// The pairs that were measured, reported siblings first.
     pub pairs: Vec<SiblingPair>,

@@ -120,7 +120,6 @@ pub struct Report {
     /// The CPU time of the meter itself: 1 is one whole CPU.
     pub observer_cpu_share: f64,
     /// Caveats of the report.
-    #[serde(rename = "doubts")]
     pub caveats: Vec<GapsCaveat>,
 }
 

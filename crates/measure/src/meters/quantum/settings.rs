@@ -35,7 +35,6 @@ pub enum Method {
     #[default]
     Fold,
     /// Takes the first gap of a millisecond within 50 ms.
-    #[serde(rename = "siege")]
     ThresholdBaseline,
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Measure all CPUs at once, so their phases are comparable. The machine responds slowly meanwhile
     #[arg(long)]
     together: bool,
-    /// Method to find the period. `siege` takes the first gap over 1 ms within 50 ms, for comparison
+    /// Method to find the period. `threshold-baseline` takes the first gap over 1 ms within 50 ms, for comparison
     #[arg(long, value_enum, default_value_t)]
     method: Methods,
 }
@@ -90,7 +90,7 @@ impl Meter for Args {
             order: if self.together { Order::Together } else { Order::InTurn },
             method: match self.method {
                 Methods::Fold => Method::Fold,
-                Methods::Siege => Method::ThresholdBaseline,
+                Methods::ThresholdBaseline => Method::ThresholdBaseline,
             },
         };
         context.measure(|watch| quantum::run(&settings, watch))
@@ -182,7 +182,8 @@ enum Classes {
 enum Methods {
     #[default]
     Fold,
-    Siege,
+    #[value(alias = "siege")]
+    ThresholdBaseline,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

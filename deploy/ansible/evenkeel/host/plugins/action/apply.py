@@ -58,7 +58,7 @@ class ActionModule(ActionBase):
                 raise AnsibleActionFail("failed to read the goal: %s" % to_text(error))
         if not isinstance(goal, dict):
             raise AnsibleActionFail("failed to read the goal: it is no object")
-        return dict((field, goal[field]) for field in ("format", "settings", "keep") if field in goal)
+        return dict((field, goal[field]) for field in ("format", "settings", "persist", "keep") if field in goal)
 
     def _try(self, arguments, task_vars):
         try:
@@ -97,7 +97,7 @@ class ActionModule(ActionBase):
     def _persisted(self, result, arguments, task_vars):
         """The files come last: a change that cuts the connection must not be back after a reboot."""
         persist, goal = arguments.get("persist"), arguments.get("goal") or {}
-        is_wanted = bool(goal.get("keep")) if persist is None else boolean(persist, strict=False)
+        is_wanted = bool(goal.get("persist") or goal.get("keep")) if persist is None else boolean(persist, strict=False)
         if not is_wanted:
             return result
         files = self._module(dict((name, value) for name, value in arguments.items() if name != "try"), task_vars)

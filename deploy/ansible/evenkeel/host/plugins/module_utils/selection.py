@@ -16,16 +16,16 @@ class Selection(object):
     """The words and options of `evenkeel apply` and `evenkeel diff`."""
 
     def __init__(self, settings=None, goal=None, advised=None, server=None, unit=None, persist=None):
-        keep = {}
+        found = {}
         if goal is not None:
-            settings, keep = of_goal(goal)
+            settings, found = of_goal(goal)
         self.words = [checked(word) for word in settings or []]
-        self.persist = bool(keep) if persist is None else persist
+        self.persist = bool(found) if persist is None else persist
         self.is_advised = bool(advised)
         self.options = ["--advised", "--goal", advised] if advised else []
         if server:
             self.options += ["--server", server]
-        unit = unit or keep.get("unit")
+        unit = unit or found.get("unit")
         if unit:
             self.options += ["--unit=%s" % unit]
         if not self.words and not advised:
@@ -47,10 +47,11 @@ def of_goal(goal):
         raise WrongSelection("the goal has no settings")
     if len(settings) > SETTINGS_MAX:
         raise WrongSelection("the goal has more than %s settings" % SETTINGS_MAX)
-    keep = goal.get("keep") or {}
-    if not isinstance(keep, dict):
-        raise WrongSelection("the field keep of the goal is no object")
-    return settings, keep
+    # The first versions of evenkeel wrote `keep`.
+    persist = goal.get("persist") or goal.get("keep") or {}
+    if not isinstance(persist, dict):
+        raise WrongSelection("the field persist of the goal is no object")
+    return settings, persist
 
 
 def checked(word):

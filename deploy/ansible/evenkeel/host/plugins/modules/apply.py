@@ -205,9 +205,9 @@ class Change(object):
         if self.selection.is_advised or len(self.writes()) == len(self.steps) and not self.selection.persist:
             return None
         plan = self.ask("plan", self.selection.lasting()).data
-        keep = plan.get("keep")
-        if keep:
-            found = [one for one in keep.get("cannot", []) if one["setting"] in plan["settings"]]
+        persist = plan.get("persist")
+        if persist:
+            found = [one for one in persist.get("cannot", []) if one["setting"] in plan["settings"]]
             return "%(setting)s cannot outlive a boot: %(why)s; %(todo)s" % found[0] if found else None
         found = [step for step in plan["steps"] if step["action"] in ("hold", "by-hand", "process")]
         return "%(knob)s=%(wanted)s is nothing that a write to the host can set" % found[0] if found else None
@@ -225,7 +225,7 @@ class Change(object):
         """What the journal says was changed. The text of files is from before the change."""
         steps = [step for step in transaction["steps"] if step["outcome"] in CHANGED]
         diff = [value_diff(step["place"], step.get("before"), step["wanted"]) for step in steps]
-        written = set(kept["what"] for kept in transaction.get("kept", []) if kept["changed"])
+        written = set(one["what"] for one in transaction.get("persisted", []) if one["changed"])
         return diff + [dict(prepared=file["diff"]) for file in self.files if file["path"] in written]
 
     def would_wait(self):
@@ -268,7 +268,7 @@ def apply(module, change):
         steps = transaction["steps"]
         missed = [step for step in steps if step["outcome"] not in GOOD]
         did = any(step["outcome"] in CHANGED + WAITING for step in steps)
-        did = did or any(kept["changed"] for kept in transaction.get("kept", []))
+        did = did or any(one["changed"] for one in transaction.get("persisted", []))
         result = dict(changed=did, transaction=transaction, missed=missed, diff=change.done_diff(transaction))
         for step in missed:
             module.warn("%s=%s was not set: %s" % (step["knob"], step["wanted"], step["outcome"]))

@@ -70,7 +70,7 @@ TO_UNDO = ("applied", "owned-by", "interrupted", "tried", "not-put-back")
 
 def has_to_undo(transaction):
     """Whether something of it is still there. A reboot ends values of the kernel, and leaves files."""
-    has_files = any(kept["changed"] for kept in transaction.get("kept", []))
+    has_files = any(one["changed"] for one in transaction.get("persisted", []))
     has_values = any(step["outcome"] in TO_UNDO for step in transaction["steps"])
     if transaction["status"] == "ended-by-reboot":
         return has_files
@@ -94,7 +94,7 @@ def planned(program, number):
 def did_change(report):
     """Whether the report of `revert` says that something was put back."""
     for one in report["transactions"]:
-        files = one.get("files", []) + one.get("kept", [])
+        files = one.get("files", []) + one.get("persisted", [])
         if any(file["undo"] in ("restored", "foreign", "ran") for file in files):
             return True
     return False
