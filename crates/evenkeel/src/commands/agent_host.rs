@@ -97,7 +97,7 @@ impl ThisHost {
         let program =
             std::env::current_exe().map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find this program", &error))?;
         let enter =
-            root.map(|root| vec!["part".into(), "in-root".into(), root.into(), "--".into()]).unwrap_or_default();
+            root.map(|root| vec!["helper".into(), "in-root".into(), root.into(), "--".into()]).unwrap_or_default();
         let state = state.state.iter().flat_map(|dir| ["--state".into(), dir.into()]).collect();
         Ok(ThisHost { program, enter, state })
     }

@@ -15,6 +15,7 @@ mod explain;
 mod fleet;
 pub(crate) mod guard;
 mod guide;
+mod helper;
 mod history;
 mod image;
 mod inspect;
@@ -23,7 +24,6 @@ mod man;
 mod mcp;
 pub(crate) mod measure;
 mod pack;
-mod part;
 mod plan;
 pub(crate) mod profile;
 pub(crate) mod prove;
@@ -99,5 +99,5 @@ commands! {
     #[command(hide = true)]
     Guard => guard,
     #[command(hide = true)]
-    Part => part,
+    Helper => helper,
 }

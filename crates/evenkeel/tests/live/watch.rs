@@ -157,7 +157,7 @@ fn check_as(counted: Counted, planted: Cause, plant: impl Fn(&mut Server)) {
 fn a_real_time_thread_preempts() {
     check(Cause::Preempted, |_| {
         let line = format!(
-            "disturb quantum --by thief --cpus {CPU} --period-ms 200 --share 0.85 --seconds {}",
+            "disturb quantum --by rt-hog --cpus {CPU} --period-ms 200 --share 0.85 --seconds {}",
             PLANTED.as_secs()
         );
         let disturbed = Command::new(env!("CARGO_BIN_EXE_evenkeel")).args(line.split(' ')).status().unwrap();
@@ -191,7 +191,7 @@ fn work_that_is_too_long_is_its_own() {
 fn a_real_time_thread_preempts_a_server_that_reports_nothing() {
     check_as(Counted::FromOutside, Cause::Preempted, |_| {
         let line = format!(
-            "disturb quantum --by thief --cpus {CPU} --period-ms 200 --share 0.7 --seconds {}",
+            "disturb quantum --by rt-hog --cpus {CPU} --period-ms 200 --share 0.7 --seconds {}",
             PLANTED.as_secs()
         );
         let disturbed = Command::new(env!("CARGO_BIN_EXE_evenkeel")).args(line.split(' ')).status().unwrap();

@@ -325,7 +325,7 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
         ("quantum --by quota --share 1 -- true", 2, "expected a share between 0 and 1"),
         ("quantum --by quota --share 0.05 -- true", 2, "the kernel allows no quota under 1 ms; choose a longer period"),
         ("quantum --by quota", 2, "name the command to limit"),
-        ("quantum --by quota --phase-ms 1 -- true", 2, "only to --by thief"),
+        ("quantum --by quota --phase-ms 1 -- true", 2, "only to --by rt-hog"),
         ("quantum --cpus 4000", 2, "disturb CPU 4000: this machine has CPU"),
         ("quantum --period-ms 0.1", 2, "is not between 0.2 ms and 1 s"),
         ("quantum --by quota --cpus 4000 -- true", 2, "disturb CPU 4000"),

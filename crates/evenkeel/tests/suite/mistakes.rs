@@ -113,7 +113,7 @@ fn each_mistake_has_an_answer() {
             "expected value",
             "watchdog",
             "guard",
-            "evenkeel part",
+            "evenkeel helper",
             "..=",
         ] {
             assert!(!seen.stderr.contains(word), "{line}: {word}: {seen}");

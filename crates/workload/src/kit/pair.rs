@@ -1,4 +1,4 @@
-//! A built-in server and its load, each a separate process (see [`part`](crate::part)). This starts them, gives them new sockets, moves
+//! A built-in server and its load, each a separate process (see [`helper`](crate::helper)). This starts them, gives them new sockets, moves
 //! them between CPUs while they run, asks for their numbers, and ends them.
 
 use std::path::PathBuf;
@@ -173,7 +173,7 @@ fn start(
     cpus: CpuSet,
 ) -> Result<(Conversation, Value), WorkloadError> {
     let path = parts.programs.join("evenkeel");
-    let arguments = [&["part".to_owned()], arguments].concat();
+    let arguments = [&["helper".to_owned()], arguments].concat();
     let mut started = Conversation::start(&Program { name, path: &path, arguments, cpus })?;
     let ready = started.hear(ANSWER_TIME)?;
     Ok((started, ready))
@@ -184,9 +184,9 @@ fn address(server: &Conversation, said: &Value) -> Result<String, WorkloadError>
     address.ok_or_else(|| server.error(format!("it printed {said} instead of its address")))
 }
 
-fn numbers_of(part: &mut Conversation, command: &Value) -> Result<Sample, WorkloadError> {
+fn numbers_of(helper: &mut Conversation, command: &Value) -> Result<Sample, WorkloadError> {
     let mut sample = Sample::new();
-    flatten("", &part.ask(command, ANSWER_TIME)?, &mut sample);
+    flatten("", &helper.ask(command, ANSWER_TIME)?, &mut sample);
     if let (Some(cpu_us), Some(span_us)) = (sample.get("cpu_us"), sample.get("span_us")) {
         sample.insert("cpu_share".into(), cpu_us / span_us);
     }

@@ -20,7 +20,7 @@ use crate::view::Block;
 
 /// Take CPUs away for a share of each period, as a hypervisor or a CPU limit does
 ///
-/// `--by thief` runs a real-time thread on each CPU at fixed times. To other threads it looks like a hypervisor that runs another guest. It
+/// `--by rt-hog` runs a real-time thread on each CPU at fixed times. To other threads it looks like a hypervisor that runs another guest. It
 /// needs real-time privileges. `--by quota` puts the command into its own control group with a CPU limit: a token bucket, which stops the
 /// command when it has used its share of a period. It needs the right to create control groups.
 #[derive(Debug, clap::Args)]
@@ -41,19 +41,19 @@ pub(crate) struct Args {
     /// The share of each period that remains, between 0 and 1: 0.4 leaves 4 of 10 ms
     #[arg(long, value_name = "SHARE", default_value_t = 0.4)]
     share: f64,
-    /// Delay of the slots from each CPU to the next (thief)
+    /// Delay of the slots from each CPU to the next (rt-hog)
     #[arg(long, value_name = "MS", value_parser = values::ms)]
     phase_ms: Option<u64>,
-    /// Largest deviation of each slot start, in both directions (thief)
+    /// Largest deviation of each slot start, in both directions (rt-hog)
     #[arg(long, value_name = "MS", value_parser = values::ms)]
     jitter_ms: Option<u64>,
-    /// Start each slot one period after the last, so the jitter adds up and slots have no fixed times (thief)
+    /// Start each slot one period after the last, so the jitter adds up and slots have no fixed times (rt-hog)
     #[arg(long, requires = "jitter_ms")]
     jitter_adds_up: bool,
-    /// How much longer the period is than requested, in ppm (thief)
+    /// How much longer the period is than requested, in ppm (rt-hog)
     #[arg(long, value_name = "PPM", allow_negative_numbers = true)]
     drift_ppm: Option<f64>,
-    /// Real-time priority of the thread, 1 to 99 [default: 50] (thief)
+    /// Real-time priority of the thread, 1 to 99 [default: 50] (rt-hog)
     #[arg(long, value_name = "N")]
     priority: Option<u8>,
     /// Seed of the jitter [default: random, and reported]
@@ -68,7 +68,8 @@ pub(crate) struct Args {
 enum By {
     /// A real-time thread on each CPU, in fixed slots
     #[default]
-    Thief,
+    #[value(alias = "thief")]
+    RtHog,
     /// A CPU limit on the command's own control group
     Quota,
 }
@@ -77,7 +78,7 @@ of_threads!(quantum);
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     match args.by {
-        By::Thief => by_rt_hog(args, context),
+        By::RtHog => by_rt_hog(args, context),
         By::Quota => by_quota(args, context),
     }
 }
@@ -94,7 +95,7 @@ fn by_rt_hog(args: &Args, context: &Context<'_>) -> Outcome {
         priority: args.priority.unwrap_or(50),
         seed: args.seed.unwrap_or_else(experiment::fresh_seed),
     };
-    let what = What { kind: "quantum", by: "thief", asked: &settings, run: &args.run };
+    let what = What { kind: "quantum", by: "rt-hog", asked: &settings, run: &args.run };
     context.disturb(what, |until_ns| quantum::start(&settings, until_ns).map_err(failure), quantum_page)
 }
 
@@ -107,7 +108,7 @@ fn by_quota(args: &Args, context: &Context<'_>) -> Outcome {
         args.phase_ms.is_some() || args.jitter_ms.is_some() || args.drift_ppm.is_some() || args.priority.is_some();
     if of_rt_hog {
         return refused(
-            "phase, jitter, drift and priority apply only to --by thief: the kernel decides when it refills a quota",
+            "phase, jitter, drift and priority apply only to --by rt-hog: the kernel decides when it refills a quota",
         );
     }
     if let Some(cpus) = &args.cpus {

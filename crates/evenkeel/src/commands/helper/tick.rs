@@ -9,7 +9,7 @@ use evenkeel_rt::{Align, Spinning, ThreadConfig, TickClock, TickSettings, TickTh
 use evenkeel_stats::Histogram;
 use evenkeel_sys::timer_fd::Alarm;
 use evenkeel_sys::{Errno, clock, thread};
-use evenkeel_workload::part::{Command, Part, PartError, Since, quantiles};
+use evenkeel_workload::helper::{Command, Helper, HelperError, Since, quantiles};
 use serde_json::{Value, json};
 
 /// How long the loop may take to answer a request. It checks for one in each tick.
@@ -87,7 +87,7 @@ impl Tick {
         Ok(Tick { counts, asks, since: Since::now() })
     }
 
-    fn slack_ns(&self, slack_ns: Option<u64>) -> Result<u64, PartError> {
+    fn slack_ns(&self, slack_ns: Option<u64>) -> Result<u64, HelperError> {
         let (answer, answered) = sync_channel(1);
         self.asks.send(Ask { slack_ns, answer }).map_err(|_| "the loop has ended")?;
         let read_back = answered.recv_timeout(ANSWER_TIME).map_err(|_| "the loop does not tick")?;
@@ -95,12 +95,12 @@ impl Tick {
     }
 }
 
-impl Part for Tick {
+impl Helper for Tick {
     fn ready(&self) -> Value {
         json!({ "event": "ready" })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, PartError> {
+    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
         match command {
             Command::Window => {
                 // Created before the lock is taken, so that the loop does not wait for it.

@@ -13,7 +13,7 @@ use evenkeel_stats::Histogram;
 use evenkeel_sys::clock;
 use serde_json::{Map, Value, json};
 
-use super::{Command, Part, PartError, Since, quantiles};
+use super::{Command, Helper, HelperError, Since, quantiles};
 
 /// The largest packet, in bytes without headers.
 pub(super) const PACKET_BYTES_MAX: usize = 1472;
@@ -111,12 +111,12 @@ fn echo(socket: &UdpSocket, stop: &AtomicBool) {
     }
 }
 
-impl Part for EchoServer {
+impl Helper for EchoServer {
     fn ready(&self) -> Value {
         json!({ "event": "ready", "addr": self.serving.as_ref().map(|(_, address)| address) })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, PartError> {
+    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
         match command {
             Command::Window => Ok(Value::Object(self.since.turn())),
             Command::Close => {
@@ -245,12 +245,12 @@ fn await_answer(socket: &UdpSocket, number: u64, sent_ns: u64) -> io::Result<()>
     }
 }
 
-impl Part for EchoLoad {
+impl Helper for EchoLoad {
     fn ready(&self) -> Value {
         json!({ "event": "ready" })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, PartError> {
+    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
         match command {
             Command::Window => Ok(Value::Object(self.window())),
             Command::Close => {
@@ -273,8 +273,8 @@ mod tests {
 
     const PATIENCE_NS: u64 = 20_000_000_000;
 
-    fn window(part: &mut impl Part) -> Value {
-        part.answer(Command::Window).unwrap()
+    fn window(helper: &mut impl Helper) -> Value {
+        helper.answer(Command::Window).unwrap()
     }
 
     /// Waits until the load has had round trips.

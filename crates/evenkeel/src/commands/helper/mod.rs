@@ -1,4 +1,4 @@
-//! `part`: a helper process of a built-in workload, which a trial starts: a server, or its load. It ends when its input is closed, so a
+//! `helper`: a helper process of a built-in workload, which a trial starts: a server, or its load. It ends when its input is closed, so a
 //! trial that was killed leaves none behind.
 
 mod tick;
@@ -11,7 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use evenkeel_workload::part::{DrainLoad, DrainServer, DrainSettings, EchoLoad, EchoServer, EchoSettings, Part, serve};
+use evenkeel_workload::helper::{
+    DrainLoad, DrainServer, DrainSettings, EchoLoad, EchoServer, EchoSettings, Helper, serve,
+};
 
 use crate::exit;
 use crate::failure::{Failure, Outcome};
@@ -77,13 +79,14 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     if let Role::InRoot { dir, command } = &args.role {
         return Err(in_root(dir, command));
     }
-    let part = start(&args.role).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start a part of a workload", &error));
+    let helper =
+        start(&args.role).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start a helper of a workload", &error));
     // An error means that the parent is gone, so no one can read it.
-    let _ = serve(part?.as_mut(), io::stdin().lock(), io::stdout().lock());
+    let _ = serve(helper?.as_mut(), io::stdin().lock(), io::stdout().lock());
     Ok(exit::WELL)
 }
 
-fn start(role: &Role) -> io::Result<Box<dyn Part>> {
+fn start(role: &Role) -> io::Result<Box<dyn Helper>> {
     Ok(match *role {
         Role::EchoServer => Box::new(EchoServer::start()?),
         Role::EchoLoad { to, bytes, rate_hz } => Box::new(EchoLoad::start(to, EchoSettings { bytes, rate_hz })?),

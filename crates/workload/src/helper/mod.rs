@@ -1,4 +1,4 @@
-//! The processes of the built-in workloads: a server and its load, each started by `evenkeel part …`. They report their address, then read
+//! The processes of the built-in workloads: a server and its load, each started by `evenkeel helper …`. They report their address, then read
 //! a line of JSON and answer with one. They are processes rather than threads of the trial. So they have their own memory, scheduling and
 //! end, like a user's server.
 
@@ -44,11 +44,11 @@ pub enum Command {
 
 only_shown! {
     /// Why a helper process did not execute a command.
-    PartError
+    HelperError
 }
 
 /// A helper process of a workload.
-pub trait Part {
+pub trait Helper {
     /// The first line, which shows that it is ready.
     fn ready(&self) -> Value;
 
@@ -56,16 +56,16 @@ pub trait Part {
     ///
     /// # Errors
     /// Why it failed.
-    fn answer(&mut self, command: Command) -> Result<Value, PartError>;
+    fn answer(&mut self, command: Command) -> Result<Value, HelperError>;
 }
 
 /// Reports that it is ready, and answers until the input ends. An invalid line gets an answer that says so.
 ///
 /// # Errors
 /// If it cannot read or answer any more, because its parent has gone.
-pub fn serve(part: &mut dyn Part, mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+pub fn serve(helper: &mut dyn Helper, mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut say = |value: &Value| writeln!(output, "{value}").and_then(|()| output.flush());
-    say(&part.ready())?;
+    say(&helper.ready())?;
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -73,8 +73,8 @@ pub fn serve(part: &mut dyn Part, mut input: impl BufRead, mut output: impl Writ
             return Ok(());
         }
         let command =
-            serde_json::from_slice(&line).map_err(|error| PartError::from(format!("it is no command: {error}")));
-        let answer = command.and_then(|command| part.answer(command));
+            serde_json::from_slice(&line).map_err(|error| HelperError::from(format!("it is no command: {error}")));
+        let answer = command.and_then(|command| helper.answer(command));
         say(&answer.unwrap_or_else(|why| json!({ "error": why.to_string() })))?;
     }
 }
@@ -116,12 +116,12 @@ mod tests {
 
     struct Parrot;
 
-    impl Part for Parrot {
+    impl Helper for Parrot {
         fn ready(&self) -> Value {
             json!({ "event": "ready" })
         }
 
-        fn answer(&mut self, command: Command) -> Result<Value, PartError> {
+        fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
             match command {
                 Command::Close => Err("there is nothing to close".into()),
                 command => Ok(json!(format!("{command:?}"))),

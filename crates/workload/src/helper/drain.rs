@@ -11,7 +11,7 @@ use evenkeel_sys::{Errno, clock};
 use serde_json::{Value, json};
 
 use super::echo::{PACKET_BYTES_MAX, Worker, lock, on_loopback};
-use super::{Command, Part, PartError, Since};
+use super::{Command, Helper, HelperError, Since};
 
 /// How often the load wakes and sends due packets. This is rare enough to leave CPU time, and often enough to look like a stream at a
 /// server's tick.
@@ -109,13 +109,13 @@ fn drain(socket: &UdpSocket, period_ns: u64, counts: &Mutex<DrainCounts>, stop: 
     }
 }
 
-impl Part for DrainServer {
+impl Helper for DrainServer {
     fn ready(&self) -> Value {
         let address = self.serving.as_ref().map(|(_, address)| address);
         json!({ "event": "ready", "addr": address, "buffer_bytes": self.buffer_bytes })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, PartError> {
+    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
         match command {
             Command::Window => {
                 let counts = std::mem::take(&mut *lock(&self.counts));
@@ -214,12 +214,12 @@ impl Due {
     }
 }
 
-impl Part for DrainLoad {
+impl Helper for DrainLoad {
     fn ready(&self) -> Value {
         json!({ "event": "ready" })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, PartError> {
+    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
         match command {
             Command::Window => {
                 let sent = std::mem::take(&mut *lock(&self.sent));
