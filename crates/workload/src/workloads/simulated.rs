@@ -127,7 +127,7 @@ struct Event {
     #[serde(default)]
     pressure_share: Option<f64>,
     /// Another trial ran at the same time, in words.
-    #[serde(default)]
+    #[serde(alias = "beside", default)]
     other_trial: Option<String>,
     /// The server's use of a CPU.
     #[serde(default)]
