@@ -179,12 +179,13 @@ def plan_then_apply():
         tune.expect("verify agrees", tune.result("Verify the settings", host)["result"]["holds"] == 3)
 
     after = {host: state(host) for host in HOSTS}
-    again = Play("tune", "--diff", variables=goal)
-    again.expect("a second run changes nothing", again.changed() == [], again.changed())
+    # One host each is enough from here on: all have run the same tasks with the same result.
+    again = Play("tune", "--diff", "--limit", "host1", variables=goal)
+    again.expect("a second run changes nothing", again.lines and again.changed() == [], again.changed())
     again.expect("nor does it leave anything", {host: state(host) for host in HOSTS} == after)
     by_file = dict(goal=goal["goal"], program=str(WORK / "program"))
-    check = Play("tune", "--check", variables=by_file)
-    check.expect("check mode agrees", check.changed() == [], check.changed())
+    check = Play("tune", "--check", "--limit", "host2", variables=by_file)
+    check.expect("check mode agrees", check.lines and check.changed() == [], check.changed())
     return before
 
 
