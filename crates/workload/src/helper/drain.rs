@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use evenkeel_sys::udp::{self, Inbox, Wait};
 use evenkeel_sys::{Errno, clock};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::echo::{PACKET_BYTES_MAX, Worker, lock, on_loopback};
-use super::{Command, Helper, HelperError, Since};
+use super::{Helper, HelperError, Since, address, no_socket, target};
 
 /// How often the load wakes and sends due packets. This is rare enough to leave CPU time, and often enough to look like a stream at a
 /// server's tick.
@@ -45,7 +45,7 @@ struct DrainCounts {
     dropped: u64,
     drains: u64,
     /// Whether the kernel failed to report drops.
-    untold: bool,
+    is_drop_count_unknown: bool,
 }
 
 impl DrainServer {
@@ -56,12 +56,12 @@ impl DrainServer {
     pub fn start(settings: DrainSettings) -> io::Result<DrainServer> {
         let counts = Arc::new(Mutex::new(DrainCounts::default()));
         let mut server = DrainServer { settings, serving: None, counts, buffer_bytes: 0, since: Since::now() };
-        server.open()?;
+        server.listen()?;
         Ok(server)
     }
 
-    fn open(&mut self) -> io::Result<SocketAddr> {
-        self.close();
+    fn listen(&mut self) -> io::Result<SocketAddr> {
+        self.end();
         let refused = |errno: Errno| io::Error::other(errno.to_string());
         let socket = on_loopback()?;
         if let Some(bytes) = self.settings.ask_bytes {
@@ -74,7 +74,7 @@ impl DrainServer {
         Ok(address)
     }
 
-    fn close(&mut self) {
+    fn end(&mut self) {
         if let Some((worker, _)) = self.serving.take() {
             worker.end(|| {});
         }
@@ -103,7 +103,7 @@ fn drain(socket: &UdpSocket, period_ns: u64, counts: &Mutex<DrainCounts>, stop: 
         counts.drains += 1;
         match dropped_before.zip(dropped_now) {
             Some((before, now)) => counts.dropped += u64::from(now.wrapping_sub(before)),
-            None => counts.untold = true,
+            None => counts.is_drop_count_unknown = true,
         }
         dropped_before = dropped_now;
     }
@@ -115,29 +115,25 @@ impl Helper for DrainServer {
         json!({ "event": "ready", "addr": address, "buffer_bytes": self.buffer_bytes })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
-        match command {
-            Command::Window => {
-                let counts = std::mem::take(&mut *lock(&self.counts));
-                let mut numbers = self.since.turn();
-                numbers.insert("received".into(), json!(counts.received));
-                numbers.insert("drains".into(), json!(counts.drains));
-                numbers.insert("buffer_bytes".into(), json!(self.buffer_bytes));
-                if !counts.untold {
-                    numbers.insert("dropped".into(), json!(counts.dropped));
-                }
-                Ok(Value::Object(numbers))
-            }
-            Command::Close => {
-                self.close();
-                Ok(json!({}))
-            }
-            Command::Open { .. } => {
-                let address = self.open().map_err(|error| format!("open a socket: {error}"))?;
-                Ok(json!({ "addr": address }))
-            }
-            Command::TimerSlackNs { .. } => Err("it is set from outside".into()),
+    fn window(&mut self) -> Map<String, Value> {
+        let counts = std::mem::take(&mut *lock(&self.counts));
+        let mut numbers = self.since.turn();
+        numbers.insert("received".into(), json!(counts.received));
+        numbers.insert("drains".into(), json!(counts.drains));
+        numbers.insert("buffer_bytes".into(), json!(self.buffer_bytes));
+        if !counts.is_drop_count_unknown {
+            numbers.insert("dropped".into(), json!(counts.dropped));
         }
+        numbers
+    }
+
+    fn close(&mut self) -> Result<(), HelperError> {
+        self.end();
+        Ok(())
+    }
+
+    fn open(&mut self, _to: Option<SocketAddr>) -> Result<Map<String, Value>, HelperError> {
+        self.listen().map(|opened| address(&opened)).map_err(no_socket)
     }
 }
 
@@ -160,12 +156,12 @@ impl DrainLoad {
         let bytes = bytes.clamp(1, PACKET_BYTES_MAX);
         let sent = Arc::new(Mutex::new(0));
         let mut load = DrainLoad { packets_per_s, bytes, sending: None, sent, since: Since::now() };
-        load.open(to)?;
+        load.connect(to)?;
         Ok(load)
     }
 
-    fn open(&mut self, to: SocketAddr) -> io::Result<()> {
-        self.close();
+    fn connect(&mut self, to: SocketAddr) -> io::Result<()> {
+        self.end();
         let socket = on_loopback()?;
         socket.connect(to)?;
         let (rate, bytes, sent) = (self.packets_per_s, self.bytes, Arc::clone(&self.sent));
@@ -173,7 +169,7 @@ impl DrainLoad {
         Ok(())
     }
 
-    fn close(&mut self) {
+    fn end(&mut self) {
         if let Some(worker) = self.sending.take() {
             worker.end(|| {});
         }
@@ -215,29 +211,20 @@ impl Due {
 }
 
 impl Helper for DrainLoad {
-    fn ready(&self) -> Value {
-        json!({ "event": "ready" })
+    fn window(&mut self) -> Map<String, Value> {
+        let sent = std::mem::take(&mut *lock(&self.sent));
+        let mut numbers = self.since.turn();
+        numbers.insert("sent".into(), json!(sent));
+        numbers
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
-        match command {
-            Command::Window => {
-                let sent = std::mem::take(&mut *lock(&self.sent));
-                let mut numbers = self.since.turn();
-                numbers.insert("sent".into(), json!(sent));
-                Ok(Value::Object(numbers))
-            }
-            Command::Close => {
-                self.close();
-                Ok(json!({}))
-            }
-            Command::Open { to: Some(to) } => {
-                self.open(to).map_err(|error| format!("open a socket: {error}"))?;
-                Ok(json!({}))
-            }
-            Command::Open { to: None } => Err("load needs to know where to".into()),
-            Command::TimerSlackNs { .. } => Err("it is set from outside".into()),
-        }
+    fn close(&mut self) -> Result<(), HelperError> {
+        self.end();
+        Ok(())
+    }
+
+    fn open(&mut self, to: Option<SocketAddr>) -> Result<Map<String, Value>, HelperError> {
+        self.connect(target(to)?).map(|()| Map::new()).map_err(no_socket)
     }
 }
 
@@ -245,6 +232,7 @@ impl Helper for DrainLoad {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use super::super::Command;
     use super::*;
 
     #[test]
@@ -279,7 +267,7 @@ mod tests {
                 break;
             }
         }
-        load.close();
+        load.end();
         sent += load.answer(Command::Window).unwrap()["sent"].as_u64().unwrap();
         // The reading that finds the last packets may come late.
         let closed = Instant::now();
@@ -290,7 +278,7 @@ mod tests {
                 break;
             }
         }
-        server.close();
+        server.end();
         assert!(seen.dropped > 0 && seen.received > 0, "{seen:?}");
         assert_eq!(seen.received + seen.dropped, sent, "what is sent on loopback is received or dropped");
     }

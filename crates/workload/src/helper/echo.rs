@@ -13,7 +13,7 @@ use evenkeel_stats::Histogram;
 use evenkeel_sys::clock;
 use serde_json::{Map, Value, json};
 
-use super::{Command, Helper, HelperError, Since, quantiles};
+use super::{Helper, HelperError, Since, address, no_socket, quantiles, target};
 
 /// The largest packet, in bytes without headers.
 pub(super) const PACKET_BYTES_MAX: usize = 1472;
@@ -24,6 +24,7 @@ const ANSWER_TIME: Duration = Duration::from_millis(200);
 /// How often to wake a sleeping thread until it has ended, and the pause in between.
 const WAKES_MAX: u32 = 400;
 const WAKE_PAUSE: Duration = Duration::from_millis(5);
+const NO_SLACK: &str = "its thread sleeps for packets, which slack does not touch";
 
 /// A thread with a socket that ends on request.
 #[derive(Debug)]
@@ -79,19 +80,19 @@ impl EchoServer {
     /// If no socket or thread can be created.
     pub fn start() -> io::Result<EchoServer> {
         let mut server = EchoServer { serving: None, since: Since::now() };
-        server.open()?;
+        server.listen()?;
         Ok(server)
     }
 
-    fn open(&mut self) -> io::Result<SocketAddr> {
-        self.close();
+    fn listen(&mut self) -> io::Result<SocketAddr> {
+        self.end();
         let socket = on_loopback()?;
         let address = socket.local_addr()?;
         self.serving = Some((Worker::start("echo", move |stop| echo(&socket, stop))?, address));
         Ok(address)
     }
 
-    fn close(&mut self) {
+    fn end(&mut self) {
         let Some((worker, address)) = self.serving.take() else { return };
         let nudge = on_loopback();
         // A packet wakes the thread, which then sees that it must end.
@@ -116,19 +117,21 @@ impl Helper for EchoServer {
         json!({ "event": "ready", "addr": self.serving.as_ref().map(|(_, address)| address) })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
-        match command {
-            Command::Window => Ok(Value::Object(self.since.turn())),
-            Command::Close => {
-                self.close();
-                Ok(json!({}))
-            }
-            Command::Open { .. } => {
-                let address = self.open().map_err(|error| format!("open a socket: {error}"))?;
-                Ok(json!({ "addr": address }))
-            }
-            Command::TimerSlackNs { .. } => Err("its thread sleeps for packets, which slack does not touch".into()),
-        }
+    fn window(&mut self) -> Map<String, Value> {
+        self.since.turn()
+    }
+
+    fn close(&mut self) -> Result<(), HelperError> {
+        self.end();
+        Ok(())
+    }
+
+    fn open(&mut self, _to: Option<SocketAddr>) -> Result<Map<String, Value>, HelperError> {
+        self.listen().map(|opened| address(&opened)).map_err(no_socket)
+    }
+
+    fn timer_slack_ns(&mut self, _value: Option<u64>) -> Result<u64, HelperError> {
+        Err(NO_SLACK.into())
     }
 }
 
@@ -171,12 +174,12 @@ impl EchoLoad {
         let settings = EchoSettings { bytes: settings.bytes.clamp(NUMBER_BYTES, PACKET_BYTES_MAX), ..settings };
         let counts = Arc::new(Mutex::new(EchoCounts::new()));
         let mut load = EchoLoad { settings, sending: None, counts, since: Since::now() };
-        load.open(to)?;
+        load.connect(to)?;
         Ok(load)
     }
 
-    fn open(&mut self, to: SocketAddr) -> io::Result<()> {
-        self.close();
+    fn connect(&mut self, to: SocketAddr) -> io::Result<()> {
+        self.end();
         let socket = on_loopback()?;
         socket.connect(to)?;
         socket.set_read_timeout(Some(ANSWER_TIME))?;
@@ -185,21 +188,10 @@ impl EchoLoad {
         Ok(())
     }
 
-    fn close(&mut self) {
+    fn end(&mut self) {
         if let Some(worker) = self.sending.take() {
             worker.end(|| {});
         }
-    }
-
-    fn window(&mut self) -> Map<String, Value> {
-        // Create it before taking the lock, so that no measurement waits for it.
-        let fresh = EchoCounts::new();
-        let counts = std::mem::replace(&mut *lock(&self.counts), fresh);
-        let mut numbers = self.since.turn();
-        numbers.insert("round_trips".into(), json!(counts.round_trip_ns.count()));
-        numbers.insert("lost".into(), json!(counts.lost));
-        numbers.insert("round_trip_us".into(), quantiles(&counts.round_trip_ns));
-        numbers
     }
 }
 
@@ -246,29 +238,34 @@ fn await_answer(socket: &UdpSocket, number: u64, sent_ns: u64) -> io::Result<()>
 }
 
 impl Helper for EchoLoad {
-    fn ready(&self) -> Value {
-        json!({ "event": "ready" })
+    fn window(&mut self) -> Map<String, Value> {
+        // Create it before taking the lock, so that no measurement waits for it.
+        let fresh = EchoCounts::new();
+        let counts = std::mem::replace(&mut *lock(&self.counts), fresh);
+        let mut numbers = self.since.turn();
+        numbers.insert("round_trips".into(), json!(counts.round_trip_ns.count()));
+        numbers.insert("lost".into(), json!(counts.lost));
+        numbers.insert("round_trip_us".into(), quantiles(&counts.round_trip_ns));
+        numbers
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
-        match command {
-            Command::Window => Ok(Value::Object(self.window())),
-            Command::Close => {
-                self.close();
-                Ok(json!({}))
-            }
-            Command::Open { to: Some(to) } => {
-                self.open(to).map_err(|error| format!("open a socket: {error}"))?;
-                Ok(json!({}))
-            }
-            Command::Open { to: None } => Err("load needs to know where to".into()),
-            Command::TimerSlackNs { .. } => Err("its thread sleeps for packets, which slack does not touch".into()),
-        }
+    fn close(&mut self) -> Result<(), HelperError> {
+        self.end();
+        Ok(())
+    }
+
+    fn open(&mut self, to: Option<SocketAddr>) -> Result<Map<String, Value>, HelperError> {
+        self.connect(target(to)?).map(|()| Map::new()).map_err(no_socket)
+    }
+
+    fn timer_slack_ns(&mut self, _value: Option<u64>) -> Result<u64, HelperError> {
+        Err(NO_SLACK.into())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Command;
     use super::*;
 
     const PATIENCE_NS: u64 = 20_000_000_000;
@@ -308,8 +305,8 @@ mod tests {
         let second: SocketAddr = second["addr"].as_str().unwrap().parse().unwrap();
         load.answer(Command::Open { to: Some(second) }).unwrap();
         until_it_goes(&mut load);
-        load.close();
-        server.close();
+        load.end();
+        server.end();
     }
 
     #[test]
@@ -326,6 +323,6 @@ mod tests {
         }
         assert!(lost > 0);
         assert!(load.answer(Command::Open { to: None }).is_err());
-        load.close();
+        load.end();
     }
 }

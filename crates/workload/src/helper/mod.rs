@@ -47,16 +47,63 @@ only_shown! {
     HelperError
 }
 
-/// A helper process of a workload.
+/// A helper process of a workload: a server, a load, or a loop of its own.
 pub trait Helper {
     /// The first line, which shows that it is ready.
-    fn ready(&self) -> Value;
+    fn ready(&self) -> Value {
+        json!({ "event": "ready" })
+    }
+
+    /// The numbers since the last report.
+    fn window(&mut self) -> Map<String, Value>;
+
+    /// Stops the socket's activity until it is opened anew.
+    ///
+    /// # Errors
+    /// If it has no socket.
+    fn close(&mut self) -> Result<(), HelperError>;
+
+    /// Opens a new socket; a load gets the server's address. Returns the address of a server.
+    ///
+    /// # Errors
+    /// If that failed, or a load got no address.
+    fn open(&mut self, to: Option<SocketAddr>) -> Result<Map<String, Value>, HelperError>;
+
+    /// Sets the timer slack of the waiting thread if there is a value. Returns the slack that is in force.
+    ///
+    /// # Errors
+    /// If that failed, or the process does not set it itself.
+    fn timer_slack_ns(&mut self, _value: Option<u64>) -> Result<u64, HelperError> {
+        Err("it is set from outside".into())
+    }
 
     /// Executes a command.
     ///
     /// # Errors
     /// Why it failed.
-    fn answer(&mut self, command: Command) -> Result<Value, HelperError>;
+    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
+        match command {
+            Command::Window => Ok(Value::Object(self.window())),
+            Command::Close => self.close().map(|()| json!({})),
+            Command::Open { to } => self.open(to).map(Value::Object),
+            Command::TimerSlackNs { value } => Ok(json!({ "timer_slack_ns": self.timer_slack_ns(value)? })),
+        }
+    }
+}
+
+/// The address in an answer.
+fn address(address: &SocketAddr) -> Map<String, Value> {
+    Map::from_iter([("addr".to_owned(), json!(address))])
+}
+
+/// The address that a load needs.
+fn target(to: Option<SocketAddr>) -> Result<SocketAddr, HelperError> {
+    to.ok_or_else(|| "load needs to know where to".into())
+}
+
+/// A socket that can't be opened.
+fn no_socket(error: io::Error) -> HelperError {
+    format!("open a socket: {error}").into()
 }
 
 /// Reports that it is ready, and answers until the input ends. An invalid line gets an answer that says so.
@@ -117,15 +164,16 @@ mod tests {
     struct Parrot;
 
     impl Helper for Parrot {
-        fn ready(&self) -> Value {
-            json!({ "event": "ready" })
+        fn window(&mut self) -> Map<String, Value> {
+            Map::new()
         }
 
-        fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
-            match command {
-                Command::Close => Err("there is nothing to close".into()),
-                command => Ok(json!(format!("{command:?}"))),
-            }
+        fn close(&mut self) -> Result<(), HelperError> {
+            Err("there is nothing to close".into())
+        }
+
+        fn open(&mut self, to: Option<SocketAddr>) -> Result<Map<String, Value>, HelperError> {
+            target(to).map(|to| address(&to))
         }
     }
 
@@ -138,9 +186,10 @@ mod tests {
     #[test]
     fn a_line_gets_a_line() {
         let table = [
-            (r#"{"cmd":"window"}"#, r#""Window""#),
-            (r#"{"cmd":"open","to":"127.0.0.1:9"}"#, r#""Open { to: Some(127.0.0.1:9) }""#),
-            (r#"{"cmd":"open"}"#, r#""Open { to: None }""#),
+            (r#"{"cmd":"window"}"#, "{}"),
+            (r#"{"cmd":"open","to":"127.0.0.1:9"}"#, r#"{"addr":"127.0.0.1:9"}"#),
+            (r#"{"cmd":"open"}"#, r#"{"error":"load needs to know where to"}"#),
+            (r#"{"cmd":"timer_slack_ns","value":1}"#, r#"{"error":"it is set from outside"}"#),
             (r#"{"cmd":"close"}"#, r#"{"error":"there is nothing to close"}"#),
         ];
         for (line, answer) in table {

@@ -1,6 +1,7 @@
 //! The helper that ticks: by the clock of evenkeel-rt, or like most servers, by clock_nanosleep or a timerfd.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,11 +10,12 @@ use evenkeel_rt::{Align, Spinning, ThreadConfig, TickClock, TickSettings, TickTh
 use evenkeel_stats::Histogram;
 use evenkeel_sys::timer_fd::Alarm;
 use evenkeel_sys::{Errno, clock, thread};
-use evenkeel_workload::helper::{Command, Helper, HelperError, Since, quantiles};
-use serde_json::{Value, json};
+use evenkeel_workload::helper::{Helper, HelperError, Since, quantiles};
+use serde_json::{Map, Value, json};
 
 /// How long the loop may take to answer a request. It checks for one in each tick.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
+const NO_SOCKET: &str = "a tick loop has no socket";
 
 /// How to tick.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -86,36 +88,34 @@ impl Tick {
         begun.map_err(|errno| io::Error::other(errno.to_string()))?;
         Ok(Tick { counts, asks, since: Since::now() })
     }
-
-    fn slack_ns(&self, slack_ns: Option<u64>) -> Result<u64, HelperError> {
-        let (answer, answered) = sync_channel(1);
-        self.asks.send(Ask { slack_ns, answer }).map_err(|_| "the loop has ended")?;
-        let read_back = answered.recv_timeout(ANSWER_TIME).map_err(|_| "the loop does not tick")?;
-        read_back.map_err(|errno| format!("set the timer slack: {errno}").into())
-    }
 }
 
 impl Helper for Tick {
-    fn ready(&self) -> Value {
-        json!({ "event": "ready" })
+    fn window(&mut self) -> Map<String, Value> {
+        // Created before the lock is taken, so that the loop does not wait for it.
+        let fresh = TickCounts::new();
+        let counts = std::mem::replace(&mut *self.counts.lock().unwrap_or_else(PoisonError::into_inner), fresh);
+        let mut numbers = self.since.turn();
+        numbers.insert("ticks".into(), json!(counts.lateness_ns.count()));
+        numbers.insert("missed".into(), json!(counts.missed));
+        numbers.insert("tick_lateness_us".into(), quantiles(&counts.lateness_ns));
+        numbers.insert("due_to_done_us".into(), quantiles(&counts.due_to_done_ns));
+        numbers
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, HelperError> {
-        match command {
-            Command::Window => {
-                // Created before the lock is taken, so that the loop does not wait for it.
-                let fresh = TickCounts::new();
-                let counts = std::mem::replace(&mut *self.counts.lock().unwrap_or_else(PoisonError::into_inner), fresh);
-                let mut numbers = self.since.turn();
-                numbers.insert("ticks".into(), json!(counts.lateness_ns.count()));
-                numbers.insert("missed".into(), json!(counts.missed));
-                numbers.insert("tick_lateness_us".into(), quantiles(&counts.lateness_ns));
-                numbers.insert("due_to_done_us".into(), quantiles(&counts.due_to_done_ns));
-                Ok(Value::Object(numbers))
-            }
-            Command::TimerSlackNs { value } => Ok(json!({ "timer_slack_ns": self.slack_ns(value)? })),
-            Command::Close | Command::Open { .. } => Err("a tick loop has no socket".into()),
-        }
+    fn close(&mut self) -> Result<(), HelperError> {
+        Err(NO_SOCKET.into())
+    }
+
+    fn open(&mut self, _to: Option<SocketAddr>) -> Result<Map<String, Value>, HelperError> {
+        Err(NO_SOCKET.into())
+    }
+
+    fn timer_slack_ns(&mut self, value: Option<u64>) -> Result<u64, HelperError> {
+        let (answer, answered) = sync_channel(1);
+        self.asks.send(Ask { slack_ns: value, answer }).map_err(|_| "the loop has ended")?;
+        let read_back = answered.recv_timeout(ANSWER_TIME).map_err(|_| "the loop does not tick")?;
+        read_back.map_err(|errno| format!("set the timer slack: {errno}").into())
     }
 }
 
