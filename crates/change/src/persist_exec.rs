@@ -29,7 +29,7 @@ pub(crate) fn persist(
         // restored. So each file's line ends with the commands that read it.
         let readers = plan.commands.iter().filter(|command| command.after.contains(&file.path));
         let readers: String = readers.map(|command| format!("; {}", shell_words(&command.undo))).collect();
-        if take_file(effects, &tree, Part { txn, index }, file, &readers)? {
+        if take_file(effects, &tree, StepKey { txn, index }, file, &readers)? {
             changed.push(&file.path);
         } else {
             already_so.push(index);
@@ -48,7 +48,7 @@ pub(crate) fn persist(
         .collect();
     for ((index, command), runs) in (first + plan.files.len()..).zip(&plan.commands).zip(runs) {
         if runs && effects.root.kind() != RootKind::Mounted {
-            take_command(effects, Part { txn, index }, command)?;
+            take_command(effects, StepKey { txn, index }, command)?;
         } else {
             already_so.push(index);
         }
@@ -88,9 +88,9 @@ pub fn before_and_after(root: &Root, file: &PersistedFile) -> Result<(String, St
     Ok((text(before), text(after)))
 }
 
-/// A transaction and the index of one of its parts.
+/// A step of a transaction.
 #[derive(Clone, Copy)]
-struct Part {
+struct StepKey {
     txn: u64,
     index: usize,
 }
@@ -99,7 +99,7 @@ struct Part {
 fn take_file(
     effects: &mut Effects<'_>,
     tree: &Tree,
-    part: Part,
+    step: StepKey,
     file: &PersistedFile,
     readers: &str,
 ) -> Result<bool, Failure> {
@@ -111,11 +111,11 @@ fn take_file(
     }
     let folders = tree.missing_folders(path)?;
     effects.state.claim(effects.root, path)?;
-    effects.hold((part.txn, part.index), [(path.as_str(), "")])?;
+    effects.hold((step.txn, step.index), [(path.as_str(), "")])?;
     let undo = undo_line(path, &before, &folders) + readers;
     effects.record(Event::File(FileIntent {
-        txn: part.txn,
-        step: part.index,
+        txn: step.txn,
+        step: step.index,
         path: path.clone(),
         content: content.clone(),
         before,
@@ -129,21 +129,21 @@ fn take_file(
     if tree.look(path)? != after {
         return Err(Failure::File { path: path.clone(), why: "it does not contain what evenkeel wrote".to_owned() });
     }
-    effects.done(part.txn, part.index)?;
+    effects.done(step.txn, step.index)?;
     Ok(true)
 }
 
-fn take_command(effects: &mut Effects<'_>, part: Part, command: &PersistedCommand) -> Result<(), Failure> {
+fn take_command(effects: &mut Effects<'_>, step: StepKey, command: &PersistedCommand) -> Result<(), Failure> {
     let PersistedCommand { argv, undo, .. } = command;
     effects.record(Event::Command(CommandIntent {
-        txn: part.txn,
-        step: part.index,
+        txn: step.txn,
+        step: step.index,
         argv: argv.clone(),
         undo_argv: undo.clone(),
         undo: shell_words(undo),
     }))?;
     effects.run(argv).map_err(|why| Failure::Command { command: shell_words(argv), why })?;
-    effects.done(part.txn, part.index)?;
+    effects.done(step.txn, step.index)?;
     Ok(())
 }
 

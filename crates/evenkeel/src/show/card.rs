@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use evenkeel_measure::Unit;
-use evenkeel_measure::card::{Better, Card, Compared, Comparison, Line, Outcome, Part, Taken, Trait};
+use evenkeel_measure::card::{Better, Card, Compared, Comparison, Line, MeterResults, Outcome, Taken, Trait};
 use serde::Serialize;
 
 use crate::show::finding::Finding;
@@ -55,7 +55,7 @@ fn taken(taken: &Taken) -> String {
     format!("{at} by {by}, {rounds} rounds at the pace {pace}, in {seconds:.0} s")
 }
 
-fn part(part: &Part) -> Vec<Block> {
+fn part(part: &MeterResults) -> Vec<Block> {
     let mut blocks = vec![Block::heading(&part.meter)];
     if !part.lines.is_empty() {
         let rows = part.lines.iter().map(|line| {

@@ -37,7 +37,7 @@ pub struct Card {
     /// The machine's properties: names with values, in reading order.
     pub host: Vec<Trait>,
     /// The results of each meter.
-    pub meters: Vec<Part>,
+    pub meters: Vec<MeterResults>,
 }
 
 /// How and when a card was taken.
@@ -71,7 +71,7 @@ pub struct Trait {
 /// The results of one meter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Part {
+pub struct MeterResults {
     /// Its name, as `evenkeel measure NAME`.
     pub meter: String,
     /// Its numbers.
@@ -165,9 +165,9 @@ pub enum CardError {
     Odd(String),
 }
 
-impl Part {
+impl MeterResults {
     /// The lines of one meter, built from the results of each round. Numbers that are missing in the first round come last.
-    pub fn of_rounds(meter: &str, rounds: &[Vec<CardLine>], failed: Option<String>) -> Part {
+    pub fn of_rounds(meter: &str, rounds: &[Vec<CardLine>], failed: Option<String>) -> MeterResults {
         let mut ids: Vec<&str> = Vec::new();
         for line in rounds.iter().flatten() {
             if !ids.contains(&line.id.as_str()) {
@@ -175,7 +175,7 @@ impl Part {
             }
         }
         let lines = ids.into_iter().filter_map(|id| line(id, rounds)).collect();
-        Part { meter: meter.to_owned(), lines, failed }
+        MeterResults { meter: meter.to_owned(), lines, failed }
     }
 }
 

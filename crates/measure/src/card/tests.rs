@@ -35,8 +35,8 @@ fn card(scale: f64) -> Card {
         },
         host: vec![Trait { name: "kernel".into(), value: "6.18.5".into() }],
         meters: vec![
-            Part::of_rounds("clock", &[round(0.0), round(2.0)], None),
-            Part::of_rounds("wake", &[], Some("run on CPU 1: operation not permitted (EPERM)".into())),
+            MeterResults::of_rounds("clock", &[round(0.0), round(2.0)], None),
+            MeterResults::of_rounds("wake", &[], Some("run on CPU 1: operation not permitted (EPERM)".into())),
         ],
     }
 }
@@ -141,7 +141,7 @@ fn rounds_are_joined_by_name() {
         vec![said("c", Better::Lower, 9.0)],
         vec![said("a", Better::Lower, 1.0), said("a", Better::Lower, 100.0)],
     ];
-    let part = Part::of_rounds("m", &rounds, None);
+    let part = MeterResults::of_rounds("m", &rounds, None);
     let lines: Vec<_> =
         part.lines.iter().map(|line| (line.id.as_str(), line.value, line.low, line.high, line.rounds)).collect();
     assert_eq!(lines, [("a", 2.0, 1.0, 3.0, 2), ("c", 9.0, 9.0, 9.0, 1)]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evenkeel_measure::Watch;
 use evenkeel_measure::meters::bandwidth::{self, By, Direction};
-use evenkeel_measure::meters::udp::{self, Echo, Pace, Part, Receive, Report, Settings, server};
+use evenkeel_measure::meters::udp::{self, Echo, Pace, Receive, Report, Settings, UdpTest, server};
 use evenkeel_testkit::HostLock;
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::relay::{Did, Play, Relay};
@@ -21,7 +21,7 @@ fn ensure(is_so: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if is_so { Ok(()) } else { Err(why()) }
 }
 
-fn settings(to: Option<SocketAddr>, parts: &[Part]) -> Settings {
+fn settings(to: Option<SocketAddr>, parts: &[UdpTest]) -> Settings {
     Settings {
         to,
         rate_hz: 1000.0,
@@ -80,7 +80,7 @@ fn through(there: Play, settings: &Settings) -> Result<(Echo, Did), String> {
 #[test]
 fn a_delay_is_read_back() {
     let _host = HostLock::take();
-    let slow = Settings { rate_hz: 100.0, seconds: 0.6, ..settings(None, &[Part::Echo]) };
+    let slow = Settings { rate_hz: 100.0, seconds: 0.6, ..settings(None, &[UdpTest::Echo]) };
     one_of_some_runs(|| {
         let (plain, _) = through(Play::Pass, &slow)?;
         let (delayed, there) = through(Play::Delay(Duration::from_millis(4)), &slow)?;
@@ -97,7 +97,7 @@ fn a_delay_is_read_back() {
 #[test]
 fn staying_awake_holds_back_no_packet() {
     let _host = HostLock::take();
-    let awake = Settings { pace: Pace::Awake, ..settings(None, &[Part::Echo]) };
+    let awake = Settings { pace: Pace::Awake, ..settings(None, &[UdpTest::Echo]) };
     let p90_ns = |echo: &Echo| echo.late_ns.histogram.quantile(0.9).unwrap();
     one_of_some_runs(|| {
         let whole = through(Play::Pass, &awake)?.0;
@@ -121,7 +121,7 @@ fn nearly_every_round_trip_is_split() {
     let _host = HostLock::take();
     for pace in [Pace::Sleep, Pace::Awake] {
         one_of_some_runs(|| {
-            let split = run(&Settings { pace, ..settings(None, &[Part::Split]) }).split.unwrap();
+            let split = run(&Settings { pace, ..settings(None, &[UdpTest::Split]) }).split.unwrap();
             let (count, lost) = (split.from_due_ns.histogram.count(), &split.network_ns.lost);
             assert_eq!(count + lost.count, 1000);
             ensure(count > 900, || format!("{count} of 1000, {lost:?}"))
@@ -133,7 +133,7 @@ fn nearly_every_round_trip_is_split() {
 fn the_burst_that_fits_grows_with_the_receive_buffer() {
     let _host = HostLock::take();
     let fits = |bytes: Option<u32>| {
-        let settings = Settings { receive_buffer_bytes: bytes, ..settings(None, &[Part::Burst]) };
+        let settings = Settings { receive_buffer_bytes: bytes, ..settings(None, &[UdpTest::Burst]) };
         run(&settings).burst.unwrap()
     };
     // If the server is stopped while it waits for the end of a burst, it reads some packets too early. Then more packets fit than the
@@ -157,7 +157,7 @@ fn the_burst_that_fits_grows_with_the_receive_buffer() {
 fn packets_a_second_are_lost_at_the_socket_alone() {
     let _host = HostLock::take();
     one_of_some_runs(|| {
-        let ceiling = run(&settings(None, &[Part::Ceiling])).ceiling.unwrap();
+        let ceiling = run(&settings(None, &[UdpTest::Ceiling])).ceiling.unwrap();
         let receive = ceiling.receive.unwrap();
         // On loopback, a packet can only be lost at the socket. Requests that wait behind a full buffer may be dropped too.
         ensure(ceiling.lost == ceiling.dropped_at_socket && receive.packets > 1000, || format!("{ceiling:?}"))

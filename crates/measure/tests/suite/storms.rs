@@ -114,7 +114,7 @@ fn a_peer_that_does_not_answer_gets_nothing_and_a_meter_says_that_nobody_answers
                 receive: udp::Receive::Sleep,
                 cpu: None,
                 receive_buffer_bytes: None,
-                parts: vec![udp::Part::Echo],
+                parts: vec![udp::UdpTest::Echo],
             };
             let nobody = udp::run(&settings, &Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap_err();
             assert!(nobody.to_string().starts_with(&format!("reach {closed}: nobody answers")), "{nobody}");

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_measure::meters::udp::wire::{FromClient, FromServer, STRANGER_BYTES};
-use evenkeel_measure::meters::udp::{self, Counted, Echo, Pace, Part, Receive, Report, Settings, Split, server};
+use evenkeel_measure::meters::udp::{self, Counted, Echo, Pace, Receive, Report, Settings, Split, UdpTest, server};
 use evenkeel_measure::{MeterError, Samples, Watch};
 use evenkeel_testkit::relay::{Did, Play, Relay};
 use evenkeel_testkit::wait_for;
 
 const PACKETS: u64 = 100;
 
-fn settings(to: Option<SocketAddr>, parts: &[Part]) -> Settings {
+fn settings(to: Option<SocketAddr>, parts: &[UdpTest]) -> Settings {
     Settings {
         to,
         rate_hz: 2000.0,
@@ -93,7 +93,7 @@ fn at_each_pace(check: impl Fn(Pace) + Sync) {
 fn losses_in_each_direction_are_read_back() {
     at_each_pace(|pace| {
         let (echo, there, back) =
-            through(Play::Drop(10), Play::Drop(7), &Settings { pace, ..settings(None, &[Part::Echo]) });
+            through(Play::Drop(10), Play::Drop(7), &Settings { pace, ..settings(None, &[UdpTest::Echo]) });
         let (way_there, way_back) = (echo.there.unwrap(), echo.back.unwrap());
         assert_eq!((way_there.sent, there.spoiled), (PACKETS, 10));
         assert_eq!(way_there.lost, there.spoiled);
@@ -107,7 +107,7 @@ fn losses_in_each_direction_are_read_back() {
 #[test]
 fn reordering_is_read_back() {
     at_each_pace(|pace| {
-        let echoes = Settings { pace, ..settings(None, &[Part::Echo]) };
+        let echoes = Settings { pace, ..settings(None, &[UdpTest::Echo]) };
         let (echo, there, back) = through(Play::Swap(9), Play::Swap(7), &echoes);
         let (way_there, way_back) = (echo.there.unwrap(), echo.back.unwrap());
         assert_eq!((there.spoiled, back.spoiled), (11, 14));
@@ -124,7 +124,7 @@ fn reordering_is_read_back() {
 #[test]
 fn duplicates_are_read_back_and_timed_once() {
     for pace in [Pace::Sleep, Pace::Awake] {
-        let awake = Settings { pace, ..settings(None, &[Part::Echo]) };
+        let awake = Settings { pace, ..settings(None, &[UdpTest::Echo]) };
         let (echo, there, back) = through(Play::Double(4), Play::Double(10), &awake);
         let (way_there, way_back) = (echo.there.unwrap(), echo.back.unwrap());
         assert_eq!((way_there.counts.duplicates, way_there.lost), (there.spoiled, 0));
@@ -141,7 +141,7 @@ fn duplicates_are_read_back_and_timed_once() {
 #[test]
 fn no_answer_is_faster_than_the_delay() {
     const DELAY_NS: u64 = 4_000_000;
-    let slow = Settings { rate_hz: 200.0, seconds: 0.05, ..settings(None, &[Part::Echo]) };
+    let slow = Settings { rate_hz: 200.0, seconds: 0.05, ..settings(None, &[UdpTest::Echo]) };
     let (echo, there, _) = through(Play::Delay(Duration::from_nanos(DELAY_NS)), Play::Pass, &slow);
     assert_eq!(there.kept_ns.len() as u64, echo.from_send_ns.histogram.count());
     assert!(echo.from_send_ns.histogram.min() >= Some(DELAY_NS) && echo.from_due_ns.histogram.min() >= Some(DELAY_NS));
@@ -152,7 +152,7 @@ fn no_answer_is_faster_than_the_delay() {
 #[test]
 fn a_stall_is_felt_by_all_that_were_due_in_it() {
     for pace in [Pace::Sleep, Pace::Awake] {
-        let open = Settings { pace, ..settings(None, &[Part::Echo]) };
+        let open = Settings { pace, ..settings(None, &[UdpTest::Echo]) };
         let (echo, ..) = through(Play::Stall(20, Duration::from_millis(40)), Play::Pass, &open);
         let slow_ns = echo.from_due_ns.histogram.quantile(0.61).unwrap();
         assert!(slow_ns >= 19_500_000, "{pace:?}: {slow_ns}");
@@ -185,7 +185,7 @@ fn parts_make_the_whole(split: &Split) {
 #[test]
 fn the_parts_of_a_round_trip_make_the_whole_and_a_relays_delay_is_the_networks() {
     at_each_pace(|pace| {
-        let split = Settings { rate_hz: 1000.0, pace, ..settings(None, &[Part::Split]) };
+        let split = Settings { rate_hz: 1000.0, pace, ..settings(None, &[UdpTest::Split]) };
         parts_make_the_whole(&run_for_a_moment(&split).split.unwrap());
         let (delayed, _) = with_server(|at| {
             let relay = Relay::start(at, Play::Delay(Duration::from_millis(3)), Play::Pass);
@@ -202,7 +202,7 @@ fn the_parts_of_a_round_trip_make_the_whole_and_a_relays_delay_is_the_networks()
 fn every_packet_of_a_burst_fits_or_is_lost_at_a_known_place() {
     // Stop after the second size, because each may take a second.
     let fits = |bytes: u32| {
-        let settings = Settings { receive_buffer_bytes: Some(bytes), ..settings(None, &[Part::Burst]) };
+        let settings = Settings { receive_buffer_bytes: Some(bytes), ..settings(None, &[UdpTest::Burst]) };
         run_for_a_moment(&settings).burst.unwrap()
     };
     let (small, large) = std::thread::scope(|scope| {
@@ -223,7 +223,7 @@ fn every_packet_of_a_burst_fits_or_is_lost_at_a_known_place() {
 
 #[test]
 fn packets_a_second_are_counted_at_both_ends() {
-    let ceiling = run_for_a_moment(&settings(None, &[Part::Ceiling])).ceiling.unwrap();
+    let ceiling = run_for_a_moment(&settings(None, &[UdpTest::Ceiling])).ceiling.unwrap();
     let receive = ceiling.receive.unwrap();
     assert!(ceiling.send.packets > 0 && receive.packets > 0, "{ceiling:?}");
     assert_eq!(ceiling.send.packets, receive.packets + ceiling.lost.unwrap());

@@ -51,7 +51,7 @@ struct Segment {
 
 /// A part of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Section {
     /// Its address, as the file has it.
     pub(super) address: u64,
     /// Its contents.
@@ -63,11 +63,11 @@ pub(super) struct Part {
 pub(super) struct Image {
     segments: Vec<Segment>,
     /// `.eh_frame`.
-    pub(super) eh_frame: Option<Part>,
+    pub(super) eh_frame: Option<Section>,
     /// `.eh_frame_hdr`, its index.
-    pub(super) eh_frame_hdr: Option<Part>,
+    pub(super) eh_frame_hdr: Option<Section>,
     /// `.debug_frame`.
-    pub(super) debug_frame: Option<Part>,
+    pub(super) debug_frame: Option<Section>,
     /// `.gnu_debugdata`, packed.
     pub(super) mini_debug_info: Option<Vec<u8>>,
     /// The start of `.text`, which offsets in tables may refer to.
@@ -150,7 +150,7 @@ impl Image {
                 return Err(Unusable::TooLarge(what));
             }
             let bytes = section.data(ENDIAN, data).map_err(|_| Unusable::Part(what))?;
-            *place = Some(Part { address: section.sh_addr(ENDIAN), bytes: bytes.to_vec() });
+            *place = Some(Section { address: section.sh_addr(ENDIAN), bytes: bytes.to_vec() });
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use gimli::{
     RegisterRule, UnwindContext, UnwindSection,
 };
 
-use super::elf::{Image, Part};
+use super::elf::{Image, Section};
 use super::rule::{Base, Held, Rule};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -129,7 +129,7 @@ impl Table {
 }
 
 fn bases(image: &Image) -> BaseAddresses {
-    let address = |part: &Option<Part>| part.as_ref().map_or(0, |part| part.address);
+    let address = |part: &Option<Section>| part.as_ref().map_or(0, |part| part.address);
     BaseAddresses::default()
         .set_eh_frame(address(&image.eh_frame))
         .set_eh_frame_hdr(address(&image.eh_frame_hdr))
@@ -137,13 +137,13 @@ fn bases(image: &Image) -> BaseAddresses {
         .set_got(image.got)
 }
 
-fn eh_frame(part: &Part) -> EhFrame<Slice<'_>> {
+fn eh_frame(part: &Section) -> EhFrame<Slice<'_>> {
     let mut section = EhFrame::new(&part.bytes, LittleEndian);
     section.set_address_size(8);
     section
 }
 
-fn debug_frame(part: &Part) -> DebugFrame<Slice<'_>> {
+fn debug_frame(part: &Section) -> DebugFrame<Slice<'_>> {
     let mut section = DebugFrame::new(&part.bytes, LittleEndian);
     section.set_address_size(8);
     section
@@ -151,7 +151,7 @@ fn debug_frame(part: &Part) -> DebugFrame<Slice<'_>> {
 
 /// The index in `.eh_frame_hdr`, sorted by function: the first address of each function and the place of its description, both relative to
 /// the section's address. Every linker writes this one form; for any other, the index is built anew.
-fn list_of(part: &Part) -> Option<&[[u8; 8]]> {
+fn list_of(part: &Section) -> Option<&[[u8; 8]]> {
     const FORM: [u8; 4] = [1, 0x1b, 3, 0x3b];
     let (head, list) = part.bytes.split_at_checked(12)?;
     let count = u32::from_le_bytes(head.get(8..)?.try_into().ok()?) as usize;
@@ -159,7 +159,7 @@ fn list_of(part: &Part) -> Option<&[[u8; 8]]> {
 }
 
 /// The offset of a function's description in `.eh_frame`, if it has one.
-fn offset_in_list(list: &Part, eh_frame: &Part, address: u64) -> Option<usize> {
+fn offset_in_list(list: &Section, eh_frame: &Section, address: u64) -> Option<usize> {
     let half = |[a, b, c, d]: [u8; 4]| list.address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into());
     let entries = list_of(list)?;
     let before = entries.partition_point(|[a, b, c, d, ..]| half([*a, *b, *c, *d]) <= address);

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::elf::{Image, Part};
+use super::elf::{Image, Section};
 use super::registers::{Memory, Registers};
 use super::rule::Left;
 use super::table::Table;
@@ -80,7 +80,7 @@ fn image(kind: Kind) -> Image {
     let signal = cie(&mut bytes, kind, "zRS");
     // The interrupted frame's stack pointer is at rsp + 32, and its address at rsp + 40. Both are expressions, as in libc's tables.
     function(&mut bytes, kind, signal, SIGNAL, &[0x0f, 3, 0x77, 32, 0x06, 0x10, 16, 2, 0x77, 40]);
-    let part = Some(Part { address: 0x10_0000, bytes });
+    let part = Some(Section { address: 0x10_0000, bytes });
     let mut image = Image::default();
     if kind == Kind::EhFrame {
         image.eh_frame = part

@@ -204,6 +204,6 @@ impl<D> Drop for Tally<D> {
 
 impl<D> fmt::Debug for Tally<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tally").field("untold", &self.count.get()).finish_non_exhaustive()
+        f.debug_struct("Tally").field("uncounted", &self.count.get()).finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ const ROUND_NS: u64 = 10_000_000_000;
 /// The processes of a round, and those that are examined with one sample.
 const PROCESSES_MAX: usize = 32_768;
 const AT_ONCE: usize = 256;
-/// A server that uses less of a CPU is not looked for: its tick could not be told from a timer.
+/// A server that uses less of a CPU is not looked for: its tick could not be distinguished from a timer.
 const CPU_MIN: f64 = 0.005;
 /// The CPU time of a process is compared over at least this time.
 const COMPARED_NS: u64 = 5_000_000_000;

@@ -51,7 +51,7 @@ impl GapMeter {
         let shared = Arc::new(Shared::default());
         let keep = Arc::clone(&shared);
         let body = move || {
-            let told = Arc::clone(&keep);
+            let samples = Arc::clone(&keep);
             let settings = Settings {
                 cpus: None,
                 length_ns: LENGTH_MAX_NS,
@@ -61,7 +61,7 @@ impl GapMeter {
                 class: Class::Ordinary,
                 keep: Keep::Newest(1),
                 tell: Tell::with(move |seen| {
-                    let mut list = locked(&told.seen);
+                    let mut list = locked(&samples.seen);
                     if list.len() < SEEN_MAX {
                         list.push(seen);
                     }

@@ -17,7 +17,7 @@ use crate::store::{StoreError, own_folder, segment_head};
 pub const ASK_FILE: &str = "dump-wanted";
 /// The answer: the path of the dump, or `refused: ` with the reason.
 pub const ANSWER_FILE: &str = "dump-answer";
-/// What the names of dumps begin and end with. The first part tells them from files of others, which are never deleted.
+/// What the names of dumps begin and end with. The first part distinguishes them from other files, which are never deleted.
 const PREFIX: &str = "evenkeel-dump-";
 const ENDING: &str = ".data";
 const UNFINISHED: &str = ".evenkeel-dump-unfinished";

@@ -108,7 +108,7 @@ fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch
     let mut inbox = Inbox::new(PACKET_BYTES_MAX);
     let mut coming = Coming::default();
     let (start_ns, length_ns) = (clock::monotonic_ns(), u64::from(request.ms) * 1_000_000);
-    let (mut asked_ns, mut asks, mut told_ns) = (0, 0, 0);
+    let (mut asked_ns, mut asks, mut reported_ns) = (0, 0, 0);
     while !watch.stopped() {
         let now_ns = clock::monotonic_ns();
         // The server began when the first packet arrived here, or a little earlier.
@@ -125,8 +125,8 @@ fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch
             session.notify(FromClient::Give(request));
             asked_ns = now_ns;
         }
-        if now_ns >= told_ns + TELL_NS {
-            told_ns = now_ns;
+        if now_ns >= reported_ns + TELL_NS {
+            reported_ns = now_ns;
             watch.progress((now_ns - start_ns) as f64 / length_ns as f64, "packets from the server");
         }
         let got = match inbox.receive(session.socket(), Wait::Not) {

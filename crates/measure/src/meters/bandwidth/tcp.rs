@@ -236,7 +236,7 @@ pub(super) fn send(
     stream.write_all(&Request { way: Direction::ToServer, ms }.bytes()).map_err(refused)?;
     let block = vec![0_u8; piece_bytes.unwrap_or(BLOCK_BYTES)];
     let (cpu_start_ns, start_ns) = (clock::thread_cpu_ns(), clock::monotonic_ns());
-    let (mut bytes, mut past_ns, mut told_ns) = (0_u64, 0, 0);
+    let (mut bytes, mut past_ns, mut reported_ns) = (0_u64, 0, 0);
     while past_ns < duration_ns && !watch.stopped() {
         match stream.write(&block) {
             Ok(0) => break,
@@ -246,8 +246,8 @@ pub(super) fn send(
             Err(_) => break,
         }
         past_ns = clock::monotonic_ns() - start_ns;
-        if past_ns >= told_ns + TELL_NS {
-            told_ns = past_ns;
+        if past_ns >= reported_ns + TELL_NS {
+            reported_ns = past_ns;
             watch.progress(past_ns as f64 / duration_ns as f64, "bandwidth");
         }
     }
@@ -282,7 +282,7 @@ pub(super) fn fetch(
     let mut block = vec![0_u8; piece_bytes.unwrap_or(BLOCK_BYTES)];
     stream.write_all(&Request { way: Direction::FromServer, ms }.bytes()).map_err(refused)?;
     let (cpu_start_ns, start_ns) = (clock::thread_cpu_ns(), clock::monotonic_ns());
-    let (mut bytes, mut past_ns, mut last_ns, mut told_ns) = (0_u64, 0, 0, 0);
+    let (mut bytes, mut past_ns, mut last_ns, mut reported_ns) = (0_u64, 0, 0, 0);
     let mut tail = Tail::default();
     while past_ns < duration_ns + GRACE_NS && !watch.stopped() {
         let read = stream.read(&mut block);
@@ -296,8 +296,8 @@ pub(super) fn fetch(
             Err(error) if is_wait(&error) => {}
             _ => break,
         }
-        if past_ns >= told_ns + TELL_NS {
-            told_ns = past_ns;
+        if past_ns >= reported_ns + TELL_NS {
+            reported_ns = past_ns;
             watch.progress(past_ns as f64 / duration_ns as f64, "bandwidth");
         }
     }

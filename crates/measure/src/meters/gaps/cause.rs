@@ -149,10 +149,10 @@ pub fn classify(seen: &Evidence) -> Cause {
         return Cause::Steal;
     }
     if let Interrupts::Traced { hard_ns, soft_ns } = seen.interrupts {
-        let told_ns = hard_ns.saturating_add(soft_ns);
-        let untold_ns = rest_ns.saturating_sub(told_ns);
+        let reported_ns = hard_ns.saturating_add(soft_ns);
+        let unreported_ns = rest_ns.saturating_sub(reported_ns);
         // A handler of many milliseconds was itself interrupted by the hypervisor.
-        if told_ns > 0 && rest_ns <= INTERRUPT_MAX_NS && untold_ns <= AROUND_HANDLER_NS.max(rest_ns / 2) {
+        if reported_ns > 0 && rest_ns <= INTERRUPT_MAX_NS && unreported_ns <= AROUND_HANDLER_NS.max(rest_ns / 2) {
             return if soft_ns > hard_ns { Cause::Softirq } else { Cause::Interrupt };
         }
     }

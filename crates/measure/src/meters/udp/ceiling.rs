@@ -119,14 +119,14 @@ pub(crate) fn flood(session: &Session, bytes: usize, limit: Limit, watch: &Watch
     let bytes = bytes.max(FILLER_BYTES_MIN);
     let mut out = Outbox::new(bytes);
     let (cpu_start_ns, start_ns) = (clock::thread_cpu_ns(), clock::monotonic_ns());
-    let (mut sequence, mut sent, mut not_sent, mut told_ns) = (0_u64, 0, 0, 0);
+    let (mut sequence, mut sent, mut not_sent, mut reported_ns) = (0_u64, 0, 0, 0);
     loop {
         let past_ns = clock::monotonic_ns() - start_ns;
         if past_ns >= limit.ns || watch.stopped() {
             return Flood { sent, not_sent, ns: past_ns, cpu_ns: clock::thread_cpu_ns() - cpu_start_ns };
         }
-        if past_ns >= told_ns + TELL_NS {
-            told_ns = past_ns;
+        if past_ns >= reported_ns + TELL_NS {
+            reported_ns = past_ns;
             watch.progress(past_ns as f64 / limit.ns as f64, "packets a second");
         }
         let due = limit.packets_per_s.map_or(u64::MAX, |per_s| (past_ns as f64 * per_s / 1e9) as u64 + 1);

@@ -56,11 +56,11 @@ fn send(session: &Session, plan: &Plan, beat: Beat, shared: &Shared, watch: &Wat
     settle(plan.cpu)?;
     let mut out = Outbox::new(plan.bytes);
     let mut done = Done::default();
-    let (mut next, mut told_ns) = (0, 0);
+    let (mut next, mut reported_ns) = (0, 0);
     while next < plan.packets && !watch.stopped() {
         let due_ns = beat.due_ns(next);
-        if due_ns >= told_ns + TELL_NS {
-            told_ns = due_ns;
+        if due_ns >= reported_ns + TELL_NS {
+            reported_ns = due_ns;
             watch.progress(next as f64 / plan.packets as f64, "echo");
         }
         if plan.pace == Pace::Sleep && due_ns > clock::monotonic_ns() + AWAKE_NS {

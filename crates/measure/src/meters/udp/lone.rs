@@ -22,7 +22,7 @@ pub(super) fn run(
     settle(plan.cpu)?;
     let (mut out, mut inbox) = (Outbox::new(plan.bytes), Inbox::new(PACKET_BYTES_MAX));
     let (mut done, mut taken) = (Done::default(), Taken::default());
-    let (mut next, mut told_ns, mut ended_ns) = (0, 0, None);
+    let (mut next, mut reported_ns, mut ended_ns) = (0, 0, None);
     let mut limit = SleepLimit::new()?;
     loop {
         let now_ns = clock::monotonic_ns();
@@ -31,8 +31,8 @@ pub(super) fn run(
                 next = done.fill(&mut out, session, plan, beat, next, now_ns);
                 done.flush(&mut out, session, plan);
             }
-            if now_ns >= told_ns + TELL_NS {
-                told_ns = now_ns;
+            if now_ns >= reported_ns + TELL_NS {
+                reported_ns = now_ns;
                 watch.progress(next as f64 / plan.packets as f64, "echo");
             }
         } else if taken.is_over(now_ns, *ended_ns.get_or_insert(now_ns), next) {

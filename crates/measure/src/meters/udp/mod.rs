@@ -30,7 +30,7 @@ pub(crate) use client::Session;
 pub use gate::{Act, Arrival, Counted, Gate};
 pub(crate) use give::ASK_AGAIN_NS;
 pub use order::{Counts, Order, Place};
-pub use settings::{Pace, Part, Receive, Settings};
+pub use settings::{Pace, Receive, Settings, UdpTest};
 pub use split::Split;
 
 use crate::{Lost, MeterError, Samples, Watch};
@@ -56,7 +56,7 @@ pub struct Report {
     /// The parts that were not measured, because the measurement was stopped before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
-    pub not_measured: Vec<Part>,
+    pub not_measured: Vec<UdpTest>,
 }
 
 /// The path between the two ends.
@@ -186,7 +186,8 @@ fn measure(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Rep
     let between = if to.ip().is_loopback() { Between::Loopback } else { Between::Network };
     let mut report =
         Report { to, between, echo: None, split: None, ceiling: None, burst: None, not_measured: Vec::new() };
-    let lengths = [(Part::Echo, settings.seconds), (Part::Split, 1.5), (Part::Ceiling, 1.0), (Part::Burst, 0.7)];
+    let lengths =
+        [(UdpTest::Echo, settings.seconds), (UdpTest::Split, 1.5), (UdpTest::Ceiling, 1.0), (UdpTest::Burst, 0.7)];
     let wanted = || lengths.iter().filter(|(part, _)| settings.parts.contains(part));
     let total: f64 = wanted().map(|(_, seconds)| seconds).sum();
     let mut from = 0.0;
@@ -199,16 +200,16 @@ fn measure(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Rep
         }
         watch.part(from, upto, |watch| -> Result<(), MeterError> {
             match part {
-                Part::Echo => match echo_part(settings, to, watch)? {
+                UdpTest::Echo => match echo_part(settings, to, watch)? {
                     echo if echo.late_ns.histogram.count() == 0 && watch.stopped() => report.not_measured.push(*part),
                     echo => report.echo = Some(echo),
                 },
-                Part::Split => report.split = Some(split::run(settings, to, watch)?),
-                Part::Ceiling => match ceiling::run(settings, to, watch)? {
+                UdpTest::Split => report.split = Some(split::run(settings, to, watch)?),
+                UdpTest::Ceiling => match ceiling::run(settings, to, watch)? {
                     ceiling if ceiling.send.packets == 0 && watch.stopped() => report.not_measured.push(*part),
                     ceiling => report.ceiling = Some(ceiling),
                 },
-                Part::Burst => report.burst = Some(burst::run(settings, to, watch)?),
+                UdpTest::Burst => report.burst = Some(burst::run(settings, to, watch)?),
             }
             Ok(())
         })?;
@@ -287,7 +288,7 @@ mod tests {
     /// Regression: it had a rate of 0 packets a second.
     #[test]
     fn what_was_stopped_before_it_began_has_no_rate() {
-        let parts = [Part::Echo, Part::Split, Part::Ceiling, Part::Burst];
+        let parts = [UdpTest::Echo, UdpTest::Split, UdpTest::Ceiling, UdpTest::Burst];
         let settings = Settings {
             to: None,
             rate_hz: 100.0,

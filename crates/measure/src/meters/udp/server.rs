@@ -104,14 +104,14 @@ impl Server {
         let until_ns = start_ns.saturating_add((self.settings.seconds * 1e9) as u64);
         let mut serving = Serving::new(self);
         let mut inbox = Inbox::new(PACKET_BYTES_MAX + 1);
-        let (mut told_ns, mut gave) = (0, false);
+        let (mut reported_ns, mut gave) = (0, false);
         while !watch.stopped() {
             let now_ns = clock::monotonic_ns();
             if now_ns >= until_ns {
                 break;
             }
-            if now_ns >= told_ns + TELL_NS {
-                told_ns = now_ns;
+            if now_ns >= reported_ns + TELL_NS {
+                reported_ns = now_ns;
                 let done = (now_ns - start_ns) as f64 / (until_ns - start_ns).max(1) as f64;
                 watch.progress(done, &format!("serving {} at {}", serving.gate.sessions(), self.at));
             }

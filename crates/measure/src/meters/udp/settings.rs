@@ -27,7 +27,7 @@ pub struct Settings {
     /// The receive buffer to request, in bytes. None keeps the kernel's default.
     pub receive_buffer_bytes: Option<u32>,
     /// What to measure.
-    pub parts: Vec<Part>,
+    pub parts: Vec<UdpTest>,
 }
 
 /// How the sender waits until a packet is due.
@@ -58,7 +58,7 @@ pub enum Receive {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum UdpTest {
     /// Round trips, loss and order.
     Echo,
     /// Where the time of a round trip goes.

@@ -25,7 +25,7 @@ use idle::Counters;
 pub use idle::Idle;
 pub use kind::{Kind, Place};
 use parts::IdleDriver;
-pub use parts::{Part, Parts};
+pub use parts::{WakePart, WakeParts};
 use turn::Turn;
 pub use variant::Variant;
 
@@ -78,7 +78,7 @@ pub struct Report {
     /// How long it took, in nanoseconds.
     pub wall_ns: u64,
     /// The parts of the wakes.
-    pub parts: Vec<Parts>,
+    pub parts: Vec<WakeParts>,
     /// Two threads that pass a byte back and forth through pipes: the usual way to quote a context switch.
     pub round_trips: Vec<Samples>,
     /// All measured cells.

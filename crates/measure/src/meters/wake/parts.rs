@@ -10,7 +10,7 @@ use super::variant::Variant;
 /// The time that one part of a wake takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Part {
+pub struct WakePart {
     /// The median over the rounds of one variant's p50 minus another's, in nanoseconds. Below 0 where the first variant was faster.
     pub ns: f64,
     /// The lower quartile over the rounds.
@@ -24,7 +24,7 @@ pub struct Part {
 /// A wake of one kind, at one place, after one idle gap.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Parts {
+pub struct WakeParts {
     /// What wakes.
     pub kind: Kind,
     /// Where.
@@ -35,13 +35,13 @@ pub struct Parts {
     /// The p50 of a thread that sets nothing.
     pub plain_ns: Option<u64>,
     /// The slack that the kernel may add to a timer: plain minus slack of 1 ns. Timers only.
-    pub slack: Option<Part>,
+    pub slack: Option<WakePart>,
     /// The scheduling class: ordinary minus real-time.
-    pub class: Option<Part>,
+    pub class: Option<WakePart>,
     /// Leaving idle states: the difference when /dev/cpu_dma_latency is held at 0. None without an idle driver.
-    pub idle_exit: Option<Part>,
+    pub idle_exit: Option<WakePart>,
     /// Leaving idle: the difference when the CPU is not allowed to idle at all.
-    pub idle_exit_kept_awake: Option<Part>,
+    pub idle_exit_kept_awake: Option<WakePart>,
     /// The part that remains when the waiter does not sleep: the p50 of a spinning waiter.
     pub floor_ns: Option<u64>,
 }
@@ -53,11 +53,12 @@ pub(super) enum IdleDriver {
     None,
 }
 
-/// Merges the cells of one kind, place and gap into one `Parts`.
-pub(super) fn from_cells(cells: &[Cell], driver: IdleDriver) -> Vec<Parts> {
-    let mut all: Vec<Parts> = Vec::new();
+/// Merges the cells of one kind, place and gap into one `WakeParts`.
+pub(super) fn from_cells(cells: &[Cell], driver: IdleDriver) -> Vec<WakeParts> {
+    let mut all: Vec<WakeParts> = Vec::new();
     for cell in cells {
-        let is_there = |parts: &Parts| (parts.kind, parts.place, parts.gap_ns) == (cell.kind, cell.place, cell.gap_ns);
+        let is_there =
+            |parts: &WakeParts| (parts.kind, parts.place, parts.gap_ns) == (cell.kind, cell.place, cell.gap_ns);
         if all.iter().any(is_there) {
             continue;
         }
@@ -70,14 +71,14 @@ pub(super) fn from_cells(cells: &[Cell], driver: IdleDriver) -> Vec<Parts> {
     all
 }
 
-fn one(cell: &Cell, same: &[&Cell], driver: IdleDriver) -> Parts {
+fn one(cell: &Cell, same: &[&Cell], driver: IdleDriver) -> WakeParts {
     let of = |variant| same.iter().find(|cell| cell.variant == variant).copied();
     let less = |whole, without| Some(part(of(whole)?, of(without)?)).flatten();
     // Timer slack is a separate part, so the other parts are differences from a wait with 1 ns of slack.
     let base = if cell.kind == Kind::Timer && of(Variant::Slack1).is_some() { Variant::Slack1 } else { Variant::Plain };
     let p50 = |variant| of(variant)?.latency.histogram.quantile(0.5);
     let slack = if cell.kind == Kind::Timer { less(Variant::Plain, Variant::Slack1) } else { None };
-    Parts {
+    WakeParts {
         kind: cell.kind,
         place: cell.place,
         gap_ns: cell.gap_ns,
@@ -90,12 +91,12 @@ fn one(cell: &Cell, same: &[&Cell], driver: IdleDriver) -> Parts {
     }
 }
 
-fn part(whole: &Cell, without: &Cell) -> Option<Part> {
+fn part(whole: &Cell, without: &Cell) -> Option<WakePart> {
     let both = whole.p50_ns_by_round.iter().zip(&without.p50_ns_by_round);
     let differences: Vec<f64> =
         both.filter_map(|(whole, without)| Some((*whole)? as f64 - (*without)? as f64)).collect();
     let [ns, low_ns, high_ns] = [median(&differences)?, quantile(&differences, 0.25)?, quantile(&differences, 0.75)?];
-    Some(Part { ns, low_ns, high_ns, rounds: differences.len() })
+    Some(WakePart { ns, low_ns, high_ns, rounds: differences.len() })
 }
 
 #[cfg(test)]
@@ -123,7 +124,7 @@ mod tests {
         ];
         let parts = from_cells(&cells, IdleDriver::There);
         let [parts] = parts.as_slice() else { panic!("{parts:?}") };
-        let ns = |part: Option<Part>| part.map(|part| (part.ns, part.rounds));
+        let ns = |part: Option<WakePart>| part.map(|part| (part.ns, part.rounds));
         assert_eq!((ns(parts.slack), ns(parts.class)), (Some((50.0, 2)), Some((4.0, 2))));
         assert_eq!((ns(parts.idle_exit), ns(parts.idle_exit_kept_awake)), (Some((16.0, 2)), Some((17.0, 2))));
         assert_eq!((parts.plain_ns, parts.floor_ns), (Some(70), None));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
 use evenkeel_measure::Watch;
-use evenkeel_measure::card::{Card, CardLine, KIND, Part, Taken};
+use evenkeel_measure::card::{Card, CardLine, KIND, MeterResults, Taken};
 use evenkeel_sys::clock as time;
 
 use super::Context;
@@ -110,7 +110,7 @@ fn card(turns: &[(&str, CardTurn)], pace: Pace, host: Vec<evenkeel_measure::card
             interrupted,
         },
         host,
-        meters: parts.map(|((name, _), (said, failed))| Part::of_rounds(name, said, failed)).collect(),
+        meters: parts.map(|((name, _), (said, failed))| MeterResults::of_rounds(name, said, failed)).collect(),
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         };
         let stop = AtomicBool::new(false);
         let mut card = super::card(&[], Pace::Quick, Vec::new(), &Watch::new(&stop, &|_, _| ()));
-        let part = |meter: &str, lines| Part { meter: meter.to_owned(), lines, failed: None };
+        let part = |meter: &str, lines| MeterResults { meter: meter.to_owned(), lines, failed: None };
         card.meters = vec![
             part("clock", vec![line("clock_gettime_ps_p50", 25_000.0)]),
             part("disk", vec![line("disk_sync_write_ns_p50", 9e6), line("disk_sync_write_ns_p99", 90e6)]),

@@ -86,7 +86,7 @@ pub(crate) struct Args {
         value_delimiter = ',',
         conflicts_with = "serve"
     )]
-    part: Vec<Part>,
+    part: Vec<TestArg>,
     /// Limit of echoes per second for one session of the server
     #[arg(long, value_name = "HZ", default_value_t = 200_000, requires = "serve")]
     echoes_max: u64,
@@ -107,7 +107,7 @@ impl Meter for Args {
                 receive: Receive::Sleep,
                 cpu: None,
                 receive_buffer_bytes: None,
-                parts: vec![udp::Part::Echo, udp::Part::Ceiling],
+                parts: vec![udp::UdpTest::Echo, udp::UdpTest::Ceiling],
             };
             Ok(lines(&udp::run(&settings, watch)?))
         },
@@ -232,7 +232,7 @@ enum Waiting {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum TestArg {
     /// Round trips, loss and order
     Echo,
     /// The parts of a round trip
@@ -243,23 +243,23 @@ enum Part {
     Burst,
 }
 
-fn part_words(part: udp::Part) -> &'static str {
+fn part_words(part: udp::UdpTest) -> &'static str {
     match part {
-        udp::Part::Echo => "round trips",
-        udp::Part::Split => "the parts of a round trip",
-        udp::Part::Ceiling => "packet rates",
-        udp::Part::Burst => "burst capacity",
+        udp::UdpTest::Echo => "round trips",
+        udp::UdpTest::Split => "the parts of a round trip",
+        udp::UdpTest::Ceiling => "packet rates",
+        udp::UdpTest::Burst => "burst capacity",
     }
 }
 
-fn parts(asked: &[Part]) -> Vec<udp::Part> {
-    let all = [Part::Echo, Part::Split, Part::Ceiling, Part::Burst];
+fn parts(asked: &[TestArg]) -> Vec<udp::UdpTest> {
+    let all = [TestArg::Echo, TestArg::Split, TestArg::Ceiling, TestArg::Burst];
     let asked = if asked.is_empty() { &all } else { asked };
     let meant = asked.iter().map(|part| match part {
-        Part::Echo => udp::Part::Echo,
-        Part::Split => udp::Part::Split,
-        Part::Ceiling => udp::Part::Ceiling,
-        Part::Burst => udp::Part::Burst,
+        TestArg::Echo => udp::UdpTest::Echo,
+        TestArg::Split => udp::UdpTest::Split,
+        TestArg::Ceiling => udp::UdpTest::Ceiling,
+        TestArg::Burst => udp::UdpTest::Burst,
     });
     meant.collect()
 }

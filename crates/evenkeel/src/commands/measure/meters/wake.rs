@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
-use evenkeel_measure::meters::wake::{self, Cell, Kind, Part, Parts, Place, Report, Variant};
+use evenkeel_measure::meters::wake::{self, Cell, Kind, Place, Report, Variant, WakePart, WakeParts};
 use evenkeel_sys::CpuSet;
 
 use crate::args::cpus;
@@ -172,7 +172,7 @@ fn of_place(report: &Report, kind: Kind, place: Place) -> Vec<Block> {
         Some(waker) => format!("CPU {waker} wakes CPU {}", place.waiter_cpu),
         None => format!("on CPU {}", place.waiter_cpu),
     };
-    let all: Vec<&Parts> = report.parts.iter().filter(|parts| (parts.kind, parts.place) == (kind, place)).collect();
+    let all: Vec<&WakeParts> = report.parts.iter().filter(|parts| (parts.kind, parts.place) == (kind, place)).collect();
     let cells: Vec<&Cell> = report.cells.iter().filter(|cell| (cell.kind, cell.place) == (kind, place)).collect();
     let mut blocks = vec![Block::heading(format!("{what}, {on}"))];
     let rows = all.iter().map(|parts| row(parts, &cells));
@@ -193,8 +193,8 @@ fn of_place(report: &Report, kind: Kind, place: Place) -> Vec<Block> {
     blocks
 }
 
-fn row(parts: &Parts, cells: &[&Cell]) -> [String; 8] {
-    let part = |part: Option<Part>| part.map_or("-".to_owned(), |part| real_quantity(part.ns, Unit::Ns));
+fn row(parts: &WakeParts, cells: &[&Cell]) -> [String; 8] {
+    let part = |part: Option<WakePart>| part.map_or("-".to_owned(), |part| real_quantity(part.ns, Unit::Ns));
     let text = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| quantity(ns, Unit::Ns));
     let plain = cells.iter().find(|cell| cell.variant == Variant::Plain && cell.gap_ns == parts.gap_ns);
     [
@@ -210,7 +210,7 @@ fn row(parts: &Parts, cells: &[&Cell]) -> [String; 8] {
 }
 
 /// The share of the largest part, and a sentence about it.
-fn largest(parts: &Parts) -> Option<(f64, String)> {
+fn largest(parts: &WakeParts) -> Option<(f64, String)> {
     let plain_ns = parts.plain_ns? as f64;
     let candidates = [
         (parts.slack, "is timer slack: a slack of 1 ns removes it (prctl, no privileges needed)"),
