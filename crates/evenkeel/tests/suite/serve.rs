@@ -116,6 +116,74 @@ fn only_who_may_gets_an_answer() {
     assert!(seen.code == 4 && seen.stderr.contains("choose another address"), "{seen}");
 }
 
+/// A certificate of its own, made by openssl for this machine. False if it is not installed.
+fn certificate(scene: &Scene, name: &str) -> bool {
+    let names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout"];
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-days", "30"].iter().chain(&names).chain(&key))
+        .args([format!("{name}.key"), "-out".to_owned(), format!("{name}.pem")])
+        .current_dir(scene.path(""))
+        .output();
+    let Ok(output) = made else { return false };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    true
+}
+
+/// A client that is not ours talks to it, with a certificate that it knows, and refuses one that it does not.
+#[test]
+fn connections_are_encrypted_and_a_renewed_certificate_is_taken() {
+    let scene = Scene::new();
+    scene.write_private("token", TOKEN);
+    if !certificate(&scene, "one") || !certificate(&scene, "other") {
+        return skipped("openssl is not installed (Debian: openssl)");
+    }
+    scene.write_private("empty.key", "");
+    scene.write("open.key", scene.read("one.key"));
+    std::fs::set_permissions(scene.path("open.key"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let cases = [
+        ("--tls-cert one.pem", "--tls-key"),
+        ("--tls-cert one.pem --tls-key open.key", "every user of this machine may use the file"),
+        ("--tls-cert one.pem --tls-key other.key", "failed to read the key in other.key"),
+        ("--tls-cert one.pem --tls-key empty.key", "failed to read the key in empty.key"),
+        ("--tls-cert token --tls-key one.key", "it has 0 certificates in PEM"),
+        ("--tls-cert none.pem --tls-key one.key", "none.pem"),
+        ("--tls-cert one.pem --tls-key one.key --insecure", "--insecure"),
+    ];
+    for (options, expected) in cases {
+        let seen = scene.run(&format!("serve --listen 127.0.0.1:0 --state state {options}"));
+        assert!(seen.code == 2 && seen.stderr.contains(expected), "{options}: {seen}");
+    }
+    let server = Server::start(&scene, "--token-file token --tls-cert one.pem --tls-key one.key");
+    let asked = |trusted: &str, path: &str| {
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--max-time", "60", "--write-out", "%{http_code}", "--output", "answer"])
+            .args(["--cacert", trusted, "--header", &format!("Authorization: Bearer {TOKEN}")])
+            .arg(format!("https://{}{path}", server.address))
+            .current_dir(scene.path(""))
+            .output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    if asked("one.pem", "/healthz").is_err() {
+        return skipped("curl is not installed (Debian: curl)");
+    }
+    wait_until("the first samples", || asked("one.pem", "/readyz").unwrap() == "200");
+    assert_eq!(asked("one.pem", "/metrics").unwrap(), "200");
+    assert!(scene.read("answer").ends_with("# EOF\n"));
+    assert_eq!(asked("other.pem", "/metrics").unwrap(), "000", "no answer of a server that can't be trusted");
+    // Without TLS there is no answer, and the next client gets one.
+    let mut plain = server.connect();
+    plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut got = Vec::new();
+    let _ = plain.read_to_end(&mut got);
+    assert!(!String::from_utf8_lossy(&got).contains("HTTP/1.1"), "{got:?}");
+    // A renewal writes one file after the other.
+    scene.write("one.pem", scene.read("other.pem"));
+    assert_eq!(asked("other.pem", "/metrics").unwrap(), "000", "the key is still the old one's");
+    scene.write("one.key", scene.read("other.key"));
+    assert_eq!(asked("other.pem", "/metrics").unwrap(), "200");
+}
+
 /// Slow and broken clients make room for others, and memory stays bounded.
 #[test]
 fn hostile_clients_do_not_keep_others_out() {

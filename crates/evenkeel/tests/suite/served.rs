@@ -43,7 +43,8 @@ impl Server {
         let mut child = scene.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("serving on http://").and_then(|line| line.strip_suffix('/'));
+        let address = line.trim().strip_prefix("serving on ").and_then(|line| line.strip_suffix('/'));
+        let address = address.and_then(|line| line.strip_prefix("http://").or_else(|| line.strip_prefix("https://")));
         let Some(address) = address.map(str::to_owned) else {
             let mut text = String::new();
             child.stderr.take().unwrap().read_to_string(&mut text).unwrap();

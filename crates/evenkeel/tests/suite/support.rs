@@ -39,6 +39,12 @@ impl Scene {
         fs::write(self.path(name), bytes).unwrap();
     }
 
+    /// A file that no other user may read.
+    pub(crate) fn write_private(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        self.write(name, bytes);
+        fs::set_permissions(self.path(name), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    }
+
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }

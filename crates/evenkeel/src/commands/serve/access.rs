@@ -20,6 +20,8 @@ const COOKIE: &str = "evenkeel_token";
 pub(super) struct Access {
     token: Option<String>,
     host_names: Vec<String>,
+    /// Whether connections are encrypted: then a browser sends the token on no other.
+    is_tls: bool,
 }
 
 /// What becomes of a request.
@@ -38,10 +40,10 @@ impl Access {
     ///
     /// # Errors
     /// If it can't be read, others may read it, or it is no token.
-    pub(super) fn new(token_file: Option<&Path>, host_names: &[String]) -> Result<Access, Failure> {
+    pub(super) fn new(token_file: Option<&Path>, host_names: &[String], is_tls: bool) -> Result<Access, Failure> {
         let token = token_file.map(read_token).transpose()?;
         let host_names = host_names.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Ok(Access { token, host_names })
+        Ok(Access { token, host_names, is_tls })
     }
 
     pub(super) fn needs_token(&self) -> bool {
@@ -67,7 +69,8 @@ impl Access {
         let query = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
         let is_in_address =
             uri.path() == "/" && query.into_iter().any(|(name, value)| name == "token" && is_equal(value, token));
-        let cookie = format!("{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/");
+        let secure = if self.is_tls { "; Secure" } else { "" };
+        let cookie = format!("{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/{secure}");
         match HeaderValue::from_str(&cookie) {
             Ok(cookie) if is_in_address => Decision::KeepToken(cookie),
             _ => Decision::NoToken,
@@ -92,16 +95,22 @@ fn is_equal(sent: &str, token: &str) -> bool {
     sent.len() == token.len() && differ == 0
 }
 
-fn read_token(file: &Path) -> Result<String, Failure> {
+/// The text of a file that no other user may read.
+pub(super) fn read_private(file: &Path, bytes_max: u64, tried: String) -> Result<String, Failure> {
     use std::os::unix::fs::PermissionsExt;
 
-    let tried = || format!("read the token in {}", file.display());
-    let text = user_file::read_text(file, FILE_BYTES_MAX).map_err(|error| Failure::user_file(tried(), &error))?;
+    let text = user_file::read_text(file, bytes_max).map_err(|error| Failure::user_file(&tried, &error))?;
     let mode = std::fs::metadata(file).map_or(0, |there| there.permissions().mode());
-    if mode & 0o007 != 0 {
-        return Err(Failure::text(exit::WRONG_USE, tried(), "every user of this machine may use the file")
-            .hint(format!("chmod 600 {}", file.display())));
+    match mode & 0o007 {
+        0 => Ok(text),
+        _ => Err(Failure::text(exit::WRONG_USE, tried, "every user of this machine may use the file")
+            .hint(format!("chmod 600 {}", file.display()))),
     }
+}
+
+fn read_token(file: &Path) -> Result<String, Failure> {
+    let tried = || format!("read the token in {}", file.display());
+    let text = read_private(file, FILE_BYTES_MAX, tried())?;
     let token = text.trim_end_matches(['\n', '\r']);
     // Others would end a header, or a cookie.
     let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));
@@ -131,7 +140,7 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_are_answered() {
-        let access = Access { token: None, host_names: vec!["game1.example".into()] };
+        let access = Access { token: None, host_names: vec!["game1.example".into()], is_tls: false };
         for host in
             ["127.0.0.1:9177", "127.0.0.1", "[::1]:9177", "localhost:1", "LOCALHOST", "10.0.0.7", "game1.example:80"]
         {
@@ -145,7 +154,7 @@ mod tests {
 
     #[test]
     fn only_the_whole_token_is_a_token() {
-        let access = Access { token: Some(TOKEN.into()), host_names: Vec::new() };
+        let access = Access { token: Some(TOKEN.into()), host_names: Vec::new(), is_tls: true };
         let with = |name, value: &str| decide(&access, "/metrics", &[("host", "localhost"), (name, value)]);
         let bearer = format!("Bearer {TOKEN}");
         let cookie = format!("a=b; {COOKIE}={TOKEN}");
@@ -161,7 +170,7 @@ mod tests {
         }
         // The token in the address is for the page only, so that it gets into no other log.
         let page = decide(&access, &format!("/?token={TOKEN}"), &[("host", "localhost")]);
-        assert!(matches!(page, Decision::KeepToken(_)), "{page:?}");
+        assert!(matches!(&page, Decision::KeepToken(cookie) if cookie.as_bytes().ends_with(b"; Secure")), "{page:?}");
         let metrics = decide(&access, &format!("/metrics?token={TOKEN}"), &[("host", "localhost")]);
         assert_eq!(metrics, Decision::NoToken);
     }

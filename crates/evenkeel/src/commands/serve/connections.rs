@@ -11,13 +11,16 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 use super::listen::Listening;
+use super::tls::Tls;
 use crate::exit;
 use crate::failure::Failure;
 
@@ -45,7 +48,7 @@ struct Connection {
 ///
 /// # Errors
 /// If a socket can't be watched.
-pub(super) fn accept(listening: Listening, router: Router) -> Result<JoinHandle<()>, Failure> {
+pub(super) fn accept(listening: Listening, tls: Option<Tls>, router: Router) -> Result<JoinHandle<()>, Failure> {
     let failed = |error: io::Error| Failure::io(exit::NOT_POSSIBLE, "accept connections", &error);
     let listeners: io::Result<Vec<TcpListener>> = listening.listeners.into_iter().map(TcpListener::from_std).collect();
     let listeners = listeners.map_err(failed)?;
@@ -56,7 +59,7 @@ pub(super) fn accept(listening: Listening, router: Router) -> Result<JoinHandle<
             match next(&listeners, &mut turn).await {
                 Ok(stream) => {
                     make_room(&mut running);
-                    running.push_back(serve(stream, router.clone()));
+                    running.push_back(serve(stream, tls.as_ref().map(Tls::acceptor), router.clone()));
                 }
                 Err(_) => tokio::time::sleep(REST).await,
             }
@@ -95,22 +98,29 @@ fn make_room(running: &mut VecDeque<Connection>) {
     }
 }
 
-fn serve(stream: TcpStream, router: Router) -> Connection {
+/// A client that disconnects, or sends no valid request, is no error of the server.
+fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) -> Connection {
     let is_used = Arc::new(AtomicBool::new(false));
     let used = Arc::clone(&is_used);
-    let service = tower_service(router, used);
     let task = tokio::spawn(async move {
-        let mut builder = http1::Builder::new();
-        builder
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIME)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .max_headers(HEADERS_MAX);
-        let connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        // A client that disconnects, or sends no valid request, is no error of the server.
-        let _ = tokio::time::timeout(LIFE, connection).await;
+        let Some(tls) = tls else { return answer(TokioIo::new(stream), router, used).await };
+        if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
+            answer(TokioIo::new(stream), router, used).await;
+        }
     });
     Connection { task, is_used }
+}
+
+/// Answers the requests of one connection.
+async fn answer(stream: impl Read + Write + Unpin, router: Router, used: Arc<AtomicBool>) {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX);
+    let connection = pin!(builder.serve_connection(stream, tower_service(router, used)));
+    let _ = tokio::time::timeout(LIFE, connection).await;
 }
 
 /// The router for hyper, which notes that a whole request arrived.

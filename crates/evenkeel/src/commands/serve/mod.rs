@@ -7,6 +7,7 @@ mod history;
 mod listen;
 mod replay;
 mod routes;
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use self::access::Access;
 use self::feed::Feed;
 use self::listen::Listening;
 use self::replay::Stored;
+use self::tls::Tls;
 use crate::exit;
 use crate::experiment::stop_flag;
 use crate::failure::{Failure, Outcome};
@@ -38,13 +40,15 @@ const POINTS_MAX: usize = 7_200;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "/ is a page that updates itself, /metrics is for Prometheus, /api/v1/model and /api/v1/history are JSON, /api/v1/events is a stream, and /healthz and \
-/readyz are for supervisors. For any address beyond loopback name a file with a token of 16 to 256 characters.
+/readyz are for supervisors. For any address beyond loopback name a file with a token of 16 to 256 characters, or a certificate; with both, nobody reads the token \
+on the way.
 
 Examples:
   evenkeel serve
   evenkeel serve --pid 1234 --interval 500ms
   evenkeel serve --replay /var/lib/evenkeel/watch
-  evenkeel serve --listen 10.0.0.5:9177 --token-file /etc/evenkeel/token"
+  evenkeel serve --listen 10.0.0.5:9177 --token-file /etc/evenkeel/token
+  evenkeel serve --listen 10.0.0.5:9177 --token-file token --tls-cert cert.pem --tls-key key.pem"
 )]
 pub(crate) struct Args {
     /// Address to listen on; port 0 takes a free one
@@ -53,8 +57,14 @@ pub(crate) struct Args {
     /// Answer only requests with the token in FILE
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Listen on any address without a token
-    #[arg(long, conflicts_with = "token_file")]
+    /// Encrypt with the certificate in FILE (PEM, with its chain); a renewed file is read again
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Listen on any address without a token and without TLS
+    #[arg(long, conflicts_with_all = ["token_file", "tls_cert"])]
     insecure: bool,
     /// Also answer requests for this name; repeatable
     #[arg(long = "host-name", value_name = "NAME")]
@@ -77,7 +87,9 @@ pub(crate) struct Answer {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let access = Arc::new(Access::new(args.token_file.as_deref(), &args.host_names)?);
+    let files = args.tls_cert.as_deref().zip(args.tls_key.as_deref());
+    let tls = files.map(|(certificate, key)| Tls::open(certificate, key)).transpose()?;
+    let access = Arc::new(Access::new(args.token_file.as_deref(), &args.host_names, tls.is_some())?);
     let stored = args.replay.as_ref().map(|place| Stored::open(place).map_err(store_failure)).transpose()?;
     // What can't be watched is an error before anything listens.
     let collector = match stored {
@@ -89,10 +101,11 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     };
     let listening = Listening::open(args.listen)?;
     let is_open = listening.addresses.iter().any(|address| !address.ip().is_loopback());
-    if is_open && !access.needs_token() && !args.insecure {
+    if is_open && !access.needs_token() && tls.is_none() && !args.insecure {
         let cause = "it can be reached from other machines, and no token is needed";
-        return Err(Failure::text(exit::WRONG_USE, format_args!("listen on {}", args.listen), cause)
-            .hint("name a token with --token-file FILE, or accept it with --insecure"));
+        return Err(Failure::text(exit::WRONG_USE, format_args!("listen on {}", args.listen), cause).hint(
+            "name a token with --token-file FILE, a certificate with --tls-cert FILE, or accept it with --insecure",
+        ));
     }
     let stop = stop_flag()?;
     let points = args.keep.div_duration_f64(args.watch.interval());
@@ -103,7 +116,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         (None, Some(feed)) => routes::live(feed, &access, axum::routing::get(replay::nothing_stored)),
         (None, None) => axum::Router::new(),
     };
-    let served = serve(listening, routes::router(addresses, &access), feed.as_ref(), &stop, out);
+    let sockets = Sockets { listening, tls };
+    let served = serve(sockets, routes::router(addresses, &access), feed.as_ref(), &stop, out);
     stop.store(true, Ordering::Relaxed);
     if let Some(feed) = feed {
         feed.end();
@@ -111,20 +125,27 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     served.map(|()| exit::WELL)
 }
 
+/// Where it listens, and what encrypts.
+struct Sockets {
+    listening: Listening,
+    tls: Option<Tls>,
+}
+
 /// Serves until a stop.
 fn serve(
-    listening: Listening,
+    Sockets { listening, tls }: Sockets,
     router: axum::Router,
     feed: Option<&Feed>,
     stop: &AtomicBool,
     out: &Out,
 ) -> Result<(), Failure> {
-    let addresses: Vec<String> = listening.addresses.iter().map(|address| format!("http://{address}/")).collect();
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let addresses: Vec<String> = listening.addresses.iter().map(|address| format!("{scheme}://{address}/")).collect();
     out.answer(&Answer { addresses: addresses.clone() }, || format!("serving on {}\n", addresses.join(" ")))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the server", &error))?;
     let served = runtime.block_on(async {
-        let accepting = connections::accept(listening, router)?;
+        let accepting = connections::accept(listening, tls, router)?;
         let watchdog = supervised(feed, stop);
         // Systemd waits for this before it starts what depends on us. Without systemd it does nothing.
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);

@@ -1,0 +1,88 @@
+//! The certificate and its key. They are read again when their files change, because certificates are renewed every few weeks.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use evenkeel_hostfs::user_file;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+
+use super::access::read_private;
+use crate::exit;
+use crate::failure::Failure;
+
+/// The largest file of a certificate with its chain, or of a key.
+const FILE_BYTES_MAX: u64 = 256 << 10;
+/// The most certificates of a chain.
+const CHAIN_MAX: usize = 16;
+
+/// The files, and what was last read from them.
+pub(super) struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    /// When the files had last changed.
+    changed: [Option<SystemTime>; 2],
+    config: Arc<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// If one can't be read, others may read the key, or the key is not that of the certificate.
+    pub(super) fn open(certificate: &Path, key: &Path) -> Result<Tls, Failure> {
+        let changed = changed(certificate, key);
+        let config = load(certificate, key)?;
+        let current = Mutex::new(Current { changed, config });
+        Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), current })
+    }
+
+    /// What encrypts the next connection. Files that no longer fit keep the last ones in use: a renewal writes one after the other.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        let changed = changed(&self.certificate, &self.key);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if changed != current.changed
+            && let Ok(config) = load(&self.certificate, &self.key)
+        {
+            *current = Current { changed, config };
+        }
+        TlsAcceptor::from(Arc::clone(&current.config))
+    }
+}
+
+fn changed(certificate: &Path, key: &Path) -> [Option<SystemTime>; 2] {
+    [certificate, key].map(|path| std::fs::metadata(path).and_then(|there| there.modified()).ok())
+}
+
+fn load(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, Failure> {
+    let tried = |what: &str, path: &Path| format!("read the {what} in {}", path.display());
+    let text = user_file::read_text(certificate, FILE_BYTES_MAX)
+        .map_err(|error| Failure::user_file(tried("certificate", certificate), &error))?;
+    let wrong = |what: &str, path: &Path, why: &dyn std::fmt::Display| {
+        Failure::text(exit::WRONG_USE, tried(what, path), why).hint(format!(
+            "--tls-cert takes the certificate and its chain, --tls-key its private key, both in PEM; `openssl x509 -in {} -text` shows the first",
+            certificate.display()
+        ))
+    };
+    let chain = CertificateDer::pem_slice_iter(text.as_bytes()).take(CHAIN_MAX + 1).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|error| wrong("certificate", certificate, &error))?;
+    if chain.is_empty() || chain.len() > CHAIN_MAX {
+        return Err(wrong("certificate", certificate, &format!("it has {} certificates in PEM", chain.len())));
+    }
+    let private = read_private(key, FILE_BYTES_MAX, tried("key", key))?;
+    let private = PrivateKeyDer::from_pem_slice(private.as_bytes()).map_err(|error| wrong("key", key, &error))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private));
+    let mut config = config.map_err(|error: rustls::Error| wrong("key", key, &error))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
