@@ -11,9 +11,11 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::show::{escape, json};
 use crate::times;
+use crate::view::{Block, Text};
 
 pub(crate) mod across;
 pub(crate) mod boots;
+pub(crate) mod capacity;
 mod chart;
 pub(crate) mod choice;
 pub(crate) mod counted;
@@ -45,7 +47,7 @@ pub(crate) fn begin(command: String, facts: Facts, advice: Vec<Advice>) -> FullR
     FullReport {
         evenkeel: Some(env!("CARGO_PKG_VERSION").to_owned()),
         command: Some(command),
-        taken: Some(jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()),
+        taken: Some(taken_now()),
         facts,
         capture: None,
         advice,
@@ -93,6 +95,30 @@ pub(crate) fn design_again(design: &Design) -> String {
         }
     }
     format!("{again} --seed {}", design.seed)
+}
+
+/// The time of a report.
+fn taken_now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// Writes blocks as `report.html`, which has the answer as a file inside, and the answer as `report.json`. Returns their paths.
+fn write_blocks<T: Serialize>(
+    folder: &Path,
+    title: &str,
+    sub: &Text,
+    mut blocks: Vec<Block>,
+    answer: &T,
+) -> Result<[PathBuf; 2], Failure> {
+    let json = json::answer(answer)?;
+    blocks.push(Block::Download {
+        name: "report.json",
+        kind: "application/json",
+        content: json.clone(),
+        what: "all numbers of this page, for programs",
+    });
+    let page = crate::view::html::page(title, sub, &blocks);
+    Ok([write_page(folder, "report.html", &page)?, write_page(folder, "report.json", &json)?])
 }
 
 /// Writes a file into a folder, which is created if it is missing, and returns its path.

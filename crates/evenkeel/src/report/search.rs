@@ -10,12 +10,10 @@ use serde::Serialize;
 use super::chart::{self, Estimate, Source};
 use super::trial::ways;
 use super::words::{as_change, range};
-use super::write_page;
 use crate::failure::Failure;
-use crate::show::json;
 use crate::show::tune::{SearchResult, name, outcome};
 use crate::times;
-use crate::view::{Block, Column, Text, Verdict, html, sentence};
+use crate::view::{Block, Column, Text, Verdict, sentence};
 
 /// Writes `report.html` and `report.json`; `first` are the blocks before those of the search. Returns a note for the user.
 pub(crate) fn write<T: Serialize + JsonSchema>(
@@ -24,19 +22,11 @@ pub(crate) fn write<T: Serialize + JsonSchema>(
     result: &SearchResult,
     first: Vec<Block>,
 ) -> Result<String, Failure> {
-    let json = json::answer(answer)?;
-    let taken = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
+    let taken = super::taken_now();
     let mut all = first;
     all.extend(blocks(result, &taken));
-    all.push(Block::Download {
-        name: "report.json",
-        kind: "application/json",
-        content: json.clone(),
-        what: "all numbers of this page, for programs",
-    });
     let sub = Text::from(format!("{taken} · evenkeel {} · {}", env!("CARGO_PKG_VERSION"), result.workload));
-    let page = write_page(folder, "report.html", &html::page("evenkeel search report", &sub, &all))?;
-    let data = write_page(folder, "report.json", &json)?;
+    let [page, data] = super::write_blocks(folder, "evenkeel search report", &sub, all, answer)?;
     Ok(format!("report: {} and {}", page.display(), data.display()))
 }
 

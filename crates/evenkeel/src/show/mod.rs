@@ -1,7 +1,6 @@
 //! The one place that prints. An answer is a JSON object, or a text made from the same data.
 
 pub(crate) mod advice;
-pub(crate) mod capacity;
 pub(crate) mod card;
 pub(crate) mod change;
 pub(crate) mod credits;

@@ -112,10 +112,19 @@ fn settings_are_worth_a_number_of_sessions() {
     scene.write("odd.jsonl", head.replace(&format!("\"settings\":[\"{SLACK}\"],"), "") + "\n" + windows);
     let odd = scene.run(&line.replace(SLACK, "").replace("windows.jsonl", "odd.jsonl --continue"));
     assert!(odd.code == 2 && odd.stderr.contains("failed to resume odd.jsonl: line 3"), "{odd}");
-    let page = scene.run(&line.replace(" --log windows.jsonl", ""));
-    for expected in ["8 fewer sessions fit with these settings", "8 without, 0 with", "0.0500 a session and hour"] {
+    let page = scene.run(&line.replace("--log windows.jsonl", "--report page"));
+    let head = ["8 fewer sessions fit with these settings", "8 without, 0 with", "0.0500 a session and hour"];
+    for expected in head.into_iter().chain(["page/report.html"]) {
         assert!(page.stdout.contains(expected), "{expected}: {page}");
     }
+    let drawn = scene.read("page/report.html");
+    for expected in head.into_iter().chain(["class=\"rule\"", "Rings: without the settings", "report.json"]) {
+        assert!(drawn.contains(expected), "{expected}: {drawn}");
+    }
+    // A ring for each number of sessions without the settings, and a square for the one with them.
+    assert_eq!((drawn.matches("<circle class=\"a\"").count(), drawn.matches("<rect class=\"b\"").count()), (4, 1));
+    let kept: serde_json::Value = serde_json::from_str(&scene.read("page/report.json")).unwrap();
+    assert_eq!((&kept["found"], &kept["report_file"]), (found, &"page/report.html".into()));
 }
 
 /// The host is as before, whatever became of the search.

@@ -26,8 +26,9 @@ use crate::experiment::{self, stop_flag};
 use crate::failure::{Failure, Outcome};
 use crate::output_file;
 use crate::overdue;
+use crate::report::{self, capacity::Shown};
 use crate::session_files::TrialLock;
-use crate::show::{self, Out};
+use crate::show::Out;
 use crate::times;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
@@ -97,6 +98,9 @@ pub(crate) struct Args {
     /// Write what a session takes to FILE, as CSV for `evenkeel instances`
     #[arg(long, value_name = "FILE")]
     save_need: Option<PathBuf>,
+    /// Write report.html, with the curve drawn, and report.json into DIR
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
     /// The seed of the load
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -120,6 +124,9 @@ pub(crate) struct Answer {
     log: Option<String>,
     /// The file of `--save-need`, if it was written.
     need_file: Option<String>,
+    /// The page of `--report`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report_file: Option<String>,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
@@ -127,6 +134,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         output_file::is_free(path, false)?;
     }
     args.log.as_deref().map_or(Ok(()), output_file::refuse_unwritable)?;
+    args.report.as_deref().map_or(Ok(()), output_file::make_folder)?;
     let root = Root::live();
     let compared = Compared::read(&args.settings, args.goal.as_deref(), &root)?;
     if compared.is_some() {
@@ -232,10 +240,19 @@ impl Args {
     ) -> Result<(), Failure> {
         let need_file = self.save_need.as_ref().map(|path| save_need(path, &report)).transpose()?.flatten();
         let log = self.log.as_ref().map(|path| path.display().to_string());
-        let answer = Answer { report, compared, seed, log, need_file };
-        out.answer(&answer, || {
-            show::capacity::page(&answer.report, answer.compared.as_ref(), answer.need_file.as_deref())
-        })
+        let report_file = self.report.as_ref().map(|folder| folder.join("report.html").display().to_string());
+        let answer = Answer { report, compared, seed, log, need_file, report_file };
+        let saved = answer.need_file.iter().map(|file| ("saved", format!("{file}, for `evenkeel instances {file}`")));
+        let report_file = answer.report_file.iter().map(|file| ("report", file.clone()));
+        let shown = Shown {
+            report: &answer.report,
+            compared: answer.compared.as_ref(),
+            files: saved.chain(report_file).collect(),
+        };
+        let written = self.report.as_ref().map_or(Ok(()), |folder| report::capacity::write(folder, &answer, &shown));
+        // What was measured is printed, whatever became of the page.
+        out.answer(&answer, || report::capacity::text(&shown))?;
+        written
     }
 
     fn limits(&self, about: &About) -> Result<Vec<Limit>, Failure> {

@@ -12,7 +12,8 @@ use super::log::Log;
 use super::machine::Counters;
 use super::sessions::{Sessions, Times};
 use crate::failure::Failure;
-use crate::show::{self, Out};
+use crate::report;
+use crate::show::Out;
 
 /// Before a window in which nothing began or ended.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -111,7 +112,7 @@ impl Run<'_> {
         side.search.add(wanted, window.is_held(self.limits));
         if !self.out.is_json() {
             let with = self.arms.is_some().then_some(with_settings);
-            self.out.warn(&show::capacity::progress(&window, with, self.limits, &side.search));
+            self.out.warn(&report::capacity::progress(&window, with, self.limits, &side.search));
         }
         side.windows.push(window);
         Ok(None)

@@ -7,12 +7,14 @@ mod boots;
 mod distribution;
 mod effect;
 mod pairs;
+mod sessions;
 mod timeline;
 
 pub(super) use boots::boots;
 pub(super) use distribution::distribution;
 pub(super) use effect::{Estimate, estimates};
 pub(super) use pairs::pairs;
+pub(super) use sessions::sessions;
 pub(super) use timeline::{timeline, timeline_of_all};
 
 use super::words::trim;
