@@ -175,7 +175,8 @@ fn take(effects: &mut Effects<'_>, what: Intended<'_>) -> Result<bool, Failure> 
         sides.into_iter().filter(|path| side_effects.iter().all(|side| side.path != *path)).collect();
     effects.record(Event::Done { txn, step: index, found, side_effects })?;
     for path in idle {
-        // If this fails, the next journal that leaves the file passes on to us what it could restore itself.
+        // If this fails, the register still claims that this step changed the file. A journal that undoes its own change to the file then
+        // leaves the restore to us instead of restoring it itself.
         let _ = effects.hold_idly((txn, index), &path);
     }
     Ok(true)

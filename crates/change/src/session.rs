@@ -93,7 +93,8 @@ impl<'a> Session<'a> {
     /// # Errors
     /// If the value was not set; the session continues.
     ///
-    /// # Panics If there is no target at `index`.
+    /// # Panics
+    /// If there is no target at `index`.
     pub fn set(&mut self, index: usize, value: &str) -> Result<(), Box<StepFailure>> {
         let step = &self.steps[index];
         let failed = |miss| StepFailure::new(index, step, value, miss);

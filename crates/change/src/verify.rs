@@ -158,7 +158,7 @@ fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
 struct Judge<'a> {
     root: &'a Root,
     facts: &'a Facts,
-    /// The knobs' own advice shows values that no step reads.
+    /// What the knobs advise now. It has the current values of settings that are in a file of another program.
     advice: &'a [Advice],
     logged: &'a Logged,
     is_this_boot: bool,

@@ -192,7 +192,7 @@ impl WorkloadArgs {
         words + &self.of_command.again()
     }
 
-    /// The command, as written at the end of a line.
+    /// ` -- CMD`, the server's command, to append to a command line. Empty without one.
     pub(crate) fn command_again(&self) -> String {
         if self.command.is_empty() { String::new() } else { format!(" -- {}", quoted(&self.command)) }
     }

@@ -60,7 +60,7 @@ impl Asleep {
     fn with_timer(self, due_ns: u64, now_ns: u64) -> Asleep {
         let is_sooner = match self.wait {
             Wait::Until(ns) => due_ns < ns,
-            // It fell asleep before now, so its own limit comes first.
+            // The call began before `now_ns`, so on a tie its own limit ends first.
             Wait::For(ns) => due_ns < now_ns.saturating_add(ns),
             Wait::Open | Wait::Unknown => true,
         };

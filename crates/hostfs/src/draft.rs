@@ -117,7 +117,7 @@ mod tests {
 
     const PATH: &str = "/etc/sysctl.d/90-x.conf";
 
-    /// Puts, sweeps and reads each kind of entry. `theirs` stays.
+    /// Checks that each kind of entry can be swept, written and read back, and that the foreign file `theirs` stays.
     fn works(dir: &Path, theirs: &str) {
         let tree = Root::mounted(dir).unwrap().tree().unwrap();
         let file = Entry::File { text: "a\n".to_owned(), mode: 0o644 };

@@ -14,8 +14,8 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 pub(crate) enum Links {
     /// A link leads where it would if the folder were the root: `/usr` is below the folder, and `..` stops at it. Used to read an image.
     InRoot,
-    /// Only links that stay below the folder are followed. An absolute link is refused, because its target depends on the program that
-    /// follows it. Used to write.
+    /// Follows only links that stay below the folder. Refuses an absolute link, because its target depends on the program that follows
+    /// it. Used to write.
     Beneath,
 }
 

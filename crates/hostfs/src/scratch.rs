@@ -6,7 +6,7 @@ use std::path::Path;
 use evenkeel_sys::{Errno, clock};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-/// Names to try if the file system does not support files without one.
+/// How many names to try if the file system does not support files without a name (`O_TMPFILE`).
 const NAMES_MAX: u32 = 16;
 
 /// When a write to the file is complete.

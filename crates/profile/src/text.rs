@@ -36,7 +36,8 @@ const EVENTS_MAX: usize = 4096;
 
 /// Reads the output of `perf script`. Other lines are skipped and reported as a caveat.
 ///
-/// # Errors If no line is a sample or a switch. It has the first such line.
+/// # Errors
+/// If no line is a sample or a switch. It has the first such line.
 pub fn parse(bytes: &[u8]) -> Result<Recording, BadLine> {
     let mut reader = Reader::default();
     for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {

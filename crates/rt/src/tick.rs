@@ -237,7 +237,7 @@ impl TickClock {
         self
     }
 
-    /// Like [`on`](TickClock::on), for a clock that runs already.
+    /// Like [`on`](TickClock::on), for a clock that has already started.
     ///
     /// ```
     /// use evenkeel_rt::{ThreadConfig, TickClock, TickSettings, TickThread};

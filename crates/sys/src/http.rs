@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use httparse::{ParserConfig, Status};
 
-/// The limit of a head, of the trailer of a chunked body, and of the line before a chunk.
+/// The most bytes of a head, of the trailer of a chunked body, or of the line before a chunk.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// The limit of the headers in a head or trailer.
+/// The most headers in a head or trailer.
 const HEADERS_MAX: usize = 100;
 
 /// The most interim answers (1xx) that may precede the final one.
@@ -134,7 +134,7 @@ impl Head<'_> {
     /// The head at the start of `bytes`. `None` if it is incomplete.
     ///
     /// # Errors
-    /// If no further bytes can make it a valid head.
+    /// If the bytes cannot become a valid head, whatever follows.
     pub fn parse(bytes: &[u8]) -> Result<Option<Head<'_>>, BadAnswer> {
         let near = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
@@ -210,7 +210,7 @@ impl Reader {
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Answer>, BadAnswer> {
         let is_line = !self.pending.is_empty() && self.next != Next::ChunkEnd;
         if is_line && !bytes.contains(&b'\n') && self.pending.len() + bytes.len() < HEAD_BYTES_MAX {
-            // There is nothing to parse yet. Otherwise a server that sends single bytes would make us parse its head each time.
+            // Wait for the end of the line. Otherwise a server that sends single bytes would make us parse its head again for each byte.
             self.pending.extend_from_slice(bytes);
             return Ok(None);
         }

@@ -197,8 +197,8 @@ impl Gate {
     fn join(&mut self, claim: Claim, now_ns: u64) -> Result<FromServer<'static>, Refusal> {
         let Claim { from, nonce } = claim;
         if let Some(&slot) = self.by_address.get(&from) {
-            // Another nonce is another attempt from an address that is still held. It must wait until the old one is silent. Otherwise a
-            // replayed join could throw a player out.
+            // The address still has a player, and a different nonce means a new attempt to join. It must wait until the old connection is
+            // silent. Otherwise a replayed join could throw a player out.
             return match &self.clients[slot.0] {
                 Some(client) if client.nonce == nonce => Ok(self.welcome(slot, client)),
                 _ => Err(Refusal::Replayed),

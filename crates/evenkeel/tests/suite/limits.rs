@@ -11,7 +11,7 @@ use crate::support::{HOST, Scene, Seen};
 /// The time limit for a hang. Nothing here takes nearly as long.
 const HANGS_AFTER: Duration = Duration::from_secs(120);
 
-/// The machine, with the lines of these paths replaced.
+/// The captured host, with the lines of these paths replaced.
 fn host(changed: &[(&str, &str)]) -> String {
     let line_of = |line: &str| {
         let path = line.split(' ').next().unwrap_or_default().to_owned();

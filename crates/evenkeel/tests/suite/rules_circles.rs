@@ -155,7 +155,7 @@ fn imports_without_a_circle_pass() {
         let found = planted(&[("lib.rs", lib), ("a.rs", a), ("b.rs", b)]);
         assert_eq!(found, [""; 0], "{a} {b}");
     }
-    // A file that gets a child's item from the parent needs only the child.
+    // A file that uses a child's item through the parent's `pub use` depends only on the child.
     let parent = "mod child; mod leaf; pub use child::B; pub use leaf::*;";
     let child = "use super::Leaf; pub struct B;";
     let files = [("lib.rs", "mod a;"), ("a/mod.rs", parent), ("a/child.rs", child), ("a/leaf.rs", "pub struct Leaf;")];

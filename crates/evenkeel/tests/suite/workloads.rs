@@ -152,7 +152,7 @@ fn settings_of_the_arena_are_switched_while_it_runs() {
     assert_eq!(workload.configure(&[("work-us", None), ("tail-us", Some("9000"))]).unwrap(), ["200", "9000"]);
     window_in_which("ticks take less", &mut workload, |sample| sample["work_us_p50"] < 3_000.0);
     assert_eq!(workload.pids(), pids, "no new start was needed");
-    // If one setting needs a restart, the others are not lost.
+    // The setting that needs a restart must not lose the one that does not.
     assert_eq!(workload.configure(&[("tick-hz", Some("100")), ("work-us", Some("4200"))]).unwrap(), ["100", "4200"]);
     assert_ne!(workload.pids(), pids);
     window_in_which("ticks take 4 ms", &mut workload, |sample| sample["work_us_p50"] > 3_000.0);

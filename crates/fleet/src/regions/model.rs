@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// The error that answers report is that of these measurements.
+    /// The answers report an error of the latency model. It must be the model's error for these published measurements.
     #[test]
     fn the_error_of_the_model_is_that_of_the_published_measurements() {
         let cities = [

@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 3;
 /// The most variables of a script.
 const VARIABLES_MAX: usize = 1000;
 
-/// The longest word after its variables are replaced; a longer one stays as it is, and is not understood.
+/// The longest word after its variables are replaced. If it would get longer, its variables stay, and evenkeel does not understand it.
 const EXPANDED_BYTES_MAX: usize = 4096;
 
 /// Words before the command itself.

@@ -10,7 +10,7 @@ use super::LINES_MAX;
 /// The times of CPUs since boot, in [ticks](super::TICK_NS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTicks {
-    /// In user space, nice or not; what guests of this machine ran is a part of it.
+    /// In user space, at normal and at lower (nice) priority. It includes the time of this machine's own guests.
     pub user: u64,
     /// In the kernel.
     pub system: u64,

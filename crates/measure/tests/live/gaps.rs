@@ -435,7 +435,7 @@ fn a_cpu_that_goes_away_ends_its_probe_alone() {
         not_judged("one CPU");
         return;
     }
-    // A group that loses a CPU moves its threads, as the kernel does when the CPU goes offline. This affects nothing else.
+    // If a group loses a CPU, the kernel moves its threads, as it does when a CPU goes offline. Nothing else is affected.
     let files = [("cpuset.cpus", allowed.to_string()), ("cpuset.mems", "0".to_owned())];
     let Some(group) = OwnGroup::with("cpuset", &files) else { return };
     let report = std::thread::scope(|scope| {

@@ -99,7 +99,8 @@ pub(crate) struct Links {
 impl Links {
     /// Reads them from a file.
     ///
-    /// # Errors If it is not a program, or its headers are invalid.
+    /// # Errors
+    /// If it is not a program, or its headers are invalid.
     pub(crate) fn read(source: &Source) -> Result<Links, Odd> {
         let file = object::File::parse(source)?;
         let build_id = file.build_id()?.map(<[u8]>::to_vec);

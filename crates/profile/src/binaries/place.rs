@@ -96,7 +96,7 @@ fn checked(file: File) -> Result<Opened, NotOpen> {
     Ok(Opened { file, uid: known.uid(), changed: SystemTime::UNIX_EPOCH + since_1970 })
 }
 
-/// The process with this number, if it already ran when the recording ended. Otherwise the number may have been reused.
+/// The live process with this pid. None if it started after the recording ended, because the kernel may have reused the pid.
 pub(crate) fn live(pid: u32, recorded_until: Option<SystemTime>) -> Option<Live> {
     let status = text(&format!("/proc/{pid}/status"))?;
     let machine = proc::parse_stat(&text("/proc/stat")?)?;

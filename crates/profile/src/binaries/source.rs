@@ -26,7 +26,7 @@ impl From<object::Error> for Odd {
     }
 }
 
-/// A file of which only a limited number of bytes is read.
+/// Reads at most a limited number of bytes of a file.
 #[derive(Debug)]
 pub(crate) struct Bounded {
     file: File,

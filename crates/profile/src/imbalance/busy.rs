@@ -11,7 +11,7 @@ const IDLE_TID: u32 = 0;
 /// The kernel's number for a thread that has ended.
 const ENDED_TID: u32 = u32::MAX;
 
-/// The most CPUs. A higher number is from a damaged file and would waste memory.
+/// The most CPUs. A higher CPU number comes from a damaged file, and a table for it would waste memory.
 pub(super) const CPUS_MAX: u32 = evenkeel_sys::MAX_CPUS as u32;
 
 /// The use of one CPU.

@@ -68,7 +68,8 @@ pub(super) struct Plan {
 impl Plan {
     /// The events for these settings, tried on the first of these CPUs.
     ///
-    /// # Errors The kernel's error for the simplest event.
+    /// # Errors
+    /// The kernel's error for the simplest event.
     pub(super) fn probe(settings: &RecordConfig, whose: Whose<'_>, cpus: &CpuSet) -> Result<Plan, Errno> {
         let cpu = cpus.first().ok_or(Errno::NODEV)?;
         let try_one =

@@ -37,7 +37,8 @@ const FINISHED_ROUND: u32 = 68;
 /// Records until `until` returns false (it is called about ten times a second), the sink is full, or all named processes and their recorded
 /// children have ended.
 ///
-/// # Errors [`LiveError`] if the user lacks a privilege, a target does not exist, or the sink fails.
+/// # Errors
+/// [`LiveError`] if the user lacks a privilege, a target does not exist, or the sink fails.
 pub fn record(
     config: &RecordConfig,
     until: &mut dyn FnMut(&Status) -> bool,

@@ -99,7 +99,8 @@ pub(super) fn cpus(config: &RecordConfig) -> CpuSet {
 
 /// Finds the targets.
 ///
-/// # Errors [`LiveError`] if they do not exist, or the user lacks a privilege.
+/// # Errors
+/// [`LiveError`] if they do not exist, or the user lacks a privilege.
 pub(super) fn find(config: &RecordConfig) -> Result<Found, LiveError> {
     let cpus = cpus(config);
     if cpus.is_empty() {

@@ -26,7 +26,8 @@ pub(super) fn number_of(name: &'static str) -> Result<u64, Errno> {
 
 /// Wakes a thread and checks that the event shows it, because tracepoints of the scheduler do not fire on some kernels.
 ///
-/// # Errors `ENODATA` if it does not fire; else the kernel's error.
+/// # Errors
+/// `ENODATA` if it does not fire; else the kernel's error.
 pub(super) fn check(spec: &Spec, cpus: &CpuSet) -> Result<(), Errno> {
     let spec = Spec { flags: spec.flags & !(flag::DISABLED | flag::INHERIT), ..*spec };
     let open = |cpu| SampledRing::new(SampledEvent::open(&spec, Whose::Thread(0), cpu)?, 0);

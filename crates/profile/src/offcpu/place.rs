@@ -68,7 +68,7 @@ fn is_of_library(recording: &Recording, frame: FrameId) -> bool {
     LIBRARIES.iter().any(|library| name.starts_with(library))
 }
 
-/// The name of a frame's innermost function; without a name, its place in the file.
+/// The name of the frame's innermost function. If it has no name, its offset in the file.
 fn name(recording: &Recording, names: &Names, frame: FrameId) -> Option<String> {
     let named = names.get(frame);
     if let Some(function) = named.functions.last() {

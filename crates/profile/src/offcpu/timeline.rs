@@ -69,13 +69,13 @@ pub struct Lane {
 /// An interval, or several merged neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Start and end; if merged, from the start of the first to the end of the last.
+    /// Start and end. For a merged piece, from the start of the first interval to the end of the last.
     pub span: Span,
-    /// The reason; if merged, the one with most time.
+    /// The reason. For a merged piece, the reason with the most time.
     pub reason: Reason,
     /// How many intervals.
     pub count: u32,
-    /// The time off CPU; if merged, less than the span.
+    /// The time off CPU. For a merged piece, less than the span.
     pub off_ns: u64,
     /// Whether both ends are known.
     pub edges: Edges,

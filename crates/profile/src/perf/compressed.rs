@@ -14,7 +14,7 @@ use super::walk::{Piece, Walk};
 const UNPACKED_MAX_BYTES: u64 = 4 << 30;
 /// Records differ too much to be packed better than this.
 const PACKED_MAX_TIMES: u64 = 256;
-/// Files of a few records may exceed that ratio.
+/// This many bytes are allowed in addition, because a file with few records may exceed that ratio.
 const UNPACKED_FREE_BYTES: u64 = 1 << 20;
 /// The number of bytes that are unpacked at once.
 const STEP_BYTES: usize = 1 << 20;

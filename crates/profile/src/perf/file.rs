@@ -122,7 +122,7 @@ impl<'a> PerfFile<'a> {
             let rest = (self.bytes.len() as u64).saturating_sub(data.0);
             self.data = self.part((data.0, rest))?;
             self.end = End::Undeclared;
-            // The feature that says so is missing too.
+            // The feature that declares compression is missing too, so look at the records.
             self.has_packed = has_packed(self.data);
             return Ok(());
         }

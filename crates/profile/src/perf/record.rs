@@ -167,7 +167,8 @@ pub struct Head {
 impl Head {
     /// Parses the header at the start of `bytes`, which are at `offset` of the file.
     ///
-    /// # Errors If the header is incomplete, or its length is invalid.
+    /// # Errors
+    /// If the header is incomplete, or its length is invalid.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Head, Malformed> {
         let mut at = Cursor::new(bytes, offset);
         let head = Head { kind: at.u32()?, misc: at.u16()?, length: usize::from(at.u16()?) };
@@ -181,7 +182,8 @@ impl Head {
 
 /// Parses a whole record, which is at `offset` of the file.
 ///
-/// # Errors If it is shorter than its fields.
+/// # Errors
+/// If it is shorter than its fields.
 pub fn parse<'a>(bytes: &'a [u8], layout: &Layout, offset: u64) -> Result<Record<'a>, Malformed> {
     let head = Head::parse(bytes, offset)?;
     let whole = bytes.get(..head.length).ok_or_else(|| Malformed {

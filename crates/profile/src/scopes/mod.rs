@@ -118,7 +118,8 @@ const CLOCK_MONOTONIC: i32 = 1;
 
 /// Scopes with more CPU time than `over_ns`. Time switched out comes from the recording.
 ///
-/// # Errors If the recording does not match the scopes.
+/// # Errors
+/// If the recording does not match the scopes.
 pub fn long(scopes: &Scopes, over_ns: u64, which: Which, recording: Option<&Recording>) -> Result<Long, Mismatch> {
     let away = recording.map(|recording| away_of(scopes, recording)).transpose()?;
     let mut found =

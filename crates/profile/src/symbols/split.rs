@@ -56,7 +56,8 @@ pub(super) fn package_path(program: &Path) -> PathBuf {
 
 /// Reads a package. All sections in its index must exist, because the places of a unit are looked up together.
 ///
-/// # Errors If a section is missing or too long.
+/// # Errors
+/// If a section is missing or too long.
 pub(super) fn packed<'a, R: ReadRef<'a>>(
     image: &Image<'a, R>,
     left_bytes: &mut u64,

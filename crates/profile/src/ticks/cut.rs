@@ -139,7 +139,8 @@ pub fn by_thread(intervals: &[OffCpuInterval]) -> BTreeMap<u32, Vec<OffCpuInterv
 
 /// Finds the tick and divides the time of its threads. `lives` comes from [`by_thread`].
 ///
-/// # Errors If there is no such thread, it has no periodic loop, or it is unclear which loop is the tick.
+/// # Errors
+/// If there is no such thread, it has no periodic loop, or it is unclear which loop is the tick.
 pub fn find(
     recording: &Recording,
     lives: &BTreeMap<u32, Vec<OffCpuInterval>>,

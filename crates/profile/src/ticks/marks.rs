@@ -94,7 +94,8 @@ pub enum MarksError {
 /// The packet bursts of the thread with most bursts, each as a tick. A tick is from the end of the previous burst to its own end, so it contains
 /// whatever delayed it.
 ///
-/// # Errors If there are no packets, or too few bursts.
+/// # Errors
+/// If there are no packets, or too few bursts.
 pub fn packets(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result<ThreadTicks, MarksError> {
     let event = PACKETS.iter().find_map(|name| recording.events.iter().position(|event| event.name == *name));
     let event = event.and_then(|event| EventId::try_from(event).ok()).ok_or_else(|| MarksError::NoEvent {

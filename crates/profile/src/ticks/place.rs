@@ -1,5 +1,5 @@
-//! `Paths`: the functions of each stack, and the one that makes the difference. Growth is summed by function, from the outermost inwards, because
-//! two samples in one loop rarely have the same instruction.
+//! `Paths`: the functions of each stack, and the function where slow ticks spend their additional time. Growth is summed by function, from the
+//! outermost inwards, because two samples in one loop rarely have the same instruction.
 
 use std::collections::{BTreeMap, HashMap};
 

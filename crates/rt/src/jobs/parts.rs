@@ -155,9 +155,9 @@ pub(super) const UNLINKED: u32 = u32::MAX;
 pub(super) struct WorkerSlot {
     pub(super) shared: Arc<Shared>,
     pub(super) id: usize,
-    /// The queues that this slot takes from, in its order.
+    /// The queues that this slot takes jobs from, in its order.
     pub(super) takes: Box<[u8]>,
-    /// Those of `takes` that are frame queues.
+    /// The frame queues among `takes`.
     pub(super) takes_for_frames: Box<[u8]>,
     /// The caller's ends of all queues; other slots have none.
     pub(super) sources: Box<[Source<Task>]>,

@@ -14,8 +14,8 @@ use super::sliced::Sliced;
 /// sooner alone.
 const WORTH_WAKING_NS: u64 = 10_000;
 
-/// A thread takes as many jobs at once as are expected to last this long. An atomic step, a look at more urgent queues and a reading of the
-/// clock each cost about as much as a short job.
+/// A thread takes as many jobs at once as probably last this long. One at a time would be slower, because an atomic operation, a look at
+/// more urgent queues and a reading of the clock each cost about as much as a short job.
 const CLAIMED_NS: u64 = 2000;
 
 /// How often a thread looks for another job before it sleeps. A look takes some 50 ns, so all together cost about as much as waking the

@@ -128,7 +128,7 @@ impl WorkerSlot {
         shared.awaited.store(UNLINKED, Ordering::Relaxed);
     }
 
-    /// Whether this many chunks are enough work for more than one thread. It runs and times the first one.
+    /// Whether this many chunks are enough work for more than one thread. To find out, it runs the first chunk and measures its time.
     pub(super) fn is_worth_sharing(&self, chunks: usize, first: impl FnOnce()) -> bool {
         if self.shared.sharing == Sharing::OneCpu {
             return false;

@@ -31,8 +31,8 @@ pub(crate) use keeper::Keeper;
 /// Whether the clock may shift ticks to where they finish soonest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Align {
-    /// If measurements show that they finish sooner there. The clock searches if the period is 4 ms or more: for five seconds at the start, and
-    /// again when ticks are late or long.
+    /// The clock shifts ticks if measurements show that they finish sooner there. It searches if the period is 4 ms or more: for five
+    /// seconds at the start, and again when ticks are late or long.
     #[default]
     Measured,
     /// Never: ticks keep their phase.

@@ -50,7 +50,7 @@ pub(super) struct Trial {
     done: u32,
     goes_back: bool,
     finals: Option<Finals>,
-    /// The factor by which any other place must beat the first of them.
+    /// Another place wins only if its mean is below this factor of the mean of the first one after the original.
     gain: f64,
 }
 
@@ -91,8 +91,8 @@ impl Trial {
         (count > 1).then(|| trial.unless_two())
     }
 
-    /// Sets that the first of the others is the best by earlier evidence: another one must beat it by this factor to replace it. A few
-    /// ticks don't show the cost of a place that is bad once in twenty.
+    /// Earlier evidence shows that the first of the others is the best. Another one must beat it by this factor to replace it, because a
+    /// few ticks do not show the cost of a place that is bad once in twenty.
     pub(super) fn prefers_first(self, gain: f64) -> Trial {
         debug_assert!(
             self.count <= 3,

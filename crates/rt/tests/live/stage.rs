@@ -68,7 +68,7 @@ struct Own {
 pub(crate) const OFF_NS: u64 = 400_000;
 /// A preemption that began this late does not count either. Timers on some machines are slightly late, but that does not move the end.
 const BEGAN_OFF_NS: u64 = 1_000_000;
-/// Rare, and not in step with ticks, so that the clock does not detect the watcher.
+/// The watcher wakes rarely and out of step with the ticks, so that the clock does not take it for a hypervisor.
 const WATCHED_EVERY_NS: u64 = 17_000_000;
 /// Later than any timer is by itself.
 const PAUSE_NS: u64 = 3_000_000;

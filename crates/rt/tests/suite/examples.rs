@@ -63,7 +63,7 @@ fn blocks(text: &str) -> Vec<String> {
     found
 }
 
-/// The comments of documentation, without their slashes.
+/// The documentation comments (`///` and `//!`) of a source file, without their slashes.
 fn documentation(source: &str) -> String {
     let comment = |line: &str| {
         let line = line.trim_start();

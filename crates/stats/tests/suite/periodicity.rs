@@ -241,7 +241,7 @@ struct Score {
     near: u32,
     /// Period and share within 10 %.
     fair: u32,
-    /// Results that were reported with fixed times.
+    /// Results with the answer that the gaps come at set times.
     in_phase: u32,
     jitter: f64,
 }

@@ -153,7 +153,7 @@ impl TelemetryReader {
         Ok(bytes)
     }
 
-    /// A word of the header. 0 if it cannot be read, which reading the whole page then reports.
+    /// A word of the header. 0 if it cannot be read: the read of the whole page then reports the error.
     fn word(&self, at: usize) -> u64 {
         let mut word = [0; 8];
         match shared_page::read_at(&self.file, &mut word, at as u64 * 8) {
@@ -205,7 +205,7 @@ pub fn folders() -> Vec<PathBuf> {
 /// The valid pages in a folder, by name; up to 256. Other files with such names are left out.
 ///
 /// # Errors
-/// The kernel's error of the folder; `EOPNOTSUPP` on other systems than Linux.
+/// The kernel's error while it lists the folder; `EOPNOTSUPP` on systems other than Linux.
 pub fn sessions(folder: &Path) -> Result<Vec<Session>, Errno> {
     if !IS_LINUX {
         return Err(Errno::OPNOTSUPP);

@@ -227,7 +227,7 @@ impl SearchDesign {
         self.smallest_effect_ratio.ln_1p()
     }
 
-    /// The test of one of `of` knobs, which may be looked at after every pair.
+    /// A sequential test for one of `of` knobs: it stays valid if one looks after every pair.
     ///
     /// # Errors
     /// If the options of the test are invalid.
@@ -241,7 +241,7 @@ impl SearchDesign {
         GuardSet::at_end(&self.guards, self.confidence)
     }
 
-    /// The options for the tests of `of` knobs: all claims together hold with the confidence.
+    /// The options for the tests of `of` knobs. All their claims together hold with the design's confidence.
     pub(super) fn options(&self, of: usize) -> Options {
         Options {
             confidence: 1.0 - (1.0 - self.confidence) / of.max(1) as f64,

@@ -6,12 +6,12 @@ use super::knob_outcome::KnobOutcome;
 use super::runner::SearchRunner;
 use super::screen::{ERROR_SHARE, windows_to_screen};
 
-/// The least and the most by which a longer budget is longer.
+/// The smallest and the largest factor between the budget that it advises and the current one.
 const TIMES: std::ops::RangeInclusive<f64> = 1.5..=50.0;
-/// The longest budget there is.
+/// The longest budget that it advises.
 const BUDGET_MAX_S: f64 = 7.0 * 86_400.0;
 
-/// The decisions that more time would bring after a search has ended. None if all is decided, or if time would not help.
+/// The knobs that a longer search could decide. None if all are decided, or if more time would not help.
 pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<MoreTime> {
     if !matches!(answer.ended, Ended::Whole | Ended::OutOfBudget) || answer.verdict == Verdict::Better {
         return None;

@@ -1,4 +1,4 @@
-//! The parts that a search needs in addition to its design, and its progress.
+//! `Tools`: what a search needs besides its design (the system under search, the log, the stop flag). Also its stages and its progress.
 
 use evenkeel_workload::Clock;
 use serde::{Deserialize, Serialize};
@@ -9,18 +9,18 @@ use crate::error::TrialError;
 
 /// The system under search: a live server with its host, or a simulated one.
 pub trait Subject {
-    /// Brings the arm about, and measures one window of it.
+    /// Applies the arm's settings, and measures one window of it.
     ///
     /// # Errors
     /// A fatal error: the server can't be restarted, or the machine can't be kept safe.
     fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError>;
 
-    /// The clock that its windows take time on.
+    /// The clock that measures the length of its windows.
     fn clock(&self) -> Clock {
         Clock::Machine
     }
 
-    /// The arms of the windows to come differ in these knobs alone.
+    /// Announces that the arms of the next windows differ only in these knobs.
     fn compares(&mut self, knobs: &[usize]) {
         let _ = knobs;
     }

@@ -37,7 +37,7 @@ const RING_BYTES: usize = 1 << 19;
 pub struct RecorderOptions {
     /// The folder of the dumps.
     pub dir: PathBuf,
-    /// A tick that is later than this asks for a dump. `None`: none does.
+    /// A tick that is later than this triggers a dump. With `None` no tick does.
     pub over: Option<Duration>,
     /// The dumps to hold. The oldest are deleted.
     pub dumps_max: usize,

@@ -78,10 +78,10 @@ impl Replay {
         }
     }
 
-    /// Sees what was written since. Positions of other segments may then be of other samples.
+    /// Finds the samples that were written since. Positions in other segments may then refer to other samples.
     ///
     /// # Errors
-    /// The kernel's error of the folder.
+    /// The kernel's error while it lists the folder.
     pub fn refresh(&mut self) -> Result<(), StoreError> {
         self.segments = found(&self.place)?;
         (self.blocks, self.samples) = (None, None);

@@ -56,7 +56,7 @@ impl Worker {
     }
 }
 
-/// After a panic, only numbers can be incomplete.
+/// Locks even if another thread panicked while it held the lock. At worst some counts are then incomplete.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,9 +8,9 @@ use crate::show::page::width;
 
 use crate::view::{Block, Column, Text, markdown, terminal};
 
-/// The groups in the matrix, unless all are wanted. More do not fit on a page.
+/// The most groups in the matrix, unless the user asks for all. More do not fit on a page.
 const GROUPS_MAX: usize = 6;
-/// The outliers on the page, unless all are wanted.
+/// The most outliers on the page, unless the user asks for all.
 const OUTLIERS_MAX: usize = 12;
 
 pub(crate) fn page(audit: &FleetAudit, is_whole: bool) -> String {

@@ -258,7 +258,7 @@ impl<'a> Probe<'a> {
         self.absent
     }
 
-    /// After a sleep that should have ended at `due_ns`: records how late it ended, and how long the thread waited to run.
+    /// Call it after a sleep that should have ended at `due_ns`. Records how late the sleep ended, and how long the thread waited to run.
     pub(super) fn woke(&mut self, due_ns: u64) -> Sleep {
         let woke_ns = clock::monotonic_ns();
         let own = self.own();

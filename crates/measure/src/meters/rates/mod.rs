@@ -94,7 +94,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     Ok(Report { elapsed_ns, readings, rates, spread, cost, lost })
 }
 
-/// A root remembers what it read. A fresh one each time does not accumulate threads that have ended.
+/// Reads the counts through a new root each time. One root would cache the files of all threads that have ended since.
 fn read(target: &Target) -> Counts {
     Counts::read(&Root::live(), target, &clock::monotonic_ns)
 }

@@ -424,7 +424,7 @@ fn two_hundred_cpus_are_read() {
     assert_eq!(rates.system.interrupts_per_s.known(), Some(&200.0));
 }
 
-/// Any text, but often similar to the kernel's.
+/// Texts like the kernel's `/proc/stat`, with any numbers.
 fn any_stat() -> impl Strategy<Value = String> {
     let number = prop_oneof![0..200_u64, Just(u64::MAX), any::<u64>()];
     prop::collection::vec(prop::collection::vec(number, 8), 0..4).prop_map(|cpus| {

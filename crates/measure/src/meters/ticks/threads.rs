@@ -63,7 +63,7 @@ fn busiest(mut threads: Vec<(u32, u32)>, watch: &Watch<'_>) -> Vec<(u32, u32)> {
     }
     watch.progress(0.0, "comparing the server's threads");
     let ran = |threads: &[(u32, u32)]| -> BTreeMap<u32, u64> {
-        // A kernel without these counts reports nothing. Then all threads are equal, and the first few are watched.
+        // Without schedstat every count is 0. Then all threads are equal, and the meter watches the first few.
         threads.iter().map(|(_, tid)| (*tid, schedstat::of_thread(*tid).unwrap_or_default().0)).collect()
     };
     let before = ran(&threads);

@@ -27,9 +27,9 @@ pub(super) struct Give {
 pub(super) struct Due {
     /// The number of the first packet.
     pub(super) at: u32,
-    /// How many.
+    /// The number of packets.
     pub(super) packets: u32,
-    /// How long each, in bytes.
+    /// The length of each packet, in bytes.
     pub(super) bytes: u16,
 }
 

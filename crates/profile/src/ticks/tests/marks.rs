@@ -3,7 +3,7 @@
 use super::super::marks::{self, Marks, MarksError};
 use super::*;
 
-/// Events by name, each with its times and the words of its samples.
+/// Events: the name, then each sample's time and its words.
 type Marked<'a> = &'a [(&'a str, &'a [(u64, &'a [u64])])];
 
 fn marked(events: Marked<'_>) -> Recording {

@@ -140,7 +140,7 @@ fn invalid_counters_are_refused() {
     }
     assert!(!with(&|counted| counted.busy_share = Some(-1.0)));
     assert!(!with(&|counted| counted.counters = [("x".to_owned(), -1.0)].into()));
-    // A counter that is not a number is left out, and so are all if there are too many.
+    // A counter that is not a number is left out. If there are too many counters, all are left out.
     let counters = [("x".to_owned(), f64::NAN), ("y".to_owned(), f64::MAX), ("z".to_owned(), 2.0)].into();
     let window = Conditions { busy_share: Some(f64::INFINITY), counters, ..Conditions::default() };
     let found = BootCounters::from_windows(NetworkPath::Devices, &[window.clone(), window]);

@@ -205,7 +205,7 @@ fn a_server_that_dies_in_a_window_is_noticed_at_once() {
 #[test]
 fn a_hung_server_that_ignores_signals_is_killed() {
     let mut settings = lower("rtt");
-    // Its line arrives before the window.
+    // Its only line arrives before the window begins.
     settings.ready = Ready::Line("rtt".into());
     settings.ending.limit = Duration::from_millis(200);
     let mut command = start("hangs", "trap '' TERM; echo '{\"rtt\":1}'; while :; do sleep 1; done", settings).unwrap();

@@ -1,4 +1,4 @@
-//! The CPUs: a lane each, with what it did and what was taken from it.
+//! The CPUs, one lane each: what the CPU did, and the time that others took from it.
 
 use evenkeel_watch::Measured;
 use evenkeel_watch::model::{CpuModel, CpuUse};
