@@ -262,7 +262,7 @@ struct Tick {
 #[derive(Default)]
 struct Cpu {
     running: Option<(Tick, f64)>,
-    /// When what is left of the work was last brought up to date, and how fast it goes.
+    /// When the remaining work was last updated. `speed` is how fast it goes.
     since: f64,
     speed: f64,
     /// Ends of an older number are not valid any more.

@@ -53,7 +53,7 @@ fn trait_value(by: By, facts: &Facts) -> String {
         By::Cloud => word(&facts.machine.cloud),
         By::None => Fact::Known("all hosts".to_owned()),
     };
-    // Hosts of which it is unknown are one group, whatever the reason.
+    // All hosts without a known value are one group, whatever the reason.
     value.known().cloned().unwrap_or_else(|| format!("unknown {}", by.noun()))
 }
 

@@ -86,7 +86,7 @@ impl Tally {
         differs_in_value || differs_in_advice
     }
 
-    /// Whether hosts have different values, none of which is that of most.
+    /// Whether hosts have different values, and no value is that of more than half of them.
     pub(super) fn is_mixed(&self) -> bool {
         self.value.is_none() && self.values.len() > 1
     }

@@ -8,9 +8,9 @@ use super::evidence::Evidence;
 
 /// A bet's capital at which its claim is made: wrong in less than 1 of 100 cases each, and a search makes few claims that matter.
 pub const CLAIM: f64 = 100.0;
-/// Windows before a number of sessions says which way to go.
+/// The windows at one number of sessions before the search decides whether to try more or fewer.
 const FIRST_WINDOWS: u32 = 3;
-/// Windows after which a number of sessions that proves nothing is at the edge.
+/// If a number of sessions is still unproven after this many windows, it is at the edge.
 const CLOSE_WINDOWS: u32 = 16;
 
 /// What was found of the number of sessions.
@@ -68,10 +68,10 @@ impl Search {
         Some(next)
     }
 
-    /// The next window at the edge; none if both claims are made.
+    /// The number of sessions for the next window at the edge. None if both claims are proven.
     ///
-    /// Where the edge is blurred, the numbers beside it are soon as good as a coin. After some windows the next ones outside are proven
-    /// instead: the answer is then known to within one.
+    /// If the edge is blurred, the numbers beside it hold the limit in about half of their windows, and no claim about them is ever
+    /// proven. So after some windows the search proves the next numbers outwards. The answer is then known to within one.
     fn claim(&self, held: u32, broken: u32) -> Option<u32> {
         let is_close = |sessions: u32| self.evidence(sessions).windows() >= CLOSE_WINDOWS;
         let held = if is_close(held) && !self.is_proven_held(held) { held - 1 } else { held };
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// What is promised: within one of the truth in 95 of 100, and intervals that hold it.
+    /// The promises: the answer is within one of the truth in 95 of 100 searches, and the interval contains the truth.
     #[test]
     fn noise_neither_ends_it_early_nor_lets_it_pass() {
         for (truth, blur) in [(3, 0.5), (9, 0.5), (9, 1.0), (24, 1.0), (60, 1.0)] {

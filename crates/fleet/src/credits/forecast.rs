@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::asked::StartCredits;
 use super::trace::Trace;
 
-/// Two balances that differ less are one: a repetition of the trace that begins as the one before ends as that does.
+/// Balances that differ by less count as equal. If two repetitions of the trace begin with equal balances, they also end with equal ones.
 const SAME_CREDITS: f64 = 1e-6;
 
 /// The credits of an instance type under a trace.

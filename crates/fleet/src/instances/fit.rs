@@ -191,7 +191,7 @@ impl Mix<'_> {
     /// How many of the mix fit, if so many of each kind alone fit.
     fn harmonic(&self, alone: impl Fn(&Session) -> f64) -> f64 {
         let part: f64 = self.sessions.iter().map(|one| f64::from(one.count) / alone(one)).sum();
-        // A kind of which none fits makes the sum infinite.
+        // If none of one kind fits, the sum is infinite and the answer 0.
         self.count() / part
     }
 }

@@ -65,11 +65,11 @@ struct Cluster {
 /// The guards of one goal.
 #[derive(Default)]
 struct Guards {
-    /// What each has seen, by name.
+    /// The state of each guard, by name.
     states: BTreeMap<String, GuardState>,
-    /// What those that were due say.
+    /// The results of the guards that were due.
     looks: Vec<(String, GuardLook)>,
-    /// Those that could not be asked, and why.
+    /// The guards whose query failed, and why.
     blind: Vec<String>,
 }
 
@@ -80,10 +80,10 @@ impl<M: Metrics> Controller<M> {
         Controller { goals, releases, nodes: Api::all(client), metrics, looked: BTreeMap::new() }
     }
 
-    /// Takes the next step of each goal that `is_wanted`, and says how far each is.
+    /// Takes the next step of each goal that `is_wanted`, and returns the progress of each.
     ///
     /// # Errors
-    /// The API server's. What was written until then stays, and the next step goes on from there.
+    /// An error of the API server. Everything written until then stays, and the next step continues from there.
     pub async fn step(&mut self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Progress>, kube::Error> {
         let cluster = self.read().await?;
         let mut progress = Vec::new();
@@ -112,7 +112,7 @@ impl<M: Metrics> Controller<M> {
             rollout.guards = states;
         }
         self.write_status(goal, counts, rollout.as_ref()).await?;
-        // The status first: if this process dies in between, the wave is counted and released again.
+        // Write the status first. If this process dies in between, the wave is already counted, and it is released again.
         let name = goal.name_any();
         for node in &release {
             self.release(node, cluster, &name, goal.metadata.generation).await?;
@@ -123,7 +123,7 @@ impl<M: Metrics> Controller<M> {
         Ok(Progress { goal: name, nodes: counts, rollout, still_released: withdraw.len(), blind })
     }
 
-    /// What each guard has seen with the look that is due, what it says, and which could not be asked.
+    /// Queries the guards that are due. Returns their states and results, and the guards whose query failed.
     fn guards(&mut self, view: &ClusterView<'_>) -> Guards {
         let mut guards = Guards::default();
         let Some(rollout) = &view.goal.spec.rollout else { return guards };
@@ -213,7 +213,7 @@ impl<M: Metrics> Controller<M> {
         }
     }
 
-    /// Asks for the undo of a goal's rollout, or takes the question back. Answers whether the goal exists.
+    /// Requests the undo of a goal's rollout, or withdraws the request. Returns whether the goal exists.
     ///
     /// # Errors
     /// The API server's.

@@ -13,7 +13,7 @@ use super::journal::{GoalOwner, Journal, OwnedTransaction};
 use super::selector::matches;
 use super::state::Release;
 
-/// So many transactions a goal may have before a drift makes it begin anew.
+/// If a goal has more transactions than this, the agent answers the next drift with a revert of all of them, and applies the goal anew.
 const TRANSACTIONS_MAX: usize = 20;
 
 /// What a node's agent sees.
@@ -129,7 +129,7 @@ pub fn decide(
     let is_crowded = |goal: &Desired| {
         !goal.drift(&journal.verified.drift).is_empty() && goal.transactions(journal).count() > TRANSACTIONS_MAX
     };
-    // Each heal is a transaction. When there are many, the goal begins anew.
+    // Each heal is a transaction. If there are too many, revert them all and apply the goal anew.
     let crowded: Vec<&GoalOwner> = desired.iter().filter(|goal| is_crowded(goal)).map(|goal| &goal.owner).collect();
     let keeps =
         |goal: &Desired, transaction: &OwnedTransaction| goal.keeps(transaction) && !crowded.contains(&&goal.owner);

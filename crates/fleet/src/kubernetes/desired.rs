@@ -59,7 +59,7 @@ impl Desired {
         self.allow > Allow::Audit && is_ours && owner.generation == generation && is_in_force
     }
 
-    /// Those of the drifted settings that are of this goal. A goal of advice has no list of its settings, so all drift counts.
+    /// The drifted settings that belong to this goal. A goal that applies advice has no list of its settings, so all drift counts.
     pub fn drift<'a>(&self, drift: &'a [DriftedKnob]) -> Vec<&'a DriftedKnob> {
         let is_ours = |drifted: &&DriftedKnob| {
             let names_it =

@@ -1,4 +1,4 @@
-//! What the agent needs of its host: the journal and what is in force; one goal applied, one transaction put back.
+//! The interface between the agent and its host: read the journal and the values in force, apply a goal, revert a transaction.
 
 use super::desired::Desired;
 use super::journal::Journal;

@@ -1,4 +1,5 @@
-//! The one writer of `HostState` objects and of what is released in them. Rollouts, trials and agents write the same objects, each its own part.
+//! Writes `HostState` objects and the releases in them; no other code does. Rollouts, trials and agents share these objects, and each writes
+//! only its own part.
 
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Error, ResourceExt};
@@ -29,7 +30,8 @@ impl Releases {
         }
     }
 
-    /// Replaces what is released to a node, unless somebody changed its state after it was read: the next look then sees that.
+    /// Replaces the releases of a node. If somebody changed its state since it was read, nothing is written, and the next look sees the
+    /// change.
     pub(super) async fn write(&self, state: &HostState, released: &[Release]) -> Result<(), Error> {
         let version = state.resource_version();
         let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "released": released } });

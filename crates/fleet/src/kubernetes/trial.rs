@@ -1,4 +1,4 @@
-//! The hosts of a cluster in the hands of a trial: which have a goal released, and whether all have come to what was asked.
+//! Controls the hosts of a cluster for a trial: releases a goal to some of them, and waits until each has reached the requested state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::rollout::{ClusterView, NodeInfo, with_release};
 use super::state::GoalPhase;
 use super::why::why;
 
-/// How often to look whether the hosts have come to what was asked.
+/// How often to check whether the hosts have reached the requested state.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often a switch is tried while others write to the same states.
 const SWITCHES_MAX: usize = 20;
@@ -188,7 +188,7 @@ impl TrialGoal {
         }
     }
 
-    /// The nodes that have not come to what was asked.
+    /// The nodes that have not reached the requested state.
     async fn open(
         &self,
         with: &BTreeSet<String>,

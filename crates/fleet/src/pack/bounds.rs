@@ -6,7 +6,7 @@
 use super::problem::Problem;
 use super::state::{OnCpu, Score, State};
 
-/// Functions that are tried: the load itself, and those that round down to parts of a CPU, of which the one for halves is the first.
+/// How many functions are tried: the load itself, and functions that round it down to parts of a CPU, first to halves.
 const FUNCTIONS: u64 = 4;
 
 /// Sessions of each kind that wait to be placed.
@@ -50,10 +50,10 @@ pub(super) fn placeable(state: &State<'_>, waiting: &Waiting) -> u32 {
     most.min(count_within(problem, waiting, quota, |kind| problem.kinds[kind].need.total_load()))
 }
 
-/// What all CPUs have left of this weight, if no CPU may be above `capacity`.
+/// The free weight of all CPUs, if no CPU may be above `capacity`.
 fn room(state: &State<'_>, capacity: u64, k: u64) -> u64 {
     let of = |on: &OnCpu| {
-        // What the CPU has less than the others counts as a load on it.
+        // If the CPU's limit is lower than `capacity`, the difference counts as a load.
         let load = u64::from(on.load) + capacity.saturating_sub(u64::from(on.limit));
         (capacity * k.max(1)).saturating_sub(weight(load.min(capacity), capacity, k))
     };
@@ -65,7 +65,7 @@ fn session_weight(problem: &Problem, kind: usize, capacity: u64, k: u64) -> u64 
     u64::from(problem.kinds[kind].need.width) * weight(load, capacity, k)
 }
 
-/// How many sessions have the weight, those that weigh least first.
+/// How many sessions fit into `room`, the lightest first.
 fn count_within(problem: &Problem, waiting: &Waiting, mut room: u64, weight: impl Fn(usize) -> u64) -> u32 {
     let mut order: Vec<(u64, u32)> = (0..problem.kinds.len())
         .map(|kind| (weight(kind), waiting.counts[kind]))
@@ -84,7 +84,7 @@ fn count_within(problem: &Problem, waiting: &Waiting, mut room: u64, weight: imp
     most
 }
 
-/// What the `count` sessions that weigh least weigh together.
+/// The total weight of the `count` lightest sessions.
 fn least(problem: &Problem, waiting: &Waiting, mut count: u32, weight: impl Fn(usize) -> u64) -> u64 {
     let mut order: Vec<(u64, u32)> =
         (0..problem.kinds.len()).map(|kind| (weight(kind), waiting.counts[kind])).collect();
@@ -114,7 +114,8 @@ fn sharing(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
     state.sharing() + on_cpus + of(&state.core_threads) + of(&state.cache_threads) + of(&state.node_threads)
 }
 
-/// How many pairs `left` more threads make at least in places that have so many: a thread in a place with n others makes n.
+/// The fewest pairs that `left` more threads make, in places that already have these numbers of threads. A thread in a place with n others
+/// makes n pairs.
 fn pairs_added(places: impl Iterator<Item = u64>, mut left: u64) -> u64 {
     let mut places: Vec<u64> = places.collect();
     places.sort_unstable();
@@ -133,7 +134,7 @@ fn pairs_added(places: impl Iterator<Item = u64>, mut left: u64) -> u64 {
     pairs
 }
 
-/// How many threads of the lightest kind CPUs have room for, if none may be above `capacity`: no other bound knows how much each CPU must leave empty.
+/// How many threads of the lightest kind fit, if no CPU may be above `capacity`. Only this bound considers the rest that each CPU leaves empty.
 fn threads_within(state: &State<'_>, waiting: &Waiting, capacity: u64) -> u64 {
     let kinds = 0..state.problem.kinds.len();
     let loads = kinds.filter(|kind| waiting.counts[*kind] > 0).map(|kind| u64::from(state.problem.packed_loads[kind]));
@@ -166,7 +167,7 @@ pub(super) fn may_stay_at(state: &State<'_>, waiting: &Waiting, count: u32, load
     })
 }
 
-/// The least that a placement of all waiting sessions but `left_out` can reach on the first three levels, from what is placed now.
+/// A lower bound for the first three levels of every completion: sessions left out, heavy pairs, highest load.
 pub(super) fn root(state: &State<'_>, waiting: &Waiting) -> (u32, u64, u32) {
     let placed = placeable(state, waiting);
     let (mut low, mut high) = (0, u32::MAX / 2);
@@ -184,7 +185,7 @@ pub(super) fn is_hopeless(state: &State<'_>, waiting: &Waiting, given_up: u32, b
     if left_out != best.left_out {
         return left_out > best.left_out;
     }
-    // As many as the best: only such a completion matters now.
+    // From here on, only completions that place as many sessions as the best one matter.
     let count = total - (best.left_out - given_up);
     let pairs = heavy_pairs(state, waiting, count);
     if pairs != best.heavy_pairs {

@@ -3,7 +3,7 @@
 use super::greedy::{Choice, Placed, best_place};
 use super::state::State;
 
-/// Up to so many sessions, every one is tried in a better place, and not only those on the busiest CPUs.
+/// With at most this many sessions, a better place is tried for every session, not only for those on the busiest CPUs.
 const ALL_MAX: usize = 256;
 
 /// Improves until no step helps, or `work` steps were tried.

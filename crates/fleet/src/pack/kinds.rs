@@ -53,7 +53,7 @@ pub(super) fn kinds(sessions: &[Session], load_max: u32) -> Vec<Kind> {
         kinds[at].rows.push((row, session.count));
         kinds[at].count += session.count;
     }
-    // What is hard to place is placed first: it leaves the search the fewest ways.
+    // Place the hardest sessions first: that leaves the search the fewest branches.
     let size = |kind: &Kind| (u64::from(kind.need.width) * u64::from(kind.need.load), kind.need.memory_kib);
     kinds.sort_by_key(|kind| std::cmp::Reverse((kind.need.width, size(kind))));
     kinds
@@ -66,7 +66,8 @@ impl Need {
             if session.cpus <= 1.0 { 1.0 } else { (session.cpus * f64::from(CPU) / f64::from(load_max)).ceil() };
         let load = (session.cpus / width * f64::from(CPU)).ceil().max(1.0);
         let peak = session.work_us_p99.zip(session.tick_hz).map(|(work_us, hz)| work_us * hz);
-        // While a long tick works, the others of the CPU take their share. So it ends before the next one is due if all others leave it that much.
+        // While a long tick runs, the other sessions of the CPU take their share. The limit on the CPU's load leaves enough time for the tick to end
+        // before the next one is due.
         let limit =
             peak.map_or(2.0 * f64::from(CPU), |peak| (f64::from(CPU) + load - peak).clamp(0.0, 2.0 * f64::from(CPU)));
         let is_exclusive = load > f64::from(load_max);
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_tick_ends_before_the_next_is_due() {
-        // A third of the period is work on average, and 90 % at its p99: others may take a tenth.
+        // The work takes a third of the period on average, and 90 % at its p99. So others may take a tenth.
         let need = needs("0.33,50,18000,,\n")[0];
         assert_eq!((need.limit, need.is_tick_too_long), (430_000, false));
         assert!(needs("0.33,50,20001,,\n")[0].is_tick_too_long);

@@ -79,7 +79,7 @@ pub(super) fn never(problem: &Problem, kinds: &[Kind], options: &Options) -> Vec
     kinds.iter().enumerate().map(reason).collect()
 }
 
-/// The reason why one more session of the kind has no place beside those that are placed.
+/// Why one more session of this kind does not fit beside the placed ones.
 pub(super) fn reason(problem: &Problem, placed: &[Placed], kind: usize) -> (Resource, String) {
     let mut state = State::new(problem);
     placed.iter().for_each(|one| state.put(&one.slots, one.kind));

@@ -9,7 +9,7 @@ use crate::system::{SYSTEM_MEMORY, system_cpus};
 /// The most that one CPU has of everything that counts in millionths of it.
 const WHOLE: f64 = CPU as f64;
 
-/// What a node of unknown size holds: more than any, and so little that the sum of 8,192 nodes is a number.
+/// The memory of a node of unknown size: more than any node has, but the sum of 8,192 nodes does not overflow.
 const MEMORY_UNKNOWN_KIB: u64 = u64::MAX >> 13;
 
 /// A CPU that sessions may use.
@@ -37,12 +37,13 @@ pub(super) struct Problem {
     pub(super) cores: usize,
     /// In KiB; by node.
     pub(super) memory: Vec<u64>,
-    /// In KiB; by cache. What is not known holds all.
+    /// In KiB; by cache. A cache of unknown size has room for everything.
     pub(super) caches: Vec<u64>,
     /// For all sessions, in millionths of a CPU.
     pub(super) quota: u64,
     pub(super) kinds: Vec<Kind>,
-    /// What a thread of each kind takes at least of a CPU's limit. For a session that has a CPU of its own that is the limit, though its load is above.
+    /// The least that a thread of each kind takes of a CPU's limit. A session with a CPU of its own takes all of the limit, even if its load is
+    /// higher.
     pub(super) packed_loads: Vec<u32>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Rooms {
     pub(super) caveats: Vec<String>,
 }
 
-/// What is taken of one CPU before sessions get it.
+/// What the system, interrupts and the hypervisor take from one CPU, before sessions get the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Room {
     /// The share that the system gets.
@@ -82,7 +83,7 @@ impl Rooms {
         let shares_interrupts = match options.interrupt_cpus {
             InterruptCpus::Share => true,
             InterruptCpus::Avoid => false,
-            // Kept apart they would cost more than half of the machine.
+            // Without sessions on them, more than half of the machine would be lost.
             InterruptCpus::Auto if 2 * interrupts > machine.cpus.len() || machine.cpus.len() == 1 => true,
             InterruptCpus::Auto => interrupt_load.is_some_and(|load| load <= INTERRUPT_LOAD_MAX),
         };
@@ -183,8 +184,8 @@ fn packed_load(slots: &[Slot], need: &Need) -> u32 {
     if need.is_exclusive { limits.min().map_or(need.load, |limit| limit.min(need.load)) } else { need.load }
 }
 
-/// The packets a second of the sessions that the CPUs can have at most; none if the table has no packets. If not all sessions fit, those with
-/// most packets for their load count, so that no placement has more.
+/// An upper bound for the packets per second of the placed sessions. None if the table has no packets. If not all sessions fit, it counts those
+/// with the most packets for their load, so no placement has more.
 fn packets(machine: &Machine, sessions: &[Session], load_max: f64) -> Option<f64> {
     let mut rates: Vec<(f64, f64)> = sessions
         .iter()
@@ -197,7 +198,7 @@ fn packets(machine: &Machine, sessions: &[Session], load_max: f64) -> Option<f64
         return None;
     }
     rates.sort_by(|a, b| (b.0 / b.1).total_cmp(&(a.0 / a.1)));
-    // A session that is alone on its CPU may load it whole.
+    // A session that is alone on its CPU may use all of it.
     let whole = if sessions.iter().any(|session| session.cpus > load_max) { 1.0 } else { load_max };
     let mut room = whole * machine.cpus.iter().filter(|cpu| cpu.is_allowed).count() as f64;
     let mut packets = 0.0;

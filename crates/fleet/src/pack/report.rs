@@ -252,7 +252,7 @@ impl Parts<'_> {
         let node = slots.first().and_then(|slot| self.machine.nodes[at(slot).node].node);
         let session = &self.sessions[row];
         let mut unit = vec![format!("AllowedCPUs={cpus}")];
-        // On a machine with one node the line says nothing.
+        // On a machine with one node, a line that names the node is useless.
         unit.extend(node.filter(|_| self.machine.nodes.len() > 1).map(|node| format!("AllowedMemoryNodes={node}")));
         unit.extend(session.cpu_weight.map(|weight| format!("CPUWeight={weight}")));
         Placement {

@@ -24,7 +24,7 @@ pub(super) struct Found {
     pub(super) score: Score,
     /// No placement is better than this on the first three levels.
     pub(super) bound: (u32, u64, u32),
-    /// Whether nothing better exists among those that are equal on the first three levels.
+    /// Whether it is also proven to be the best among placements that are equal on the first three levels.
     pub(super) are_ties_proven: bool,
     /// States that the search visited.
     pub(super) visited: u32,
@@ -82,7 +82,7 @@ fn first(problem: &Problem) -> (Vec<Placed>, Score) {
         if best.as_ref().is_none_or(|(_, least)| score < *least) {
             best = Some((placed, score));
         }
-        // The others only help if something does not fit.
+        // The other orders only help if something does not fit.
         if score.left_out == 0 {
             break;
         }
@@ -105,8 +105,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Places what waits, from `kind` on; false if the work ended first. If one of the kind was left out (`has_given_up`), all others of it are too:
-    /// they are equal.
+    /// Places the waiting sessions, from `kind` on. False if the budget of states ran out first. If one session of the kind was left out
+    /// (`has_given_up`), all others of it are left out too, because they are equal.
     fn session(&mut self, kind: usize, has_given_up: bool) -> bool {
         let Some(count) = self.waiting.counts.get(kind).copied() else {
             self.keep();
@@ -140,7 +140,7 @@ impl Search<'_> {
         is_whole
     }
 
-    /// Places one thread of a session, and goes on; false if the work ended first.
+    /// Places one thread of a session, and continues. False if the budget of states ran out first.
     fn thread(&mut self, kind: usize, nth: u32) -> bool {
         let problem = self.state.problem;
         if nth == problem.kinds[kind].need.width {
@@ -183,7 +183,7 @@ impl Search<'_> {
         true
     }
 
-    /// Ends a session of which all threads are placed, and goes on with the next one.
+    /// Called when all threads of a session are placed. Continues with the next session.
     fn next_session(&mut self, kind: usize) -> bool {
         let path = std::mem::take(&mut self.path);
         if path.len() > 1 {
@@ -200,7 +200,8 @@ impl Search<'_> {
         is_whole
     }
 
-    /// Whether an equal state was searched before. It had all completions that this one has, and was judged by a best that was no better.
+    /// Whether an equal state was searched before. It had the same completions, and the best placement at that time was no better than now, so a
+    /// second search would find nothing new.
     fn is_remembered(&mut self, kind: usize, step: u128) -> bool {
         let waiting = u128::from(self.waiting.counts[kind]);
         let place = mix((kind as u128) << 96 | waiting << 64 | step << 16);

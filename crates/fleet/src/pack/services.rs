@@ -62,7 +62,7 @@ pub enum ServicesError {
     },
 }
 
-/// What of a saved answer counts. Its lines for units and for `taskset` are made anew.
+/// The fields of a saved answer that are used. Its lines for units and for `taskset` are computed again.
 #[derive(Deserialize)]
 struct Saved {
     format: u32,
@@ -173,7 +173,7 @@ fn fit(service: &mut Service, machine: &Machine) -> Result<(), ServicesError> {
             Some(_) => {}
         }
     }
-    // On a machine with one node a line for it says nothing.
+    // On a machine with one node, a line that names the node is useless.
     unit.node = unit.node.filter(|_| machine.nodes.len() > 1);
     Ok(())
 }

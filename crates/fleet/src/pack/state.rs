@@ -1,5 +1,5 @@
-//! Sessions on CPUs, one thread at a time: what fits, and what it is worth. A hash of the state is equal for states that differ only in which of
-//! equal CPUs, cores, caches and nodes has what.
+//! The state of a placement, to which one thread at a time is added: what fits, and the score. Two states have the same hash if they differ only by
+//! an exchange of equal CPUs, cores, caches or nodes.
 
 use super::problem::Problem;
 
@@ -238,12 +238,12 @@ impl<'a> State<'a> {
         on_cpus + all(&self.core_threads) + all(&self.cache_threads) + all(&self.node_threads)
     }
 
-    /// What decides all that can follow, without which of equal CPUs it is.
+    /// A hash of everything that decides which completions are possible. Equal CPUs are interchangeable in it.
     pub(super) fn hash(&self) -> u128 {
         self.sum
     }
 
-    /// The same for a step: two CPUs with the same are two ways to the same state.
+    /// The same for a step: a thread on either of two CPUs with equal hashes leads to the same state.
     pub(super) fn hash_of(&self, slot: usize) -> u128 {
         let room = &self.problem.slots[slot];
         let upwards =
@@ -299,7 +299,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// Spreads every bit over all of them. Of a billion states two have one hash with a chance of 1e-21.
+/// Spreads every bit over all bits. Among a billion states, the chance that two have the same hash is 1e-21.
 pub(super) fn mix(x: u128) -> u128 {
     let a = (x ^ (x >> 67))
         .wrapping_add(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)

@@ -120,7 +120,7 @@ fn problem(machine: &Machine, sessions: &[Session], options: &Options) -> Proble
     rooms.problem(machine, kinds::kinds(sessions, 700_000), 700_000)
 }
 
-/// What a placement is worth, straight from the rules; none if it breaks one. A session's CPUs are a set of bits, 0 for none.
+/// The score of a placement, computed directly from the rules. None if it breaks a rule. A session's CPUs are a set of bits, 0 for none.
 fn judge(problem: &Problem, sessions: &[&Kind], places: &[u32]) -> Option<Score> {
     let has = |place: u32, slot: usize| place >> slot & 1 == 1;
     let slots = || problem.slots.iter().enumerate();
@@ -196,7 +196,7 @@ fn brute(problem: &Problem, sessions: &[&Kind], places: &mut Vec<u32>, best: &mu
         *best = Some(best.map_or(score, |best| best.min(score)));
         return;
     }
-    // No part of a score falls with one more session.
+    // One more session never lowers a part of the score.
     if best.is_some_and(|best| score >= best) {
         return;
     }
@@ -279,7 +279,7 @@ fn large(seed: u64) -> (Machine, Vec<Session>, Options) {
     (machine, sessions, options)
 }
 
-/// Sessions and their placements on one CPU, with the names being those of the needs.
+/// The placements on one CPU, once for each of their sessions.
 fn on_cpu(report: &Report, cpu: usize) -> Vec<&Placement> {
     let here = report.placements.iter().filter(|one| one.cpus.contains(cpu));
     here.flat_map(|one| std::iter::repeat_n(one, one.count as usize)).collect()
@@ -313,7 +313,7 @@ fn check_cpus(machine: &Machine, sessions: &[Session], options: &Options, report
     }
 }
 
-/// A heavy session beside another one, though a core of its node has none and room for it.
+/// Checks that no two heavy sessions share a core while another core of the node has none and has room.
 fn check_cores(machine: &Machine, options: &Options, report: &Report) {
     let heavy = |core: usize| -> Vec<&Placement> {
         let cpus = machine.cpus.iter().filter(|cpu| cpu.core == core);
@@ -368,7 +368,7 @@ proptest! {
         prop_assert!(system >= report.rules.system_cpus - 1e-9 || report.caveats.iter().any(|caveat| caveat.contains("left for the system")));
         check_cpus(&machine, &sessions, &options, &report);
         check_cores(&machine, &options, &report);
-        // The bounds bound, whether or not the search ended.
+        // The bounds hold, whether or not the search finished.
         prop_assert!(report.placed <= report.proof.placed_max);
         if report.placed == report.proof.placed_max {
             prop_assert!(report.heavy_pairs >= report.proof.heavy_pairs_min);

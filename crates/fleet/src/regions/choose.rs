@@ -3,13 +3,13 @@
 use super::cover::{Found, Wanted, bits, search};
 use super::latencies::{Latencies, UNMEASURED};
 
-/// Visits of a region of a cell that the searches of an answer may take: some seconds.
+/// The work of all searches for one answer, in visits of a region of a cell: some seconds.
 const WORK: u64 = 300_000_000;
 /// A search that takes more than this part of the work gives up.
 const WORK_PART: u64 = 6;
-/// A search that only bounds the answer takes no more than this part of that.
+/// A search that only bounds the answer takes at most this part of the work of one search.
 const BOUND_PART: u64 = 4;
-/// Where a search was too long, the answer and its bound are found to this part of the latency.
+/// If a search is too long, the answer and its bound are found to this fraction of the latency.
 const HARD_PART: u32 = 200;
 /// The most exchanges that lower the mean latency, and how many are tried for each.
 const EXCHANGES_MAX: u32 = 12;
@@ -53,7 +53,8 @@ pub(super) fn best(latencies: &Latencies, choice: &Choice, count: u32) -> Option
     Some(Chosen { set: nearer(latencies, choice, set, chosen.percentile_us), ..chosen })
 }
 
-/// The smallest set whose percentile is within `limit_us`, and of those the one with the lowest; none if even all regions are not.
+/// The smallest set whose percentile is within `limit_us`. Among sets of that size, the one with the lowest percentile. None if even
+/// all regions together exceed the limit.
 pub(super) fn fewest(latencies: &Latencies, choice: &Choice, limit_us: u32) -> Option<Chosen> {
     let need = latencies.share(choice.thousandths);
     let cells = latencies.cells(limit_us);
@@ -74,7 +75,7 @@ pub(super) fn fewest(latencies: &Latencies, choice: &Choice, limit_us: u32) -> O
     None
 }
 
-/// Searches between the percentile of all regions and that of a first set.
+/// Searches the lowest percentile, between the percentile of all regions together and that of a first set.
 fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>, work: u64) -> Option<Chosen> {
     let need = latencies.share(choice.thousandths);
     let least = latencies.within(choice.all, need);
@@ -87,13 +88,13 @@ fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>
     }
     if high == UNMEASURED {
         let longest = latencies.values.iter().copied().filter(|latency| *latency != UNMEASURED).max()?;
-        // One above: whether the longest is enough is a question too.
+        // One above the longest, because the search must also test the longest itself.
         (set, high) = (0, longest + 1);
     }
     let mut steps = Steps { latencies, choice, count, need, part: work / WORK_PART, left: work };
     // No set is below `proven`; no set was found below `low`.
     let (mut proven, mut low) = (least, least);
-    // A first set is most often the best one already, which one step proves.
+    // The first set is usually the best one already, and one step proves that.
     let (mut is_near, mut is_hard) = (set != 0, false);
     while low < high && !(is_hard && high - low <= high / HARD_PART) {
         let limit = if is_near { high - 1 } else { low + (high - low) / 2 };
@@ -142,8 +143,8 @@ impl Steps<'_> {
         found
     }
 
-    /// The largest latency below `high` of which it can be proven that no set is below it. Short searches do: far below what a set reaches,
-    /// the first bound excludes all of them.
+    /// The largest latency below `high` for which short searches prove that no set is below it. Far below what any set reaches, the first
+    /// bound already excludes all sets.
     fn bound(&mut self, mut proven: u32, high: u32) -> u32 {
         let mut above = high;
         while above - proven > high / HARD_PART {
@@ -175,8 +176,8 @@ fn widest(latencies: &Latencies, choice: &Choice, count: u32, set: u64, (need, l
     }
 }
 
-/// The set with further regions up to `count`, each the one that lowers the mean latency most. They do not change the percentile: it is
-/// the lowest already.
+/// Adds regions to the set, up to `count`. Each one lowers the mean latency most. The percentile does not change, because it is already the
+/// lowest possible.
 fn filled(latencies: &Latencies, choice: &Choice, count: u32, mut set: u64) -> u64 {
     while set.count_ones() < count {
         let mut saved = [0_u128; 64];
@@ -195,8 +196,8 @@ fn filled(latencies: &Latencies, choice: &Choice, count: u32, mut set: u64) -> u
     set
 }
 
-/// The set with regions exchanged for others while that lowers the mean latency, and leaves no more players above the percentile: many sets
-/// may have the same percentile, and the rest of the players are not to pay for it.
+/// Exchanges regions of the set while that lowers the mean latency and leaves no more players above the percentile. Many sets may have the
+/// same percentile, and the other players should not pay for it.
 fn nearer(latencies: &Latencies, choice: &Choice, mut set: u64, percentile_us: u32) -> u64 {
     let reached = |set: u64| -> u64 {
         let is_within = |row: &[u32]| Latencies::nearest(row, set).1 <= percentile_us;
@@ -219,10 +220,10 @@ fn nearer(latencies: &Latencies, choice: &Choice, mut set: u64, percentile_us: u
     set
 }
 
-/// The exchanges of one region that lower the sum of all latencies: by how much (negative), the region that leaves, and the one that comes.
+/// The exchanges of one region that lower the sum of all latencies: the change (negative), the removed region, and the added one.
 fn exchanges(latencies: &Latencies, choice: &Choice, set: u64) -> Vec<(i128, usize, usize)> {
     let others = choice.all & !set;
-    // What is saved if a region comes and none leaves, and what an exchange costs beyond that.
+    // `saved`: the latency saved if a region is added and none is removed. `costs`: what the removal in an exchange costs.
     let (mut saved, mut costs) = ([0_i128; 64], vec![[0_i128; 64]; 64]);
     for (row, weight) in latencies.rows().zip(&latencies.weights) {
         let weight = i128::from(*weight);
@@ -231,7 +232,7 @@ fn exchanges(latencies: &Latencies, choice: &Choice, set: u64) -> Vec<(i128, usi
         for into in bits(others) {
             let latency = row[into];
             saved[into] += i128::from(now.saturating_sub(latency)) * weight;
-            // The players of the region that leaves go to the one that comes, or to their second.
+            // The players of the removed region move to the added one, or to their second nearest.
             costs[first][into] += i128::from(second.min(latency.max(now)) - now) * weight;
         }
     }

@@ -175,7 +175,7 @@ impl Search {
         }
     }
 
-    /// Whether nothing is left to be decided here: the best set below is offered, or none can be good enough.
+    /// Whether this node is decided: its best set was offered, or no set below it can be good enough.
     fn ends(&mut self, gains: &Gains, node: &Node) -> bool {
         if node.left == 0 || node.allowed == 0 {
             self.offer(node.covered, node.chosen);
@@ -197,7 +197,7 @@ impl Search {
         node.covered + sum.min(gains.total) < self.target()
     }
 
-    /// The best Lagrangian bound of some steps; none if it shows that nothing here is good enough.
+    /// The best Lagrangian bound after some steps. None if it shows that no set below this node is good enough.
     fn bound(&mut self, cells: &mut [Cell], gains: &Gains, node: &Node, steps: u32) -> Option<Bound> {
         let mut best: Option<Bound> = None;
         let (mut scale, mut waited) = (1.0, 0);
@@ -240,7 +240,7 @@ impl Search {
         best
     }
 
-    /// Regions without which, and regions with which, nothing here is good enough.
+    /// Two sets of regions: those that every good enough set below this node needs, and those that no such set can have.
     fn fixed(&self, bound: &Bound, node: &Node) -> (u64, u64) {
         let target = self.target() as f64;
         let is_too_low = |value: f64| value + self.margin < target;
@@ -316,7 +316,7 @@ fn gains(cells: &[Cell], allowed: u64) -> Gains {
     gains
 }
 
-/// The regions of which no other one reaches all that they reach.
+/// The regions that no other region dominates: no other one reaches all of their players.
 fn undominated(gains: &Gains, allowed: u64) -> u64 {
     let mut left = allowed;
     for region in bits(allowed) {
@@ -328,7 +328,7 @@ fn undominated(gains: &Gains, allowed: u64) -> u64 {
     left
 }
 
-/// The cells that `taken` does not reach, and that `allowed` does, with equal ones as one.
+/// The cells that `allowed` reaches and `taken` does not. Equal cells are merged.
 fn residual(cells: &[Cell], taken: u64, allowed: u64) -> Vec<Cell> {
     let is_open = |cell: &&Cell| cell.mask & taken == 0 && cell.mask & allowed != 0;
     let narrowed = |cell: &Cell| Cell { mask: cell.mask & allowed, ..*cell };

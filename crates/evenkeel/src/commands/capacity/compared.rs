@@ -92,13 +92,12 @@ impl Compared {
 pub(super) struct ComparedHost<'a> {
     switch: Switch<'a>,
     arms: [Arm; 2],
-    /// Whether the settings are in force in all sessions that run; none before the first switch.
+    /// Whether the settings are in force in all running sessions. None before the first switch.
     in_force: Option<bool>,
 }
 
 impl ComparedHost<'_> {
-    /// Makes the settings those of the arm, in all running sessions. `is_grown`: some of them have just started. Whether it changed
-    /// anything.
+    /// Switches all running sessions to the arm. `is_grown`: some of them have just started. Returns whether it changed anything.
     ///
     /// # Errors
     /// If a value did not take, or a session did not come back.

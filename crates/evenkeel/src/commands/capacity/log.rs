@@ -1,4 +1,4 @@
-//! The windows of a search in a file, a line of JSON each, so that a search that was cut off goes on.
+//! The log of a search: one line of JSON for each window, so that an interrupted search can continue.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
@@ -16,7 +16,7 @@ use crate::output_file;
 /// The largest file: a window has some hundred bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a search is of: another one does not go on with its windows.
+/// Identifies a search. A search with a different head cannot continue from these windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) format: u32,
@@ -46,7 +46,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Reads the windows of a file, cuts off a line that was not written to its end, and goes on with it.
+    /// Reads the windows of a file, cuts off an incomplete last line, and opens the file for further windows.
     pub(super) fn resume(path: &Path, head: &Head, sessions_max: u32) -> Result<(Log, Vec<Window>), Failure> {
         let wrong = |why: String| Failure::text(exit::WRONG_USE, format_args!("resume {}", path.display()), why);
         let opened = UserFile::open(path, FILE_BYTES_MAX);

@@ -45,7 +45,7 @@ impl Counters {
         let seconds = (self.at - before.at).as_secs_f64().max(1e-9);
         let ticks = self.ticks.since(&before.ticks);
         MachineUse {
-            // Not over the time: these counters move in steps of 10 ms.
+            // Divide by the counted ticks, not by the elapsed time: these counters move in steps of 10 ms.
             cpus_busy: ticks.busy() as f64 / ticks.total().max(1) as f64 * self.cpus as f64,
             steal_share: ticks.steal as f64 / ticks.total().max(1) as f64,
             memory_available_mib: self.memory_available_bytes as f64 / MIB,

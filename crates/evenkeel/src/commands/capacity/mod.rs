@@ -35,7 +35,7 @@ use crate::workload_settings;
 
 /// The format of the log.
 const LOG_FORMAT: u32 = 1;
-/// What every session has to hold if nobody says so, where the workload has these metrics.
+/// The default limits of every session, for workloads that have these metrics.
 const USUAL_LIMITS: [(&str, f64); 2] = [("tick_lateness_us_p99", 2000.0), ("missed_ticks_share", 0.001)];
 /// The fewest ticks of a 99th percentile.
 const EVENTS_MIN: f64 = 150.0;
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if stop.load(Ordering::Relaxed) { exit::STOPPED } else { exit::WELL })
 }
 
-/// What is changed during the search, if anything is.
+/// The host, and the settings that the search switches on it, if any.
 struct Host<'a> {
     root: &'a Root,
     compared: Option<&'a Compared>,
@@ -189,7 +189,7 @@ struct Host<'a> {
     state: Option<State>,
 }
 
-/// Without the settings, and with them if there are some; with the windows of an earlier run.
+/// The side without the settings and, if some are compared, the side with them. Both include the windows of an earlier run.
 fn sides(sessions_max: u32, is_compared: bool, windows: Vec<Window>, limits: &[Limit]) -> Vec<Side> {
     let side =
         |with_settings| Side { with_settings, search: Search::new(sessions_max), windows: Vec::new(), ended: None };
@@ -211,7 +211,7 @@ fn side_report(subject: &Subject, side: &Side, notes: &[String]) -> CapacityRepo
 }
 
 impl Args {
-    /// Searches, and restores the host. The sides, and what happened meanwhile.
+    /// Searches, and restores the host. Returns the sides, and notes for the caveats.
     fn search<'a>(&self, host: Host<'a>, mut run: Run<'a>) -> Result<(Vec<Side>, Vec<String>), Failure> {
         let Host { root, compared, mut state } = host;
         let writer = root.writer().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
@@ -225,7 +225,7 @@ impl Args {
         let mut run = Run { arms: Some(compared.switch(root, &writer, state.as_mut())?), ..run };
         let searched = run.search(until);
         let Run { sides, notes, arms, sessions, .. } = run;
-        // First what concerns the host, whatever became of the search.
+        // Restore the host first, even if the search failed.
         arms.map_or(Ok(()), |arms| arms.end(&self.state))?;
         drop(sessions);
         searched.map(|()| (sides, notes))
@@ -302,7 +302,7 @@ impl Args {
     }
 }
 
-/// Writes what a session takes; none if that is not known.
+/// Writes the need of a session as CSV for `evenkeel instances`, and returns the path. None if the need is unknown.
 fn save_need(path: &Path, report: &CapacityReport) -> Result<Option<String>, Failure> {
     let Some(need) = &report.need else { return Ok(None) };
     let number = |value: Option<f64>| value.map(|value| format!("{value:.3}")).unwrap_or_default();

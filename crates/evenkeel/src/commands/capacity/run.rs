@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::report;
 use crate::show::Out;
 
-/// Before a window in which nothing began or ended.
+/// The wait before a window if no session began or ended since the last one.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// One side of the comparison, or the only one.
@@ -23,7 +23,7 @@ pub(super) struct Side {
     pub(super) with_settings: bool,
     pub(super) search: Search,
     pub(super) windows: Vec<Window>,
-    /// Why no more windows are taken; none while some are.
+    /// Why the search ended. None while it still measures windows.
     pub(super) ended: Option<Ended>,
 }
 
@@ -36,10 +36,10 @@ pub(super) struct Run<'a> {
     pub(super) sides: Vec<Side>,
     pub(super) limits: &'a [Limit],
     pub(super) window: Duration,
-    /// Before a window, after sessions began or ended, or settings changed.
+    /// The wait before a window if sessions began or ended, or settings changed.
     pub(super) settle: Duration,
     pub(super) log: Option<Log>,
-    /// What happened, for the caveats. Each once.
+    /// Events for the caveats, each once.
     pub(super) notes: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl Run<'_> {
         Some((at, side.search.next()?))
     }
 
-    /// One window. Why the search ends, if it does.
+    /// Measures one window. If the search ends with it, returns why.
     fn step(&mut self, at: usize, wanted: u32) -> Result<Option<Ended>, Failure> {
         let before = self.sessions.count();
         if let Err(failure) = self.sessions.set(wanted) {
@@ -118,7 +118,7 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// A window of all sessions; none if the user stopped it.
+    /// Measures a window of all sessions. None if the user stopped it.
     fn measure(&mut self, sessions: u32, with_settings: bool, settle: Duration) -> Result<Option<Window>, Failure> {
         let before = Counters::read()?;
         let samples = self.sessions.samples(Times { settle, window: self.window });
@@ -148,7 +148,7 @@ impl Run<'_> {
     }
 }
 
-/// The worst session's value; none if one has none.
+/// The value of the worst session. None if any session has no value.
 fn worst(limit: &Limit, samples: &[Sample]) -> Option<f64> {
     let values: Option<Vec<f64>> = samples.iter().map(|sample| sample.get(&limit.metric).copied()).collect();
     values?.into_iter().reduce(|a, b| limit.worse(a, b))

@@ -13,9 +13,9 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
-/// What stands for the number of a session, from 0, in the command line of a server and its load.
+/// The placeholder for the number of a session, from 0, in the command lines of a server and its load.
 const NUMBER: &str = "{session}";
-/// What stands for its port.
+/// The placeholder for its port.
 const PORT: &str = "{port}";
 
 /// A window: the time before it, and its length.
@@ -142,7 +142,7 @@ impl<'a> Sessions<'a> {
 
     fn all(&mut self, order: &Order) -> Result<Vec<Answer>, WorkloadError> {
         for session in &self.running {
-            // A session whose thread is gone answers so below.
+            // If the session's thread has ended, `recv` below reports it.
             let _ = session.orders.as_ref().map(|orders| orders.send(order.clone()));
         }
         let gone = || WorkloadError::Program { program: "a session".to_owned(), why: "its thread ended".to_owned() };
@@ -209,7 +209,7 @@ impl Workload for Sessions<'_> {
     }
 }
 
-/// Follows orders until the other side is gone, or one fails.
+/// Executes orders until the sender is dropped or an order fails.
 fn serve(workload: &mut dyn Workload, orders: &Receiver<Order>, answers: &Sender<Result<Answer, WorkloadError>>) {
     while let Ok(order) = orders.recv() {
         let answer = follow(workload, order);
@@ -243,7 +243,7 @@ fn follow(workload: &mut dyn Workload, order: Order) -> Result<Answer, WorkloadE
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The thread ends when nobody can give it an order.
+        // Dropping the sender ends the thread.
         self.orders = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -1,4 +1,4 @@
-//! The files that a command line names, and those of the folders that it names.
+//! The files that a command line names, and the files in the folders that it names.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

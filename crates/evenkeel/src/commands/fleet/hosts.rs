@@ -1,4 +1,4 @@
-//! Reads many captures on all CPUs. Only as many captures are in memory as threads read them; of each host, only what is compared stays.
+//! Reads many captures on all CPUs. Each thread has one capture in memory, and keeps only the compared values of each host.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The log of a trial over a fleet: a line a record, on disk before the trial goes on. Coins come from the seed, so the log is all that is needed to
-//! continue.
+//! The log of a trial over a fleet. Each record is one line, and is on disk before the trial continues. The random order follows from the seed, so
+//! the log is enough to continue a trial.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ pub(super) enum Record {
     },
 }
 
-/// What a trial is about. Another trial begins where one of these differs.
+/// Identifies a trial. A trial that differs in one of these fields cannot continue this log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Begin {
     pub(super) format: u32,

@@ -32,7 +32,7 @@ enum End {
     Whole,
     /// A signal.
     Signal,
-    /// A host, the cluster or Prometheus; for people.
+    /// A host, the cluster or Prometheus failed. The failure has a message for the user.
     Halted(Failure),
 }
 
@@ -156,7 +156,7 @@ impl<'a> Trial<'a> {
         self.begin.nodes.iter().cloned().collect()
     }
 
-    /// Switches and waits until all nodes have come to it.
+    /// Releases the goal to these nodes only, and waits until all nodes have followed.
     async fn switch(&self, with: &[String]) -> Result<(), Failure> {
         let with: BTreeSet<String> = with.iter().cloned().collect();
         let without: BTreeSet<String> = self.nodes().difference(&with).cloned().collect();
@@ -165,7 +165,7 @@ impl<'a> Trial<'a> {
         self.goal.settle(&with, &without, generation, self.patience).await.map_err(failed)
     }
 
-    /// Waits for the wash-out and a block, and asks for its numbers; none if a signal came.
+    /// Waits for the wash-out and a block, and queries the block's numbers. None if a signal arrived.
     async fn block(&self) -> Result<Option<Numbers>, Failure> {
         let length = Duration::from_millis(self.begin.block_ms);
         self.wait(Duration::from_millis(self.begin.wash_out_ms)).await;
@@ -196,7 +196,7 @@ impl<'a> Trial<'a> {
         self.goal.switch(&BTreeSet::new(), self.begin.generation).await.map_err(undo)?;
         let settled = self.goal.settle(&BTreeSet::new(), &self.nodes(), self.begin.generation, self.patience).await;
         match settled {
-            // The goal is gone, was changed, or a node is: agents put back what is not released, when they are back.
+            // The goal was deleted or changed, or a node is gone. Its agent restores the settings when it runs again.
             Err(error @ (TrialError::Late { .. } | TrialError::Host { .. })) => {
                 self.out.warn(&format!("{error}; it puts the goal back when its agent runs\n"));
             }

@@ -158,7 +158,7 @@ mod with_kubernetes {
 
     fn is_over(args: &Args, progress: &Progress) -> bool {
         match progress.rollout.as_ref().map(|rollout| rollout.phase) {
-            // Without a rollout every node goes by itself, and the goal is only counted.
+            // Without a rollout, every node applies the goal by itself, and there is nothing to wait for.
             None => true,
             Some(RolloutPhase::Halted | RolloutPhase::Complete) => !args.undo,
             Some(RolloutPhase::Undone) => progress.still_released == 0 && progress.nodes.in_force == 0,

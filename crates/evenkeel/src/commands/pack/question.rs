@@ -1,4 +1,4 @@
-//! The question of `pack`: a table of sessions, and what a placement has to keep.
+//! The input of `pack`: a table of sessions, and the rules that a placement has to keep.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ fn failure(sessions: &Path, error: &PackError) -> Failure {
     Failure::text(code, format_args!("place the sessions in {}", sessions.display()), error).hint(hint)
 }
 
-/// What of an answer of `measure quantum` counts here.
+/// The fields of an answer of `measure quantum` that are used here.
 #[derive(Deserialize)]
 struct Quantum {
     cpus: Vec<QuantumCpu>,

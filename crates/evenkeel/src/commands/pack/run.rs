@@ -20,13 +20,13 @@ use crate::show::pack_run::{Answer, Ended, RunSession, count};
 use crate::show::{self, Out};
 use crate::times;
 
-/// What stands for the number of a session, from 0, in the command line of a server; as in `evenkeel capacity`.
+/// The placeholder for the number of a session, from 0, in the command line of a server, as in `evenkeel capacity`.
 const NUMBER: &str = "{session}";
 /// What stands for its port.
 const PORT: &str = "{port}";
 /// The most sessions that one process looks after, as many as its guard does.
 const SESSIONS_MAX: usize = 1000;
-/// How often to look whether a session has ended. Rarely, for the sessions are to have the CPUs.
+/// How often to check whether a session has ended. Rarely, so that evenkeel takes little CPU time from the sessions.
 const LOOK: Duration = Duration::from_millis(200);
 /// How many sessions are ended at once.
 const ENDED_AT_ONCE: usize = 32;
@@ -181,7 +181,7 @@ impl Args {
 }
 
 impl Place {
-    /// Gives a running process the CPUs. Its guard knows before.
+    /// Gives the CPUs to a running process. The guard process learns the old ones first.
     fn take(&self, pid: u32, guard: &mut Guard) -> Result<Running, Failure> {
         let failed = |error: ProcessCpusError| {
             let code = match &error {

@@ -47,7 +47,8 @@ pub(super) struct Cluster {
 
 /// What could not be written.
 pub(super) struct Missed {
-    /// The state is missing, so that nobody sees what came of the goals. Of the rest, nothing is tried again before the next change.
+    /// Whether the state could not be written. It is written again soon, because without it nobody sees the result of the goals. The rest
+    /// is not written again before the next change.
     pub(super) state: bool,
     /// A line for each.
     pub(super) lines: Vec<String>,

@@ -26,9 +26,9 @@ use super::host::Host;
 use super::state::HostState;
 use super::why::why;
 
-/// How long changes are gathered before the host is brought to them.
+/// How long changes are gathered before they are applied to the host.
 const GATHER: Duration = Duration::from_millis(200);
-/// After how long a state that could not be written is written again.
+/// The wait before the next attempt to write the status.
 const AGAIN: Duration = Duration::from_secs(5);
 /// The most goals of a cluster that an agent considers.
 const GOALS_MAX: usize = 200;
@@ -90,7 +90,7 @@ pub async fn run<H: Host>(
     }
 }
 
-/// Brings the host to what was seen, and writes what came of it. The answer is when it wants to be called again, at the latest.
+/// Makes the host match the goals in the cluster, and writes its status. Returns the latest time of the next call.
 async fn pass<H: Host>(
     cluster: &Cluster,
     host: &Arc<H>,
@@ -142,7 +142,7 @@ impl Seen {
             Ok(Event::Apply(goal)) => {
                 let goals = self.goals.get_or_insert_default();
                 let before = goals.insert(goal.name_any(), goal.clone());
-                // A rollout writes the status often, which means nothing here.
+                // A rollout writes the goal's status often. Such changes do not concern the agent.
                 return before.is_none_or(|before| {
                     before.metadata.generation != goal.metadata.generation || before.uid() != goal.uid()
                 });

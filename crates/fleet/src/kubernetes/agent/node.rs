@@ -11,7 +11,7 @@ use super::super::journal::{GoalOwner, Journal};
 use super::super::report::{Outcomes, report};
 use super::super::state::{HostStateStatus, Release};
 
-/// One pass ends after so many rounds of steps, so that a host that never comes to rest cannot hold the agent.
+/// A pass ends after this many rounds of steps, so that a host that keeps changing cannot block the agent.
 const ROUNDS_MAX: usize = 3;
 /// How long a goal that failed waits for its next try: doubled from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_secs(30);
@@ -86,7 +86,7 @@ impl NodeAgent {
                 let is_revert = matches!(step, Step::Revert { .. });
                 let (note, is_done) = self.take(host, step, now);
                 notes.push(note);
-                // What is left of it would be restored over whatever is applied next.
+                // Apply nothing now: the next attempt to revert would overwrite it with the old values.
                 if is_revert && !is_done {
                     break;
                 }
@@ -101,7 +101,7 @@ impl NodeAgent {
         Ok(Brought { status, again: retries.min(), notes })
     }
 
-    /// What is to be done and not to be waited for.
+    /// The steps to take now. Steps that wait for their next attempt are left out.
     fn steps(&self, desired: &[Desired], journal: &Journal, now: Instant) -> Vec<Step> {
         let recent = |then: &Instant, length: Duration| now.duration_since(*then) < length;
         let already_so = |owner: &GoalOwner| {
@@ -124,12 +124,12 @@ impl NodeAgent {
         };
         let (due, later): (Vec<Step>, Vec<Step>) =
             decide(desired, journal, already_so, may_heal).into_iter().partition(is_due);
-        // What is still to be put back would be restored over whatever is applied before.
+        // A pending revert would overwrite what is applied before it, so nothing is applied while one waits.
         let is_blocked = later.iter().any(|step| matches!(step, Step::Revert { .. }));
         due.into_iter().filter(|step| !is_blocked || !matches!(step, Step::Apply { .. })).collect()
     }
 
-    /// Takes one step, and says what it did and whether that went well.
+    /// Takes one step. Returns what it did, for the log, and whether it succeeded.
     fn take(&mut self, host: &impl Host, step: Step, now: Instant) -> (String, bool) {
         match step {
             Step::Revert { transaction, goal } => match host.revert(transaction) {
@@ -186,7 +186,7 @@ impl NodeAgent {
         }
     }
 
-    /// Forgets goals that are no longer for this node, and what was said of an earlier generation.
+    /// Forgets goals that no longer apply to this node, and the outcomes of earlier generations.
     fn forget_others(&mut self, desired: &[Desired]) {
         let is_here = |name: &String, owner: Option<&GoalOwner>| {
             desired.iter().any(|goal| goal.owner.name == *name && owner.is_none_or(|owner| *owner == goal.owner))

@@ -21,7 +21,7 @@ type Values = BTreeMap<String, String>;
 #[derive(Default)]
 struct Inner {
     values: Values,
-    /// Each with the values before it, and those that it set.
+    /// Each transaction with the values before it, and the values that it set.
     transactions: Vec<(OwnedTransaction, Values, Values)>,
     dies_in: Option<u32>,
     refuses: bool,
