@@ -91,8 +91,8 @@ pub(crate) struct PendingUndo {
 }
 
 impl Log {
-    /// Whether its changes were made on the machine of this root. Those of a rehearsal are in a captured machine only: undone on a real one,
-    /// they would write values that it never had.
+    /// Checks that the changes were made on the machine of this root. A rehearsal changes only a captured machine. To undo it on a real
+    /// machine would write values that this machine never had.
     ///
     /// # Errors
     /// [`StateError::Rehearsal`] for a rehearsal's journal on a real machine, [`StateError::NoRehearsal`] for the reverse.
@@ -416,7 +416,7 @@ impl Logged {
         find(&is_of_place).or_else(|| find(&is_its))
     }
 
-    /// The service whose process has a step's property: that of the step's place, or the one of the transaction.
+    /// The service whose process has a step's property: the service that the step's place names, or else the transaction's.
     pub(crate) fn unit_of<'a>(&'a self, step: &'a Step) -> Option<&'a str> {
         let place = Some(step.place.as_str()).filter(|place| place.parse::<ServiceName>().is_ok());
         place.or_else(|| self.lasting.as_ref()?.unit.as_deref())

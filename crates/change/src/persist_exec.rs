@@ -11,7 +11,8 @@ use crate::put_back::{PersistedOutcome, PersistedUndo, PutBack};
 use crate::record::{CommandIntent, Event, FileIntent};
 use crate::shell;
 
-/// Returns the indices of the files and commands that were already in place. The indices begin at `first`, after those of the steps.
+/// Writes the files and runs the commands of a plan. Returns the indices of those that were already in place. The indices begin at
+/// `first`, because lower ones are the steps'.
 pub(crate) fn persist(
     effects: &mut Effects<'_>,
     txn: u64,

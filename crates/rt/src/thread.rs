@@ -1,5 +1,5 @@
-//! `TickThread`: the kernel settings of a thread that keeps time, in one call. Most of them need no privileges. The report names those that
-//! the kernel refused; the thread runs without them.
+//! `TickThread`: the kernel settings of a thread that keeps time, in one call. Most of them need no privileges. The report names the
+//! settings that the kernel refused; the thread runs without them.
 
 use std::fmt;
 use std::num::NonZeroU64;

@@ -335,7 +335,7 @@ fn more(bytes: &[u8], too_long: BadAnswer) -> Result<Option<usize>, BadAnswer> {
 /// Connects to the first of `addresses` that accepts before the deadline.
 ///
 /// # Errors
-/// If none does: the error of the first one.
+/// If no address accepts: the error of the first one.
 pub fn connect(addresses: impl IntoIterator<Item = SocketAddr>, deadline: Instant) -> io::Result<TcpStream> {
     let mut first = None;
     for address in addresses {

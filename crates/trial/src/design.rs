@@ -74,7 +74,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Whether a ratio to the machine as it was is a harm that vetoes.
+    /// Whether a ratio to arm A is a harm large enough to veto.
     pub(crate) fn is_harm(&self, ratio: f64) -> bool {
         self.metric.times_worse(ratio) >= 1.0 + self.harm_ratio
     }

@@ -109,7 +109,7 @@ impl fmt::Display for DropReason {
 impl Rules {
     /// Whether a window under these conditions is dropped, and why. Unknown values drop nothing.
     pub fn judge(&self, window: Duration, conditions: &Conditions) -> Option<DropReason> {
-        // First, because it does not end by itself as the others do.
+        // Check this first, because a changed setting does not go away by itself, unlike the other reasons.
         if let Some(what) = conditions.changed.first() {
             return Some(DropReason::Changed { what: what.clone() });
         }

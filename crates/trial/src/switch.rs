@@ -282,7 +282,7 @@ fn can_set(knob: &str) -> bool {
     knobs::find(knob).is_ok_and(|knob| knob.extras.process.is_some_and(|process| process.while_it_runs))
 }
 
-/// The value that a level wants of a step; none where it is as it was.
+/// The value that a step has at this level. None if the level leaves the original value.
 fn wanted<'s>(level: &'s Level, step: &'s Step) -> Option<&'s str> {
     match level {
         Level::AsItWas => None,

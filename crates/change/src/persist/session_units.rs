@@ -155,7 +155,7 @@ pub fn session_units(facts: &Facts, lines: UnitLines, sessions: &[SessionUnit]) 
             plan.steps.push(Step { knob: knob.to_owned(), place, wanted, action: Action::Process });
         };
         add("process.cpu_affinity", session.cpus.to_string());
-        // The kernel shows the policy of a process, but no such thing for the nodes of its control group.
+        // The kernel shows the memory policy of a process, but not the effect of its control group's nodes. So only the former can be verified.
         if let (UnitLines::Process, Some(node)) = (lines, session.node) {
             add("process.numa_policy", node.to_string());
         }

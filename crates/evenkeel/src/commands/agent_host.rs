@@ -172,7 +172,7 @@ fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
             return Ok((bytes, code.ok_or_else(|| format!("it ended by {status}"))?));
         }
         if Instant::now() > until && !is_asked {
-            // It puts back what it changed so far, and answers.
+            // On this signal the command restores what it changed so far, and answers.
             process::ask_to_end(child.id());
             is_asked = true;
         }

@@ -215,7 +215,7 @@ impl Content {
 }
 
 impl Ask {
-    /// What is not understood of a line that has settings too.
+    /// The part of a line that is not understood, if the line also has settings.
     pub(super) fn not_understood(why: String) -> Ask {
         Ask::new(Target::Tool(format!("not understood: {why}")), "")
     }

@@ -34,7 +34,7 @@ fn is_arguments(line: &str) -> bool {
     line.split_once('=').is_some_and(|(name, _)| !name.contains('.'))
 }
 
-/// `GRUB_CMDLINE_LINUX="…"`: each argument is a setting, and those of the boot itself are none.
+/// `GRUB_CMDLINE_LINUX="…"`: each argument is a setting, except arguments of the boot itself, such as the root device.
 pub(super) fn arguments(line: &str) -> Content {
     let Some((_, value)) = line.split_once('=') else { return Content::not("it has no =") };
     let value = value.trim().trim_matches(['"', '\'']);

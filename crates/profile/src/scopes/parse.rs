@@ -118,7 +118,7 @@ struct OtherData {
     clock: Option<String>,
 }
 
-/// Takes event after event, so that nothing is held but what is kept of them.
+/// Parses one event after another, so that memory holds only the scopes and not the events.
 #[derive(Default)]
 struct Reader {
     scopes: Scopes,

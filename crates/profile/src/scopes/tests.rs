@@ -1,4 +1,4 @@
-//! What is said of scopes and recordings that are made by hand.
+//! Tests the report on hand-made scopes and recordings.
 
 use std::fmt::Write as _;
 

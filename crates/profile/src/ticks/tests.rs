@@ -90,7 +90,7 @@ impl Server {
         self.now_ns = until_ns.max(self.now_ns);
     }
 
-    /// Ticks, each of which `body` does after it is given the CPU, `late_ns` after it was due.
+    /// Makes ticks. Each begins `late_ns` after it was due, when the thread gets the CPU; then `body` runs.
     fn ticks(&mut self, count: u64, late_ns: impl Fn(u64) -> u64, mut body: impl FnMut(&mut Server, u64)) {
         let base_ns = self.now_ns;
         for number in 1..=count {

@@ -295,7 +295,7 @@ impl Reporter {
         is_well
     }
 
-    /// How often ticks are looked for: what is seen late counts as late.
+    /// How often to check for new ticks. A tick that the check sees late counts as late, so check often.
     fn look(&self) -> Duration {
         let shorter = self.settings.stall.min(self.settings.health_period);
         (shorter / 4).clamp(Duration::from_millis(1), Duration::from_millis(500))

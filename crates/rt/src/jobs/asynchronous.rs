@@ -160,7 +160,7 @@ impl Asynchronous {
     }
 }
 
-/// Runs what was pushed while the job system ended: its threads may be gone already.
+/// Runs a job that was pushed while the job system ended, because its threads may have ended already.
 #[cold]
 fn run_late(shared: &Arc<Shared>, at: &JobQueue) {
     let slot = WorkerSlot::new(shared, CALLER, Vec::new(), Vec::new());

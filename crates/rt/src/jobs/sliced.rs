@@ -123,7 +123,7 @@ mod tests {
     const CPUS: usize = 256;
     const ELSEWHERE: u32 = 300;
 
-    /// Each CPU is gone for the next two seconds, by what is known.
+    /// Slices by which every CPU is away for the next two seconds.
     fn gone() -> Slices {
         let slice =
             CpuSlice { start_ns: clock::monotonic_ns() - 2_000_000_000, period_ns: 4_000_000_000, share_ns: 1000 };
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(lengths(), [63_000, 2000]);
     }
 
-    /// What is known may be wrong: frames must end all the same.
+    /// The known slices may be wrong. Frames must end nevertheless.
     #[test]
     fn frames_end_whatever_is_known_of_the_cpus() {
         let available = Slices::given(&[]);

@@ -179,7 +179,7 @@ fn each_failed_return_waits_longer() {
     let back: Vec<u32> = changes.iter().filter(|change| change.2 == RateReason::Calm).map(|change| change.0).collect();
     let waits: Vec<u32> = back.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(waits[..7], [22, 42, 82, 162, 322, 642, 642], "{changes:?}");
-    // Once it is over for good, the patience is as it was.
+    // After a long calm time, the wait before a return is as short as at first.
     hours(&mut decider, 1500, |_, _| lasting(2_000));
     let changes = hours(&mut decider, 60, |at, _| lasting(if at < 5 { 19_000 } else { 2_000 }));
     assert_eq!(changes, [(1, 30, RateReason::Work), (14, 20, RateReason::Calm)]);

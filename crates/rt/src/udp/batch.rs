@@ -51,7 +51,7 @@ impl Group {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Empty unless it is that of the batch.
+    /// The slot is empty unless this equals the batch's epoch.
     epoch: u32,
     group: u32,
 }
@@ -194,7 +194,7 @@ impl Batch {
         if of_it >= COMMON_MIN && of_it * 2 >= waiting.len() { common } else { 0 }
     }
 
-    /// The first of those that wait are gone; with the last of them all room is free again.
+    /// Removes the first waiting groups, because they were sent. When the last one is removed, all room is free again.
     pub(crate) fn gone(&mut self, groups: usize) {
         self.gone = self.gone.saturating_add(groups).min(self.groups.len());
         if self.gone == self.groups.len() {

@@ -94,7 +94,7 @@ trait Given {
     fn advance(&mut self);
 }
 
-/// Those of a batch.
+/// The packets of a batch.
 struct Batched<'a> {
     inbox: &'a Inbox,
     given: usize,
@@ -360,7 +360,7 @@ impl Incoming {
         let is_of_the_way = [Errno::NOSYS, Errno::PERM, Errno::EXIST, Errno::INVAL].contains(&errno);
         #[cfg(feature = "io-uring")]
         if is_of_the_way && self.backend == IoBackend::Uring {
-            // The ring is another thread's, or was forbidden since: its place is taken by what was made ready with it.
+            // The ring belongs to another thread, or was forbidden in the meantime. Fall back to the socket, which was prepared along with it.
             self.backend = IoBackend::Offloaded;
             self.door = Door::Many(Inbox::new(MERGED_BYTES_MAX));
             return;

@@ -308,7 +308,8 @@ impl Outgoing {
         has_room
     }
 
-    /// Packets go one by one that did not go as one: those of this length on, if it was the length; all of them, if it was the device.
+    /// Learns from a group that the kernel refused as one message. If its length was the reason, packets of this length and longer are sent
+    /// one by one. If the device was the reason, all packets are.
     fn learn(&mut self, group: &Group, whole: Errno) {
         let Grouping::ByPeer { segment_bytes_max } = self.batch.grouping() else { return };
         let of_the_length = [Errno::MSGSIZE, Errno::INVAL].contains(&whole);

@@ -74,7 +74,7 @@ impl RankSum {
         let mut reach = 0;
         for &rank in doubled_ranks {
             reach += rank;
-            // Downwards, so that what is read has not had this coin yet.
+            // Go downwards, so that each value that is read does not yet include this coin.
             for sum in (0..=reach).rev() {
                 let without_rank = if sum >= rank { probability[sum - rank] } else { 0.0 };
                 probability[sum] = 0.5 * (probability[sum] + without_rank);

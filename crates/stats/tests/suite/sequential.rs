@@ -236,7 +236,7 @@ fn a_preview_of_thirty_pairs_is_not_better_than_the_interval_in_the_end() -> Res
     previews_are_within(30, 30, 0.9..2.0)
 }
 
-/// The preview for a hundred pairs is too good where ten fit: that is why it is made for those that fit.
+/// If only ten pairs fit into the budget, a preview for a hundred would promise too much. So the preview is for the pairs that fit.
 #[test]
 fn a_preview_of_a_hundred_pairs_is_better_than_ten_can_be() -> Result<(), StatsError> {
     previews_are_within(100, 10, 0.0..0.7)

@@ -222,7 +222,7 @@ impl Report {
         };
         self.arms.iter_mut().for_each(|report| own(&mut report.arm));
         self.windows.iter_mut().for_each(|window| own(&mut window.arm));
-        // In the stretches before, both were the machine as it was.
+        // In the phases before the trial, both arms were the unchanged machine.
         let of_trial = self.dropped.iter_mut().filter(|dropped| dropped.stretch == Stretch::Trial);
         of_trial.for_each(|dropped| own(&mut dropped.arm));
     }

@@ -100,7 +100,7 @@ impl Log {
     }
 
     /// Adds the next window, and returns it as it would be read back. Numbers may lose their last bit in the file, and a continued search
-    /// has to decide as the first one did.
+    /// must make the same decisions as the first one.
     ///
     /// # Errors
     /// If it can't be written.

@@ -35,7 +35,7 @@ pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<Mo
     let spent_s = runner.spent().as_secs_f64();
     let screened: Vec<&Measure> = open.iter().filter_map(|measure| measure.as_ref()).collect();
     let wanted_s = match (&answer.effect, screened.is_empty()) {
-        // A proof that is missing: the interval has to come down to the effect.
+        // The proof is missing: the half-width of the interval must shrink to the size of the effect.
         (Some(effect), _) => {
             spent_s * effect.half_width().map_or(2.0, |half| (half / effect.cost.abs().max(line / 2.0)).powi(2))
         }

@@ -106,7 +106,7 @@ pub struct Simulated {
     neighbour: (f64, u32),
     /// Windows so far.
     pub windows: usize,
-    /// Windows from which on every one fails; none ever do otherwise.
+    /// From this window on, every window fails. With `None`, no window fails.
     pub fails_from: Option<usize>,
 }
 
@@ -143,8 +143,8 @@ impl Simulated {
     }
 }
 
-/// What most people do: one knob after the other against the machine as it was, each by the same test and with the same
-/// certainty as a search's, all knobs taken together, until it is decided. Returns those that help, and the windows that took.
+/// The usual manual method: compares one knob after another with the original machine, each until it is decided. It uses the test of the
+/// search, and the same confidence over all knobs together. Returns the knobs that help, and the number of windows.
 ///
 /// # Errors
 /// If the options of the design are invalid.

@@ -150,7 +150,7 @@ impl SessionWriter {
         self.file.as_ref().map(LogFile::path)
     }
 
-    /// The file, if it has all measurements so far: a later report from it is then the same as the report now.
+    /// The file, if it has all measurements so far. A later report from such a file equals the report now.
     pub fn whole(&self) -> Option<&Path> {
         self.path().filter(|_| self.trouble.is_none())
     }

@@ -40,10 +40,10 @@ pub(super) struct Discovery {
     left: Vec<u32>,
     round_ns: Option<u64>,
     seen: BTreeMap<u32, Seen>,
-    /// What was found, by process, and its start.
+    /// The processes that were found, with their start.
     named: BTreeMap<u32, u64>,
     serving: BTreeMap<u32, u64>,
-    /// Those that made room, by process: their start, and until when they are left alone.
+    /// Processes that were dropped to make room for others: their start, and the time until which they are ignored.
     deferred: BTreeMap<u32, (u64, u64)>,
 }
 

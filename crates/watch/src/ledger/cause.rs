@@ -83,7 +83,7 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
     let has_no_lock = lock_ns < bound_ns;
     let paused_ns = evidence.paused_ns.unwrap_or(0);
     if paused_ns >= bound_ns {
-        // What was counted meanwhile was counted by a machine that was not there.
+        // The counters stood still while the machine was paused, so no other cause can be decided.
         return match enough(Some(paused_ns)) && is_undisturbed && has_no_lock {
             true => (Cause::VmPaused, format!("the whole machine was paused for {}", ms(Some(paused_ns)))),
             false => (Cause::Unknown, format!("{}, paused {}", open_words(evidence), ms(Some(paused_ns)))),

@@ -186,7 +186,7 @@ fn late_count(before: &TelemetrySample, after: &TelemetrySample, asked_ns: Optio
     Some(LateCount { late, missed, lateness_ns: lateness_ns.max(missed_ns), bound_ns })
 }
 
-/// Ticks that worked so long that the next one had to be late.
+/// Ticks whose work took longer than the period, so the next tick was necessarily late.
 struct Overruns {
     count: u64,
     /// Beyond the period, together.

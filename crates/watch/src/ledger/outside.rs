@@ -43,7 +43,7 @@ pub(super) fn judged(before: &Sample, after: &Sample, server: &ServerSample) -> 
         return Vec::new();
     }
     let bound_ns = late_bound_ns(after.asked.late_after_ns, now.ticks.period_ns).unwrap_or(0).max(1);
-    // What is counted at once over several samples can't be explained by the counts of the last one.
+    // If these ticks cover several samples, the counts since the last sample cannot explain them.
     let is_near =
         now.counted_from_ns >= before.at.monotonic_ns.saturating_sub(period_ns.saturating_mul(PERIODS_BEFORE));
     let process = server_before.and_then(|then| same_process(then, server)).filter(|_| is_near);

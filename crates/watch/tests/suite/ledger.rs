@@ -13,7 +13,7 @@ use crate::rates::{sample, telemetry};
 const LATE: usize = 76;
 const EARLY: usize = 26;
 
-/// A second of 50 ticks, of which so many were late, on a host where nothing else happened.
+/// A second of 50 ticks, with this many late ones, on a host where nothing else happened.
 fn second(late: u64) -> (Sample, Sample) {
     let histogram = |late: u64, ticks: u64| HistogramSample {
         sum_ns: ticks * 1_000_000,
@@ -293,7 +293,7 @@ fn a_wait_for_a_thread_of_the_server_is_a_lock() {
     causes(&[waited(9, 12)], 0, |sample| throttle(sample, 30_000), &[(Cause::Unknown, 1, 0)]);
     causes(&[waited(9, 12)], 0, |sample| cpu(sample).steal += 2, &[(Cause::Unknown, 1, 0)]);
     causes(&[waited(9, 12)], 0, |sample| outside(sample).timer_slack_ns = Some(20_000_000), &[(Cause::Unknown, 1, 0)]);
-    // Each tick by itself, and missed ones too.
+    // Each tick gets its own cause, and so does each missed tick.
     let missed = |sample: &mut Sample| outside(sample).missed_waiting = vec![waited(9, 12), waited(10, 12)];
     causes(&[waited(9, 12), OFF], 3, missed, &[(Cause::Lock, 1, 1), (Cause::Unknown, 1, 2)]);
     let (before, after) = seen_from_outside(&[waited(9, 12)], 0);
@@ -347,7 +347,7 @@ fn what_is_seen_from_outside_and_does_not_decide_is_unknown() {
         |sample| sample.servers[0].process.as_mut().unwrap().group = None,
         &[(Cause::Unknown, 1, 0)],
     );
-    // What is counted at once is of several seconds.
+    // The counts cover several seconds, so they explain no single tick.
     let late = |sample: &mut Sample| {
         thread(sample).run_delay_ns += 25_000_000;
         outside(sample).counted_from_ns -= 3_000_000_000;

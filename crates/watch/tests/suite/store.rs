@@ -93,7 +93,7 @@ fn a_segment_cut_at_any_byte_loses_at_most_its_last_sample() {
     assert_eq!((ends.len(), ends.last()), (4, Some(&bytes.len())));
     assert_eq!(whole(ends[2]), 3);
 
-    // A writer that goes on behind the torn frame, as after a failed write, loses nothing more.
+    // If a writer continues behind a torn frame, as after a failed write, no further sample is lost.
     for length in (ends[1]..ends[2]).step_by(7) {
         let more = tempfile::tempdir().unwrap();
         write(more.path(), &samples(2));

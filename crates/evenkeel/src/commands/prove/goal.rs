@@ -153,7 +153,7 @@ mod tests {
             ("--window-ms 300", "lat_us", 300, &["cpu_share=7"]),
             ("--guard none", "lat_us", 250, &["none"]),
             ("--guard other=3", "lat_us", 250, &["other=3"]),
-            // Guards of one number are not those of another.
+            // The goal's guards belong to its metric, so another metric does not get them.
             ("--metric other_us", "other_us", 250, &[]),
         ] {
             let plan = asked(GOAL, line).unwrap().plan.decision;

@@ -1,4 +1,5 @@
-//! Connections: bounded in number, in the size of a request, and in the time that it takes. What is slow makes room for what is new.
+//! Connections: bounded in number, in the size of a request, and in the time that a request takes. If there are too many, a new one takes
+//! the place of the oldest that never sent a whole request, or else of the oldest.
 
 use std::collections::VecDeque;
 use std::io;

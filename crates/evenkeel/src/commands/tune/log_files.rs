@@ -82,7 +82,7 @@ fn is_done_with(path: &Path) -> bool {
     }
 }
 
-/// Moves a log to those that are kept; its new path.
+/// Moves a log to the folder of previous searches. Returns its new path.
 fn keep(path: &Path) -> Result<PathBuf, Failure> {
     let folder = path.with_file_name(FOLDER);
     let failed = |error: std::io::Error| {

@@ -82,7 +82,7 @@ pub fn sources(text: &str) -> BTreeMap<String, Source> {
     table.rows().take(SOURCES_MAX).filter_map(source).collect()
 }
 
-/// A thread's `stat`, of which none on a machine lacks the CPU.
+/// The times of a thread, from its `stat`. On a real machine, every `stat` has the CPU.
 pub(super) fn thread_of(pid: u32, (stat, name): (ProcessStat, &str)) -> Option<ThreadTicks> {
     let name = name.chars().take(64).collect();
     Some(ThreadTicks { pid, name, started: stat.start_ticks, ran: stat.cpu_ticks, cpu: stat.cpu? })

@@ -101,7 +101,7 @@ impl Stream {
                     before.asked.extend(thread.asked);
                     before.entries.extend(thread.entries);
                     before.woken.extend(thread.woken);
-                    // Those of two CPUs are not read at the same moment.
+                    // The records of two CPUs are read at different moments, so sort them.
                     before.woken.sort_by_key(|woken| woken.at_ns);
                     before.woken_from_ns = thread.woken_from_ns.map(|from_ns| before.woken_from_ns.unwrap_or(from_ns));
                     before.switches += thread.switches;

@@ -99,7 +99,7 @@ impl Session {
         out.send(&self.socket);
     }
 
-    /// Asks until an answer arrives. None if none does.
+    /// Repeats the question until an answer arrives. None if no answer arrives.
     fn ask<T>(&self, question: FromClient, answer: impl Fn(FromServer) -> Option<T>) -> Result<Option<T>, Errno> {
         let mut inbox = Inbox::new(PACKET_BYTES_MAX);
         for _ in 0..TRIES {

@@ -41,7 +41,7 @@ pub(crate) fn small_page() -> String {
     timeline_html(&timeline, &said, &[Row { tid: 10, at_ns: 22 * MS, length_ns: 9 * MS, cells }])
 }
 
-/// This many threads, each of which sleeps this often, for 3 of 10 us, and now and then for 6.
+/// This many threads. Each sleeps this often: for 3 of every 10 us, and sometimes for 6.
 pub(crate) fn many(threads: u32, intervals: u64) -> (Recording, Names) {
     let mut recording = Recording::default();
     for at in 0..intervals {

@@ -17,9 +17,9 @@ use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample, SlicesSample
 
 /// A stretch needs at least this many periods, to follow a loop through it.
 const PERIODS_MIN: f64 = 10.0;
-/// What is counted ends this many periods before the newest record: a later one may still belong to a late tick.
+/// Counting stops this many periods before the newest record, because a later record may still belong to a late tick.
 const OPEN_PERIODS: f64 = 2.0;
-/// Periods before what is counted that are held, to know the phase.
+/// The periods before the counted ones that are kept, to know the phase.
 const BEFORE_PERIODS: f64 = 6.0;
 /// A loop that could not be followed for so long is lost, in nanoseconds or periods, whichever is more.
 const LOST_NS: f64 = 8e9;

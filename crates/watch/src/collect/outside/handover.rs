@@ -42,7 +42,7 @@ pub(super) fn until(mut first: Stream, at_ns: u64) -> Stream {
     first
 }
 
-/// One stretch from what both watchers saw: the first one's wakes that began before the handover, and then those of the slow one.
+/// Joins the records of both watchers: wakes that began before the handover from the first one, later ones from the slow one.
 pub(super) fn join(first: Stream, mut slow: Stream, at_ns: u64) -> Stream {
     let mut first = until(first, at_ns);
     for thread in &mut slow.threads {

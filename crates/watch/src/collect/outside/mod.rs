@@ -60,7 +60,7 @@ enum State {
     Looking {
         watcher: Watcher,
         seen: Stream,
-        /// When enough was seen to choose, as the length of what was seen.
+        /// The length of the records, in nanoseconds, at which to choose the tick's thread.
         choose_at_ns: u64,
     },
     Following {

@@ -18,13 +18,13 @@ const BEGAN: u64 = 1_000 * S;
 /// What happens to a tick.
 #[derive(Clone, Copy)]
 enum Plant {
-    /// Its thread gets the CPU so much later.
+    /// Its thread gets the CPU later, by this much.
     Late(u64),
-    /// It works so much longer.
+    /// It works longer, by this much.
     Long(u64),
-    /// It waits for a CPU so long in the middle.
+    /// It waits for a CPU in the middle, for this long.
     Waits(u64),
-    /// It waits for thread 9 so long in the middle.
+    /// It waits for thread 9 in the middle, for this long.
     Lock(u64),
     /// It does not come.
     Missed,

@@ -68,7 +68,7 @@ impl Output {
     /// for ever.
     pub(super) fn await_end(&mut self, limit: Duration) {
         drop(self.sender.take());
-        // Nothing is ever sent: the receiver waits for the last sender to be dropped.
+        // No sender ever sends. The receiver returns when the last sender is dropped.
         let _ = self.open.recv_timeout(limit);
     }
 
