@@ -60,7 +60,7 @@ pub struct Arms {
 #[derive(Clone, Debug)]
 pub struct Evidence {
     test: Sequential,
-    /// ln of the ratio of each pair and block that has both numbers, with the pair, the block, and whether the pair switched before it.
+    /// For each pair and block with both numbers: the pair, the block, whether the pair switched before it, and ln of the ratio.
     ratios: Vec<(usize, u64, bool, f64)>,
     /// Numbers that were missing with the settings, and without.
     missing: [usize; 2],

@@ -249,7 +249,7 @@ mod tests {
     }
 
     proptest! {
-        /// All used CPU time was earned, owed, charged or refused. If an interval is split in two, the result is the same.
+        /// All wanted CPU time was paid with credits, owed, charged or refused. If an interval is split in two, the result is the same.
         #[test]
         fn no_credit_is_lost(steps in prop::collection::vec((0.0..3.0_f64, 0.0..200_000.0_f64), 1..20), unlimited: bool, start in 0.0..600.0_f64) {
             let medium = rates("t3.medium");

@@ -14,7 +14,7 @@ pub(crate) struct Observed<'a> {
     pub(crate) conditions: &'a Conditions,
 }
 
-/// The median over an arm's windows of what a window has.
+/// The median of a number over the windows of an arm that have it.
 pub(super) fn median_of(
     windows: &[Observed<'_>],
     arm: ArmName,

@@ -6,7 +6,7 @@ use super::knob_outcome::KnobOutcome;
 use super::runner::SearchRunner;
 use super::screen::{ERROR_SHARE, windows_to_screen};
 
-/// The smallest and the largest factor between the budget that it advises and the current one.
+/// The advised budget is longer than the search that ended, by at least and at most these factors.
 const TIMES: std::ops::RangeInclusive<f64> = 1.5..=50.0;
 /// The longest budget that it advises.
 const BUDGET_MAX_S: f64 = 7.0 * 86_400.0;

@@ -17,7 +17,7 @@ const SHARE: f64 = 0.85;
 /// Blocks of one round at most.
 const BLOCKS_MAX: usize = 200;
 
-/// A knob whose need is not decided yet: the set without it, and the test of the set against that.
+/// A knob of which it is not decided whether the set needs it. `test` compares the set with and `without` it.
 struct Question {
     knob: usize,
     without: Arm,
