@@ -30,7 +30,7 @@ pub struct EvenkeelAgonesSettings {
     pub timeout_ms: u32,
     /// The time between health messages, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
     pub health_period_ms: u32,
-    /// Without a tick for this long, in milliseconds, up to 3,600,000, no health message is sent. 0: 2,000.
+    /// The longest time without a tick before health messages stop, in milliseconds, up to 3,600,000. 0: 2,000.
     pub stall_ms: u32,
 }
 
@@ -81,7 +81,7 @@ pub struct EvenkeelGameServer {
     pub name: [c_char; 256],
     /// Its namespace; two words, because `namespace` is a keyword of C++.
     pub name_space: [c_char; 256],
-    /// Such as "Ready" or "Allocated".
+    /// Its state, such as "Ready" or "Allocated".
     pub state: [c_char; 64],
     /// The address for players.
     pub address: [c_char; 256],
@@ -129,7 +129,7 @@ fn settings(asked: EvenkeelAgonesSettings) -> Result<AgonesSettings, Failure> {
     Ok(AgonesSettings { client, health_period, stall })
 }
 
-/// Puts a text and its zero where there is room for both.
+/// Copies a text and its terminating zero, or fails if they do not fit.
 fn whole(place: &mut [c_char], text: &str) -> Result<(), Failure> {
     if text.len() >= place.len() {
         return Err(Failure::new(EvenkeelStatus::TooSmall, format_args!("a text of {} bytes", text.len())));
@@ -138,13 +138,13 @@ fn whole(place: &mut [c_char], text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As much of a text as there is room for.
+/// Copies as much of a text as fits.
 fn cut(place: &mut [c_char], text: &str) {
     let mut length = text.len().min(place.len() - 1);
     while !text.is_char_boundary(length) {
         length -= 1;
     }
-    // It fits.
+    // This cannot fail: the text was cut to fit.
     let _ = whole(place, &text[..length]);
 }
 
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn evenkeel_agones_new(
 
 /// Call it in each tick; it takes some nanoseconds. Before the first call no health message is sent.
 ///
-/// Threads: the one that ticks.
+/// Threads: only the thread that ticks.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_agones_tick(agones: *const EvenkeelAgones) -> EvenkeelStatus {
     caught(|| {
@@ -210,7 +210,7 @@ pub extern "C" fn evenkeel_agones_shutdown(agones: *const EvenkeelAgones) -> Eve
 
 /// Reads the game server from the sidecar. It blocks until the answer or the timeout. EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
 ///
-/// Threads: any but the one that ticks.
+/// Threads: any except the thread that ticks.
 ///
 /// # Safety
 /// `game_server` is null or points to a struct prepared by evenkeel_init.
@@ -274,9 +274,9 @@ pub unsafe extern "C" fn evenkeel_agones_report(
     })
 }
 
-/// Ends its thread and frees it, after two timeouts at the latest. EVENKEEL_STATUS_BUSY while another thread uses it.
+/// Ends the library's thread and frees the handle. It takes at most two timeouts. EVENKEEL_STATUS_BUSY while another thread uses it.
 ///
-/// Threads: any but the one that ticks.
+/// Threads: any except the thread that ticks.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_agones_free(agones: *mut EvenkeelAgones) -> EvenkeelStatus {
     caught(|| handle::take(agones).map(drop))

@@ -43,7 +43,7 @@ pub enum EvenkeelOverrun {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelSpinning {
-    /// If the process has more than one CPU; less under a CPU limit.
+    /// If the process has more than one CPU. Under a CPU limit it spins less.
     WhereThereIsRoom = 0,
     /// Never.
     Never = 1,
@@ -55,9 +55,9 @@ pub enum EvenkeelSpinning {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelAlign {
-    /// If measurements show that they finish sooner there.
+    /// It shifts ticks if measurements show that they then finish sooner.
     Measured = 0,
-    /// Never: ticks keep their phase.
+    /// It never shifts ticks: they keep their phase.
     Never = 1,
 }
 
@@ -246,7 +246,7 @@ pub extern "C" fn evenkeel_clock_free(clock: *mut EvenkeelClock) -> EvenkeelStat
 /// Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
 /// time, the clock makes it an ordinary thread, so that somebody can still log in and stop the server. The thread's handle is no longer valid.
 ///
-/// Threads: the one that was set up, and that ticks.
+/// Threads: only the thread that evenkeel_thread_new set up, and that ticks.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_clock_take_thread(clock: *mut EvenkeelClock, thread: *mut EvenkeelThread) -> EvenkeelStatus {
     caught(|| {
@@ -277,14 +277,14 @@ pub unsafe extern "C" fn evenkeel_clock_thread_report(
 
 /// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_clock_done did.
 ///
-/// Threads: one at a time; the one that ticks.
+/// Threads: only the thread that ticks.
 ///
 /// # Safety
 /// `tick` is null or points to a struct prepared by evenkeel_init.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_clock_wait(clock: *mut EvenkeelClock, tick: *mut EvenkeelTick) -> EvenkeelStatus {
     caught(|| {
-        // SAFETY: as this function's caller promises. First, since a tick that has begun can't be given back.
+        // SAFETY: as this function's caller promises. The check comes first, because a tick that has begun cannot be undone.
         unsafe { structs::fillable(tick) }?;
         let begun = handle::alone(clock, |clock| Ok(begun(clock.clock.wait(), clock.clock.period())))?;
         // SAFETY: as this function's caller promises.
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn evenkeel_clock_wait(clock: *mut EvenkeelClock, tick: *m
 /// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
 /// evenkeel_clock_next_due returns when to call it.
 ///
-/// Threads: one at a time; the one that ticks.
+/// Threads: only the thread that ticks.
 ///
 /// # Safety
 /// `tick` is null or points to a struct prepared by evenkeel_init.
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn evenkeel_clock_next_due(clock: *const EvenkeelClock, du
 
 /// Ends the tick. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
-/// Threads: one at a time; the one that ticks.
+/// Threads: only the thread that ticks.
 ///
 /// # Safety
 /// `done` is null or points to a struct prepared by evenkeel_init.

@@ -113,7 +113,7 @@ pub(crate) fn no_function() -> Failure {
     Failure::new(EvenkeelStatus::NullPointer, "the pointer to a function is null")
 }
 
-/// The failure for a null pointer to this type. A call with several of them says which it was by that.
+/// The failure for a null pointer to this type. If a function takes several pointers, the type's name shows which one was null.
 pub(crate) fn null<T: ?Sized>() -> Failure {
     let name = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
     Failure::new(EvenkeelStatus::NullPointer, format_args!("the pointer to {name} is null"))
@@ -163,7 +163,7 @@ thread_local! {
 
 /// Runs a function's body, and turns its error or panic into a status.
 pub(crate) fn caught(body: impl FnOnce() -> Result<(), Failure>) -> EvenkeelStatus {
-    // An object that a panic may have left half-changed is behind a lock that reports it: see `handle`.
+    // If a panic leaves an object half-changed, the lock around the object reports that: see `handle`.
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return EvenkeelStatus::Ok,
         Ok(Err(failure)) => failure,

@@ -1,6 +1,6 @@
-//! Handles: C holds an object as a number in the form of a pointer. The number has the object's place in a table, and a count of the
-//! objects that used the place. It is looked up, never followed. So a handle that was freed, has another kind, or is nonsense is an error
-//! instead of a crash, and so is a second thread in an object that is for one.
+//! Handles: C holds an object as a number in the form of a pointer. The number has the object's place in a table, and a count of the objects that
+//! used the place. The library looks the number up and never dereferences it. So an invalid handle is an error instead of a crash: one that was
+//! freed, has another kind, or is nonsense. A second thread that uses an object for one thread is an error too.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{RwLock, TryLockError};

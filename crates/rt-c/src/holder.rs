@@ -32,10 +32,10 @@ impl Holder {
         Holder(AtomicU32::new(NOBODY))
     }
 
-    /// Before waiting for the lock.
+    /// Call this before waiting for the lock.
     ///
     /// # Errors
-    /// If the calling thread holds it, and would wait for itself.
+    /// If the calling thread holds the lock already, because it would wait for itself.
     pub(crate) fn is_another(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Relaxed) == own() {
             return Err(Failure::new(
@@ -46,12 +46,12 @@ impl Holder {
         Ok(())
     }
 
-    /// The calling thread has just taken the lock.
+    /// Records that the calling thread has just taken the lock.
     pub(crate) fn took(&self) {
         self.0.store(own(), Ordering::Relaxed);
     }
 
-    /// The calling thread is about to release the lock, which somebody holds.
+    /// Records that the calling thread is about to release the lock. Some thread must hold it.
     ///
     /// # Errors
     /// If another thread holds it.

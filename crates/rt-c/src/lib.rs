@@ -74,7 +74,7 @@ pub extern "C" fn evenkeel_abi_version() -> u32 {
 /// Prepares a struct: sets its size and version, and all other fields to zero, which means the defaults. EVENKEEL_INIT(&structure) calls it with the
 /// right size.
 ///
-/// Threads: any; the struct is the caller's.
+/// Threads: any. The caller owns the struct.
 ///
 /// # Safety
 /// `structure` is null or points to `size` bytes that may be written.

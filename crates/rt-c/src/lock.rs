@@ -10,40 +10,40 @@ use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::holder::Holder;
 use crate::structs;
 
-/// A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it.
+/// A lock, in storage that the caller owns. evenkeel_mutex_init prepares it. Do not copy or move it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EvenkeelMutex {
-    /// The library's own.
+    /// Internal to the library.
     pub opaque: [u64; 2],
 }
 
-/// A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads.
-/// It is in the caller's storage. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
+/// A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads. It is in
+/// storage that the caller owns. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EvenkeelInheritMutex {
-    /// The library's own.
+    /// Internal to the library.
     pub opaque: [u64; 2],
 }
 
-/// A lock for many readers or one writer, in the caller's storage. evenkeel_rw_lock_init prepares it. Do not copy or move it.
+/// A lock for many readers or one writer, in storage that the caller owns. evenkeel_rw_lock_init prepares it. Do not copy or move it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EvenkeelRwLock {
-    /// The library's own.
+    /// Internal to the library.
     pub opaque: [u64; 3],
 }
 
-/// Something that happens once, until it is reset. It is in the caller's storage. evenkeel_event_init prepares it. Do not copy or move it.
+/// Something that happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or move it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EvenkeelEvent {
-    /// The library's own.
+    /// Internal to the library.
     pub opaque: [u64; 2],
 }
 
-/// The content of the caller's storage.
+/// The content of the storage that the caller owns.
 #[repr(C)]
 struct Stored<L> {
     /// [`Storage::READY`] between `init` and `destroy`; any other value means that the storage has no lock.
@@ -51,7 +51,7 @@ struct Stored<L> {
     lock: L,
 }
 
-/// A struct of the caller that has room for a lock.
+/// A struct that the caller owns, with room for a lock.
 trait Storage: Sized {
     type Lock: Sync;
     /// Marks storage that has a lock. It differs for each kind of lock, and memory is unlikely to contain it by chance.
@@ -62,7 +62,7 @@ trait Storage: Sized {
     );
 }
 
-/// A lock that one thread at a time holds alone, and which.
+/// A lock that one thread at a time holds alone, and the number of that thread.
 struct Held<L> {
     lock: L,
     holder: Holder,
@@ -97,7 +97,7 @@ impl Storage for EvenkeelEvent {
 /// Writes the lock into the storage.
 ///
 /// # Safety
-/// `storage` may be written; null is an error, and no other thread uses it.
+/// `storage` may be written, and no other thread uses it. Null is an error.
 unsafe fn init<S: Storage>(storage: *mut S, lock: S::Lock) -> Result<(), Failure> {
     const { S::FITS };
     structs::puttable(storage)?;
@@ -109,7 +109,7 @@ unsafe fn init<S: Storage>(storage: *mut S, lock: S::Lock) -> Result<(), Failure
 /// Calls `work` with the lock in the storage, or fails if `init` was never called on it.
 ///
 /// # Safety
-/// `storage` may be read and written; null is an error, through atomic words by several threads.
+/// `storage` may be read and written, through atomic words by several threads. Null is an error.
 unsafe fn with<S: Storage, R>(
     storage: *const S,
     work: impl FnOnce(&S::Lock) -> Result<R, Failure>,
@@ -150,10 +150,10 @@ unsafe fn destroy<S: Storage>(storage: *mut S, is_used: impl FnOnce(&S::Lock) ->
 
 /// Prepares a lock. Nobody holds it.
 ///
-/// Threads: one, before any other uses it. Call evenkeel_mutex_destroy at the end.
+/// Threads: one, before any other thread uses it. Call evenkeel_mutex_destroy at the end.
 ///
 /// # Safety
-/// `mutex` is null or points to storage of the caller's that may be read and written.
+/// `mutex` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_mutex_init(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn evenkeel_mutex_init(mutex: *mut EvenkeelMutex) -> Evenk
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `mutex` is null or points to storage of the caller's that may be read and written.
+/// `mutex` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_mutex_lock(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn evenkeel_mutex_lock(mutex: *mut EvenkeelMutex) -> Evenk
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `mutex` is null or points to storage of the caller's that may be read and written.
+/// `mutex` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_mutex_try_lock(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -199,10 +199,10 @@ pub unsafe extern "C" fn evenkeel_mutex_try_lock(mutex: *mut EvenkeelMutex) -> E
 
 /// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 ///
-/// Threads: the one that holds it.
+/// Threads: only the thread that holds the lock.
 ///
 /// # Safety
-/// `mutex` is null or points to storage of the caller's that may be read and written.
+/// `mutex` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_mutex_unlock(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
     caught(|| {
@@ -220,12 +220,12 @@ pub unsafe extern "C" fn evenkeel_mutex_unlock(mutex: *mut EvenkeelMutex) -> Eve
     })
 }
 
-/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
 ///
-/// Threads: one, when no other uses it.
+/// Threads: one, when no other thread uses it.
 ///
 /// # Safety
-/// `mutex` is null or points to storage of the caller's that may be read and written.
+/// `mutex` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_mutex_destroy(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -234,10 +234,10 @@ pub unsafe extern "C" fn evenkeel_mutex_destroy(mutex: *mut EvenkeelMutex) -> Ev
 
 /// Prepares a lock that inherits priority. Nobody holds it.
 ///
-/// Threads: one, before any other uses it. Call evenkeel_inherit_mutex_destroy at the end.
+/// Threads: one, before any other thread uses it. Call evenkeel_inherit_mutex_destroy at the end.
 ///
 /// # Safety
-/// `mutex` is null or points to storage of the caller's that may be read and written.
+/// `mutex` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_inherit_mutex_init(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_init(mutex: *mut EvenkeelInherit
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `mutex` is null or points to storage of the caller's that may be read and written.
+/// `mutex` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_inherit_mutex_lock(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_lock(mutex: *mut EvenkeelInherit
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `mutex` is null or points to storage of the caller's that may be read and written.
+/// `mutex` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_inherit_mutex_try_lock(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -282,10 +282,10 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_try_lock(mutex: *mut EvenkeelInh
 /// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_PANICKED if another thread does: the kernel
 /// detects that, and nothing has changed.
 ///
-/// Threads: the one that holds it.
+/// Threads: only the thread that holds the lock.
 ///
 /// # Safety
-/// `mutex` is null or points to storage of the caller's that may be read and written.
+/// `mutex` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_inherit_mutex_unlock(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     caught(|| {
@@ -302,12 +302,12 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_unlock(mutex: *mut EvenkeelInher
     })
 }
 
-/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
 ///
-/// Threads: one, when no other uses it.
+/// Threads: one, when no other thread uses it.
 ///
 /// # Safety
-/// `mutex` is null or points to storage of the caller's that may be read and written.
+/// `mutex` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_inherit_mutex_destroy(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -316,10 +316,10 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_destroy(mutex: *mut EvenkeelInhe
 
 /// Prepares a lock for readers and a writer. Nobody holds it.
 ///
-/// Threads: one, before any other uses it. Call evenkeel_rw_lock_destroy at the end.
+/// Threads: one, before any other thread uses it. Call evenkeel_rw_lock_destroy at the end.
 ///
 /// # Safety
-/// `lock` is null or points to storage of the caller's that may be read and written.
+/// `lock` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rw_lock_init(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -328,10 +328,10 @@ pub unsafe extern "C" fn evenkeel_rw_lock_init(lock: *mut EvenkeelRwLock) -> Eve
 
 /// Takes the lock for reading, sleeping while a thread writes. EVENKEEL_STATUS_BUSY if the calling thread is the one that writes.
 ///
-/// Threads: any, at any time, except one that holds it, which may wait for itself.
+/// Threads: any, at any time, except a thread that holds the lock already: it might wait for itself.
 ///
 /// # Safety
-/// `lock` is null or points to storage of the caller's that may be read and written.
+/// `lock` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rw_lock_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -349,7 +349,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_read(lock: *mut EvenkeelRwLock) -> Eve
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `lock` is null or points to storage of the caller's that may be read and written.
+/// `lock` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rw_lock_try_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -361,12 +361,12 @@ pub unsafe extern "C" fn evenkeel_rw_lock_try_read(lock: *mut EvenkeelRwLock) ->
     })
 }
 
-/// Releases what was taken for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
+/// Releases a lock that the calling thread took for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
 ///
-/// Threads: the one that took it.
+/// Threads: only the thread that took the lock.
 ///
 /// # Safety
-/// `lock` is null or points to storage of the caller's that may be read and written.
+/// `lock` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rw_lock_unlock_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     caught(|| {
@@ -385,10 +385,10 @@ pub unsafe extern "C" fn evenkeel_rw_lock_unlock_read(lock: *mut EvenkeelRwLock)
 
 /// Takes the lock for writing, sleeping while any thread reads or writes. EVENKEEL_STATUS_BUSY if the calling thread writes already.
 ///
-/// Threads: any, at any time, except one that reads, which would wait for itself.
+/// Threads: any, at any time, except a thread that reads: it would wait for itself.
 ///
 /// # Safety
-/// `lock` is null or points to storage of the caller's that may be read and written.
+/// `lock` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rw_lock_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -407,7 +407,7 @@ pub unsafe extern "C" fn evenkeel_rw_lock_write(lock: *mut EvenkeelRwLock) -> Ev
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `lock` is null or points to storage of the caller's that may be read and written.
+/// `lock` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rw_lock_try_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -420,12 +420,13 @@ pub unsafe extern "C" fn evenkeel_rw_lock_try_write(lock: *mut EvenkeelRwLock) -
     })
 }
 
-/// Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
+/// Releases a lock that the calling thread took for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another
+/// thread does.
 ///
-/// Threads: the one that took it.
+/// Threads: only the thread that took the lock.
 ///
 /// # Safety
-/// `lock` is null or points to storage of the caller's that may be read and written.
+/// `lock` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rw_lock_unlock_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     caught(|| {
@@ -443,12 +444,12 @@ pub unsafe extern "C" fn evenkeel_rw_lock_unlock_write(lock: *mut EvenkeelRwLock
     })
 }
 
-/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
 ///
-/// Threads: one, when no other uses it.
+/// Threads: one, when no other thread uses it.
 ///
 /// # Safety
-/// `lock` is null or points to storage of the caller's that may be read and written.
+/// `lock` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rw_lock_destroy(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -457,22 +458,22 @@ pub unsafe extern "C" fn evenkeel_rw_lock_destroy(lock: *mut EvenkeelRwLock) -> 
 
 /// Prepares an event that has not happened.
 ///
-/// Threads: one, before any other uses it. Call evenkeel_event_destroy at the end.
+/// Threads: one, before any other thread uses it. Call evenkeel_event_destroy at the end.
 ///
 /// # Safety
-/// `event` is null or points to storage of the caller's that may be read and written.
+/// `event` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_event_init(event: *mut EvenkeelEvent) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
     caught(|| unsafe { init(event, Event::new()) })
 }
 
-/// It has happened: every waiter continues, and sees what was written before.
+/// Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before.
 ///
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `event` is null or points to storage of the caller's that may be read and written.
+/// `event` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_event_set(event: *mut EvenkeelEvent) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -484,12 +485,12 @@ pub unsafe extern "C" fn evenkeel_event_set(event: *mut EvenkeelEvent) -> Evenke
     })
 }
 
-/// Makes the event wait to happen again.
+/// Resets the event, so that it can happen again.
 ///
 /// Threads: any, while no thread still waits for the last time.
 ///
 /// # Safety
-/// `event` is null or points to storage of the caller's that may be read and written.
+/// `event` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_event_reset(event: *mut EvenkeelEvent) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -501,12 +502,12 @@ pub unsafe extern "C" fn evenkeel_event_reset(event: *mut EvenkeelEvent) -> Even
     })
 }
 
-/// Sleeps until it has happened.
+/// Sleeps until the event has happened.
 ///
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `event` is null or points to storage of the caller's that may be read and written.
+/// `event` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_event_wait(event: *mut EvenkeelEvent) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
@@ -518,12 +519,12 @@ pub unsafe extern "C" fn evenkeel_event_wait(event: *mut EvenkeelEvent) -> Evenk
     })
 }
 
-/// Whether it has happened: 1 or 0.
+/// Whether the event has happened: 1 or 0.
 ///
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `event` is null or points to storage of the caller's that may be read and written; `is_set` may be written; null is an error.
+/// `event` is null or points to storage that the caller owns and that may be read and written; `is_set` may be written; null is an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_event_is_set(event: *const EvenkeelEvent, is_set: *mut u32) -> EvenkeelStatus {
     caught(|| {
@@ -534,12 +535,12 @@ pub unsafe extern "C" fn evenkeel_event_is_set(event: *const EvenkeelEvent, is_s
     })
 }
 
-/// Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. The storage is the caller's again.
+/// Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. Afterwards the caller may use the storage for something else.
 ///
-/// Threads: one, when no other uses it.
+/// Threads: one, when no other thread uses it.
 ///
 /// # Safety
-/// `event` is null or points to storage of the caller's that may be read and written.
+/// `event` is null or points to storage that the caller owns and that may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_event_destroy(event: *mut EvenkeelEvent) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.

@@ -20,13 +20,13 @@ handles! { EvenkeelMemory, 256 of Memory; }
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelMemoryLock {
-    /// All that is mapped now or later, each page from its first use on. It costs no memory that is not used.
+    /// All pages that are mapped now or later, each from its first use on. Unused pages cost no memory.
     AllOnFault = 0,
     /// None: the kernel decides.
     Nothing = 1,
-    /// All that is mapped now, loaded at once.
+    /// All pages that are mapped now, loaded at once.
     Present = 2,
-    /// All that is mapped now or later, loaded at once, with the whole stack of every thread.
+    /// All pages that are mapped now or later, loaded at once, with the whole stack of every thread.
     All = 3,
 }
 
@@ -130,10 +130,10 @@ pub(crate) fn memory_config(asked: EvenkeelMemoryConfig) -> Result<MemoryConfig,
     Ok(MemoryConfig { lock, stack_bytes, heap_bytes })
 }
 
-/// Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is no error but
-/// in the report.
+/// Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is not an error: the report
+/// lists it.
 ///
-/// Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
+/// Threads: only the thread that ticks, before its first tick. Free it with evenkeel_memory_free.
 ///
 /// # Safety
 /// `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written; null is an error.
@@ -208,10 +208,10 @@ pub unsafe extern "C" fn evenkeel_memory_advice(
     })
 }
 
-/// Call it after each evenkeel_clock_done. Returns the page faults of that tick, for one system call (about 0.3 us), and once a second a
-/// read of a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+/// Call it after each evenkeel_clock_done. Returns the page faults of that tick. It costs one system call (about 0.3 us), and once a second it reads
+/// a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
-/// Threads: the one that ticks.
+/// Threads: only the thread that ticks.
 ///
 /// # Safety
 /// `tick` is null or points to a struct prepared by evenkeel_init.
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn evenkeel_memory_prefault(memory: *mut c_void, bytes: us
     })
 }
 
-/// Frees it. Locked pages stay locked.
+/// Frees the handle. Locked pages stay locked.
 ///
 /// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 #[unsafe(no_mangle)]

@@ -50,7 +50,7 @@ pub struct EvenkeelPhaseReport {
     pub neighbours: u32,
     /// How far ticks were shifted so far, in nanoseconds; later is positive.
     pub shifted_ns: i64,
-    /// How far their place is away, in nanoseconds; later is positive.
+    /// How far the ticks still have to move, in nanoseconds; later is positive.
     pub distance_ns: i64,
 }
 
@@ -60,7 +60,7 @@ structs! {
 }
 
 /// # Safety
-/// Its text is null or ends with a zero.
+/// `asked.folder` is null or a text that ends with a zero.
 pub(crate) unsafe fn settings(asked: EvenkeelPhaseSettings) -> Result<PhaseSettings, Failure> {
     if asked.folder.is_null() {
         return Ok(PhaseSettings::default());

@@ -35,7 +35,7 @@ pub enum EvenkeelAlignment {
     Trying = 2,
     /// It keeps ticks at the best phase.
     Held = 3,
-    /// There are slices, and the tick period does not fit theirs.
+    /// There are slices, but the tick period does not fit the period of the slices.
     NoMultiple = 4,
 }
 
@@ -65,9 +65,9 @@ pub struct EvenkeelQuantum {
     pub gaps_unknown: u64,
     /// How often the clock woke in idle time to search; each wake costs some 5 us of CPU time.
     pub probes: u64,
-    /// With slices, when a recent one began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are none.
+    /// When a recent slice began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are no slices.
     pub phase_ns: u64,
-    /// With slices, the confidence in them, from 0 to 1; below 0 if there are none.
+    /// The confidence that there are slices, from 0 to 1; below 0 if there are none.
     pub confidence: f64,
 }
 
@@ -80,7 +80,7 @@ structs! {
 
 /// Call it between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
 ///
-/// Threads: one at a time; the one that ticks.
+/// Threads: only the thread that ticks.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_clock_checkpoint(clock: *mut EvenkeelClock) -> EvenkeelStatus {
     caught(|| {

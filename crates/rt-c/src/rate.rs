@@ -88,7 +88,7 @@ pub enum EvenkeelRateReason {
     Starved = 5,
     /// There was room for a shorter period for long enough.
     Calm = 6,
-    /// Another phase of the game.
+    /// The game entered another phase.
     Phase = 7,
     /// The time slices of the CPU changed.
     TimeSlices = 8,
@@ -114,7 +114,7 @@ pub struct EvenkeelRateChange {
     pub reserved: u32,
 }
 
-/// Settings of a rate. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms; 10 ms only for a phase that requests it.
+/// Settings of a rate. All zero (EVENKEEL_INIT): periods of 10, 20, 30 and 50 ms, but 10 ms only for a phase that requests it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelRateSettings {
@@ -124,7 +124,7 @@ pub struct EvenkeelRateSettings {
     pub version: u32,
     /// The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
     pub ladder_ns: [u64; 16],
-    /// The one to start with, in nanoseconds. 0: 20,000,000.
+    /// The period to start with, in nanoseconds. 0: 20,000,000.
     pub start_ns: u64,
     /// The shortest period of the phase to start in, in nanoseconds. 0: 20,000,000.
     pub fastest_ns: u64,
@@ -171,9 +171,9 @@ pub(crate) fn settings(asked: EvenkeelRateSettings) -> RateSettings {
     }
 }
 
-/// Opens the files that it reads, and allocates all memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
+/// Creates a rate: opens the files that it reads, and allocates all its memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
 ///
-/// Threads: the one that ticks, because it reads that thread's counters. Free it with evenkeel_rate_free.
+/// Threads: only the thread that ticks, because the rate reads that thread's counters. Free it with evenkeel_rate_free.
 ///
 /// # Safety
 /// `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written; null is an error.
@@ -220,7 +220,7 @@ fn follow(
 /// Call it after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on. `period_ns` is the
 /// clock's period, in nanoseconds. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
-/// Threads: the one that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
+/// Threads: only the thread that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
 ///
 /// # Safety
 /// `period_ns` may be written; null is an error.
@@ -252,7 +252,7 @@ pub(crate) fn phase(fastest_ns: u64, slowest_ns: u64) -> Result<RatePhase, Failu
 
 /// Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The clock's period moves into that range at once.
 ///
-/// Threads: the one that ticks.
+/// Threads: only the thread that ticks.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_rate_enter(
     rate: *mut EvenkeelRate,
@@ -269,7 +269,7 @@ pub extern "C" fn evenkeel_rate_enter(
 /// Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period, and the clock's period
 /// follows. Call it after each evenkeel_rate_after.
 ///
-/// Threads: the one that ticks.
+/// Threads: only the thread that ticks.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_rate_take_slices(rate: *mut EvenkeelRate, clock: *mut EvenkeelClock) -> EvenkeelStatus {
     caught(|| {
@@ -328,7 +328,7 @@ fn why(why: RateReason) -> EvenkeelRateReason {
     }
 }
 
-/// Frees it; the clock keeps its period.
+/// Frees the handle; the clock keeps its period.
 ///
 /// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 #[unsafe(no_mangle)]

@@ -62,7 +62,7 @@ impl From<ScopeError> for Failure {
 /// records, every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already,
 /// EVENKEEL_STATUS_BUSY if this thread records under another name.
 ///
-/// Threads: the one that enters scopes.
+/// Threads: only the thread that enters scopes.
 ///
 /// # Safety
 /// `name` is null or a text that ends with a zero.
@@ -111,8 +111,8 @@ pub unsafe extern "C" fn evenkeel_scope_register(name: *const c_char, scope: *mu
     })
 }
 
-/// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number of no scope, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do not
-/// leave it.
+/// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE if no scope has this number, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do
+/// not leave it.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -135,7 +135,7 @@ fn outside() -> Failure {
 
 /// Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in none.
 ///
-/// Threads: the one that entered it.
+/// Threads: only the thread that entered the scope.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_scope_leave(scope: u32) -> EvenkeelStatus {
     caught(|| {
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn evenkeel_scope_chrome_json(
     })
 }
 
-/// Writes the same to a file, which it creates or replaces.
+/// Writes all rings as JSON to a file, which it creates or replaces.
 ///
 /// Threads: any, at any time, but not in a tick: it allocates and writes a file.
 ///
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn evenkeel_scope_write_chrome_json(path: *const c_char) -
     })
 }
 
-/// A scope that used the CPU for long.
+/// A scope that used the CPU for a long time.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelLongScope {
@@ -208,7 +208,7 @@ structs! {
     EvenkeelLongScope { name: [c_char; 136], thread: u32, reserved: u32, end_ns: u64, cpu_ns: u64 }
 }
 
-/// The most long scopes that wait to be taken. Later ones are only counted.
+/// The most long scopes that the log holds. Later ones are only counted.
 const LONG_MAX: usize = 4096;
 
 struct Long {

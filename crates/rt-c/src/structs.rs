@@ -24,7 +24,7 @@ struct Head {
 /// A struct of the header.
 ///
 /// # Safety
-/// It is `repr(C)`, begins with `size: u32` and `version: u32`, has no padding, and any bytes are a value of it.
+/// The type is `repr(C)`, begins with `size: u32` and `version: u32`, has no padding, and any bytes are a valid value.
 pub(crate) unsafe trait Struct: Copy {}
 
 /// Implements `Struct`, and checks at compile time that the listed fields leave no padding between them.

@@ -20,7 +20,7 @@ use crate::text;
 #[derive(Debug)]
 pub struct EvenkeelTelemetry(());
 
-/// The value behind an [`EvenkeelTelemetry`]: the tick's thread writes the page, any thread counts.
+/// The value behind an [`EvenkeelTelemetry`]: the tick's thread writes the page, and any thread may change the counters.
 pub(crate) struct Page {
     telemetry: Mutex<Telemetry>,
     counters: Counters,
@@ -131,7 +131,7 @@ pub(crate) unsafe fn settings(asked: EvenkeelTelemetrySettings) -> Result<Teleme
 
 /// Call it after each evenkeel_clock_done: writes the entry of that tick, with the clock's period. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
-/// Threads: the one that ticks. Takes less than a microsecond.
+/// Threads: only the thread that ticks. Takes less than a microsecond.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_telemetry_after(
     telemetry: *const EvenkeelTelemetry,
@@ -151,7 +151,7 @@ pub extern "C" fn evenkeel_telemetry_after(
 
 /// Sets the clock's detected quantum, from the next entry on. Call it before each evenkeel_telemetry_after.
 ///
-/// Threads: the one that ticks.
+/// Threads: only the thread that ticks.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_telemetry_quantum(
     telemetry: *const EvenkeelTelemetry,
@@ -168,7 +168,7 @@ pub extern "C" fn evenkeel_telemetry_quantum(
 
 /// Sets the page faults from evenkeel_memory_after for the next entry. Call it before evenkeel_telemetry_after.
 ///
-/// Threads: the one that ticks.
+/// Threads: only the thread that ticks.
 ///
 /// # Safety
 /// `tick` is null or points to a struct prepared by evenkeel_init.

@@ -4,7 +4,8 @@ use std::ffi::c_char;
 
 use crate::failure::{EvenkeelStatus, Failure};
 
-/// The most bytes of a text that are read. The limit keeps a text without its zero from making us read far into the caller's memory.
+/// The library reads at most this many bytes of a text. If a text lacks its terminating zero, this limits how far the library reads into the caller's
+/// memory.
 const TEXT_MAX: usize = 4096;
 
 /// The caller's text, up to its zero.

@@ -1,4 +1,4 @@
-//! Setting a tick's thread up.
+//! Sets up the thread that ticks.
 
 use std::ffi::c_char;
 use std::num::NonZeroU64;
@@ -16,7 +16,7 @@ pub struct EvenkeelThread(());
 
 handles! { EvenkeelThread, 256 of TickThread; }
 
-/// For a field of EvenkeelThreadConfig whose zero means a default: request nothing.
+/// A value for a field of EvenkeelThreadConfig whose zero means a default: it requests nothing.
 pub const EVENKEEL_DO_NOT_ASK: u64 = 0x7fff_ffff_ffff_ffff;
 
 /// Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) helps everywhere and needs no privileges.
@@ -38,7 +38,7 @@ pub struct EvenkeelThreadConfig {
     /// Not 0: keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed. It costs power, and
     /// needs write access to /dev/cpu_dma_latency.
     pub asks_dma_latency: u32,
-    /// In microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
+    /// The longest allowed time to leave an idle state, in microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
     pub dma_latency_us: i32,
     /// Always 0.
     pub reserved: u32,
@@ -101,9 +101,9 @@ structs! {
     }
 }
 
-/// Applies the settings to the calling thread. A setting that the kernel refuses is no error but in the report.
+/// Applies the settings to the calling thread. A setting that the kernel refuses is not an error: the report lists it.
 ///
-/// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
+/// Threads: only the thread that ticks. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
 ///
 /// # Safety
 /// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written; null is an error.
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn evenkeel_thread_new(
 }
 
 /// # Safety
-/// Its text is null or ends with a zero.
+/// `config.cpus` is null or a text that ends with a zero.
 pub(crate) unsafe fn asked(config: EvenkeelThreadConfig) -> Result<ThreadConfig, Failure> {
     let cpus = if config.cpus.is_null() {
         None
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn evenkeel_thread_report(
     })
 }
 
-/// Frees it, and ends dma_latency_us. The thread's other settings stay.
+/// Frees the handle, and ends dma_latency_us. The thread's other settings stay.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

@@ -26,9 +26,9 @@ pub enum EvenkeelWaitKind {
     Mutex = 0,
     /// A mutex whose holder inherits priority.
     InheritMutex = 1,
-    /// To read under a reader-writer lock.
+    /// A reader-writer lock, to take it for reading.
     Read = 2,
-    /// To write under one.
+    /// A reader-writer lock, to take it for writing.
     Write = 3,
     /// An event.
     Event = 4,

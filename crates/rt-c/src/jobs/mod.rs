@@ -26,7 +26,8 @@ pub struct EvenkeelJobs(());
 #[derive(Debug)]
 pub struct EvenkeelAsynchronous(());
 
-/// An open frame. Its body and its jobs get it, on their own thread and for as long as they run.
+/// An open frame. The library passes a handle to the frame's body and to each job. It is valid only on that thread, and only until the body or the
+/// job returns.
 #[derive(Debug)]
 pub struct EvenkeelFrame(());
 
@@ -42,11 +43,11 @@ handles! {
     EvenkeelAsynchronous, 64 of Mutex<Asynchronous>;
 }
 
-/// A job, or the body of a frame. It gets the frame (null in an asynchronous job) and the context that it was pushed with. It must return: no
-/// exception and no longjmp may leave it.
+/// A job, or the body of a frame. Its arguments are the frame (null in an asynchronous job) and the context that it was pushed with. It must return:
+/// no exception and no longjmp may leave it.
 pub type EvenkeelJob = Option<unsafe extern "C" fn(frame: *mut EvenkeelFrame, context: *mut c_void)>;
 
-/// One step of a loop. It gets the number and the context.
+/// One step of a loop. Its arguments are the number of the step and the context.
 pub type EvenkeelEach = Option<unsafe extern "C" fn(number: usize, context: *mut c_void)>;
 
 /// The counters of the last frame.
@@ -123,7 +124,7 @@ fn run(job: Called, frame: &Frame<'_, 'static>, linked: *const Mutex<Vec<Handle<
     }
 }
 
-/// A function with its context, both from the caller, until a thread calls it.
+/// The caller's function and its context, stored until a thread calls the function.
 #[derive(Clone, Copy)]
 struct Called {
     job: unsafe extern "C" fn(*mut EvenkeelFrame, *mut c_void),
@@ -162,17 +163,18 @@ fn within<R>(
     }
     let open = OPEN.try_with(|open| open.borrow().iter().rev().find(|open| open.token == frame.addr()).copied());
     let open = open.ok().flatten().ok_or_else(no_frame)?;
-    // SAFETY: the frame is on this thread's stack below this call, because `run` removes it from the list before it returns. The lifetimes
-    // are sound because jobs borrow nothing of this library. `linked` belongs to the job system, which the frame keeps alive.
+    // SAFETY: the frame is on this thread's stack below this call, because `run` removes it from the list before it returns. The lifetimes are sound
+    // because jobs borrow nothing from this library. `linked` belongs to the job system, which the frame keeps alive.
     unsafe { work(&*open.frame, &*open.linked) }
 }
 
-/// Starts the workers. It allocates all memory here.
+/// Starts the workers. Allocates all memory of the job system.
 ///
 /// Threads: any. Free it with evenkeel_jobs_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` may be written; null is an error.
+/// `asked` is null or points to a struct prepared by evenkeel_init, and so are the structs that it points to; `jobs` may be written; null is an
+/// error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_jobs_new(
     asked: *const EvenkeelJobSettings,
@@ -199,8 +201,8 @@ pub extern "C" fn evenkeel_jobs_free(jobs: *mut EvenkeelJobs) -> EvenkeelStatus 
     caught(|| handle::take(jobs).map(drop))
 }
 
-/// Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. `dropped`
-/// is how many these were. It also frees the handle.
+/// Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. Writes to
+/// `dropped` how many jobs it dropped. Also frees the handle.
 ///
 /// Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
 ///
@@ -218,7 +220,7 @@ pub unsafe extern "C" fn evenkeel_jobs_discard(jobs: *mut EvenkeelJobs, dropped:
 
 /// Opens a frame: calls `body`, which pushes jobs, and returns when all of them are done. This thread runs jobs until then.
 ///
-/// Threads: one at a time. `body` is called on this one.
+/// Threads: one at a time. `body` runs on the calling thread.
 ///
 /// # Safety
 /// `body` is null or a function that takes this context.
@@ -296,10 +298,10 @@ pub unsafe extern "C" fn evenkeel_jobs_worker_report(
     })
 }
 
-/// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist
-/// or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
+/// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set,
+/// EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
 ///
-/// Threads: the one that the frame was given on.
+/// Threads: only the thread that received this frame handle.
 ///
 /// # Safety
 /// `job` is null, or a function that may be called with `context` on any thread until the frame ends.
@@ -320,7 +322,7 @@ pub unsafe extern "C" fn evenkeel_frame_push(
     })
 }
 
-/// The handles' place, on its way to the thread that runs a job.
+/// A pointer to the handles, which a job takes along to the thread that runs it.
 #[derive(Clone, Copy)]
 struct Linked(*const Mutex<Vec<Handle<'static>>>);
 
@@ -334,13 +336,13 @@ impl Linked {
 }
 
 /// Pushes a job that starts when `others_count` other jobs are done. `number` is its number, so that others can depend on it.
-/// EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
+/// EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
 ///
-/// Threads: the one that the frame was given on.
+/// Threads: only the thread that received this frame handle.
 ///
 /// # Safety
-/// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` may
-/// be written; null is an error.
+/// `others` points to `others_count` numbers, or is null if `others_count` is 0; `job` as for evenkeel_frame_push; `number` may be written; null is
+/// an error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_frame_push_after(
     frame: *mut EvenkeelFrame,
@@ -399,10 +401,10 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
 }
 
 /// Runs jobs until the job with this number from evenkeel_frame_push_after is done. Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if
-/// the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there.
-/// EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
+/// the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there. EVENKEEL_STATUS_BAD_HANDLE if
+/// this frame has no job with this number.
 ///
-/// Threads: the one that the frame was given on.
+/// Threads: only the thread that received this frame handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_frame_wait(frame: *mut EvenkeelFrame, number: u32) -> EvenkeelStatus {
     caught(|| {
@@ -413,9 +415,9 @@ pub extern "C" fn evenkeel_frame_wait(frame: *mut EvenkeelFrame, number: u32) ->
     })
 }
 
-/// Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
+/// Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
 ///
-/// Threads: the one that the frame was given on.
+/// Threads: only the thread that received this frame handle.
 ///
 /// # Safety
 /// `is_done` may be written; null is an error.
@@ -442,7 +444,7 @@ fn by_number(linked: &Mutex<Vec<Handle<'static>>>, number: u32) -> Result<Handle
 /// Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
 /// when all calls have returned.
 ///
-/// Threads: the one that the frame was given on.
+/// Threads: only the thread that received this frame handle.
 ///
 /// # Safety
 /// `each` is null, or a function that may be called with `context` on several threads at once.
@@ -493,9 +495,8 @@ pub unsafe extern "C" fn evenkeel_asynchronous_new(
     })
 }
 
-/// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job
-/// system was freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and the settings do not say that
-/// evenkeel_jobs_run_asynchronous does.
+/// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job system was
+/// freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and EvenkeelJobSettings.caller_runs_asynchronous is not set.
 ///
 /// Threads: any, at any time, also in jobs.
 ///
@@ -525,8 +526,8 @@ pub extern "C" fn evenkeel_asynchronous_free(asynchronous: *mut EvenkeelAsynchro
     caught(|| handle::take(asynchronous).map(drop))
 }
 
-/// Runs up to `at_most` asynchronous jobs that no worker takes, for servers without workers, in the time that a tick has left. `ran` is how many it
-/// ran. EvenkeelJobSettings.caller_runs_asynchronous allows such jobs.
+/// Runs up to `at_most` asynchronous jobs that no worker takes, and writes to `ran` how many it ran. A server without workers calls it in the time
+/// that a tick has left. Set EvenkeelJobSettings.caller_runs_asynchronous to allow such jobs.
 ///
 /// Threads: one at a time.
 ///

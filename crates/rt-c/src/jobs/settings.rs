@@ -18,7 +18,7 @@ pub struct EvenkeelJobSettings {
     pub version: u32,
     /// Threads that take from the frame queues in their order, and then from the asynchronous queue.
     pub workers: u32,
-    /// Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 with the others.
+    /// Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 together with the other workers.
     pub asynchronous_workers: u32,
     /// Frame queues, up to 8. 0: 1.
     pub frame_queues: u32,
@@ -28,19 +28,20 @@ pub struct EvenkeelJobSettings {
     pub asynchronous_capacity: u32,
     /// How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0: 1,024.
     pub linked_max: u32,
-    /// How many dependencies these may have together, up to 1,048,576. 0: 4,096.
+    /// How many dependencies these jobs may have together, up to 1,048,576. 0: 4,096.
     pub waits_max: u32,
-    /// A job whose frame queue is full: 0, the pushing thread runs it at once; 1, it is refused.
+    /// What happens to a job if its frame queue is full. 0: the pushing thread runs it at once. 1: the push fails.
     pub refuses_when_full: u32,
-    /// A thread that finds no job: 0, looks for another for some microseconds if the process has CPUs to spare; 1, sleeps at once.
+    /// What a thread does if it finds no job. 0: it looks for one for some microseconds if the process has CPUs to spare, and then sleeps. 1: it
+    /// sleeps at once.
     pub sleeps_at_once: u32,
-    /// A job that is pushed to the asynchronous queue if no worker takes from it: 0, the push fails; 1, it waits until
+    /// What happens to an asynchronous job if no worker takes from its queue. 0: the push fails. 1: the job waits until
     /// evenkeel_jobs_run_asynchronous runs it.
     pub caller_runs_asynchronous: u32,
     /// More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the workers
     /// above. Null if there are none.
     pub own_workers: *const *const EvenkeelWorkerSettings,
-    /// How many; at most 63 with all others.
+    /// How many workers `own_workers` lists; at most 63 together with all other workers.
     pub own_workers_count: usize,
 }
 
@@ -143,7 +144,7 @@ pub(super) unsafe fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings,
 /// Converts the description of one worker. `frames` is the number of frame queues, which is also the number of the asynchronous queue.
 ///
 /// # Safety
-/// It is null or a struct prepared by evenkeel_init, whose `thread` is null or such a struct too.
+/// `described` is null or points to a struct prepared by evenkeel_init, whose `thread` is null or points to such a struct too.
 unsafe fn worker(described: *const EvenkeelWorkerSettings, frames: u8) -> Result<WorkerSettings, Failure> {
     // SAFETY: as the caller promises.
     let described = unsafe { structs::get(described) }?;

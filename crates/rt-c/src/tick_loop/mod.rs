@@ -99,8 +99,8 @@ fn own<R>(
 /// of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created. EVENKEEL_STATUS_NO_ROOM if too many threads record
 /// scopes.
 ///
-/// Threads: the one that ticks. Unless a function says otherwise, only that thread may use the loop: others get
-/// EVENKEEL_STATUS_WRONG_THREAD, and nothing changes. Free it with evenkeel_tick_loop_free.
+/// Threads: only the thread that ticks. Unless a function says otherwise, only that thread may use the loop: others get EVENKEEL_STATUS_WRONG_THREAD,
+/// and nothing changes. Free it with evenkeel_tick_loop_free.
 ///
 /// # Safety
 /// `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_new(
 
 /// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_tick_loop_done did.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `tick` is null or points to a struct prepared by evenkeel_init.
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_wait(
     tick: *mut EvenkeelTick,
 ) -> EvenkeelStatus {
     caught(|| {
-        // SAFETY: as this function's caller promises. First, since a tick that has begun can't be given back.
+        // SAFETY: as this function's caller promises. The check comes first, because a tick that has begun cannot be undone.
         unsafe { structs::fillable(tick) }?;
         let filled = own(ticks, |ticks| {
             let tick = ticks.wait().detach();
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_wait(
 /// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
 /// evenkeel_tick_loop_next_due returns when to call it.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `tick` is null or points to a struct prepared by evenkeel_init.
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_poll(
 
 /// For engines that own their loop: when the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `due_ns` may be written; null is an error.
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_next_due(
 
 /// Ends the tick, and does its bookkeeping: page faults, telemetry, rate. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `done` is null or points to a struct prepared by evenkeel_init.
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_done(
 
 /// Call it between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_tick_loop_checkpoint(ticks: *mut EvenkeelTickLoop) -> EvenkeelStatus {
     caught(|| {
@@ -220,7 +220,7 @@ pub extern "C" fn evenkeel_tick_loop_checkpoint(ticks: *mut EvenkeelTickLoop) ->
 /// Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once. Without a rate,
 /// the period stays as it is.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_tick_loop_enter_phase(
     ticks: *mut EvenkeelTickLoop,

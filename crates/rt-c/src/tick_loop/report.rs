@@ -19,7 +19,7 @@ use crate::thread::{self, EvenkeelThreadReport};
 
 /// How well the ticks kept time so far.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `report` is null or points to a struct prepared by evenkeel_init.
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_report(
 
 /// How the ticks are spread among those of other sessions.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `report` is null or points to a struct prepared by evenkeel_init.
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_phase(
 
 /// Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
 ///
-/// Threads: the loop's own. Allocates memory: do not call it in a tick.
+/// Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
 /// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_report_text(
 /// Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
 /// bytes, with the zero at the end.
 ///
-/// Threads: the loop's own. Allocates memory: do not call it in a tick.
+/// Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
 ///
 /// # Safety
 /// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_advice(
 
 /// Which settings of the loop's thread are active now.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `report` is null or points to a struct prepared by evenkeel_init.
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_thread_report(
 
 /// Which memory settings are active now. EVENKEEL_STATUS_NO_DATA without memory settings.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `report` is null or points to a struct prepared by evenkeel_init.
@@ -146,7 +146,7 @@ unsafe fn summarised(
 
 /// The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `summary` is null or points to a struct prepared by evenkeel_init.
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_lateness(
 
 /// The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `summary` is null or points to a struct prepared by evenkeel_init.
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_due_to_done(
 
 /// The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `summary` is null or points to a struct prepared by evenkeel_init.
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_work(
 
 /// How the CPU is taken away from the loop's thread, as far as the loop has detected it, and what it does about it.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `quantum` is null or points to a struct prepared by evenkeel_init.
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_quantum(
 /// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second, and without a
 /// rate.
 ///
-/// Threads: the loop's own.
+/// Threads: only the loop's own thread.
 ///
 /// # Safety
 /// `load` may be written; null is an error.

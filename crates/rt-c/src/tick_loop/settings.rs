@@ -44,7 +44,7 @@ pub struct EvenkeelTickLoopSettings {
     pub rate: *const EvenkeelRateSettings,
     /// Records scopes of the loop's thread, under this name. Null: off.
     pub scopes_name: *const c_char,
-    /// How many of its last scopes it records, up to a million, with scopes_name. 0: 4,096.
+    /// How many of the thread's last scopes the loop records, up to a million; used with scopes_name. 0: 4,096.
     pub scopes_count: u64,
     /// Spreads the ticks of all sessions on this host, so that fewer of them collide. Null: off.
     pub phases: *const EvenkeelPhaseSettings,
@@ -73,7 +73,7 @@ unsafe fn optional<T: structs::Struct>(structure: *const T) -> Result<Option<T>,
 /// Converts the settings to the type of the Rust library.
 ///
 /// # Safety
-/// Each pointer is null, or points to a struct prepared by evenkeel_init or to a text that ends with a zero; so do the pointers in there.
+/// Each pointer is null, or points to a struct prepared by evenkeel_init or to a text that ends with a zero; so do the pointers in those structs.
 pub(super) unsafe fn builder(asked: EvenkeelTickLoopSettings) -> Result<TickLoopBuilder, Failure> {
     let EvenkeelTickLoopSettings { period_ns, overrun, catch_up_at_most, spinning, align, .. } = asked;
     let ticks = EvenkeelClockSettings { size: 0, version: 0, period_ns, overrun, catch_up_at_most, spinning, align };

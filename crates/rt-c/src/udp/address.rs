@@ -15,13 +15,13 @@ pub struct EvenkeelAddress {
     pub size: u32,
     /// The version of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// In the order of the network; of version 4 the first four bytes.
+    /// The IP address in network byte order; for IPv4, the first four bytes.
     pub ip: [u8; 16],
-    /// 1 to 65,535.
+    /// The port, 1 to 65,535.
     pub port: u32,
-    /// 1: version 6; 0: version 4.
+    /// 1: IPv6; 0: IPv4.
     pub is_ipv6: u32,
-    /// Of version 6, for link-local addresses: the interface's number.
+    /// For IPv6 link-local addresses: the interface's number.
     pub scope_id: u32,
     /// Always 0.
     pub reserved: u32,

@@ -92,7 +92,7 @@ pub struct EvenkeelPacket {
     pub reserved: u32,
 }
 
-/// Gets each received packet. It must return: no exception and no longjmp may leave it. It may answer with evenkeel_udp_send and
+/// The library calls it with each received packet. It must return: no exception and no longjmp may leave it. It may answer with evenkeel_udp_send and
 /// evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return EVENKEEL_STATUS_BUSY meanwhile.
 pub type EvenkeelOnPacket = Option<unsafe extern "C" fn(packet: *const EvenkeelPacket, context: *mut c_void)>;
 
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn evenkeel_udp_new_sharded(
 
 /// Calls `each` with every waiting packet, up to `at_most`. It never waits for packets.
 ///
-/// Threads: one at a time; another one may send meanwhile.
+/// Threads: one at a time; another thread may send meanwhile.
 ///
 /// # Safety
 /// `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn evenkeel_udp_receive(
 ) -> EvenkeelStatus {
     caught(|| {
         let each = each.ok_or_else(no_function)?;
-        // SAFETY: as this function's caller promises. First, since packets can't be given back.
+        // SAFETY: as this function's caller promises. The check comes first, because received packets cannot be put back.
         unsafe { structs::fillable(received) }?;
         let counts = handle::shared(udp, |udp| {
             Ok(half(&udp.incoming)?.receive_at_most(at_most, |packet| {
@@ -259,7 +259,7 @@ pub unsafe extern "C" fn evenkeel_udp_receive(
                     is_truncated: packet.is_truncated.into(),
                     reserved: 0,
                 };
-                // SAFETY: as this function's caller promises; the packet stays until it comes back.
+                // SAFETY: as this function's caller promises; the packet stays valid until the function returns.
                 unsafe { each(&raw const packet, context) };
             }))
         })?;
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn evenkeel_udp_receive(
 /// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE if it is longer than bytes_max. EVENKEEL_STATUS_NO_ROOM if the queue is full and the
 /// kernel accepts no more now; the packet is then lost.
 ///
-/// Threads: one at a time; another one may receive meanwhile, and what evenkeel_udp_receive calls may send.
+/// Threads: one at a time; another thread may receive meanwhile. The function that evenkeel_udp_receive calls may send.
 ///
 /// # Safety
 /// `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
@@ -306,14 +306,14 @@ pub unsafe extern "C" fn evenkeel_udp_send(
 
 /// Sends the queued packets, as many as the kernel accepts. It never waits.
 ///
-/// Threads: one at a time; another one may receive meanwhile.
+/// Threads: one at a time; another thread may receive meanwhile.
 ///
 /// # Safety
 /// `flushed` is null or points to a struct prepared by evenkeel_init.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_flush(udp: *mut EvenkeelUdp, flushed: *mut EvenkeelFlushed) -> EvenkeelStatus {
     caught(|| {
-        // SAFETY: as this function's caller promises. First, since packets can't be called back.
+        // SAFETY: as this function's caller promises. The check comes first, because sent packets cannot be called back.
         unsafe { structs::fillable(flushed) }?;
         let done = handle::shared(udp, |udp| Ok(half(&udp.outgoing)?.flush()))?;
         let (sent, refused, waiting) = (done.sent as u64, done.refused as u64, done.waiting as u64);

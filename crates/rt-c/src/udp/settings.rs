@@ -25,7 +25,7 @@ pub enum EvenkeelIoBackend {
     One = 2,
     /// Up to 64 packets a call.
     Batched = 3,
-    /// As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+    /// As Batched, and the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
     Offloaded = 4,
     /// Receives with one standing request of io_uring; it needs a library that was built with it (`make install-rt FEATURES=io-uring`) and
     /// Linux 6.1 or later. The request belongs to the thread that first receives; if another thread receives, the socket continues as
@@ -63,7 +63,7 @@ pub struct EvenkeelUdpSettings {
     pub stamps: u32,
     /// Not 0: packets that the network did not deliver are counted.
     pub hears_undelivered: u32,
-    /// If no packet waits, how long a call asks the device for packets, in microseconds. 0: not at all.
+    /// How long a call that finds no packet polls the device for one, in microseconds. 0: it does not poll.
     pub busy_poll_us: u32,
     /// Always 0.
     pub reserved: u32,
