@@ -78,7 +78,7 @@ pub enum Outcome {
         /// The original value, which is in force again.
         before: String,
     },
-    /// The program was killed while it did this: the value may be either.
+    /// The program was killed during this step: the value may be the old or the new one.
     Interrupted {
         /// The original value.
         before: String,

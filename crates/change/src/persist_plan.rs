@@ -51,7 +51,7 @@ pub enum Content {
         /// Where it points.
         target: String,
     },
-    /// A block of our lines, between two marks, at the end of a file that another owner has.
+    /// A block of evenkeel's lines between two marks, at the end of another owner's file.
     Block {
         /// The lines, each with its newline.
         lines: String,
@@ -87,7 +87,7 @@ pub struct PersistedCommand {
 pub struct Carried {
     /// The setting, as `KNOB=VALUE`.
     pub setting: String,
-    /// The file, or the command where no file does.
+    /// The file that persists it; without a file, the command.
     pub by: String,
     /// When the file takes effect, if the setting is not in force immediately.
     pub takes_effect: TakesEffect,
@@ -127,7 +127,7 @@ pub struct Lasting {
     /// The server's systemd unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The command that writes the files again, if no settings do.
+    /// The command that writes the files again, if they do not follow from settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<String>,
     /// Files and commands.

@@ -28,17 +28,17 @@ pub struct Session {
     pub cpus: f64,
     /// Ticks a second, if it has them.
     pub tick_hz: Option<f64>,
-    /// Of 100 ticks, 99 work no longer than this, in microseconds.
+    /// The 99th percentile of the work of a tick, in microseconds.
     pub work_us_p99: Option<f64>,
-    /// Memory that it alone has, in MiB.
+    /// Memory that it shares with no other session, in MiB.
     pub memory_mib: Option<f64>,
-    /// What it needs in the last cache, in KiB.
+    /// The last-level cache that it needs, in KiB.
     pub cache_kib: Option<f64>,
     /// Packets a second, both ways.
     pub packets_per_s: Option<f64>,
     /// The traffic of both ways, in Mbit/s.
     pub network_mbps: Option<f64>,
-    /// Its systemd service. Of several equal sessions, `{n}` in it stands for the number of each, from 1.
+    /// Its systemd service. With several equal sessions, `{n}` stands for the number of each, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// The weight of its service for the scheduler (`CPUWeight=`), from 1 to 10,000. 100 is usual.

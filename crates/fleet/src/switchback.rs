@@ -67,7 +67,7 @@ pub struct Evidence {
     blocks: u64,
 }
 
-/// How many blocks an effect takes.
+/// How many blocks it takes to detect an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Power {

@@ -25,7 +25,7 @@ const TEXTS: [(&str, &str, &str); 3] = [
 pub struct Instance {
     /// The cloud's name of the type.
     pub name: String,
-    /// At least one.
+    /// Its figures; at least one.
     pub figures: Vec<Figure>,
     /// Figures that every type has but that no source here gives.
     pub not_given: Vec<Kind>,
@@ -35,7 +35,7 @@ pub struct Instance {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
-    /// Which.
+    /// The kind of figure.
     pub figure: Kind,
     /// A number, `open` or `closed`, or words.
     pub value: &'static str,
@@ -47,7 +47,7 @@ pub struct Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Origin {
-    /// Of the document.
+    /// The title of the document.
     pub title: &'static str,
     /// The date of the document, or for a page that changes, the date of reading.
     pub date: &'static str,

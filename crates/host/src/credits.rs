@@ -16,13 +16,13 @@ const NOTHING: f64 = 1e-9;
 pub struct CreditRates {
     /// Its CPUs.
     pub vcpus: u32,
-    /// Earned in an hour.
+    /// Credits earned per hour.
     pub per_hour: f64,
-    /// The most that are kept.
+    /// The most credits that it keeps.
     pub max: f64,
-    /// Given at the start. `null` if the catalogue does not know; T3 and later have none.
+    /// Launch credits, given at the start. `null` if the catalogue does not know; T3 and later have none.
     pub initial: Option<f64>,
-    /// Whether those at the start are spent first, and do not count for the maximum, as those of T2.
+    /// Whether launch credits are spent first and do not count towards the maximum, as with T2.
     pub is_initial_apart: bool,
     /// Whether it can go on without credits, for money.
     pub can_be_unlimited: bool,

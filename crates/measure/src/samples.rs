@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use evenkeel_stats::{Histogram, Summary};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -14,9 +14,9 @@ pub enum Unit {
     Ns,
     /// Picoseconds: for what takes less than a nanosecond.
     Ps,
-    /// Bytes in a second.
+    /// Bytes per second.
     BytesPerS,
-    /// Times in a second.
+    /// Times per second.
     PerS,
     /// Kilohertz.
     Khz,

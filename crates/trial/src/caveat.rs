@@ -37,9 +37,9 @@ pub enum Caveat {
     /// Whether a guard got worse is not known.
     #[serde(alias = "guard-untold")]
     GuardUnknown { metric: String, harm_ratio: f64 },
-    /// An arm left the session for a guard.
+    /// An arm left the session because a guard got worse.
     LeftByHarm { guard: String },
-    /// The budget was over.
+    /// The time budget was used up.
     OutOfTime { pairs: usize, of: usize },
     /// Too many pairs were dropped.
     OutOfSpares { pairs: usize, of: usize },
@@ -47,11 +47,11 @@ pub enum Caveat {
     Stopped { pairs: usize, of: usize },
     /// The session was killed.
     CutOff { pairs: usize, of: usize },
-    /// Many pairs were dropped, by what befell them.
+    /// Many pairs were dropped, counted by reason.
     Dropped { dropped: usize, tried: usize, reasons: BTreeMap<String, usize> },
     /// Another program wrote a setting.
     Changed { what: String, windows: usize },
-    /// So few pairs give no interval.
+    /// There are too few pairs for an interval.
     TooFewPairs { pairs: usize },
     /// The settle time is too short, or the budget had no room for a longer one.
     Unsettled { settle_ms: u64 },

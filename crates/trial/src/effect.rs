@@ -26,7 +26,7 @@ pub struct Effect {
     /// In a sequential trial, the e-value against "B has no effect"; it decides at 1 / (1 - confidence).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub e_value: Option<f64>,
-    /// The smallest effect that this run could have seen, as a share.
+    /// The smallest effect that this run could have detected, as a share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_visible_ratio: Option<f64>,
 }
@@ -36,10 +36,10 @@ pub struct Effect {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Interval {
-    /// Looked at once, after a number of pairs that was fixed beforehand.
+    /// If it is computed once, after a number of pairs that was fixed beforehand.
     #[default]
     Fixed,
-    /// At every look, so that the run may end on what it shows.
+    /// After every pair, so that the run may end as soon as the result is clear.
     Anytime,
 }
 

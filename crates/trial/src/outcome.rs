@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// B is better than A by more than the smallest effect that matters.
     Better,
-    /// B is worse; by a guard, where the report names one that vetoed.
+    /// B is worse, or a guard vetoed it: then the report names the guard.
     Worse,
     /// Whatever the difference is, it is smaller than the smallest effect that matters.
     Same,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
 
-/// The program that measured and the machine that it ran on. What is not known is absent.
+/// The program that measured and the machine that it ran on. Unknown fields are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -41,7 +41,7 @@ pub struct Titles {
     pub title: String,
     /// The values of each arm's knobs, in words.
     pub values: Vec<String>,
-    /// How far each arm is from the machine as it was, A first; only of several.
+    /// How far each arm is from the unchanged machine, A first. Empty unless the session has several arms besides A.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub away: Vec<Away>,
     /// The settings of the only other arm that were in force before anything was switched, in words.
@@ -53,7 +53,7 @@ pub struct Titles {
     /// if it is the whole description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_identity: Option<String>,
-    /// How often the event that its metric measures happens, a second, where that is known: its tick rate in Hz.
+    /// How often per second the event that its metric measures happens, such as its tick rate in Hz; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_events_per_s: Option<f64>,
     /// The program and the machine.
@@ -67,9 +67,9 @@ pub struct Titles {
 pub struct Away {
     /// The knobs that it sets.
     pub knobs: Vec<String>,
-    /// Settings of it that the machine did not have already.
+    /// How many of its settings were not in force already.
     pub settings: usize,
-    /// The sum over its settings of |ln(value / value as it was)|; absent where one of them is no number above zero.
+    /// The sum over its settings of |ln((value + 1) / (current value + 1))|; absent if one of them is not a number of at least zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub way: Option<f64>,
 }

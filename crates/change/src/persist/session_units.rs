@@ -22,14 +22,14 @@ const FILE: &str = "91-evenkeel-pack.conf";
 /// Shows whether systemd manages version 2 of control groups, and with which controllers.
 const CONTROLLERS: &str = "/sys/fs/cgroup/cgroup.controllers";
 
-/// What systemd gives a service its CPUs by.
+/// How systemd gives a service its CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum UnitLines {
-    /// Its control group, of version 2: in force at once, also for all threads that run.
+    /// By the service's control group (version 2). This takes effect at once, also for running threads.
     ControlGroup,
-    /// Its processes, from their next start on.
+    /// By the service's processes, from their next start on.
     Process,
 }
 

@@ -78,13 +78,13 @@ pub(crate) struct GuideSetting {
     /// The value in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) current: Option<String>,
-    /// What the setting is on this machine, before anything runs.
+    /// The state of the setting on this machine, before any measurement.
     pub(crate) state: SettingState,
     /// Why.
     pub(crate) why: String,
     /// Whether the value is the kernel's default.
     pub(crate) is_default: bool,
-    /// What the measurement says.
+    /// The result of the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) measured: Option<MeasuredLine>,
 }
@@ -98,7 +98,7 @@ pub(crate) struct MeasuredLine {
     pub(crate) evidence: String,
 }
 
-/// What one line does to this server.
+/// The measured effect of one line on this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LineVerdict {
@@ -110,7 +110,7 @@ pub(crate) enum LineVerdict {
     MayHurt,
     /// It does nothing that matters.
     DoesNothing,
-    /// It moved the metric, and the set does not need it.
+    /// It changed the metric, but the set does not need it.
     NotNeeded,
     /// Its counter shows that it was never engaged.
     NotEngaged,
@@ -129,7 +129,7 @@ pub(crate) struct OtherLine {
     pub(crate) file: Option<String>,
     pub(crate) line: usize,
     pub(crate) text: String,
-    /// What it is, if it is no setting.
+    /// The kind of line, if it is no setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) is: Option<Skip>,
     /// Why evenkeel does not understand it.

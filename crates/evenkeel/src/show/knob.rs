@@ -74,7 +74,7 @@ pub(crate) fn list(knobs: &[KnobLine]) -> String {
 /// How a knob is tried and undone.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Handling {
-    /// The command that proves it, where a trial can.
+    /// The command that proves it, if a trial can.
     #[serde(skip_serializing_if = "Option::is_none")]
     prove: Option<String>,
     /// The command that restores it.

@@ -13,7 +13,7 @@ use crate::show::page::{DIM, Indent, PLAIN, Page, WARN};
 pub(crate) struct Answer {
     /// The table of sessions, or the saved plan.
     pub(crate) file: String,
-    /// What systemd gives the services their CPUs by.
+    /// How systemd gives the services their CPUs.
     pub(crate) by: UnitLines,
     /// Each service.
     pub(crate) services: Vec<PlacedService>,

@@ -43,7 +43,7 @@ pub(crate) struct RunSession {
     pub(crate) cpus: CpuSet,
     /// The node of these CPUs; `null` if the machine's nodes are not known.
     pub(crate) node: Option<u32>,
-    /// The CPU time that the table says, in CPUs.
+    /// The CPU time in the table, in CPUs.
     pub(crate) planned_cpus: f64,
     /// The CPU time that it used, in CPUs; `null` if it had ended, or was not started by evenkeel.
     pub(crate) used_cpus: Option<f64>,

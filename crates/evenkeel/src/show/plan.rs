@@ -14,9 +14,9 @@ use crate::show::step::{how, value};
 /// The planned changes.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Difference {
-    /// Values that are others than wanted.
+    /// Values that differ from the wanted ones.
     pub(crate) steps: Vec<PlannedStep>,
-    /// Files that are others than wanted.
+    /// Files that differ from the wanted ones.
     pub(crate) files: Vec<FileDifference>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Difference {
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct FileDifference {
     pub(crate) path: String,
-    /// In the unified form that `patch` reads.
+    /// The difference, in the unified format that `patch` reads.
     pub(crate) diff: String,
 }
 

@@ -35,7 +35,7 @@ pub struct FleetDiff {
     pub caveats: Vec<String>,
 }
 
-/// A group, and who differs in it.
+/// A group, and the hosts that differ in it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupDiff {
@@ -47,7 +47,7 @@ pub struct GroupDiff {
     pub hosts: usize,
     /// The hosts that differ, by name.
     pub differing: Vec<HostDiff>,
-    /// Where no value is that of most hosts, so that nobody can be said to differ.
+    /// Rows without a value that most hosts share, so no host counts as differing.
     pub mixed: Vec<Mixed>,
 }
 
@@ -57,7 +57,7 @@ pub struct GroupDiff {
 pub struct HostDiff {
     /// Its file.
     pub host: String,
-    /// In what it differs.
+    /// How it differs.
     pub differences: Vec<RowDiff>,
     /// Differences that are not listed.
     pub beyond: usize,

@@ -20,13 +20,13 @@ const VALUES_MAX: usize = 16;
 /// The most outliers of a row and a group that the answer lists.
 const OUTLIERS_MAX: usize = 50;
 
-/// Many hosts, and what would suit them.
+/// The audit of many hosts.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FleetAudit {
     /// The traits that make a group.
     pub by: Vec<By>,
-    /// The goal of the advice, and what the user said of the server.
+    /// The goal of the advice, and what the user says about the server.
     #[serde(flatten)]
     pub context: AdviceContext,
     /// The number of hosts.

@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 /// The stake of the bold half of the bet. With it, eight windows that all agree are enough.
 const STAKE: f64 = 0.9;
 
-/// Windows with one number of sessions.
+/// The results of the windows with one number of sessions.
 ///
-/// The limit is held if most windows hold it: "in half of the windows" is what both sides bet against. A bet multiplies its capital by
-/// `1 + s` with each window on its side and by `1 - s` with each other. Against a fair coin no such bet wins in the long run, whenever one
-/// stops: a capital of 100 comes up in less than 1 of 100 cases (Ville). Half of the capital bets boldly, for clear cases; half is spread over
-/// all stakes, for close ones.
+/// The limit is held if most windows hold it. Two bets, one for each answer, are made against the hypothesis that half of the windows hold it. A bet
+/// multiplies its capital by `1 + s` for each window on its side, and by `1 - s` for each other window. If the hypothesis is true, no such bet wins
+/// in the long run, whenever it stops: its capital reaches 100 in less than 1 of 100 cases (Ville). Half of the capital is bet boldly, for clear
+/// cases. The other half is spread over all stakes, for close cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
     /// Windows in which all sessions held the limit.
     pub held: u32,
-    /// Windows in which one did not.
+    /// Windows in which at least one session did not.
     pub broken: u32,
 }
 

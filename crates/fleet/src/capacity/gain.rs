@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::report::CapacityReport;
 use super::search::Found;
 
-/// How many sessions fit with settings, and what these are worth.
+/// How many sessions fit with settings, and how many more that is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
@@ -47,7 +47,7 @@ pub enum GainVerdict {
     More,
     /// Fewer sessions fit with the settings.
     Fewer,
-    /// As many fit.
+    /// The same number of sessions fits.
     Same,
     /// The intervals overlap.
     Undecided,

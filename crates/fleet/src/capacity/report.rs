@@ -15,7 +15,7 @@ pub struct Limit {
     pub metric: String,
     /// Its unit.
     pub unit: String,
-    /// The most that is held, or the least if higher is better.
+    /// The highest allowed value, or the lowest if higher is better.
     pub value: f64,
     /// Whether larger numbers are better.
     pub is_higher_better: bool,
@@ -41,9 +41,9 @@ pub struct MachineUse {
     pub cpus_busy: f64,
     /// The share of CPU time that the hypervisor gave to others.
     pub steal_share: f64,
-    /// Memory that can still be had, in MiB.
+    /// Available memory, in MiB.
     pub memory_available_mib: f64,
-    /// UDP packets that found a full buffer, in a second.
+    /// UDP packets per second that found a full buffer.
     pub udp_drops_per_s: f64,
 }
 
@@ -85,12 +85,12 @@ pub struct Machine {
     pub memory_mib: f64,
 }
 
-/// Why no more windows were taken.
+/// Why the search measured no more windows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Ended {
-    /// Both claims are made.
+    /// Both bounds are proven.
     Proven,
     /// The time was used up.
     Budget,
@@ -98,14 +98,14 @@ pub enum Ended {
     Stopped,
     /// A session did not start.
     NoStart {
-        /// Which, from 1.
+        /// The session's number, from 1.
         session: u32,
         /// Its error.
         why: String,
     },
 }
 
-/// What ended it.
+/// What limits the number of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -132,7 +132,7 @@ pub struct Step {
     pub sessions: u32,
     /// Windows in which all held the limits.
     pub held: u32,
-    /// Windows in which one did not.
+    /// Windows in which at least one did not.
     pub broken: u32,
     /// The worst session's value of each limit, the median over windows; `null` without a value.
     pub worst: Vec<Option<f64>>,
@@ -146,7 +146,7 @@ pub struct Step {
 pub struct CapacityReport {
     /// The server and its load.
     pub workload: String,
-    /// What every session has to hold.
+    /// The limits that every session has to hold.
     pub limits: Vec<Limit>,
     /// The length of a window, in milliseconds.
     pub window_ms: u64,
@@ -154,15 +154,15 @@ pub struct CapacityReport {
     pub machine: Machine,
     /// The answer.
     pub found: Found,
-    /// Why no more windows were taken.
+    /// Why the search measured no more windows.
     pub ended: Ended,
-    /// What ended it; `null` if the limits were never broken.
+    /// What limits the number of sessions; `null` if the limits were never broken.
     pub ended_by: Option<EndedBy>,
     /// Each number of sessions that was tried.
     pub curve: Vec<Step>,
-    /// What a session takes, for `evenkeel instances` and `evenkeel pack`; `null` if one number of sessions was tried only.
+    /// What a session needs, for `evenkeel instances` and `evenkeel pack`; `null` if only one number of sessions was tried.
     pub need: Option<Session>,
-    /// The price of a session in an hour: that of the machine over the sessions that fit. Absent without a price, or if none fits.
+    /// The price of a session per hour: the machine's price divided by the number of sessions that fit. Absent without a price, or if none fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price_per_session_hour: Option<f64>,
     /// What to consider before you use the answer.
@@ -194,7 +194,7 @@ const MEMORY_SHARE_MIN: f64 = 0.05;
 pub struct Subject {
     /// The server and its load.
     pub workload: String,
-    /// What every session has to hold.
+    /// The limits that every session has to hold.
     pub limits: Vec<Limit>,
     /// The length of a window, in milliseconds.
     pub window_ms: u64,

@@ -13,15 +13,15 @@ const FIRST_WINDOWS: u32 = 3;
 /// If a number of sessions is still unproven after this many windows, it is at the edge.
 const CLOSE_WINDOWS: u32 = 16;
 
-/// What was found of the number of sessions.
+/// The number of sessions that was found, with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Found {
     /// The most sessions that held the limit in most windows.
     pub sessions: u32,
-    /// The most that are proven to hold it.
+    /// The lower bound: the most sessions that are proven to hold it.
     pub at_least: u32,
-    /// One less than the fewest that are proven not to; `null` if none are.
+    /// The upper bound: one less than the fewest sessions that are proven not to hold it. `null` without such a proof.
     pub at_most: Option<u32>,
 }
 

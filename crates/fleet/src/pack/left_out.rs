@@ -17,13 +17,13 @@ pub struct LeftOut {
     pub session: String,
     /// How many sessions these are.
     pub count: u32,
-    /// What there is too little of.
+    /// The scarce resource.
     pub resource: Resource,
-    /// The same in a sentence.
+    /// The reason, in a sentence.
     pub why: String,
 }
 
-/// What there is too little of.
+/// The scarce resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

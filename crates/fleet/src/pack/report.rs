@@ -25,9 +25,9 @@ pub struct Report {
     pub load: Option<f64>,
     /// Pairs of heavy threads that share a core: on one CPU, or on siblings.
     pub heavy_pairs: u64,
-    /// What no other placement can beat.
+    /// Proven bounds on all placements.
     pub proof: Proof,
-    /// What the placement kept to.
+    /// The rules that the placement follows.
     pub rules: Rules,
     /// The sessions that have a place. Equal ones on the same CPUs are one entry.
     pub placements: Vec<Placement>,
@@ -41,7 +41,7 @@ pub struct Report {
     pub caveats: Vec<String>,
 }
 
-/// What no other placement can beat. Earlier fields count first: fewer heavy pairs never cost a session.
+/// Proven bounds on all placements. Earlier fields count first: fewer heavy pairs never cost a session.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Proof {
@@ -59,7 +59,7 @@ pub struct Proof {
     pub visited: u32,
 }
 
-/// What a placement kept to.
+/// The rules that a placement follows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
@@ -105,7 +105,7 @@ pub struct Placement {
     pub cpu_weight: Option<u32>,
 }
 
-/// What a CPU does.
+/// A CPU with its roles and its load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuUse {
@@ -117,13 +117,13 @@ pub struct CpuUse {
     pub core: usize,
     /// CPUs that share a last cache have one number.
     pub cache: usize,
-    /// What it is for; empty if nothing is.
+    /// Its roles; empty if it has none.
     pub roles: Vec<Role>,
     /// The load of sessions and interrupts, as a share of the CPU.
     pub load: f64,
     /// The load of interrupts in it.
     pub interrupt_load: f64,
-    /// The load may not be above this. A session that is alone may load a CPU without other roles whole.
+    /// The highest allowed load. A session that has a CPU without other roles to itself may use all of it.
     pub load_max: f64,
     /// The share that is left for the system.
     pub system: f64,
@@ -131,7 +131,7 @@ pub struct CpuUse {
     pub sessions: u32,
 }
 
-/// What a CPU is for.
+/// A role of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -146,7 +146,7 @@ pub enum Role {
     NotAllowed,
 }
 
-/// What a node has of its memory.
+/// The memory of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeUse {

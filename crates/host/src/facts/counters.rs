@@ -112,7 +112,7 @@ pub struct NodeCounters {
 pub struct NicCounters {
     /// The interface.
     pub name: String,
-    /// Those of losses, by the driver's names.
+    /// The loss counters, by the driver's names.
     pub losses: Fact<BTreeMap<String, u64>>,
 }
 

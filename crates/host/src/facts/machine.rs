@@ -28,8 +28,8 @@ pub struct Machine {
     pub product: Fact<String>,
     /// Whether we run in a container, and of which kind.
     pub container: Fact<Container>,
-    /// Whether the root has a file that engines of containers leave in the root of each. A machine whose root was unpacked from an image may
-    /// have one too, and a process of a container in its host's root has none. It is for decisions, and no fact to show.
+    /// Whether the root has a file that container engines leave in the root of every container. A machine whose root was unpacked from an image may
+    /// have one too. A container's process that works in its host's root sees none. Decisions use it; reports do not show it.
     #[serde(skip)]
     pub has_mark_of_container: bool,
     /// From os-release.

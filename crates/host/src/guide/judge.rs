@@ -20,7 +20,7 @@ use crate::setting::Setting;
 use crate::sysctl;
 use crate::value::SettingError;
 
-/// What a setting of a guide is on one machine.
+/// The state of a guide's setting on one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

@@ -34,15 +34,15 @@ pub enum CardCaveat {
     /// They were taken at different paces.
     #[error("the first has the pace {first}, the second {second}: a longer run shows more rare events")]
     Paces {
-        /// That of the first.
+        /// The pace of the first.
         first: String,
-        /// That of the second.
+        /// The pace of the second.
         second: String,
     },
     /// One card is incomplete.
     #[error("the {card} was stopped early")]
     Interrupted {
-        /// Which.
+        /// Which card.
         card: WhichCard,
     },
     /// A meter failed on one of them.
@@ -58,9 +58,9 @@ pub enum CardCaveat {
     /// Different versions took them.
     #[error("they were made by different versions: {first} and {second}")]
     Versions {
-        /// That of the first.
+        /// The version that made the first.
         first: String,
-        /// That of the second.
+        /// The version that made the second.
         second: String,
     },
 }

@@ -53,7 +53,7 @@ pub struct BootsComparison {
     pub low: f64,
     /// Its upper end.
     pub high: f64,
-    /// How often the interval contains the truth, at least.
+    /// The confidence of the interval: how often it contains the true ratio, at least.
     pub confidence: f64,
     /// How often equal arms would differ this much, in either direction.
     pub p_value: f64,

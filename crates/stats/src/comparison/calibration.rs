@@ -30,7 +30,7 @@ pub struct Calibration {
     pub stretch: Look,
     /// The pairs of each simulated run, evaluated after every pair.
     pub pairs_planned: usize,
-    /// The number of simulated runs: stretches with the measured sizes, each with a new coin.
+    /// The number of simulated runs. Each consists of random pieces of this phase, with A and B of each pair swapped at random.
     pub runs: usize,
     /// In how many of them the test found a difference between the equal arms.
     pub claims: usize,
@@ -40,8 +40,8 @@ pub struct Calibration {
     pub smallest_visible_ratio: f64,
 }
 
-/// Summarises an A/A phase for a trial of this many pairs (at most 400 are simulated). The phase may be short; 20 pairs or more make the
-/// figures useful. The seed sets the coins of the simulated runs.
+/// Summarises an A/A phase for a trial of this many pairs (at most 400 are simulated). The phase may be short; 20 pairs or more make the figures
+/// useful. The seed determines the random choices of the simulated runs.
 ///
 /// # Errors
 /// The same as [`Sequential::add`], and [`StatsError::NoPairs`] if the phase is empty or nothing is planned.

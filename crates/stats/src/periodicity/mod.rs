@@ -136,9 +136,9 @@ pub struct Slots {
     pub drift_ppm: f64,
     /// The standard deviation of the starts, in nanoseconds.
     pub spread_ns: f64,
-    /// The number of observed gaps,
+    /// The number of observed gaps, out of `expected`.
     pub seen: u64,
-    /// of this many expected gaps.
+    /// The number of expected gaps.
     pub expected: u64,
 }
 

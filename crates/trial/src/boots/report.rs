@@ -26,7 +26,7 @@ pub struct ArmOfBoots {
     /// The spread of its boots: the highest minus the lowest, as a share of their median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub between_boots_share: Option<f64>,
-    /// The spread of the windows of one boot: their middle half, as a share of their median; the largest of its boots.
+    /// The spread of the windows within a boot: the width of their middle half, as a share of their median. It is the largest of all its boots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_boot_share: Option<f64>,
 }
@@ -35,7 +35,7 @@ pub struct ArmOfBoots {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootsReport {
-    /// Names it in the journal.
+    /// The trial's id in the journal.
     pub id: String,
     /// The version of the program.
     pub evenkeel: String,
@@ -57,7 +57,7 @@ pub struct BootsReport {
     /// The verdict in one word, as in a trial without reboots; none without a comparison.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// The guard that made a *better* of the comparison *worse*.
+    /// The guard that turned the verdict from *better* to *worse*.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
     /// The numbers that may not get worse.

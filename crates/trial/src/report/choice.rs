@@ -40,7 +40,7 @@ pub struct Between {
     pub against: ArmName,
     /// Pairs that count.
     pub pairs: usize,
-    /// The ratio of the one to the other.
+    /// The ratio of `arm` to `against`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
     /// The verdict on the arm.

@@ -11,26 +11,26 @@ use crate::error::TrialError;
 use crate::outcome::Outcome;
 use crate::session::{Detectable, PLANNED_MAX, Window, pairs_of};
 
-/// The machine against itself.
+/// The A/A phase: the unchanged machine compared with itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ControlReport {
     /// Pairs that count.
     pub pairs: usize,
-    /// The ratio of one to the other.
+    /// The ratio of the two arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
     /// The verdict.
     pub verdict: Outcome,
     /// Whether it claimed a difference, which must be a false alarm.
     pub is_claimed: bool,
-    /// In simulated trials from the noise of this phase, with a look after every pair: how often they would claim a difference.
+    /// The share of simulated trials that claim a difference by chance. They have the noise of this phase, and a test after every pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_share: Option<f64>,
     /// The smallest effect that a trial of `detectable_pairs` pairs could detect in this noise, as a share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_visible_ratio: Option<f64>,
-    /// The number of pairs of the trial; if it had none, that of this phase.
+    /// The number of pairs that `smallest_visible_ratio` assumes: the pairs of the trial, or of this phase if the trial had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detectable_pairs: Option<usize>,
     /// The windows of the phase.

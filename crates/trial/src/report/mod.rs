@@ -25,7 +25,7 @@ pub use choice::{Between, Choice};
 pub use control::ControlReport;
 pub(crate) use verdict::{Found, verdict};
 
-/// A verdict of one arm against A, with everything that it rests on.
+/// The verdict on one arm against A, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -42,7 +42,7 @@ pub struct Report {
     pub effect: Option<Effect>,
     /// The answer.
     pub verdict: Outcome,
-    /// The guard that made a *better* worse.
+    /// The guard that turned the verdict from *better* to *worse*.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
     /// The numbers that may not get worse.
@@ -59,14 +59,14 @@ pub struct Report {
     pub control_stretch: Option<ControlReport>,
     /// Pairs that were dropped, and why; those of the A/A phase among them.
     pub dropped: Vec<Dropped>,
-    /// How many of them, by the arm whose window broke a rule.
+    /// How many pairs were dropped, by the arm whose window broke a rule.
     #[serde(default)]
     pub dropped_by_arm: ByArm,
     /// The number of windows in which the server got no CPU, by arm. It includes windows of pairs that were dropped for
     /// the other arm.
     #[serde(default, skip_serializing_if = "ByArm::is_none")]
     pub no_cpu_by_arm: ByArm,
-    /// Why the arm had no further windows, of several.
+    /// In a session of several arms: why this arm had no further windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
     /// The caveats, the most serious first.

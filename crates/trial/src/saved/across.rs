@@ -133,7 +133,7 @@ pub struct Cell {
     /// Both ends of the interval, if it has both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
-    /// The guard that made a *better* worse.
+    /// The guard that turned the verdict from *better* to *worse*.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
     /// Pairs that count.

@@ -77,7 +77,7 @@ pub struct RunReport<F = Value, A = AdviceLine> {
     /// The trials in the order of the runs; with several arms, each arm against A.
     #[serde(default)]
     pub trials: Vec<TrialEntry>,
-    /// The choice among several arms, for a session that had them: the trials are then its arms.
+    /// The choice among several arms, if the session had several. The trials are then its arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<ChoiceEntry>,
     /// Settings that were not tried, with the reason.

@@ -52,7 +52,7 @@ pub struct Answer {
     pub along_shown: BTreeSet<String>,
     /// Every knob, in the order in which they were given.
     pub knobs: Vec<KnobAnswer>,
-    /// The joint effects of those that moved the metric, beyond the sum of their own.
+    /// The joint effects of the knobs that moved the metric, beyond the sum of their single effects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interactions: Vec<Interaction>,
     /// Windows measured, by stage.
@@ -221,19 +221,19 @@ pub struct TriedValue {
     pub is_taken: bool,
 }
 
-/// What two knobs do together beyond the sum of their effects.
+/// The effect of two knobs together, beyond the sum of their single effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interaction {
     /// The two, each as `KNOB=VALUE`.
     pub knobs: [String; 2],
-    /// The ratio of the metric that both together have in addition.
+    /// The additional ratio of the metric if both are switched.
     pub ratio: f64,
     /// The p-value of "they do not affect each other".
     pub p_value: f64,
 }
 
-/// An effect with its evidence. The ratio is of the metric, switched to unchanged.
+/// An effect with its evidence. The ratio is the metric with the switch, divided by the metric without it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Measure {

@@ -30,7 +30,7 @@ pub enum KnobOutcome {
     },
     /// The kernel or the server refused it.
     Refused {
-        /// In their words.
+        /// The reason, in their words.
         why: String,
     },
     /// The knob moved the metric, and is not needed.

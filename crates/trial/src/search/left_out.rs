@@ -98,7 +98,7 @@ pub enum NotNeeded {
     /// The set with this knob could not be shown to help.
     #[error("the set that it was in could not be shown to help")]
     SetNotShown,
-    /// A guard has something against its set.
+    /// A guard vetoed its set.
     #[error("the set that it was in was vetoed: {why}")]
     SetVetoed {
         /// The reason.

@@ -20,7 +20,7 @@ const SHARE: f64 = 0.1;
 /// The settle time if there is no time to measure one.
 const UNKNOWN: Duration = Duration::from_millis(100);
 
-/// How long one way of switching is felt.
+/// The settle time of one kind of switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassSettle {

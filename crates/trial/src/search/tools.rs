@@ -37,9 +37,9 @@ pub enum Stage {
     Whole,
     /// All knobs at once.
     Screen,
-    /// Other values of those that moved.
+    /// Other values of the knobs that moved the metric.
     Ladder,
-    /// Their joint effect.
+    /// The joint effects of these knobs.
     Pairs,
     /// Tries which knobs of the set can be left out.
     Trim,

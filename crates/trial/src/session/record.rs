@@ -61,11 +61,11 @@ impl Window {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stretch {
-    /// Finding out how long a switch is felt.
+    /// Measuring the settle time.
     Settling,
-    /// The machine as it was against itself.
+    /// The A/A phase: the unchanged machine against itself.
     Control,
-    /// A against the others.
+    /// A against the other arms.
     #[default]
     Trial,
 }
@@ -95,11 +95,11 @@ pub struct Dropped {
 pub enum Ended {
     /// The session was decided before all its pairs were used.
     Decided,
-    /// With all its pairs.
+    /// All its pairs were measured.
     Whole,
     /// The time was over.
     OutOfTime,
-    /// Spare pairs included, too many were dropped.
+    /// Too many pairs were dropped, more than the spare pairs could replace.
     OutOfSpares,
     /// The user stopped it.
     Stopped,

@@ -23,9 +23,9 @@ pub struct GapsModel {
 pub struct CpuGaps {
     /// Its number.
     pub cpu: usize,
-    /// What other threads had of it.
+    /// The share that other threads of this machine took.
     pub by_threads: Measured<f64>,
-    /// What nobody had: the CPU was not there, or was in interrupts.
+    /// The share that no thread had: the CPU was absent, or served interrupts.
     pub by_nobody: Measured<f64>,
 }
 
@@ -35,7 +35,7 @@ pub struct CpuGaps {
 pub struct PauseModel {
     /// When it ended, in nanoseconds since 1970 UTC.
     pub ended_realtime_ns: u64,
-    /// Its length at the least, in milliseconds.
+    /// Its minimum length, in milliseconds.
     pub length_ms: f64,
 }
 

@@ -38,7 +38,7 @@ pub struct Model {
     pub elapsed_ns: u64,
     /// The time that the machine was suspended between the samples, in nanoseconds.
     pub suspended_ns: u64,
-    /// What the collector noticed of itself.
+    /// The collector's measurements of itself.
     pub collector: CollectorModel,
     /// The host.
     pub host: HostModel,
@@ -51,7 +51,7 @@ pub struct Model {
     pub servers_beyond: usize,
     /// The late ticks between the samples, with their causes.
     pub late_ticks: Vec<LateTicks>,
-    /// What evenkeel applied and advises.
+    /// The settings that evenkeel applied, and its advice.
     pub settings: Measured<SettingsModel>,
     /// The CPU credits. `null` for an instance that is not burstable, or whose type is not known.
     pub credits: Option<CreditsModel>,
@@ -66,11 +66,11 @@ pub struct Model {
     pub sample: Sample,
 }
 
-/// What the collector noticed of itself.
+/// The collector's measurements of itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectorModel {
-    /// How long after the time that it was due the later sample began, in nanoseconds.
+    /// How late the later sample began, in nanoseconds after it was due.
     pub late_ns: Option<u64>,
     /// Its CPU time as a share of one CPU.
     pub cpu: Measured<f64>,
@@ -78,7 +78,7 @@ pub struct CollectorModel {
     pub run_delay: Measured<f64>,
 }
 
-/// What evenkeel applied and advises.
+/// The settings that evenkeel applied, and its advice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SettingsModel {
@@ -96,13 +96,14 @@ pub struct SettingsModel {
     pub findings: std::collections::BTreeMap<String, usize>,
 }
 
-/// The CPU credits of a burstable instance, modelled from its start by the rules of its cloud at its mean use. Only the cloud knows its books.
+/// The CPU credits of a burstable instance: a model from its start on, by the rules of its cloud and its mean use. Only the cloud knows the true
+/// balance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CreditsModel {
     /// The instance type.
     pub instance_type: String,
-    /// The modelled balance. Below 0, what was spent without being earned.
+    /// The modelled balance. Below 0: credits that were spent without being earned.
     pub balance: f64,
     /// Whether the instance goes on without credits, for money.
     pub is_unlimited: bool,

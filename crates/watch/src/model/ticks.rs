@@ -27,7 +27,7 @@ pub struct TicksModel {
     pub ticks_per_s: Measured<f64>,
     /// Missed ticks.
     pub missed_per_s: Measured<f64>,
-    /// Due times of ticks that are seen from outside whose records were lost. They are in no other count, and no rate contains their time.
+    /// Due times at which records were lost, for ticks that are seen from outside. No other count includes them, and no rate includes their time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<u64>,
     /// The time from one tick to the next, in milliseconds. `null` if the server does not say it.

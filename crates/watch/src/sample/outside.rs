@@ -41,7 +41,8 @@ pub struct OutsideSample {
     pub wakers: BTreeMap<u32, String>,
     /// Switch records that were lost, so that ticks may be missing.
     pub lost: u64,
-    /// Due times at which records were lost, and no tick was seen or a late one. They are neither ticks nor missed ticks.
+    /// Due times at which records were lost, and for which the other records show no tick or a late one. They count neither as ticks nor as missed
+    /// ticks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncounted: u64,
 }

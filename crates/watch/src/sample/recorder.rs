@@ -12,7 +12,7 @@ pub struct RecorderSample {
     pub refused: u64,
     /// The file of the last dump.
     pub last: Option<String>,
-    /// Why it was wanted.
+    /// Why it was requested.
     pub last_reason: Option<String>,
     /// Why the last one could not be written.
     pub last_error: Option<String>,

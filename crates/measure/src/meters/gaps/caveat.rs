@@ -34,9 +34,9 @@ pub enum GapsCaveat {
     Limited(Limit),
     /// The CPUs were watched one after another, or there is only one.
     OneAtATime,
-    /// No sample was taken of a CPU.
+    /// No window of a CPU was sampled.
     NoWindow { cpu: usize },
-    /// There are too few samples of a CPU.
+    /// Too few windows of a CPU were sampled, so the interval of its missing share is wide.
     FewWindows { cpu: usize, windows: u64, low: f64, high: f64, enough_s: f64 },
     /// Samples do not show which threads took the time of a CPU.
     ThreadsUnknown { cpu: usize },

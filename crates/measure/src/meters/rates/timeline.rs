@@ -11,7 +11,7 @@ const STRETCHES_MAX: usize = 1024;
 pub struct Stretch {
     /// Its start since the first reading, in nanoseconds.
     pub start_ns: u64,
-    /// Its length in nanoseconds.
+    /// Its end since the first reading, in nanoseconds.
     pub end_ns: u64,
     /// The rate over all of it.
     pub mean: f64,

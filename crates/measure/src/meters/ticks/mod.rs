@@ -127,13 +127,13 @@ pub struct Ticks {
     pub missed_ticks: u64,
     /// Due times at which the thread was already awake.
     pub hidden_ticks: u64,
-    /// Ticks during which it lost the CPU.
+    /// Ticks during which the thread lost the CPU.
     pub preempted_ticks: u64,
     /// Ticks that continued on another CPU.
     pub moved_ticks: u64,
     /// Wakes between the ticks, per second.
     pub other_wakes_per_s: f64,
-    /// The share of its work that it does in ticks.
+    /// The share of the CPU time of the tick's threads that is in ticks.
     pub work_share: f64,
     /// From one tick's start to the next.
     pub interval_ns: Samples,

@@ -63,7 +63,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -73,7 +73,7 @@ pub struct Report {
     pub idle_driver: Option<String>,
     /// How long an idle CPU of this guest polls for work before it halts, in nanoseconds. None without such polling.
     pub guest_halt_poll_ns: Option<u64>,
-    /// Turns per cell, except for cells that were left out.
+    /// Rounds per cell, except for cells that were left out.
     pub rounds: u64,
     /// How long it took, in nanoseconds.
     pub wall_ns: u64,

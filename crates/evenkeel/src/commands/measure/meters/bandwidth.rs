@@ -132,7 +132,7 @@ fn through(between: Between, bits_per_s: Option<f64>, lost: Option<f64>) -> Find
     }
 }
 
-/// Either side of the measurement.
+/// The report of the measuring side, or of the server.
 #[derive(Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Answer {

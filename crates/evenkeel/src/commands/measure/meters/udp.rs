@@ -185,7 +185,7 @@ fn lost_share(echo: &Echo) -> Option<f64> {
     (sent > 0).then(|| lost as f64 / sent as f64)
 }
 
-/// Either side of the measurement.
+/// The report of the measuring side, or of the server.
 #[derive(Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Answer {

@@ -63,7 +63,7 @@ pub(crate) struct Decides {
     metric: Option<String>,
     /// The smallest effect on it that matters, as a share.
     smallest_effect_ratio: f64,
-    /// The smallest effect if the default metric is a lateness or a jitter, which have a different one.
+    /// The smallest effect that matters if the default metric is a lateness or a jitter; it differs for these.
     #[serde(skip_serializing_if = "Option::is_none")]
     smallest_effect_ratio_of_lateness: Option<f64>,
     guards: Vec<MayVeto>,
