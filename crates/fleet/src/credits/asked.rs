@@ -4,12 +4,12 @@ use evenkeel_host::credits::CreditMode;
 
 use crate::records::TableError;
 
-/// What is asked of the credits.
+/// The question about the credits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreditsAsked {
     /// The instance type that the server runs on, or is to run on.
     pub instance_type: String,
-    /// What the account has chosen; none for what the cloud chooses.
+    /// The mode that the account has chosen; none for the cloud's default.
     pub mode: Option<CreditMode>,
     /// The credits at the start of the trace.
     pub start: StartCredits,
@@ -24,11 +24,11 @@ pub struct CreditsAsked {
 /// How many credits there are at the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StartCredits {
-    /// As many as the type keeps.
+    /// As many as the type can keep.
     Full,
     /// As many as a new instance gets.
     Launch,
-    /// So many.
+    /// This many.
     Number(f64),
 }
 
@@ -38,24 +38,24 @@ pub enum CreditsError {
     /// The table can't be used.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// Percentages, and no number of CPUs.
+    /// The table has percentages, but the number of CPUs is unknown.
     #[error("the table has percentages, and the number of CPUs is not known")]
     PercentOfWhat,
-    /// A row alone has no length.
+    /// The table has a single row, which shows no length of time.
     #[error("a trace needs two rows or more, since a row lasts until the next one")]
     TooShort,
-    /// The catalogue does not have it.
+    /// The catalogue does not have the instance type.
     #[error("the catalogue of instance types does not have {0:?}")]
     UnknownType(String),
-    /// It has no credits.
+    /// The instance type has no credits.
     #[error("{0} has no CPU credits: it may use all of its CPUs for ever")]
     NoCredits(String),
-    /// It has a baseline, and no document says for how long it may exceed it.
+    /// The instance type has a baseline, but no document says for how long it may exceed it.
     #[error("{name} has a baseline of {baseline_cpus} CPUs, and no document says for how long it may use more")]
     Undocumented {
         /// The instance type.
         name: String,
-        /// What it may use for ever.
+        /// Its baseline: the CPU time that it may always use, in CPUs.
         baseline_cpus: f64,
     },
     /// Microsoft's types have no such mode.

@@ -1,4 +1,4 @@
-//! What a trace does to the credits of an instance type, repeated for some days.
+//! The effect of a trace, repeated for some days, on the credits of an instance type.
 
 use evenkeel_host::catalogue::{Instance, Kind};
 use evenkeel_host::credits::{CreditBalance, CreditMode, CreditRates, Spent};
@@ -20,27 +20,27 @@ pub struct Forecast {
     pub mode: CreditMode,
     /// Its memory in GiB, if the catalogue has it.
     pub memory_gib: Option<f64>,
-    /// The CPUs that it may use for ever.
+    /// Its baseline: the CPU time that it may always use, in CPUs.
     pub baseline_cpus: f64,
     /// Its rates, with their sources.
     pub rates: CreditRates,
-    /// For how long the trace was repeated, in seconds.
+    /// How long the repeated trace lasts, in seconds.
     pub seconds: f64,
-    /// At the start.
+    /// The credits at the start.
     pub start_credits: f64,
-    /// The least balance; below 0, what was spent without being earned.
+    /// The lowest balance. Below 0: credits that were spent without being earned.
     pub lowest_credits: f64,
-    /// At the end.
+    /// The credits at the end.
     pub end_credits: f64,
     /// When the credits run out for the first time, in seconds; `null` if they do not.
     pub empty_after_s: Option<f64>,
     /// The share of the time in which it is held at its baseline.
     pub limited_share: f64,
-    /// The share of the wanted CPU time that it does not get, for want of credits or of CPUs.
+    /// The share of the wanted CPU time that it does not get, because it lacks credits or CPUs.
     pub unserved_share: f64,
     /// CPU time beyond the credits, in hours of one CPU, including what is owed at the end.
     pub surplus_vcpu_hours: f64,
-    /// The price of that; `null` if no document has it.
+    /// The price of that CPU time, in US dollars; `null` if no document has it.
     pub surplus_usd: Option<f64>,
 }
 
@@ -51,7 +51,7 @@ impl Forecast {
     }
 }
 
-/// What several repetitions add up to.
+/// Sums over several repetitions of the trace.
 #[derive(Default)]
 struct Sums {
     seconds: f64,
@@ -70,7 +70,7 @@ impl Sums {
         self.charged_vcpu_hours += spent.charged_vcpu_hours;
     }
 
-    /// Adds what happened so many times.
+    /// Adds one repetition this many times.
     fn repeat(&mut self, one: &Sums, times: f64) {
         self.empty_after_s = self.empty_after_s.or(one.empty_after_s.map(|after| self.seconds + after));
         self.seconds += one.seconds * times;
@@ -145,7 +145,7 @@ mod tests {
         forecast(&catalogue::instance(name).unwrap(), mode, StartCredits::Full, trace, days).unwrap()
     }
 
-    /// As Amazon's page has it: a t3.large at 40 % of its two CPUs pays for 10 % of them.
+    /// The example on Amazon's page: a t3.large that uses 40 % of its two CPUs pays for 10 % of them.
     #[test]
     fn what_exceeds_the_baseline_is_paid_for() {
         let trace = Trace::new([(3600.0, 0.8)]).unwrap();
@@ -162,7 +162,7 @@ mod tests {
         assert!(of_type("t3.xlarge", CreditMode::Standard, &trace, 30.0).is_enough());
     }
 
-    /// Evenings that the nights pay for: the balance returns, so that a year is as quick as a day.
+    /// The credits of the nights pay for the evenings. The balance returns each day, so a year is computed as quickly as a day.
     #[test]
     fn a_day_that_returns_is_computed_once() {
         let day = Trace::new([(4.0 * 3600.0, 1.5), (20.0 * 3600.0, 0.1)]).unwrap();

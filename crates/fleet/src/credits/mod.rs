@@ -12,9 +12,9 @@ pub use asked::{CreditsAsked, CreditsError, StartCredits};
 pub use forecast::Forecast;
 pub use trace::{Trace, read_trace};
 
-/// Less than this comes of other guests as well.
+/// Steal below this share can also come from other guests.
 const STEAL_SHARE_MIN: f64 = 0.02;
-/// A trace shorter than this has no evening and no night.
+/// A trace shorter than this lacks an evening or a night.
 const DAY_S: f64 = 86_400.0;
 
 /// The answer.
@@ -23,19 +23,19 @@ const DAY_S: f64 = 86_400.0;
 pub struct CreditsReport {
     /// The CPU use.
     pub load: Load,
-    /// In which mode the instance is, or would be if nobody chose one.
+    /// The mode of the instance: the chosen one, or the cloud's default.
     pub mode: CreditMode,
-    /// The credits of the instance, held at its baseline without them.
+    /// The forecast if the instance without credits is held at its baseline.
     pub standard: Forecast,
-    /// The credits of the instance if it goes on without them, for money; `null` if its cloud does not have that.
+    /// The forecast if the instance without credits continues for money; `null` if its cloud does not offer that.
     pub unlimited: Option<Forecast>,
-    /// Types of the same cloud that serve it all from their credits, those with the lowest baseline first.
+    /// Types of the same cloud whose credits are enough for the whole load, those with the lowest baseline first.
     pub enough: Vec<Forecast>,
     /// What to consider before you use the answer.
     pub caveats: Vec<String>,
 }
 
-/// A trace in short.
+/// A summary of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Load {
@@ -49,7 +49,7 @@ pub struct Load {
     pub steal_share: Option<f64>,
 }
 
-/// What limits the answer.
+/// A limit of the answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 enum Caveat {
     #[error(
@@ -110,7 +110,7 @@ pub fn forecast(trace: &Trace, asked: &CreditsAsked) -> Result<CreditsReport, Cr
 /// The rates of a type.
 ///
 /// # Errors
-/// If it has none, or none that are documented.
+/// If the type has no credits, or no document has its rates.
 pub fn rates(instance: &Instance) -> Result<CreditRates, CreditsError> {
     let name = instance.name.clone();
     CreditRates::from_instance(instance).ok_or_else(|| {
@@ -122,7 +122,7 @@ pub fn rates(instance: &Instance) -> Result<CreditRates, CreditsError> {
     })
 }
 
-/// The types of the same cloud that serve it all from their credits.
+/// The types of the same cloud whose credits are enough for the whole load.
 fn enough(
     instance: &Instance,
     trace: &Trace,

@@ -13,7 +13,7 @@ const ROWS_MAX: u64 = 3_000_000;
 /// The most CPUs that a machine uses.
 const CPUS_MAX: f64 = 10_000.0;
 
-/// The shortest stretch. Credits are minutes, and a month of shorter ones would take long.
+/// The shortest stretch. Credits count minutes, and a month of shorter stretches would take long to compute.
 const STRETCH_S_MIN: f64 = 1.0;
 /// The latest time: 30 million years.
 const TIME_S_MAX: f64 = 1e15;
@@ -28,16 +28,16 @@ const A_TIME: &str = "a time: seconds, 2026-11-26T10:00:00Z, or 2026-11-26 10:00
 /// The CPU use of a machine, in stretches that follow each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// For how long so many CPUs were used: seconds, and CPUs.
+    /// Each stretch: its length in seconds, and the CPUs in use.
     pub(super) stretches: Vec<(f64, f64)>,
     /// The share of CPU time that the hypervisor gave to others, if that was observed.
     pub(super) steal_share: Option<f64>,
 }
 
 impl Trace {
-    /// A trace of stretches: for how many seconds so many CPUs were used. Stretches of less than a second are joined.
+    /// A trace of stretches, each with its length in seconds and the CPUs in use. Stretches of less than a second are joined.
     ///
-    /// None if it has no length, or a number is not from 0 to what a machine has.
+    /// None if there are no stretches, or if a number is out of range.
     pub fn new(stretches: impl IntoIterator<Item = (f64, f64)>) -> Option<Trace> {
         let mut joined: Vec<(f64, f64)> = Vec::new();
         for (seconds, cpus) in stretches {
@@ -55,7 +55,7 @@ impl Trace {
         (!joined.is_empty()).then_some(Trace { stretches: joined, steal_share: None })
     }
 
-    /// With the share of CPU time that the hypervisor gave to others.
+    /// Adds the share of CPU time that the hypervisor gave to others.
     pub fn with_steal(self, share: f64) -> Trace {
         Trace { steal_share: Some(share), ..self }
     }
@@ -80,10 +80,10 @@ impl Trace {
 /// Reads a trace: a column with the time, and one with the CPUs in use or with their share in percent. A row lasts until the next one, and
 /// the last as long as the one before it.
 ///
-/// `vcpus` is the number of CPUs that percentages are of.
+/// `vcpus` is the number of CPUs to which percentages refer.
 ///
 /// # Errors
-/// If a line is wrong, times go back, there are fewer than two rows, or percentages have no number of CPUs.
+/// If a line is wrong, times go back, there are fewer than two rows, or the table has percentages and `vcpus` is missing.
 pub fn read_trace(source: impl Read, vcpus: Option<u32>) -> Result<Trace, CreditsError> {
     let mut records = Records::new(source);
     let names = header(&mut records)?;

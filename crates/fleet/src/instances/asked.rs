@@ -4,7 +4,7 @@ use evenkeel_host::catalogue::Instance;
 
 use crate::pack::LOAD_MAX;
 
-/// What is asked of instance types.
+/// The question about instance types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstancesAsked {
     /// Only of these clouds; all, if empty.
@@ -21,7 +21,7 @@ pub struct InstancesAsked {
     pub sessions_min: u32,
     /// The highest load of a CPU, as a share of it.
     pub load_max: f64,
-    /// What the second thread of a core is worth, as a share of the first.
+    /// How much work the second thread of a core adds, as a share of the first.
     pub second_thread_share: f64,
     /// The type on which the sessions were measured.
     pub measured_on: Option<Instance>,
@@ -56,7 +56,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// By the name of the type: the rules that each cloud documents for its names.
+    /// Derives it from the name of the type, by the rules that each cloud documents for its names.
     ///
     /// Amazon's Graviton families are `a1`, and those with a `g` after the generation's number; Azure's have a `p` after the number of CPUs;
     /// Google's are `t2a` and those with an `a` after the generation's number.

@@ -1,4 +1,4 @@
-//! How many sessions fit on an instance type, by what documents say of it.
+//! How many sessions fit on an instance type, by its documented figures.
 
 use evenkeel_host::catalogue::{Instance, Kind};
 use evenkeel_host::credits::CreditRates;
@@ -15,11 +15,11 @@ use crate::system::{SYSTEM_MEMORY, system_cpus};
 pub enum Resource {
     /// Cores, without what the system needs.
     Cpu,
-    /// The CPU time of a burstable type that lasts for ever.
+    /// The baseline CPU time of a burstable type.
     Credits,
     /// Memory, without what the system needs.
     Memory,
-    /// The network rate that lasts.
+    /// The sustained network rate.
     Network,
 }
 
@@ -35,15 +35,15 @@ impl Resource {
     }
 }
 
-/// What a type has of a resource, and how many sessions that is enough for.
+/// How much of a resource a type has, and how many sessions that is enough for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
-    /// Which.
+    /// The resource.
     pub resource: Resource,
     /// What sessions may use: CPUs, MiB or Mbit/s.
     pub usable: f64,
-    /// So many sessions, as a fraction if the sessions differ.
+    /// How many sessions this resource is enough for; a fraction if the sessions differ.
     pub sessions: f64,
 }
 
@@ -51,34 +51,34 @@ pub struct Share {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fit {
-    /// Sessions of the mix.
+    /// How many sessions of the mix fit.
     pub sessions: u32,
-    /// What ended it.
+    /// The resource that limits the number.
     pub limit: Resource,
     /// Each resource that is known.
     pub shares: Vec<Share>,
-    /// What no document says of this type, or the table does not say of a session, and was left out.
+    /// Figures that no document has for this type, or that the table lacks for a session. They were left out.
     pub unknown: Vec<Unknown>,
-    /// The clock of the type over that of the measured one; 1 if either is unknown.
+    /// The CPU frequency of this type, divided by that of the type on which the sessions were measured; 1 if either is unknown.
     pub clock_ratio: f64,
 }
 
-/// What is not known, and so does not limit the number.
+/// A figure that is unknown, and so does not limit the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Unknown {
-    /// How many threads a core has: two were assumed.
+    /// The number of threads of a core; two are assumed.
     ThreadsPerCore,
-    /// The clock, or that of the measured type.
+    /// The CPU frequency of this type, or of the type on which the sessions were measured.
     Clock,
-    /// The memory.
+    /// The memory of this type.
     Memory,
     /// The memory of a session.
     SessionMemory,
     /// The traffic of a session.
     SessionNetwork,
-    /// The network rate that lasts.
+    /// The sustained network rate.
     Network,
     /// How many packets a second the type may send: no catalogue has it.
     Packets,
@@ -139,7 +139,7 @@ pub(super) fn fit(instance: &Instance, sessions: &[Session], asked: &InstancesAs
         unknown.push(Unknown::Packets);
     }
     let least = *shares.iter().min_by(|a, b| a.sessions.total_cmp(&b.sessions))?;
-    // A sum of fractions may be just below the number that it is.
+    // Rounding may leave a sum of fractions just below its true value.
     let sessions = (least.sessions + 1e-9).floor() as u32;
     Some(Fit { sessions, limit: least.resource, shares, unknown, clock_ratio })
 }
@@ -150,7 +150,7 @@ fn cores(vcpus: f64, threads: f64, second_thread_share: f64) -> f64 {
     (vcpus - system_cpus(vcpus as usize)) * worth
 }
 
-/// How many equal sessions these cores hold: each core whole ones, so that a session does not move.
+/// How many equal sessions these cores hold. Each core holds a whole number of them, so that no session moves between cores.
 fn sessions_on(cores: f64, cpus: f64, load_max: f64) -> f64 {
     if cpus > load_max {
         return (cores / (cpus / load_max).ceil()).floor();
@@ -172,7 +172,7 @@ fn clock_ratio(instance: &Instance, asked: &InstancesAsked, unknown: &mut Vec<Un
     }
 }
 
-/// Sessions in their proportion.
+/// Sessions in fixed proportions.
 struct Mix<'a> {
     sessions: &'a [Session],
 }
@@ -182,13 +182,13 @@ impl Mix<'_> {
         self.sessions.iter().map(|one| f64::from(one.count)).sum()
     }
 
-    /// The mean of a need; none unless all sessions have it.
+    /// The mean of a need; none if a session lacks it.
     fn mean(&self, need: impl Fn(&Session) -> Option<f64>) -> Option<f64> {
         let sum = self.sessions.iter().map(|one| Some(need(one)? * f64::from(one.count))).sum::<Option<f64>>();
         Some(sum? / self.count())
     }
 
-    /// How many of the mix fit, if so many of each kind alone fit.
+    /// How many sessions of the mix fit, from how many of each kind would fit alone.
     fn harmonic(&self, alone: impl Fn(&Session) -> f64) -> f64 {
         let part: f64 = self.sessions.iter().map(|one| f64::from(one.count) / alone(one)).sum();
         // If none of one kind fits, the sum is infinite and the answer 0.
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(seen("t3.2xlarge", "cpus\n0.9\n", &asked), (2, Resource::Cpu));
         let threads = InstancesAsked { second_thread_share: 1.0, ..asked };
         assert_eq!(seen("c5.xlarge", "cpus\n0.12\n", &threads), (15, Resource::Cpu));
-        // 0.2 CPUs last.
+        // The baseline is 0.2 CPUs.
         assert_eq!(seen("t3.micro", "cpus\n0.05\n", &threads), (4, Resource::Credits));
     }
 

@@ -1,4 +1,4 @@
-//! Which instance type for a measured need: how many sessions each holds by its documented figures, and what a session costs there.
+//! Compares instance types for a measured need: how many sessions each holds by its documented figures, and what a session costs there.
 
 mod asked;
 mod fit;
@@ -43,13 +43,13 @@ pub struct Candidate {
     pub instance_type: String,
     /// `aws`, `azure` or `google`.
     pub cloud: &'static str,
-    /// By its name.
+    /// The architecture, by the name of the type.
     pub architecture: Architecture,
     /// Its CPUs.
     pub vcpus: u32,
     /// Its memory in GiB.
     pub memory_gib: Option<f64>,
-    /// How many sessions fit, and what ends it.
+    /// How many sessions fit, and what limits that.
     pub fit: Fit,
     /// Its lowest price; `null` if no file has one.
     pub price: Option<Price>,
@@ -77,7 +77,7 @@ enum Caveat {
     Spot,
 }
 
-/// Looks through the catalogue.
+/// Searches the catalogue for types that hold the sessions.
 pub fn choose(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook) -> InstancesReport {
     let clouds = CLOUDS.iter().filter(|cloud| asked.clouds.is_empty() || asked.clouds.iter().any(|one| one == *cloud));
     let all = clouds.flat_map(|cloud| catalogue::instances(cloud).into_iter().map(move |instance| (*cloud, instance)));

@@ -6,13 +6,13 @@ use std::time::Duration;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Error};
 
-/// How long the API server may take for an answer that is no watch.
+/// How long the API server may take to answer a request that is not a watch.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// The cluster of a file of credentials; without one, that of this pod or of `$KUBECONFIG`.
+/// The cluster in a file of credentials; without a file, the cluster of this pod or of `$KUBECONFIG`.
 ///
 /// # Errors
-/// If there are no credentials, or they cannot be read. Whether the server answers is seen at the first request.
+/// If there are no credentials, or they cannot be read. Only the first request shows whether the server answers.
 pub async fn connect(file: Option<&Path>) -> Result<Client, Error> {
     let mut config = match file {
         Some(file) => {

@@ -1,5 +1,5 @@
-//! Carries rollouts out: reads the cluster, asks [`next`], and writes releases and the status of goals. It keeps nothing that
-//! the API server does not hold, so it may die at any time and another may go on.
+//! Carries rollouts out: reads the cluster, asks [`next`], and writes releases and the status of goals. Its whole state is in the API server. So it
+//! may die at any time, and another controller can continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use super::rollout::{ClusterView, Next, NodeInfo, next, with_release};
 use super::state::{HostState, Release};
 
 const FIELD_MANAGER: &str = "evenkeel-rollout";
-/// How often guards look: Prometheus has no new number more often than it scrapes.
+/// How often guards are queried. Prometheus has new numbers only after each scrape.
 const GUARDS_EVERY: Duration = Duration::from_secs(15);
 
-/// Where the numbers of guards come from.
+/// The source of the guards' numbers.
 pub trait Metrics {
     /// The numbers of a query by the label `node`, or else `instance`.
     ///
@@ -31,7 +31,7 @@ pub trait Metrics {
     fn query(&self, query: &str) -> Result<BTreeMap<String, f64>, String>;
 }
 
-/// How far one goal is.
+/// The progress of one goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// Its name.
@@ -42,7 +42,7 @@ pub struct Progress {
     pub rollout: Option<RolloutStatus>,
     /// How many nodes still have it released, while it is withdrawn.
     pub still_released: usize,
-    /// Guards that could not be asked, and why.
+    /// Guards whose query failed, and why.
     pub blind: Vec<String>,
 }
 
@@ -207,7 +207,7 @@ impl<M: Metrics> Controller<M> {
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();
         match self.goals.patch_status(&goal.name_any(), &params, &Patch::Apply(&patch)).await {
-            // Deleted meanwhile.
+            // The goal was deleted meanwhile.
             Err(kube::Error::Api(error)) if error.is_not_found() => Ok(()),
             patched => patched.map(|_| ()),
         }
@@ -223,7 +223,7 @@ impl<M: Metrics> Controller<M> {
         found(self.goals.patch(goal, &PatchParams::default(), &Patch::Merge(&patch)).await)
     }
 
-    /// Lets a halted rollout go on. Its guards begin anew.
+    /// Resumes a halted rollout. Its guards start again.
     ///
     /// # Errors
     /// The API server's.

@@ -1,5 +1,5 @@
-//! What the agent of a node does next: from goals, labels, releases and the journal to steps. Pure, so that every crash and every order of
-//! events can be tried in a test.
+//! Decides what the agent of a node does next: it derives steps from goals, labels, releases and the journal. It is pure, so tests can try every
+//! crash and every order of events.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -27,10 +27,10 @@ pub struct NodeView<'a> {
     pub released: &'a [Release],
 }
 
-/// One thing to do, in this order.
+/// A step. They are taken in the order of the list that [`decide`] returns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Put a transaction back.
+    /// Revert a transaction.
     Revert {
         /// Its number.
         transaction: u64,
@@ -44,12 +44,12 @@ pub enum Step {
         /// Whether it was in force before.
         heals: bool,
     },
-    /// Tell what would change.
+    /// Report what would change.
     Audit(Desired),
 }
 
 impl NodeView<'_> {
-    /// The goals for this node, the oldest first: of two that contradict each other it is the older one that holds.
+    /// The goals for this node, the oldest first. If two contradict each other, the older one applies.
     pub fn desired(&self) -> Vec<Desired> {
         let is_for_us = |goal: &&HostGoal| {
             let selector = goal.spec.node_selector.as_ref();
@@ -91,7 +91,8 @@ fn by_age(a: &HostGoal, b: &HostGoal) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// Why a goal cannot be applied anywhere, or not beside the older ones. A goal that only audits contradicts none, and claims nothing.
+/// Why a goal cannot be applied at all, or not together with the older ones. A goal that only audits contradicts no other goal, and claims no
+/// setting.
 fn refusal(goal: &HostGoal, name: &str, claims: &mut BTreeMap<String, (String, String)>) -> Option<String> {
     let mut own = Vec::new();
     for text in &goal.spec.settings {
@@ -117,8 +118,8 @@ fn refusal(goal: &HostGoal, name: &str, claims: &mut BTreeMap<String, (String, S
     None
 }
 
-/// The steps that are left. `already_so` says whether a goal came out set without a transaction: then there is nothing in the journal to see it by.
-/// `may_heal` says whether a goal was not healed too often.
+/// The remaining steps. `already_so` returns whether the settings of a goal were all in force already: then the journal has no transaction for it.
+/// `may_heal` returns whether a goal may be healed again.
 pub fn decide(
     desired: &[Desired],
     journal: &Journal,

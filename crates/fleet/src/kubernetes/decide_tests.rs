@@ -54,7 +54,7 @@ fn a_goal_is_applied_kept_changed_and_put_back() {
     newer.metadata.generation = Some(2);
     assert_eq!(steps(&[newer], &[], &in_force), ["revert 3", "apply one"]);
     assert_eq!(steps(&[], &[], &in_force), ["revert 3"]);
-    // Deleted and made again under the same name: another goal.
+    // A goal that was deleted and created again under the same name is another goal.
     let mut again = one.clone();
     again.metadata.uid = Some("other".to_owned());
     assert_eq!(steps(&[again], &[], &in_force), ["revert 3", "apply one"]);

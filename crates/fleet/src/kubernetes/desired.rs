@@ -1,4 +1,4 @@
-//! A goal as one node sees it: what it wants, and whether it may be applied here.
+//! A goal as one node sees it: its settings, and whether the node may apply it.
 
 use evenkeel_change::Status;
 use evenkeel_host::Setting;
@@ -7,7 +7,7 @@ use super::goal::{Advised, Allow, OnDrift};
 use super::journal::{GoalOwner, Journal, OwnedTransaction};
 use super::state::DriftedKnob;
 
-/// How often a goal's drift is healed within an hour. Whoever changes a setting more often must be found instead.
+/// How often a goal's drift is healed within an hour. If something changes a setting more often, a person must find out what it is.
 pub const HEALS_PER_HOUR_MAX: usize = 6;
 
 /// A goal that is for this node.
@@ -17,9 +17,9 @@ pub struct Desired {
     pub owner: GoalOwner,
     /// Its settings.
     pub settings: Vec<String>,
-    /// Or all that the audit advises.
+    /// Instead of settings: all that the audit advises.
     pub advised: Option<Advised>,
-    /// What may happen.
+    /// What may happen to the node.
     pub allow: Allow,
     /// What happens after a drift.
     pub on_drift: OnDrift,
@@ -30,7 +30,7 @@ pub struct Desired {
 /// Whether a goal may be applied on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// It may.
+    /// It may be applied.
     Free,
     /// A rollout has released another generation, or none.
     Waiting {
@@ -45,7 +45,7 @@ pub enum Permission {
 }
 
 impl Desired {
-    /// Whether a transaction in force is to stay so.
+    /// Whether a transaction in force should stay in force.
     pub(super) fn keeps(&self, transaction: &OwnedTransaction) -> bool {
         let owner = &transaction.owner;
         let generation = match self.permission {

@@ -14,7 +14,7 @@ pub trait Host: Send + Sync + 'static {
     /// Applies a goal as one transaction, or nothing of it.
     ///
     /// # Errors
-    /// If the host is not as this goal wants it.
+    /// If the goal could not be applied.
     fn apply(&self, goal: &Desired) -> Result<Applied, HostError>;
 
     /// What [`Host::apply`] would change, as one line.
@@ -23,42 +23,42 @@ pub trait Host: Send + Sync + 'static {
     /// As [`Host::apply`].
     fn audit(&self, goal: &Desired) -> Result<String, HostError>;
 
-    /// Puts one transaction back.
+    /// Reverts one transaction.
     ///
     /// # Errors
-    /// If not everything could be put back.
+    /// If not everything could be restored.
     fn revert(&self, transaction: u64) -> Result<(), HostError>;
 }
 
-/// A goal whose settings are set.
+/// The result of applying a goal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Nothing was to be changed, so there is no transaction.
+    /// Whether all settings were in force already, so that there is no transaction.
     pub already_so: bool,
 }
 
-/// Why a host did not do what it was asked.
+/// Why a request to the host failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// A setting does not exist on this host.
     #[error("not possible on this host: {why}")]
     NotApplicable {
-        /// In the words of the host's program.
+        /// The reason, in the words of the host's program.
         why: String,
     },
     /// It was refused or failed, and the host is as it was before.
     #[error("refused, and all is as before: {why}")]
     Refused {
-        /// In the words of the host's program.
+        /// The reason, in the words of the host's program.
         why: String,
     },
-    /// It failed, and not all is as it was before.
+    /// It failed, and the host could not be restored completely.
     #[error("not everything could be put back: {why}; on the host run: evenkeel revert")]
     NotPutBack {
-        /// In the words of the host's program.
+        /// The reason, in the words of the host's program.
         why: String,
     },
-    /// The program of the host could not be run, or its answer not be read.
+    /// The program of the host could not be run, or its answer could not be read.
     #[error("failed to ask the host: {why}")]
     Unreachable {
         /// What happened.

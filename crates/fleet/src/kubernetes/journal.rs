@@ -1,4 +1,4 @@
-//! What the journal of a host says of goals: their transactions, and whether these are in force.
+//! The goals in the journal of a host: their transactions, and whether these are in force.
 
 use evenkeel_change::{Owner, Status};
 
@@ -16,7 +16,7 @@ pub struct GoalOwner {
 }
 
 impl GoalOwner {
-    /// If the transaction belongs to a goal.
+    /// None unless the transaction belongs to a goal.
     pub fn from_owner(owner: &Owner) -> Option<GoalOwner> {
         match owner {
             Owner::Goal { name, uid, generation } => {
@@ -34,7 +34,7 @@ pub struct OwnedTransaction {
     pub id: u64,
     /// Its goal.
     pub owner: GoalOwner,
-    /// What became of it.
+    /// Its outcome.
     pub status: Status,
 }
 
@@ -45,7 +45,7 @@ impl OwnedTransaction {
     }
 }
 
-/// What the journal holds, and whether it is in force.
+/// The transactions in the journal, and whether they are in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journal {
     /// The transactions of goals, oldest first.

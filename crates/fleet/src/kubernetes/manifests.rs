@@ -17,7 +17,7 @@ pub fn definitions() -> Value {
     list
 }
 
-/// The API server knows no unsigned numbers, and warns of them. Their minimum of 0 is in the schema besides.
+/// The API server does not know the formats of unsigned numbers, and warns about them. The schema has their minimum of 0 in any case.
 fn with_known_formats(value: &mut Value) {
     match value {
         Value::Object(fields) => {

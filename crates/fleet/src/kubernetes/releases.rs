@@ -30,8 +30,7 @@ impl Releases {
         }
     }
 
-    /// Replaces the releases of a node. If somebody changed its state since it was read, nothing is written, and the next look sees the
-    /// change.
+    /// Replaces the releases of a node. If somebody changed its state since it was read, nothing is written, and the next pass sees the change.
     pub(super) async fn write(&self, state: &HostState, released: &[Release]) -> Result<(), Error> {
         let version = state.resource_version();
         let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "released": released } });

@@ -1,4 +1,4 @@
-//! The state of each goal on a node, from the journal and from what the last steps said.
+//! The state of each goal on a node, from the journal and from the results of the last steps.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::host::HostError;
 use super::journal::Journal;
 use super::state::{GoalPhase, GoalState, HostStateStatus};
 
-/// What the last try of a goal came to, by the goal's name: what an audit said, or why it failed.
+/// The result of each goal's last try, by the goal's name: the answer of an audit, or why it failed.
 pub(super) type Outcomes = BTreeMap<String, Result<String, HostError>>;
 
 /// The status of a node.

@@ -1,5 +1,5 @@
-//! Rollouts in waves: from the nodes and their states to what may be released next. Pure: [`next`] is called again and again with what the
-//! cluster says, and remembers nothing but the status of the goal. So the process that calls it may die at any time.
+//! Rollouts in waves: decides from the nodes and their states what may be released next. It is pure: [`next`] is called again and again with the
+//! state of the cluster, and the status of the goal is its only memory. So the process that calls it may die at any time.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::names::{TRIAL, UNDO};
 use super::selector::matches;
 use super::state::{GoalPhase, HostState, Release};
 
-/// How many times as large as all waves before it each wave is.
+/// Each wave is this many times as large as all earlier waves together.
 const GROWTH: usize = 2;
 
 /// A node, as a rollout sees it.
@@ -23,9 +23,9 @@ pub struct NodeInfo {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Whether its kubelet says that it is ready.
+    /// Whether its kubelet reports that it is ready.
     pub is_ready: bool,
-    /// What makes an object go with the node.
+    /// The owner reference by which an object is deleted with the node.
     pub owner: Option<OwnerReference>,
 }
 
@@ -38,16 +38,16 @@ impl NodeInfo {
     }
 }
 
-/// What the cluster says.
+/// The state of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterView<'a> {
     /// The goal.
     pub goal: &'a HostGoal,
     /// All nodes.
     pub nodes: &'a [NodeInfo],
-    /// What their agents say, by node.
+    /// The states that their agents report, by node.
     pub states: &'a BTreeMap<String, HostState>,
-    /// Seconds since 1970.
+    /// The time, in seconds since 1970.
     pub now: i64,
 }
 
@@ -56,7 +56,7 @@ pub struct ClusterView<'a> {
 pub struct Next {
     /// The nodes to which the goal is to be released now.
     pub release: Vec<String>,
-    /// The nodes from which it is to be withdrawn, so that they put it back.
+    /// The nodes from which it is to be withdrawn, so that they revert it.
     pub withdraw: Vec<String>,
     /// The status of the rollout from now on; none for a goal without a rollout.
     pub rollout: Option<RolloutStatus>,
@@ -115,7 +115,7 @@ impl ClusterView<'_> {
     }
 }
 
-/// What to do now. `guards` are what the goal's guards say, by name.
+/// What to do now. `guards` has the results of the goal's guards, by name.
 pub fn next(view: &ClusterView<'_>, guards: &[(String, GuardLook)]) -> Next {
     let selected = view.selected();
     let counts = view.counts(&selected);
@@ -127,7 +127,7 @@ pub fn next(view: &ClusterView<'_>, guards: &[(String, GuardLook)]) -> Next {
         return Next { counts, rollout: before, ..Next::default() };
     }
     let is_undone = view.goal.annotations().contains_key(UNDO);
-    // What was undone begins anew when the annotation is gone.
+    // An undone rollout starts again when the annotation is removed.
     let goes_on = |before: &RolloutStatus| {
         before.generation == view.generation() && (is_undone || before.phase != RolloutPhase::Undone)
     };
@@ -196,7 +196,7 @@ impl Wave<'_> {
         let now = self.view.now;
         let since = progressing.wave_in_force_since.unwrap_or(now);
         let rest = i64::from(pause_seconds) - now.saturating_sub(since);
-        // The first wave has none before it to wait for.
+        // The first wave has no earlier wave to wait for.
         if !released.is_empty() && rest > 0 {
             let message = format!("wave {} is in force; {rest} s of the pause are left", progressing.wave);
             return (RolloutStatus { message, wave_in_force_since: Some(since), ..progressing }, Vec::new());
@@ -214,7 +214,7 @@ impl Wave<'_> {
         (RolloutStatus { wave, message, wave_in_force_since: None, ..progressing }, names)
     }
 
-    /// The canaries first; then twice as many as have it, up to what may be unavailable.
+    /// The canaries first; then twice as many nodes as have the goal, up to the number that may be unavailable.
     fn choose(&self, released: usize, waiting: &[&NodeInfo]) -> Vec<String> {
         let ready = waiting.iter().filter(|node| node.is_ready);
         let canaries = self.view.goal.spec.rollout.as_ref().map(|rollout| &rollout.canaries).filter(|_| released == 0);

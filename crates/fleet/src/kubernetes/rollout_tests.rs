@@ -44,7 +44,7 @@ impl Cluster {
         next
     }
 
-    /// Every agent reports `phase` for what is released to it.
+    /// Every agent reports `phase` for the goals that are released to it.
     fn agents(&mut self, phase: impl Fn(&str) -> GoalPhase) {
         for (name, state) in &mut self.states {
             let goals = state.spec.released.iter().map(|release| GoalState {
@@ -92,7 +92,7 @@ fn waves_grow_and_each_waits_for_its_pause() {
         cluster.agents(|_| GoalPhase::InForce);
         cluster.now += 10;
     }
-    // In force ten seconds after the release, and a minute later the next: first two, then four, then a quarter of the nodes.
+    // Each wave is in force ten seconds after its release, and the next one follows a minute later: two nodes, then four, then a quarter of all.
     assert_eq!(waves, [(1000, 2), (1070, 4), (1140, 5), (1210, 5), (1280, 4)]);
     assert_eq!((cluster.phase(), cluster.now), (RolloutPhase::Complete, 1350));
 }
@@ -146,7 +146,7 @@ fn it_halts_and_stays_so_until_it_is_resumed() {
         cluster.now += 1_000;
         assert!(cluster.step(&guards).release.is_empty());
         assert_eq!((cluster.phase(), cluster.message()), (RolloutPhase::Halted, message));
-        // What broke is well again, and it still waits for a person.
+        // The node is well again, but the rollout still waits for a person.
         cluster.agents(|_| GoalPhase::InForce);
         cluster.nodes[0].is_ready = true;
         cluster.now += 1_000;

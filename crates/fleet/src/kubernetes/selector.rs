@@ -1,4 +1,4 @@
-//! Label selectors, as the API server matches them. A client sees the nodes, and has to match their labels itself.
+//! Label selectors, as the API server matches them. A client gets all nodes, and must match their labels itself.
 
 use std::collections::BTreeMap;
 

@@ -31,7 +31,7 @@ pub struct TrialGoal {
 /// Why a trial cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// The API server's.
+    /// An error of the API server.
     #[error("{}", why(.0))]
     Cluster(#[from] kube::Error),
     /// No goal has the name.
@@ -43,18 +43,18 @@ pub enum TrialError {
     /// Without a rollout, nodes take the goal by themselves.
     #[error("the goal only audits, or has no `rollout`: then no trial decides which nodes have it")]
     NotReleased,
-    /// Another trial has it.
+    /// Another trial has the goal.
     #[error("the goal is in trial {id}; end it first: kubectl annotate hostgoal NAME {TRIAL}-")]
     Taken {
         /// The other trial.
         id: String,
     },
-    /// A host cannot be trusted with the settings.
+    /// A host is not in the state that a trial needs.
     #[error("node {node} {what}")]
     Host {
         /// The node.
         node: String,
-        /// What it is.
+        /// What is wrong with it, in words.
         what: String,
     },
     /// The agents did not answer.
@@ -88,7 +88,7 @@ impl TrialGoal {
         TrialGoal { goals, releases, nodes: Api::all(client), name: name.to_owned() }
     }
 
-    /// Takes the goal for trial `id`, and answers its generation and the ready nodes that it selects.
+    /// Takes the goal for trial `id`, and returns its generation and the ready nodes that it selects.
     ///
     /// # Errors
     /// If the goal cannot be in a trial, or is in another.
@@ -113,7 +113,7 @@ impl TrialGoal {
     /// Gives the goal back to rollouts.
     ///
     /// # Errors
-    /// The API server's.
+    /// An error of the API server.
     pub async fn give_back(&self) -> Result<(), TrialError> {
         self.annotate(None).await
     }
@@ -140,8 +140,8 @@ impl TrialGoal {
         Err(TrialError::Contested { times: SWITCHES_MAX })
     }
 
-    /// Switches the nodes that are not as they should be, and counts them. A rollout of another goal may write to the same states, so only a
-    /// look that finds none is the end.
+    /// Switches the nodes that are not in the requested state, and returns how many there were. A rollout of another goal may write to the same
+    /// states, so repeat this until it returns 0.
     async fn switched(&self, with: &BTreeSet<String>, generation: i64) -> Result<usize, TrialError> {
         let states = self.releases.list().await?;
         let mut written = 0;
@@ -169,7 +169,7 @@ impl TrialGoal {
     /// Waits until the nodes in `with` have the goal in force and those in `without` have nothing of it.
     ///
     /// # Errors
-    /// If a host refuses it, drifts or is not ready, the goal was changed, or not all have come to it in `patience`.
+    /// If a host refuses it, drifts or is not ready, the goal was changed, or not all nodes got there within `patience`.
     pub async fn settle(
         &self,
         with: &BTreeSet<String>,

@@ -1,11 +1,11 @@
-//! What to say of an error of the API server: the server's own sentence, which errors of clients wrap in their fields.
+//! The text for an error of the API server: the server's own sentence, which the client's errors wrap in their fields.
 
 use std::error::Error;
 use std::iter;
 
 use kube::config::KubeconfigError;
 
-/// Why a request failed. The server says what is missing, such as a right. Where it says nothing, the innermost error does.
+/// Why a request failed. The server's message names what is missing, such as a right. Without such a message, the innermost error is used.
 pub fn why(error: &(dyn Error + 'static)) -> String {
     let chain = || iter::successors(Some(error), |error| (*error).source());
     let of_server = chain().find_map(|error| match error.downcast_ref() {
@@ -14,7 +14,7 @@ pub fn why(error: &(dyn Error + 'static)) -> String {
     });
     let of_file = || {
         chain().find_map(|error| match error.downcast_ref() {
-            // The parser adds a drawing of the place.
+            // The parser's message includes a drawing of the place in the file.
             Some(KubeconfigError::Parse(error)) => {
                 let what = error.to_string();
                 let what = what.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();

@@ -14,14 +14,14 @@ pub struct Candidates {
     pub keep: Vec<String>,
 }
 
-/// What is searched for.
+/// The goal of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
     /// The most regions; none for the fewest that keep the latency within the limit.
     pub count: Option<u32>,
     /// The limit of the latency, in milliseconds.
     pub within_ms: Option<f64>,
-    /// Which share of the players the latency is of, in thousandths: 950 for p95.
+    /// The percentile of the players' latency, in thousandths: 950 for p95.
     pub thousandths: u32,
 }
 
@@ -31,16 +31,16 @@ pub enum RegionsError {
     /// The table can't be used.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// A table of positions, and no regions.
+    /// The table has positions, but there are no regions.
     #[error("the table has positions, and no regions are named")]
     NoCandidates,
-    /// A table of latencies, and regions beside it.
+    /// The table has latencies, but regions are given too.
     #[error("the columns of the table are the regions, and other regions are named")]
     ListedAndMeasured,
     /// No region has that name.
     #[error("there is no region {0:?} to choose from")]
     UnknownRegion(String),
-    /// More than a set can have.
+    /// More candidates than a set can have.
     #[error("{0} regions to choose from, and the most is {CANDIDATES_MAX}")]
     TooManyCandidates(usize),
     /// More regions are to stay than may be chosen.
@@ -51,7 +51,7 @@ pub enum RegionsError {
         /// The most regions that may be chosen.
         count: u32,
     },
-    /// Nothing is searched for.
+    /// Neither a number of regions nor a limit is given.
     #[error("neither a number of regions nor a limit of the latency")]
     NoGoal,
     /// Too few players have a latency to any region.

@@ -10,7 +10,7 @@ use crate::records::{Fields, Records, TableError, TableFault, header};
 /// Regions of public clouds; its head says where the positions are from.
 const CATALOGUE: &str = include_str!("catalogue.csv");
 
-/// One bit a region has to do for a set.
+/// The most candidates, because a set of regions has one bit for each in a `u64`.
 pub const CANDIDATES_MAX: usize = 60;
 /// The most regions of a user's list; `--among` may choose from them.
 const LISTED_MAX: usize = 10_000;
@@ -22,7 +22,7 @@ pub(super) const LONGITUDE: [&str; 4] = ["longitude", "lon", "lng", "long"];
 /// A region that servers may be put in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// The cloud's name of it.
+    /// The cloud's name of the region.
     pub region: String,
     /// The cloud; none in a list of the user that does not name it.
     pub provider: Option<String>,
@@ -30,11 +30,11 @@ pub struct Candidate {
     pub named: Option<String>,
     /// Where it is.
     pub position: Option<Position>,
-    /// What the position is.
+    /// How exact the position is.
     pub known: Option<Known>,
 }
 
-/// What a position of the catalogue is.
+/// How exact a position of the catalogue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -43,12 +43,12 @@ pub enum Known {
     Provider,
     /// The centre of the city that the cloud names.
     City,
-    /// The cloud names no city: it is a city in the state or country that it names, and may be hundreds of kilometres off.
+    /// The cloud names only a state or country. The position is that of a city there, possibly hundreds of kilometres from the region.
     StateOrCountry,
 }
 
 impl Candidate {
-    /// A region of which nothing but the name is known.
+    /// A region with only its name known.
     pub(super) fn named(region: &str) -> Candidate {
         Candidate { region: region.to_owned(), provider: None, named: None, position: None, known: None }
     }
@@ -134,7 +134,7 @@ mod tests {
             assert!(CATALOGUE.contains(&format!("# source {provider}: ")), "{provider}");
         }
         assert!(all.iter().all(|region| region.known.is_some() && region.named.is_some()), "{all:?}");
-        // Regions of one city have to be near each other, whichever cloud they are of.
+        // Regions of one city must be near each other, even if they belong to different clouds.
         let at = |name: &str| all.iter().find(|region| region.region == name).unwrap().position.unwrap();
         for (a, b) in [
             ("eu-central-1", "germanywestcentral"),

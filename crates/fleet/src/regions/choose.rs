@@ -1,9 +1,9 @@
-//! The best set of regions: a search over the latency, each step of which asks whether a set reaches enough players within it.
+//! Finds the best set of regions by a search over the latency. Each step asks whether a set reaches enough players within a latency.
 
 use super::cover::{Found, Wanted, bits, search};
 use super::latencies::{Latencies, UNMEASURED};
 
-/// The work of all searches for one answer, in visits of a region of a cell: some seconds.
+/// The most work of all searches for one answer, in visits of a cell's region. It takes some seconds.
 const WORK: u64 = 300_000_000;
 /// A search that takes more than this part of the work gives up.
 const WORK_PART: u64 = 6;
@@ -24,11 +24,11 @@ pub(super) struct Choice {
     pub(super) keep: u64,
     /// All regions.
     pub(super) all: u64,
-    /// Of all players, in thousandths: 950 for p95.
+    /// The percentile of all players, in thousandths: 950 for p95.
     pub(super) thousandths: u32,
 }
 
-/// A set of regions, and what is proven about it.
+/// A set of regions, with its proven bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
     /// One bit for each region.
@@ -158,7 +158,7 @@ impl Steps<'_> {
     }
 }
 
-/// Of the sets with this percentile, one that leaves the fewest players above it.
+/// Among the sets with this percentile, one that leaves the fewest players above it.
 fn widest(latencies: &Latencies, choice: &Choice, count: u32, set: u64, (need, limit_us): (u64, u32)) -> u64 {
     let cells = latencies.cells(limit_us);
     let reached: u64 = cells.iter().filter(|cell| cell.mask & set != 0).map(|cell| cell.weight).sum();

@@ -21,11 +21,11 @@ impl Cell {
     }
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A set that reaches at least as many as needed, one bit a region. It reaches the most, unless the search was to end at the first
-    /// set, or ended by its work.
+    /// A set that reaches at least as many as needed, one bit a region. It reaches the most players, unless the search was to end at the first set or
+    /// ran out of work.
     Set(u64),
     /// No set reaches that many.
     Nothing,
@@ -33,7 +33,7 @@ pub(super) enum Found {
     Exhausted,
 }
 
-/// What is searched for.
+/// The goal of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     /// Regions that every set has.
@@ -92,20 +92,20 @@ struct Search {
     work_left: u64,
     is_exhausted: bool,
     is_root: bool,
-    /// What rounding may add to a bound.
+    /// How much rounding may add to a bound.
     margin: f64,
 }
 
 #[derive(Clone, Copy)]
 struct Node {
     chosen: u64,
-    /// What `chosen` reaches.
+    /// The weight that `chosen` reaches.
     covered: u64,
     allowed: u64,
     left: u32,
 }
 
-/// What each region adds.
+/// The weight that each region would add.
 struct Gains {
     by_region: [u64; 64],
     /// The regions that reach all that this one reaches, and itself.

@@ -7,16 +7,16 @@ use super::cover::{Cell, bits};
 /// A latency that nobody measured: it counts as out of reach.
 pub(super) const UNMEASURED: u32 = u32::MAX;
 
-/// Latencies in microseconds, a row a player or several at one place.
+/// Latencies in microseconds, with one row for each player, or for several players at one place.
 #[derive(Debug)]
 pub(super) struct Latencies {
     /// How many columns.
     pub(super) regions: usize,
     /// Row by row.
     pub(super) values: Vec<u32>,
-    /// Of each row, in millionths of a player; never 0.
+    /// The weight of each row, in millionths of a player; never 0.
     pub(super) weights: Vec<u64>,
-    /// Of each row, a number.
+    /// The group of each row, as a number.
     pub(super) groups: Vec<u32>,
     /// The sum of the weights.
     pub(super) total: u64,
@@ -53,14 +53,14 @@ impl Latencies {
         sample
     }
 
-    /// The least weight that makes up so many thousandths of all players.
+    /// The least weight that is at least this many thousandths of all players.
     pub(super) fn share(&self, thousandths: u32) -> u64 {
         let needed = u128::from(self.total) * u128::from(thousandths);
         // Not above the total, which fits.
         u64::try_from(needed.div_ceil(1000)).unwrap_or(u64::MAX)
     }
 
-    /// Players by the regions that reach them within `limit_us`, those whom none reaches left out.
+    /// Players, grouped by the regions that reach them within `limit_us`. Players that no region reaches are left out.
     pub(super) fn cells(&self, limit_us: u32) -> Vec<Cell> {
         let mut by_mask: FxHashMap<u64, u64> = FxHashMap::default();
         for (row, weight) in self.rows().zip(&self.weights) {
@@ -71,7 +71,7 @@ impl Latencies {
             }
         }
         let mut cells: Vec<Cell> = by_mask.into_iter().map(|(mask, weight)| Cell::new(mask, weight)).collect();
-        // The order of a hash map is no order.
+        // A hash map has no fixed order.
         cells.sort_unstable_by_key(|cell| cell.mask);
         cells
     }
@@ -89,13 +89,13 @@ impl Latencies {
         served
     }
 
-    /// The smallest latency within which at least `need` are served by a set; [`UNMEASURED`] if there is none.
+    /// The smallest latency within which a set serves at least the weight `need`; [`UNMEASURED`] if there is none.
     pub(super) fn within(&self, set: u64, need: u64) -> u32 {
         quantile(&self.served(set), need)
     }
 }
 
-/// The smallest latency that at least `need` do not exceed, of sorted ones.
+/// The smallest of the sorted latencies that at least the weight `need` does not exceed.
 pub(super) fn quantile(sorted: &[(u32, u64)], need: u64) -> u32 {
     let mut sum = 0;
     for (latency, weight) in sorted {

@@ -14,13 +14,13 @@ const GROUPS_SHOWN_MAX: usize = 20;
 pub struct LeftBehind {
     /// The latency, in milliseconds.
     pub above_ms: f64,
-    /// How many are above it.
+    /// How many players are above it.
     pub players: f64,
     /// Their share of all players, from 0 to 1.
     pub share: f64,
     /// The largest groups, by the table's column `group` or `country`; without one, by the region that would serve them best.
     pub groups: Vec<Group>,
-    /// How many groups more there are.
+    /// How many groups are not listed.
     pub groups_left_out: usize,
 }
 
@@ -32,24 +32,24 @@ pub struct Group {
     pub name: Option<String>,
     /// How many of the group are above the latency.
     pub players: f64,
-    /// Half of them are below, in milliseconds; `null` if they are not reached.
+    /// The median of their latencies, in milliseconds; `null` if the regions do not reach them.
     pub p50_ms: Option<f64>,
     /// The region that is nearest to most of them; `null` if no region reaches them.
     pub nearest: Option<String>,
-    /// Half of them would be below with all regions, in milliseconds.
+    /// The median of their latencies if all candidates were chosen, in milliseconds.
     pub nearest_p50_ms: Option<f64>,
 }
 
-/// What is collected of a group.
+/// The data of a group.
 struct Members {
-    /// Of the chosen regions, and of all regions.
+    /// The latency to the nearest chosen region with the player's weight; `nearest` is the same for all candidates.
     latencies: Vec<(u32, u64)>,
     nearest: Vec<(u32, u64)>,
     by_region: Vec<u64>,
     total: u64,
 }
 
-/// Finds who is above `limit_us`.
+/// Finds the players above `limit_us`.
 pub(super) fn find(players: &Players, set: u64, limit_us: u32) -> LeftBehind {
     let latencies = &players.latencies;
     let regions = players.candidates.len();

@@ -10,15 +10,15 @@ use super::report::{Latency, Report};
 
 /// Pixels a degree.
 const SCALE: f64 = 3.0;
-/// Around the grid.
+/// The margin around the grid, in pixels.
 const MARGIN: f64 = 12.0;
 /// Space for the title above it.
 const TITLE: f64 = 34.0;
-/// Players within so many degrees are one circle.
+/// Players within this many degrees share one circle.
 const CELL_DEGREES: f64 = 3.0;
 /// The largest circle of players has this radius, in pixels.
 const RADIUS_MAX: f64 = 9.0;
-/// Between lines of the grid.
+/// The distance between lines of the grid, in degrees.
 const GRID_DEGREES: i32 = 30;
 
 const STYLE: &str = "text{font:11px sans-serif;fill:#222}.t{font-size:13px;font-weight:bold}.g{stroke:#ddd}.s{fill:#4477aa;fill-opacity:.55}\
@@ -107,7 +107,7 @@ fn place(latitude: f64, longitude: f64) -> (f64, f64) {
     (pixel(MARGIN + (longitude + 180.0) * SCALE), pixel(MARGIN + TITLE + (90.0 - latitude) * SCALE))
 }
 
-/// A name of the user's file in a document.
+/// Escapes a name from the user's file for the document.
 fn escaped(name: &str) -> String {
     let visible = name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter });
     visible.collect::<String>().replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

@@ -27,7 +27,7 @@ pub use self::report::{Latency, PlayersRead, Proof, Report, Served};
 /// A report, and a map of it.
 #[derive(Debug)]
 pub struct Answer {
-    /// What to say.
+    /// The report.
     pub report: Report,
     players: Players,
     set: u64,

@@ -1,7 +1,7 @@
 //! Latency from distance: the great circle, and a line through measured round trips.
 //!
-//! The line was fitted to the 45 pairs of ten cities between which IBM Cloud published mean round trips. The test below has them, and
-//! holds the error that the answer reports. Those are routes between data centres: what the access network adds is not in them.
+//! The line was fitted to the 45 pairs of ten cities between which IBM Cloud published mean round trips. The test below has these pairs, and checks
+//! the error that the answer reports. They are routes between data centres, so the latency of access networks is not included.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct Position {
     pub longitude: f64,
 }
 
-/// How latencies were estimated, and how wrong that can be.
+/// How latencies were estimated, and how large the error can be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LatencyModel {
@@ -35,11 +35,11 @@ pub struct LatencyModel {
 pub struct Spread {
     /// The smallest.
     pub min: f64,
-    /// Of ten measurements, one is below.
+    /// One of ten measurements is below this.
     pub p10: f64,
-    /// Half of them are below.
+    /// The median.
     pub p50: f64,
-    /// Of ten measurements, one is above.
+    /// One of ten measurements is above this.
     pub p90: f64,
     /// The largest.
     pub max: f64,
@@ -68,10 +68,10 @@ impl From<Position> for Direction {
 }
 
 impl Direction {
-    /// Along the great circle.
+    /// The distance along the great circle.
     fn distance_km(self, other: Direction) -> f64 {
         let ([a, b, c], [x, y, z]) = (self.0, other.0);
-        // The chord is exact where two places are near, and the cosine is not.
+        // For two places near each other, the chord is exact and the cosine is not.
         let chord = ((a - x).powi(2) + (b - y).powi(2) + (c - z).powi(2)).sqrt();
         2.0 * EARTH_KM * (chord / 2.0).min(1.0).asin()
     }

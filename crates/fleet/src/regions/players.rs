@@ -28,7 +28,7 @@ const DEGREE_PARTS: f64 = 10_000.0;
 /// Names of columns; case does not matter.
 const WEIGHT: [&str; 3] = ["players", "weight", "count"];
 const GROUP: [&str; 2] = ["group", "country"];
-/// Columns that only tell rows apart.
+/// Columns that only distinguish rows.
 const IGNORED: [&str; 7] = ["player", "player_id", "user", "user_id", "id", "name", "session"];
 
 /// Players, and the regions that they could be served from.
@@ -38,7 +38,7 @@ pub(super) struct Players {
     pub(super) candidates: Vec<Candidate>,
     /// The names that [`Latencies::groups`] counts; empty if the table has no such column.
     pub(super) groups: Vec<String>,
-    /// Of each row, if the table has positions.
+    /// The position of each row, if the table has positions.
     pub(super) places: Option<Vec<Position>>,
     /// Rows of the table.
     pub(super) rows: u64,
@@ -59,7 +59,7 @@ impl Columns {
     }
 }
 
-/// What all rows add up to.
+/// Sums over all rows.
 #[derive(Default)]
 struct Sums {
     rows: u64,

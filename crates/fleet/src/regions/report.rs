@@ -33,15 +33,15 @@ pub struct Report {
     pub caveats: Vec<String>,
 }
 
-/// What a table of players has.
+/// The contents of a table of players.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlayersRead {
-    /// The sum of their weights.
+    /// The number of players: the sum of the weights of all rows.
     pub count: f64,
     /// Rows of the table.
     pub rows: u64,
-    /// Latencies that the table leaves empty: such a region does not reach such a player.
+    /// Latencies that the table leaves empty: the region then does not reach the player.
     pub unmeasured: u64,
 }
 
@@ -57,15 +57,15 @@ pub struct Served {
     pub named: Option<String>,
     /// Where it is.
     pub position: Option<Position>,
-    /// What the position is.
+    /// How exact the position is.
     pub known: Option<Known>,
-    /// Whether it was to stay.
+    /// Whether the user asked to keep it.
     pub is_kept: bool,
     /// The players that are nearest to it.
     pub players: f64,
-    /// Half of them are below, in milliseconds; `null` if it has none.
+    /// The median of their latencies, in milliseconds; `null` if it has no players.
     pub p50_ms: Option<f64>,
-    /// The percentile of their latency, in milliseconds; `null` if it has none.
+    /// The percentile of their latencies, in milliseconds; `null` if it has no players.
     pub percentile_ms: Option<f64>,
 }
 
@@ -73,13 +73,13 @@ pub struct Served {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Latency {
-    /// Half of the players are not above it.
+    /// The median.
     pub p50_ms: Option<f64>,
-    /// Which share of the players `percentile_ms` is of, in percent.
+    /// The percentile of `percentile_ms`, such as 95.
     pub percentile: f64,
-    /// What was minimised.
+    /// The latency at this percentile, which the search minimises.
     pub percentile_ms: Option<f64>,
-    /// Of the players, 99 % are not above it.
+    /// The 99th percentile.
     pub p99_ms: Option<f64>,
 }
 
@@ -87,7 +87,7 @@ pub struct Latency {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Proof {
-    /// Whether no set of as many regions has a lower percentile, and no smaller set is within the limit.
+    /// Whether it is proven that no set of as many regions has a lower percentile, and that no smaller set is within the limit.
     pub is_best: bool,
     /// No set of as many regions has a lower percentile than this, in milliseconds.
     pub bound_ms: f64,

@@ -13,7 +13,7 @@ const PRODUCTS_MAX: usize = 200_000;
 /// The most zones of all types.
 const ZONES_MAX: usize = 500_000;
 
-/// Ends the parser; why is in `refused`.
+/// Ends the parser; `refused` has the reason.
 pub(super) fn stop<E: serde::de::Error>() -> E {
     E::custom("refused")
 }
@@ -25,7 +25,7 @@ struct Product {
     attributes: Attributes,
 }
 
-/// What a product is, in the words of the price list; the CSV has the same under other names.
+/// The attributes of a product, with the names of the JSON price list. The CSV has the same attributes under other names.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Attributes {
@@ -35,7 +35,7 @@ pub(super) struct Attributes {
     pub(super) operating_system: String,
     pub(super) tenancy: String,
     pub(super) pre_installed_sw: String,
-    /// `Used` is what is paid for while it runs, without a reservation.
+    /// `Used` is capacity that is paid for while it runs, without a reservation.
     pub(super) capacitystatus: String,
 }
 
@@ -220,14 +220,14 @@ impl Zones {
         }
         let at = (one.instance_type, one.availability_zone);
         let entry = self.newest.entry(at).or_insert((String::new(), price));
-        // Times in one format are in the order of their texts.
+        // Times in one format sort as their texts do.
         if one.timestamp >= entry.0 {
             *entry = (one.timestamp, price);
         }
         Ok(())
     }
 
-    /// Gives the prices to the book: of a region the highest of its zones, so that no zone costs more.
+    /// Adds the prices to the book. The price of a region is the highest of its zones, so that no zone costs more.
     pub(super) fn finish(self, book: &mut PriceBook) -> Result<(), PriceError> {
         if !book.wanted.is_spot {
             return Ok(());

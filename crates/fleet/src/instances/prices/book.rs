@@ -34,15 +34,15 @@ pub enum PriceError {
     /// Amounts that can't be compared.
     #[error("its prices are in {found}, and those before it in {before}")]
     Currencies {
-        /// Of this file.
+        /// The currency of this file.
         found: String,
-        /// Of the files before.
+        /// The currency of the files before.
         before: String,
     },
-    /// More than all clouds have.
+    /// More types and regions than all clouds have.
     #[error("more than {PLACES_MAX} regions")]
     TooManyPlaces,
-    /// Nothing in it is of use.
+    /// The file has no price that is wanted.
     #[error("it has no price of a type in the catalogue for {0}")]
     NoPrices(&'static str),
 }
@@ -50,9 +50,9 @@ pub enum PriceError {
 /// Which prices are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct PricesWanted {
-    /// Of capacity that the cloud may take back.
+    /// Whether the prices are those of capacity that the cloud may take back.
     pub is_spot: bool,
-    /// Only of this region.
+    /// If set, only the prices of this region.
     pub region: Option<String>,
 }
 
@@ -62,9 +62,9 @@ pub struct PricesWanted {
 pub struct PriceFile {
     /// Its name, as the user gave it.
     pub file: String,
-    /// What it is.
+    /// Its format, in words.
     pub format: &'static str,
-    /// The date that it has of itself, or the latest that its prices have.
+    /// The date of the file, or else the latest date of its prices.
     pub date: Option<String>,
     /// How many prices were taken from it.
     pub prices: usize,
@@ -90,7 +90,7 @@ pub struct PriceBook {
     currency: Option<String>,
     known: HashSet<String>,
     by_type: BTreeMap<(String, String), (f64, usize)>,
-    /// Of Google: the price of a CPU and of a GiB, by family and region.
+    /// For Google: the price of a CPU and of a GiB of memory, by family and region.
     parts: HashMap<(String, String), Parts>,
 }
 
@@ -102,7 +102,7 @@ struct Parts {
 }
 
 impl PriceBook {
-    /// An empty one.
+    /// An empty book.
     pub fn new(wanted: PricesWanted) -> PriceBook {
         let clouds = ["aws", "azure", "google"];
         let known = clouds.iter().flat_map(|cloud| catalogue::instances(cloud)).map(|instance| instance.name).collect();
@@ -152,7 +152,7 @@ impl PriceBook {
         self.file().format = format;
     }
 
-    /// Takes a price, if it is one; `keep` chooses between two of one type and region.
+    /// Adds a price if it is valid and wanted. `keep` chooses between two prices of one type and region.
     pub(super) fn take(
         &mut self,
         at: (&str, &str),
@@ -192,7 +192,7 @@ impl PriceBook {
         Ok(())
     }
 
-    /// Takes what a CPU or a GiB of a family costs.
+    /// Adds the price of a CPU or of a GiB of a family.
     pub(super) fn take_part(
         &mut self,
         at: (&str, &str),
@@ -225,9 +225,9 @@ impl PriceBook {
         Some(Price { region, per_hour: lowest.1, file: self.files.get(lowest.2)?.file.clone() })
     }
 
-    /// The prices of a Google type: those of its CPUs and of its memory.
+    /// The prices of a Google type, from those of its CPUs and of its memory.
     fn by_parts(&self, instance: &Instance) -> Vec<(String, f64, usize)> {
-        // The types that share a core have prices of their own.
+        // Types with a shared core have their own prices.
         let is_shared = instance.figure(Kind::BaselinePercentPerVcpu).is_some();
         let sizes = instance.number(Kind::Vcpus).zip(instance.number(Kind::MemoryGib)).filter(|_| !is_shared);
         let (Some((vcpus, gib)), Some((family, _))) = (sizes, instance.name.split_once('-')) else { return Vec::new() };

@@ -76,7 +76,7 @@ fn table<R: Read>(records: &mut Records<R>, names: &Fields, book: &mut PriceBook
             records.fault(TableFault::value("usd_per_hour", written, "a price of an hour in US dollars, above 0"))
         })?;
         let region = at("region").map_or("", |at| fields.get(at));
-        // A row without a region holds everywhere.
+        // A row without a region applies to every region.
         let wanted = book.wanted.region.clone().unwrap_or_default();
         let region = if region.is_empty() { &wanted } else { region };
         book.take((fields.get(instance_type), region), per_hour, "USD", Keep::Lowest)?;

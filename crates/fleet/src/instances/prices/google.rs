@@ -73,7 +73,7 @@ impl Money {
     }
 }
 
-/// What a SKU is the price of: a family such as `n2`, and whether of its CPUs.
+/// What a SKU prices: a family such as `n2`, and whether its CPUs or its memory.
 fn part(description: &str) -> Option<(String, bool)> {
     let words = description.strip_prefix("Spot Preemptible ").unwrap_or(description);
     let (what, _) = words.split_once(" running in ")?;
@@ -82,7 +82,7 @@ fn part(description: &str) -> Option<(String, bool)> {
         (_, Some(family)) => (family, false),
         _ => return None,
     };
-    // Of `N2D AMD` and `N1 Predefined` the first word counts; `N2 Custom` and `N2 Sole Tenancy` are other machines.
+    // In `N2D AMD` and `N1 Predefined` only the first word counts; `N2 Custom` and `N2 Sole Tenancy` are other machines.
     let mut words = family.split(' ');
     let name = words.next()?.to_lowercase();
     let is_plain = words.all(|word| ["AMD", "Arm", "Predefined"].contains(&word));

@@ -1,4 +1,4 @@
-//! Files of prices in JSON: the names at the top say whose they are. What is not needed is skipped while it is read.
+//! Files of prices in JSON. The names at the top level show which cloud a file is from. The parser skips all other data while it reads.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ pub(super) fn read(source: impl Read, book: &mut PriceBook) -> Result<(), PriceE
     let mut file = File { book, refused: None, is_known: false };
     let mut parser = serde_json::Deserializer::from_reader(io::BufReader::new(Bounded::new(source)));
     let read = file.deserialize(&mut parser).and_then(|()| parser.end());
-    // An error of ours stops the parser, whose own is then only where that was.
+    // Our own error stops the parser. The parser's error then only has the position.
     if let Some(refused) = file.refused.take() {
         return Err(refused);
     }
@@ -141,12 +141,12 @@ where
     }
 }
 
-/// Refuses strings and nesting without an end: the parser would keep all of them.
+/// Refuses endless strings and nesting, because the parser would keep all of them in memory.
 struct Bounded<R> {
     source: R,
     is_in_string: bool,
     is_escaped: bool,
-    /// Of the string, in bytes.
+    /// The length of the current string, in bytes.
     length: usize,
     depth: usize,
 }

@@ -56,7 +56,7 @@ fn each_cloud_has_its_own_format() {
     assert_eq!(price(true, AZURE, "Standard_D4s_v5"), (0.03, at("westeurope")));
     let (n2, region) = price(false, GOOGLE, "n2-standard-8");
     assert!((n2 - (8.0 * 0.031611 + 32.0 * 0.004237)).abs() < 1e-12 && region == at("us-central1"));
-    // The newest of each zone, and the highest of the zones.
+    // The newest price of each zone, and the highest of these.
     assert_eq!(price(true, SPOT, "c5.xlarge"), (0.08, at("us-east-1")));
     let files: Vec<String> = [AMAZON, AMAZON_CSV, AZURE, GOOGLE]
         .iter()

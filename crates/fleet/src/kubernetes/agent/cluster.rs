@@ -18,7 +18,7 @@ use super::super::rollout::NodeInfo;
 use super::super::state::{GoalPhase, GoalState, HostState, HostStateStatus};
 use super::super::why::why;
 
-/// The name under which the server remembers which fields are the agent's.
+/// The name under which the API server records which fields the agent manages.
 const FIELD_MANAGER: &str = "evenkeel-agent";
 /// The API takes a kilobyte, and a character has up to four bytes.
 const NOTE_CHARS_MAX: usize = 256;
@@ -28,11 +28,11 @@ const NOTE_CHARS_MAX: usize = 256;
 pub struct Options {
     /// The name of its node.
     pub node: String,
-    /// How often it verifies what is in force.
+    /// How often it verifies the settings in force.
     pub verify_every: Duration,
     /// Its own version.
     pub version: String,
-    /// The labels of the node that it keeps, below the group `evenkeel.dev`.
+    /// The labels of the node that it maintains, below the group `evenkeel.dev`.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -67,7 +67,7 @@ impl Cluster {
         }
     }
 
-    /// Writes what changed. `before` is the state as the watch has shown it. One thing that can't be written keeps none of the others from it.
+    /// Writes what changed. `before` is the state as the watch has shown it. If one write fails, the others are still tried.
     pub(super) async fn write(
         &self,
         node: &Node,

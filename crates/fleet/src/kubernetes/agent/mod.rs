@@ -1,7 +1,7 @@
-//! The agent of one node: watches the goals, its node and its own state, and brings the host to what they say.
+//! The agent of one node: watches the goals, its node and its own state, and makes the host match them.
 //!
-//! It writes its [`HostState`]'s status, one condition and some labels of its node, and events, each only when something changed. While the API
-//! server cannot be reached nothing is put back: the agent goes on with what it last saw.
+//! It writes its [`HostState`]'s status, one condition and some labels of its node, and events, each only when something changed. While the agent
+//! cannot reach the API server, it reverts nothing, and continues with the last state that it saw.
 
 mod cluster;
 mod node;
@@ -33,9 +33,9 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// The most goals of a cluster that an agent considers.
 const GOALS_MAX: usize = 200;
 
-/// What an agent says of itself while it runs.
+/// Receives the messages of a running agent.
 pub trait Log: Send {
-    /// Something that people may want to know.
+    /// A message for people.
     fn note(&mut self, text: &str);
 }
 
@@ -43,17 +43,17 @@ pub trait Log: Send {
 #[derive(Default)]
 struct Seen {
     goals: Option<BTreeMap<String, HostGoal>>,
-    /// The list under way after a watch was restarted.
+    /// The list that arrives after a watch was restarted.
     listing: BTreeMap<String, HostGoal>,
     node: Option<Node>,
-    /// The outer value is there when the watch has answered, the inner one if the object exists.
+    /// The outer value is `Some` once the watch has answered, the inner one if the object exists.
     state: Option<Option<HostState>>,
 }
 
-/// Runs until `stop` is ready. What is in force stays in force.
+/// Runs until `stop` is ready. Settings in force stay in force.
 ///
 /// # Errors
-/// If the first connection fails; later failures are noted and tried again.
+/// If the first connection fails; later failures are logged and retried.
 pub async fn run<H: Host>(
     client: Client,
     host: Arc<H>,

@@ -1,4 +1,4 @@
-//! What an agent remembers between two passes, and one pass over its host. No API server and no clock in here.
+//! What an agent remembers between two passes, and one pass over its host. This module uses no API server and no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -16,18 +16,18 @@ const ROUNDS_MAX: usize = 3;
 /// How long a goal that failed waits for its next try: doubled from the first to the last.
 const RETRY_FIRST: Duration = Duration::from_secs(30);
 const RETRY_LAST: Duration = Duration::from_secs(1800);
-/// How long a goal that found everything set already, and so has no transaction, counts as in force.
+/// A goal whose settings were all in force already has no transaction. It counts as in force for this long.
 const ALREADY_SO: Duration = Duration::from_secs(600);
-/// How often an audit is made anew.
+/// How often an audit is repeated.
 const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The memory of an agent. Losing it costs a repetition, never the truth, which the host's journal holds.
+/// The memory of an agent. If it is lost, the agent only repeats some steps: the truth is in the host's journal.
 #[derive(Debug, Default)]
 pub(super) struct NodeAgent {
     version: String,
     outcomes: Outcomes,
-    /// By goal: in which generation, and when, something was done.
+    /// Goals whose settings were all in force already, by name: the generation, and when this was found.
     already_so: BTreeMap<String, (GoalOwner, Instant)>,
     audited: BTreeMap<String, (GoalOwner, Instant)>,
     failed: BTreeMap<String, Failed>,
@@ -43,24 +43,24 @@ struct Failed {
     next: Instant,
 }
 
-/// What a pass came to.
+/// The result of a pass.
 #[derive(Debug)]
 pub(super) struct Brought {
     /// The status of the node.
     pub status: HostStateStatus,
-    /// When something is to be tried again.
+    /// When to retry something.
     pub again: Option<Instant>,
     /// What was done, for the log.
     pub notes: Vec<String>,
 }
 
 impl NodeAgent {
-    /// An agent that remembers nothing.
+    /// An agent without memory.
     pub(super) fn new(version: String) -> NodeAgent {
         NodeAgent { version, ..NodeAgent::default() }
     }
 
-    /// Brings the host to what the goals say.
+    /// Makes the host match the goals.
     ///
     /// # Errors
     /// If the host's journal cannot be read. Nothing was changed then.
@@ -124,7 +124,7 @@ impl NodeAgent {
         };
         let (due, later): (Vec<Step>, Vec<Step>) =
             decide(desired, journal, already_so, may_heal).into_iter().partition(is_due);
-        // A pending revert would overwrite what is applied before it, so nothing is applied while one waits.
+        // A pending revert would overwrite values that are applied before it, so nothing is applied while one waits.
         let is_blocked = later.iter().any(|step| matches!(step, Step::Revert { .. }));
         due.into_iter().filter(|step| !is_blocked || !matches!(step, Step::Apply { .. })).collect()
     }

@@ -12,7 +12,7 @@ use super::super::super::journal::{OwnedTransaction, Verified};
 use super::super::super::state::{DriftedKnob, GoalPhase};
 use super::*;
 
-/// A host with one number a setting, and a journal. `dies_in` counts calls down to one that is killed half-way.
+/// A host with one number for each setting, and a journal. `dies_in` counts down to the call that is killed half-way.
 #[derive(Default)]
 struct FakeHost(Mutex<Inner>);
 
@@ -174,7 +174,7 @@ fn a_refused_goal_is_tried_again_more_and_more_rarely() {
         let brought = bring(&mut agent, &host, &one, now);
         assert_eq!(brought.status.goals[0].phase, GoalPhase::Refused);
         let again = brought.again.unwrap();
-        // Nothing is tried before.
+        // Nothing is retried before that.
         assert!(bring(&mut agent, &host, &one, again - Duration::from_millis(1)).notes.is_empty());
         tries.push((again - now).as_secs());
         now = again;
