@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::needs::Needs;
 use crate::workload_settings;
 
-/// The settings, and what they take.
+/// The settings, their plans, and what they need.
 pub(super) struct Compared {
     pub(super) settings: Vec<Setting>,
     plans: Vec<Plan>,

@@ -104,7 +104,7 @@ impl Log {
 
     fn line<T: Serialize>(&mut self, record: &T) -> Result<(), Failure> {
         let text = serde_json::to_string(record).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-        // One write, so that a kill leaves a part of the last line at most.
+        // Use one write, so that a kill leaves at most a part of the last line.
         let written = self.file.write_all(format!("{text}\n").as_bytes()).and_then(|()| self.file.sync_data());
         written.map_err(|error| failed("write", &self.path, &error))
     }

@@ -40,7 +40,7 @@ impl Counters {
         })
     }
 
-    /// What happened since.
+    /// The use of the machine since `before`.
     pub(super) fn since(&self, before: &Counters) -> MachineUse {
         let seconds = (self.at - before.at).as_secs_f64().max(1e-9);
         let ticks = self.ticks.since(&before.ticks);

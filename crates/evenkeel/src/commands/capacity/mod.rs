@@ -37,7 +37,7 @@ use crate::workload_settings;
 const LOG_FORMAT: u32 = 1;
 /// The default limits of every session, for workloads that have these metrics.
 const USUAL_LIMITS: [(&str, f64); 2] = [("tick_lateness_us_p99", 2000.0), ("missed_ticks_share", 0.001)];
-/// The fewest ticks of a 99th percentile.
+/// The fewest ticks that a 99th percentile needs.
 const EVENTS_MIN: f64 = 150.0;
 const WINDOW_USUAL: Duration = Duration::from_secs(3);
 const WINDOW_MAX: Duration = Duration::from_secs(15);
@@ -115,7 +115,7 @@ pub(crate) struct Args {
 pub(crate) struct Answer {
     #[serde(flatten)]
     report: CapacityReport,
-    /// The same with settings, if some were compared.
+    /// The comparison with settings, if some were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     compared: Option<Comparison>,
     /// The seed of the load.

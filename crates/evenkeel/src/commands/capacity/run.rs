@@ -47,7 +47,7 @@ pub(super) struct Run<'a> {
 const NOTES_MAX: usize = 20;
 
 impl Run<'_> {
-    /// Takes windows until every side is proven, the time is used up, or the user stops it.
+    /// Measures windows until every side is proven, the time is used up, or the user stops it.
     pub(super) fn search(&mut self, until: Instant) -> Result<(), Failure> {
         while let Some((at, wanted)) = self.next() {
             let ended = match (self.stop.load(Ordering::Relaxed), Instant::now() >= until) {

@@ -33,7 +33,7 @@ pub(super) struct About {
     pub(super) events_per_s: Option<f64>,
 }
 
-/// What every session does at once.
+/// An order to all sessions at once.
 #[derive(Clone, Debug)]
 enum Order {
     Window(Times),
@@ -43,7 +43,7 @@ enum Order {
     Restart,
 }
 
-/// What a session answers.
+/// The answer of a session.
 #[derive(Debug)]
 enum Answer {
     Sample(Sample),
@@ -58,14 +58,14 @@ struct Session {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Sessions that are equal but for their numbers.
+/// Sessions that differ only in their numbers.
 pub(super) struct Sessions<'a> {
     line: String,
     first_port: u16,
     seed: u64,
     stop: &'a Arc<AtomicBool>,
     running: Vec<Session>,
-    /// That of the first session.
+    /// The workload of the first session.
     about: Option<About>,
 }
 

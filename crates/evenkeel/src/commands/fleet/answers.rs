@@ -1,4 +1,4 @@
-//! What `fleet rollout` and `fleet prove` answer. Documented in every program, also in those without Kubernetes.
+//! The answers of `fleet rollout` and `fleet prove`. They are documented in every build, also without Kubernetes.
 
 #![cfg_attr(
     not(feature = "kubernetes"),
@@ -9,13 +9,13 @@ use evenkeel_fleet::switchback::{Caveat, Power};
 use evenkeel_stats::Verdict;
 use serde::Serialize;
 
-/// How far each goal came.
+/// The progress of each goal.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct RolloutAnswer {
     pub(super) goals: Vec<GoalAnswer>,
 }
 
-/// How far one goal came.
+/// The progress of one goal.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(super) struct GoalAnswer {
     pub(super) goal: String,
@@ -29,32 +29,33 @@ pub(super) struct GoalAnswer {
     pub(super) in_force: u32,
 }
 
-/// What a trial over a fleet says.
+/// The result of a trial over a fleet.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct ProveAnswer {
     /// The goal.
     pub(super) goal: String,
     /// The query, as it was given.
     pub(super) metric: String,
-    /// Of the settings.
+    /// The verdict on the settings.
     pub(super) verdict: Verdict,
-    /// The number with the settings, as a ratio to that without.
+    /// The metric with the settings, divided by the metric without them.
     pub(super) ratio: Option<f64>,
-    /// Lower end of its interval.
+    /// Lower end of the ratio's interval.
     pub(super) low: f64,
-    /// Upper end of its interval; null until there is an interval.
+    /// Upper end of the ratio's interval; null until there is an interval.
     pub(super) high: Option<f64>,
     /// Hosts that were compared.
     pub(super) hosts: usize,
     /// Blocks of the trial.
     pub(super) blocks: u64,
-    /// Ratios of a pair of hosts in a block.
+    /// The number of ratios, each of one pair of hosts in one block.
     pub(super) ratios: usize,
-    /// Time of all hosts together in the trial, in hours, blocks before it included.
+    /// The time of the trial, summed over all hosts, in hours. It includes the blocks before the trial.
     pub(super) host_hours: f64,
-    /// The same comparison of the blocks before the trial, when no host had the settings: `same` or `undecided` where the fleet is fit for a trial.
+    /// The same comparison for the blocks before the trial, when no host had the settings. It is `same` or `undecided` if the fleet is fit for a
+    /// trial.
     pub(super) before: Verdict,
-    /// How many blocks an effect takes, from the blocks before the trial.
+    /// How many blocks it takes to detect an effect, estimated from the blocks before the trial.
     pub(super) power: Vec<Power>,
     /// What limits the result.
     pub(super) caveats: Vec<Caveat>,

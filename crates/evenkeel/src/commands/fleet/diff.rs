@@ -1,4 +1,4 @@
-//! `fleet diff`: which hosts differ from their group, and in what.
+//! `fleet diff`: which hosts differ from their group, and how.
 
 use evenkeel_fleet::audit::FleetDiff;
 

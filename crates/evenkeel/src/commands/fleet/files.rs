@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// The files that are looked for.
 pub(super) struct Wanted {
-    /// What one is called, such as `capture`.
+    /// The word for one of them, such as `capture`.
     pub(super) noun: &'static str,
     /// The end of their names in a folder, without the dot.
     pub(super) extension: &'static str,

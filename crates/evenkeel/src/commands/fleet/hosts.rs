@@ -20,7 +20,7 @@ const CAPTURES: Wanted = Wanted {
     made_by: "`evenkeel capture --output FILE` takes a capture on the machine itself",
     max: 100_000,
 };
-/// The most threads that read captures, each of which may have 32 MiB.
+/// The most threads that read captures. Each capture may have 32 MiB.
 const THREADS_MAX: usize = 64;
 /// The captures that are read before their hosts are added in order, so that the answer does not depend on which thread was first.
 const BATCH: usize = 256;
@@ -60,7 +60,7 @@ enum ByTrait {
 }
 
 impl CaptureArgs {
-    /// What the advice is for.
+    /// The goal of the advice, and what the user says about the server.
     pub(super) fn context(&self) -> AdviceContext {
         self.goal.context()
     }

@@ -24,12 +24,12 @@ pub(super) enum Record {
     Begin(Begin),
     /// The numbers of a block without the goal.
     Before {
-        /// By node.
+        /// The numbers, by node.
         numbers: Numbers,
     },
     /// The numbers of a block of the trial.
     Block {
-        /// By node.
+        /// The numbers, by node.
         numbers: Numbers,
     },
     /// It is over, and every node was asked to put the goal back.
@@ -43,7 +43,7 @@ pub(super) enum Record {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Begin {
     pub(super) format: u32,
-    /// What the goal's annotation names.
+    /// The trial's id, which the goal's annotation names.
     pub(super) trial: String,
     pub(super) goal: String,
     pub(super) generation: i64,

@@ -1,4 +1,4 @@
-//! The trial itself: switch, wait, ask, note, look; and everything back at the end.
+//! The trial itself: it switches, waits, queries, logs and tests, and restores everything at the end.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -116,7 +116,7 @@ mod with_kubernetes {
             .hint("kubectl get hostgoals")
     }
 
-    /// Steps until every named goal is at an end.
+    /// Takes steps until every named goal has ended.
     async fn follow(args: &Args, out: &Out, controller: &mut Controller<Prometheus>, stop: &AtomicBool) -> Outcome {
         let mut said: BTreeMap<String, String> = BTreeMap::new();
         let is_wanted = |name: &str| args.goals.is_empty() || args.goals.iter().any(|goal| goal == name);
@@ -137,7 +137,7 @@ mod with_kubernetes {
                         return answer(out, &progress);
                     }
                 }
-                // The API server may be on its way back.
+                // The API server may come back.
                 Err(error) if args.forever => out.warn(&format!("{}\n", why(&error))),
                 Err(error) => return Err(failed(error)),
             }
@@ -147,7 +147,7 @@ mod with_kubernetes {
         }
     }
 
-    /// Whether a signal came meanwhile.
+    /// Waits, and returns whether a signal arrived.
     async fn wait(time: Duration, stop: &AtomicBool) -> bool {
         let until = Instant::now() + time;
         while Instant::now() < until && !stop.load(Ordering::Relaxed) {

@@ -20,9 +20,9 @@ const CARDS: Wanted = Wanted {
     made_by: "`evenkeel measure all --output FILE.json` writes a card",
     max: 10_000,
 };
-/// What holds a tick if nobody says so: a packet wakes its thread within 2 ms in 99 of 100 cases.
+/// The default limit for holding a tick: a packet wakes its thread within 2 ms in 99 of 100 cases.
 const USUAL_LIMIT: (&str, f64) = ("wake_udp_100us_ns_p99", 2e6);
-/// The numbers on the page if nobody chooses.
+/// The default numbers on the page.
 const USUAL_LINES: [&str; 5] =
     ["wake_udp_100us_ns_p99", "gaps_longest_ns", "quantum_share_ppm", "clock_all_busy_khz", "memory_65536kib_small_ps"];
 

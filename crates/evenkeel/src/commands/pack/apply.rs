@@ -222,7 +222,7 @@ fn refuse_earlier(root: &Root, log: &Log, plan: &PlanFile, file: &Path, state: &
 
 /// Drop-ins for a service that does not exist have no effect, and systemd reports nothing.
 fn caveats(root: &Root, services: &[Service]) -> Vec<String> {
-    // Of many instances, the template is looked for once.
+    // Many instances have one template, which is looked for once.
     let names: BTreeMap<String, &Service> =
         services.iter().map(|service| (service.unit.unit.template(), service)).collect();
     let caveat = |(name, service): (&String, &&Service)| match has_unit_file(root, &service.unit.unit) {

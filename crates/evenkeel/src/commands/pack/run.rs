@@ -22,7 +22,7 @@ use crate::times;
 
 /// The placeholder for the number of a session, from 0, in the command line of a server, as in `evenkeel capacity`.
 const NUMBER: &str = "{session}";
-/// What stands for its port.
+/// The placeholder for its port.
 const PORT: &str = "{port}";
 /// The most sessions that one process looks after, as many as its guard does.
 const SESSIONS_MAX: usize = 1000;
@@ -200,7 +200,7 @@ impl Place {
     fn report(&self, running: &mut Running, seconds: f64) -> RunSession {
         let cpu_ns = match running {
             Running::Server(server) => server.cpu_ns(),
-            // What it used before is unknown to us.
+            // We do not know what it used before.
             Running::Process(_) | Running::Ended(_) | Running::Gone => None,
         };
         RunSession {
