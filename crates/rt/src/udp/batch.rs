@@ -1,13 +1,13 @@
-//! `Batch`: packets that wait to be sent, and which of them go together. Pure, and bounded by what it takes at the start.
+//! `Batch`: packets that wait to be sent, and which of them go together. It is pure, and never grows beyond its size at the start.
 //!
-//! Several packets to one peer can go as one message that the kernel takes apart (`UDP_SEGMENT`), if all but the last have one length and
-//! the last is no longer. Each peer's packets keep their order; those of different peers need not.
+//! Several packets to one peer can go as one message that the kernel splits (`UDP_SEGMENT`). All but the last must have the same length, and the last
+//! must not be longer. Each peer's packets keep their order; those of different peers need not.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// The most packets that the kernel takes apart (`UDP_MAX_SEGMENTS`; 128 since Linux 6.9).
+/// The most packets into which the kernel splits a message (`UDP_MAX_SEGMENTS`; 128 since Linux 6.9).
 pub(crate) const SEGMENTS_MAX: u32 = 64;
-/// The most bytes of one message: what fits into one packet of either version of the protocol, with options.
+/// The most bytes of one message: this many fit into one packet of IPv4 or IPv6, with options.
 const MESSAGE_BYTES_MAX: usize = 65_000;
 /// If at least this many messages have the same segment size, one system call sets it for the socket, so that the messages need not carry
 /// it.
@@ -136,7 +136,7 @@ impl Batch {
         self.groups.push(group);
     }
 
-    /// Whether the packet could join this group, and did.
+    /// Adds the packet to this group if it fits, and returns whether it did.
     fn join(&mut self, group: u32, at: u32, length: usize, segment_bytes_max: usize) -> bool {
         let is_gone = (group as usize) < self.gone;
         let Some(group) = self.groups.get_mut(group as usize).filter(|group| !group.is_closed && !is_gone) else {
@@ -209,7 +209,7 @@ impl Batch {
         }
     }
 
-    /// The first packets of the first group that waits are gone, not all of them.
+    /// Removes the first packets of the first waiting group, because they were sent. Some must remain.
     pub(crate) fn gone_of_first(&mut self, packets: u32) {
         for _ in 0..packets {
             let Some(group) = self.groups.get_mut(self.gone) else { return };
@@ -224,7 +224,7 @@ impl Batch {
         }
     }
 
-    /// The bytes of a message: each packet's behind those of the one before, in as few pieces as they lie in.
+    /// The bytes of a message, packet after packet, in the contiguous pieces in which they are stored.
     pub(crate) fn pieces(&self, group: &Group) -> Pieces<'_> {
         Pieces { batch: self, next: group.first, left: group.packets }
     }
@@ -249,7 +249,7 @@ impl Batch {
     }
 }
 
-/// The pieces that a message's bytes lie in.
+/// The contiguous pieces in which a message's bytes are stored.
 pub(crate) struct Pieces<'a> {
     batch: &'a Batch,
     next: u32,
@@ -285,7 +285,7 @@ fn hash(to: SocketAddr, key: u64) -> u64 {
         }
     };
     let mixed = (ip.rotate_left(16) ^ u64::from(to.port()) ^ key).wrapping_mul(key | 1);
-    // The middle depends on most of what went in.
+    // The middle bits depend on most of the input.
     mixed ^ (mixed >> 32)
 }
 

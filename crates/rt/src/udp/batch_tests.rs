@@ -1,5 +1,5 @@
-//! The grouping of packets into messages, by any packets that there can be: none is lost, doubled or changed, each peer's keep their order,
-//! and no message is one that the kernel would refuse.
+//! Tests the grouping of arbitrary packets into messages: no packet is lost, doubled or changed, each peer's packets keep their order, and the kernel
+//! would accept every message.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn packet(number: usize, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// The packets that the kernel makes of a message.
+/// The packets into which the kernel splits a message.
 fn taken_apart(batch: &Batch, group: &Group) -> Vec<Vec<u8>> {
     let whole: Vec<u8> = batch.pieces(group).flatten().copied().collect();
     assert_eq!(whole.len(), group.bytes as usize);
@@ -93,7 +93,7 @@ proptest! {
                     batch.gone(groups);
                 }
                 Step::GoneOfFirst(packets) => {
-                    // A message of which the first few packets were sent one by one.
+                    // A message whose first few packets were sent one by one.
                     let Some(group) = batch.waiting().first().copied() else { continue };
                     let packets = packets.min(group.packets - 1);
                     let apart = batch.packets(&group).take(packets as usize).map(<[u8]>::to_vec);

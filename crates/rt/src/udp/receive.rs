@@ -84,13 +84,13 @@ impl Door {
     }
 }
 
-/// Packets that the kernel has given already.
+/// Packets that the kernel has returned already.
 trait Given {
-    /// The packet to look at; none also if it can't be read.
+    /// The current packet; none if there is none, or if it can't be read.
     fn packet(&self) -> Option<Packet<'_>>;
-    /// Whether there is one.
+    /// Whether there is a current packet.
     fn is_there(&self) -> bool;
-    /// Goes on to the next.
+    /// Advances to the next packet.
     fn advance(&mut self);
 }
 
@@ -176,9 +176,9 @@ pub struct Incoming {
 /// The rest of the last system call's packets.
 #[derive(Debug)]
 struct Left {
-    /// From this byte on of the first of them.
+    /// The rest of the first packet begins at this byte.
     from_byte: usize,
-    /// When it gave them, on the wall clock.
+    /// When the kernel returned them, on the wall clock.
     now_ns: u64,
     bytes_max: usize,
     waited: Option<Histogram>,
@@ -328,9 +328,9 @@ impl Incoming {
         counts
     }
 
-    /// Gives what the last call of the kernel has left.
+    /// Passes on the packets that the last system call left over.
     fn give(&mut self, packets: usize, counts: &mut Counts, each: &mut impl FnMut(Received<'_>)) {
-        // A loop for each door: a packet then goes from the kernel's memory to the caller without being put down in between.
+        // Each backend has its own loop, so a packet goes from the kernel's memory to the caller without intermediate storage.
         let dropped = match &mut self.door {
             Door::One(inbox) | Door::Many(inbox) => {
                 let mut batched = Batched { inbox, given: self.given, next: &mut self.next };
@@ -405,13 +405,13 @@ impl Incoming {
     }
 }
 
-/// Takes what the network said, a bounded number of times.
+/// Reads the network's error reports, a bounded number of times.
 pub(super) fn take_undelivered(socket: &UdpSocket, failures: &mut Failures) {
     for _ in 0..ERRORS_MAX {
         match udp::undelivered(socket) {
             Ok(Some(undelivered)) => failures.add(undelivered.to, undelivered.why, 1),
             Ok(None) => return,
-            // Reading the queue gives the socket's error, too, and takes it away.
+            // Reading the queue also returns the socket's pending error, and clears it.
             Err(_) => {}
         }
     }

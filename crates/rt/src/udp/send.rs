@@ -12,9 +12,9 @@ use super::failures::{Failures, PeerFailure};
 use super::receive::take_undelivered;
 use super::settings::{DATAGRAM_BYTES_MAX, IoBackend, UdpSettings, Undelivered};
 
-/// How often a call is made again that a signal has ended.
+/// How often a call is repeated after signals.
 const SIGNALS_MAX: u32 = 16;
-/// The most parts of one call: a message for each of 64 peers whose packets were queued in turns.
+/// The most parts of one call: a message for each of 64 peers whose packets were queued alternately.
 const PARTS: usize = 64 * SEGMENTS_MAX as usize;
 
 /// Why a packet was not queued. It is dropped.
@@ -174,7 +174,7 @@ impl Outgoing {
         })
     }
 
-    /// A socket of version 6 knows addresses of version 4 by another name.
+    /// An IPv6 socket needs IPv4 addresses in their mapped form.
     fn as_the_socket_has_it(&self, to: SocketAddr) -> SocketAddr {
         match to {
             SocketAddr::V4(v4) if self.is_v6 => SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port())),
@@ -239,7 +239,7 @@ impl Outgoing {
             take_undelivered(&self.socket, &mut self.failures);
         }
         match stopped {
-            // A message that holds no more than can be added is always added.
+            // An empty load accepts any message. If it ever does not, `false` ends the caller's loop.
             None if count == 0 => false,
             None => true,
             Some(Step::BackendRefusal(errno)) => self.one_refused(errno, flushed),
@@ -247,7 +247,7 @@ impl Outgoing {
         }
     }
 
-    /// Has the socket take messages apart as most of them want it: the kernel then has less to read of each.
+    /// Gives the socket the segment size of most messages, so that the kernel has less to read for each.
     fn agree_on_segments(&mut self) {
         if self.backend != IoBackend::Offloaded {
             return;
@@ -258,7 +258,7 @@ impl Outgoing {
         }
     }
 
-    /// The first message that waits was refused. False if the kernel has no room.
+    /// Handles the refusal of the first waiting message. False if the kernel has no room.
     fn one_refused(&mut self, errno: Errno, flushed: &mut Flushed) -> bool {
         let Some(group) = self.batch.waiting().first().copied() else { return true };
         if group.segment_bytes() > 0 {
@@ -270,7 +270,7 @@ impl Outgoing {
         true
     }
 
-    /// Sends the packets of a message one by one, since the kernel did not take them as one; and learns from it, if that was it.
+    /// Sends the packets of a message one by one, because the kernel refused them as one message. If it accepts any of them, learns from that.
     fn send_apart(&mut self, group: &Group, whole: Errno, flushed: &mut Flushed) -> bool {
         let Outgoing { socket, sender, batch, counters, failures, .. } = self;
         let mut load = sender.load();

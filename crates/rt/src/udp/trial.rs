@@ -1,5 +1,5 @@
-//! Measures which backend takes the least CPU time a packet, here and now. It alternates the backends, a tick's packets at a time, within a bounded time;
-//! what they took is kept with the socket and can be printed.
+//! Measures which backend takes the least CPU time per packet on this machine. It alternates the backends, a tick's packets at a time, within a time
+//! limit. The socket keeps the results, so that its report can print them.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -12,12 +12,12 @@ use super::tried::{BackendTrial, BackendTrialRow};
 
 /// The most packets of a round.
 const PACKETS_MAX: usize = 256;
-/// Peers beyond these cost the same again.
+/// The most peers to simulate: each further peer would cost the same again.
 const PEERS_MAX: usize = 16;
 const ROUNDS_MAX: usize = 200;
-/// Fewer rounds are no figure.
+/// Fewer rounds give no figure.
 const ROUNDS_MIN: usize = 3;
-/// The most that goes to an address of the user's.
+/// The most packets that go to an address that the user gave.
 const TOWARD_PACKETS_MAX: usize = 4096;
 
 pub(super) fn needed(settings: &UdpSettings) -> bool {
@@ -138,7 +138,7 @@ impl Contender {
             std::hint::black_box(packet.bytes);
         });
         let took_ns = thread_cpu_ns().saturating_sub(start_ns);
-        // Some may have been dropped: what came is what counts.
+        // Some packets may have been dropped, so only those that arrived count.
         if counts.packets > 0 {
             self.receive_ns.push(took_ns as f64 / counts.packets as f64);
         }

@@ -1,4 +1,4 @@
-//! The ledger on planted samples: what the collector would have read.
+//! Tests the ledger on constructed samples, such as the collector would have read.
 
 use evenkeel_watch::ledger::{entries, totals_of};
 use evenkeel_watch::sample::{
@@ -136,13 +136,13 @@ fn a_lock_is_the_cause_if_it_explains_the_long_ticks() {
     assert_eq!(named.cause, Cause::Lock);
     let beside = entry(45, &|sample| page(sample).thread = Some(70));
     assert_eq!(beside.cause, Cause::Unknown, "nothing is known of the thread");
-    // A server that does not count it.
+    // A server that does not count its waits.
     assert_eq!(entry(45, &|sample| page(sample).waits = None).cause, Cause::Unknown);
 }
 
 #[test]
 fn what_does_not_decide_is_unknown() {
-    // A second of work that no counter of the CPU has: it was not there.
+    // A second of work that no counter of the CPU shows: the CPU was absent.
     is(Cause::Unknown, work_too_long);
     // Steal on another CPU, or on one that the thread left.
     is(Cause::Unknown, |sample| sample.host.stat.as_mut().unwrap().cpus.get_mut(&1).unwrap().steal += 8);

@@ -1,4 +1,4 @@
-//! This machine, where no timing decides.
+//! Tests on this machine, whose results do not depend on timing.
 
 use std::net::UdpSocket;
 

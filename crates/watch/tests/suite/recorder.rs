@@ -1,4 +1,4 @@
-//! Dumps of the flight recorder: their format stays, and no bytes are a panic.
+//! Dumps of the flight recorder: their format does not change, and no bytes cause a panic.
 
 use std::io::Cursor;
 use std::path::Path;

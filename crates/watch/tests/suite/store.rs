@@ -1,4 +1,4 @@
-//! The store: what is written is read, whatever is cut, changed or missing.
+//! The store: written samples can be read, even if parts are cut off, changed or missing.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn segment(dir: &Path) -> std::path::PathBuf {
     files.pop().unwrap()
 }
 
-/// All samples, forwards by the reader that moves.
+/// All samples in order, by a reader that moves from one to the next.
 fn replayed(dir: &Path) -> Vec<Sample> {
     let mut replay = Replay::open(dir).unwrap();
     let mut found = Vec::new();
@@ -79,7 +79,7 @@ fn a_segment_cut_at_any_byte_loses_at_most_its_last_sample() {
     let written = samples(4);
     write(dir.path(), &written);
     let bytes = fs::read(segment(dir.path())).unwrap();
-    // Where each frame ends: a sample is there from then on.
+    // Where each frame ends: from this length on, its sample is readable.
     let whole = |length: usize| parse_segment(&bytes[..length], 100).samples.len();
     let mut ends = vec![];
     for length in 0..=bytes.len() {
@@ -166,7 +166,7 @@ fn each_run_begins_a_segment_and_only_one_runs() {
     drop(writer);
     write(dir.path(), &written[5..]);
     assert_eq!(replayed(dir.path()), written);
-    // A file of somebody else is left alone.
+    // A foreign file is left alone.
     fs::write(dir.path().join("2026-11-27-x.watch"), "mine").unwrap();
     assert_eq!(replayed(dir.path()), written);
     let empty = tempfile::tempdir().unwrap();
