@@ -1,4 +1,4 @@
-//! The probe: sends a ping, waits for its pong, sleeps, and repeats. Its thread blocks like that of a real client or proxy. So a round trip
+//! The probe: sends a ping, waits for its pong, sleeps, and repeats. Its thread blocks like the thread of a real client or proxy. So a round trip
 //! contains two wake-ups from idle, which most knobs of a host affect.
 
 use std::io;

@@ -138,7 +138,7 @@ impl ProcessKnobs {
             Err(errno) if errno.is_absence() => return Ok(None),
             Err(errno) => return Err(refused(errno)),
         };
-        // A later thread inherited its creator's value, which may be ours. Its original value is then that of the first thread.
+        // A later thread inherited its creator's value, which may be one that we set. Then use the first thread's original value.
         let before = self.before.get(&(property, pid)).cloned().unwrap_or(now);
         let before = self.before.entry((property, tid)).or_insert(before);
         let set = match value {

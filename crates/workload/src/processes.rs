@@ -327,7 +327,7 @@ mod tests {
         let other = Command::new("sleep").arg("65").spawn().unwrap();
         family.takes_orphans = true;
         assert!(family.alive(&all()).iter().all(|stat| stat.pid != other.id()), "not every child of ours is of it");
-        // A child of ours without a mark may leave orphans too.
+        // A child of this process without a mark may leave orphans too.
         assert!(has_others_children(&all()));
         for stat in &alive {
             foreign_process::signal_if(stat.pid, foreign_process::Signal::KILL, || true).unwrap();

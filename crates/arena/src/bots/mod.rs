@@ -26,7 +26,7 @@ mod window;
 /// The longest wait before the next check for commands and for the end.
 const MAX_WAIT_NS: u64 = SECOND_NS / 100;
 
-/// What to play.
+/// The bots' configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct BotsConfig {
     /// The server.

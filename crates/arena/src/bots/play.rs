@@ -95,7 +95,7 @@ impl Play {
         self.window.inputs_sent += u64::from(sockets[index].send(&self.bytes).is_ok());
     }
 
-    /// Handles the datagrams for one bot. `server_ahead_ns` is how far the server's clock is ahead of ours, if known.
+    /// Handles the datagrams for one bot. `server_ahead_ns` is how far the server's clock is ahead of this machine's, if known.
     pub(super) fn receive(&mut self, sockets: &[UdpSocket], index: usize, server_ahead_ns: Option<i64>) {
         let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
         for _ in 0..MAX_DRAIN {

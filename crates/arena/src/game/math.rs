@@ -1,4 +1,4 @@
-//! Angles and vectors in whole numbers. The last bit of a library's sine differs between machines, and must not decide who is hit.
+//! Angles and vectors in whole numbers. The last bit of a library's sine differs between machines, and must not decide whether a shot hits.
 
 /// The number that represents 1 in a sine or in a component of a direction.
 pub const ONE: i32 = 1 << 14;
@@ -19,7 +19,7 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// From its parts.
+    /// A vector from its components.
     pub const fn new(x: i32, y: i32, z: i32) -> Self {
         Self { x, y, z }
     }
@@ -41,7 +41,7 @@ impl Vector {
 /// The direction in which a player looks. 65,536 units are a full turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Look {
-    /// From east, counted over north.
+    /// Measured from east, increasing towards north.
     pub yaw: u16,
     /// Upwards, limited to [`MAX_PITCH`] from level.
     pub pitch: i16,

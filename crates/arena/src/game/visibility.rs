@@ -81,7 +81,7 @@ pub fn team(player: usize) -> usize {
     player % 2
 }
 
-/// Who is shown whom.
+/// Which players are shown to which viewers.
 #[derive(Debug, Clone)]
 pub struct Visibility {
     /// For each viewer and each player the last tick at which it is shown.

@@ -75,7 +75,7 @@ pub enum Refusal {
 pub struct GateConfig {
     /// The most players at a time.
     pub slots: usize,
-    /// ClientInput to clients in the welcome.
+    /// Ticks per second; sent to clients in the welcome.
     pub tick_hz: u16,
     /// The seed of the map; sent to clients in the welcome.
     pub seed: u64,

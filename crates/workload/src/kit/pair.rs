@@ -20,7 +20,7 @@ use crate::workload::Sample;
 /// How long an answer may take beyond the command itself. This is longer than a pause of the machine.
 const ANSWER_TIME: Duration = Duration::from_secs(8);
 
-/// What to start.
+/// The two processes to start.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     pub(crate) programs: PathBuf,

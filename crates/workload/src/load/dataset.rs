@@ -1,5 +1,5 @@
-//! `Dataset`: keys and values of a load, made from a seed. A value follows from its key. So every answer can be compared with the stored
-//! value, whichever connection stored it last.
+//! `Dataset`: keys and values of a load, made from a seed. A value follows from its key. So every answer can be compared with the stored value, no
+//! matter which connection stored it last.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

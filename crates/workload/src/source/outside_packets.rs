@@ -238,7 +238,7 @@ impl Cadence {
     fn from_packets(packets: &[SentPacket]) -> Cadence {
         let mut cadence = Cadence::default();
         for packet in packets {
-            // If a packet leaves by an interface and then by its lower device, it is seen on both. The first one counts.
+            // If a packet leaves by an interface and then by its lower device, the socket receives it from both. The first one counts.
             let room = cadence.peers.len() < PEERS_MAX;
             let first = match cadence.peers.get(&packet.heads.to) {
                 Some(first) => *first,

@@ -88,7 +88,7 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
-/// What to start.
+/// The configuration to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The folder that holds `evenkeel-arena` and `evenkeel-bots`.

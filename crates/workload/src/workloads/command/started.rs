@@ -99,7 +99,7 @@ impl Started {
         Ok(Started { name: name_of(&program.command), child, family, output, ending: program.ending, ended: None })
     }
 
-    /// Its number, which is also that of its group.
+    /// Its process number, which is also the number of its group.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
