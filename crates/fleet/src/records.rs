@@ -29,7 +29,7 @@ pub enum TableError {
         /// What is wrong.
         fault: TableFault,
     },
-    /// All lines are good, and together they are not.
+    /// Each line is valid, but the table as a whole is not.
     #[error("{0}")]
     Whole(TableFault),
 }
@@ -49,9 +49,9 @@ pub enum TableFault {
     /// The number of columns differs from that of the first line.
     #[error("{found} columns, and the first line has {expected}")]
     Columns {
-        /// Of this line.
+        /// The columns of this line.
         found: usize,
-        /// Of the first line.
+        /// The columns of the first line.
         expected: usize,
     },
     /// A field has no number in its range.
@@ -61,7 +61,7 @@ pub enum TableFault {
         column: String,
         /// The field, shortened.
         text: String,
-        /// What would do.
+        /// The accepted values.
         expected: &'static str,
     },
     /// The first line has no names.
@@ -73,23 +73,23 @@ pub enum TableFault {
     /// A column with a name that means nothing here.
     #[error("no column is called {name:?}; the columns are {known}")]
     UnknownColumn {
-        /// As the file has it.
+        /// The name in the file.
         name: String,
-        /// All that there are.
+        /// All known names.
         known: String,
     },
     /// Two columns or rows have the same name.
     #[error("{0:?} stands twice")]
     Twice(String),
-    /// There are more than can be dealt with.
+    /// There are more items than the limit.
     #[error("more than {limit} {what}")]
     TooMany {
         /// The most.
         limit: u64,
-        /// Of what.
+        /// The kind of item.
         what: &'static str,
     },
-    /// There is nothing in it.
+    /// The table is empty.
     #[error("it has no {0}")]
     Empty(&'static str),
 }
@@ -119,7 +119,7 @@ pub(crate) struct Records<R> {
     source: R,
     parser: csv_core::Reader,
     piece: Vec<u8>,
-    /// What of `piece` was read and is not parsed.
+    /// The part of `piece` that was read but not parsed yet.
     unparsed: std::ops::Range<usize>,
     is_started: bool,
     text: Vec<u8>,

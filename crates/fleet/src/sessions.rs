@@ -1,4 +1,4 @@
-//! What sessions of a server take of a machine, as CSV with one row a session, or a row for a number of equal ones.
+//! What the sessions of a server need, as CSV with one row for each session, or for a number of equal sessions.
 
 use std::io::Read;
 
@@ -16,7 +16,7 @@ const NAME_BYTES_MAX: usize = 100;
 /// The largest `CPUWeight=` of systemd.
 pub(crate) const CPU_WEIGHT_MAX: u32 = 10_000;
 
-/// What one session takes, and how many there are of it.
+/// What one session needs, and how many equal sessions there are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
@@ -46,7 +46,7 @@ pub struct Session {
     pub cpu_weight: Option<u32>,
 }
 
-/// What stands for the number of a session in the name of its service.
+/// The placeholder for the number of a session in the name of its service.
 const NUMBER: &str = "{n}";
 
 impl Session {

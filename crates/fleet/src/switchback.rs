@@ -253,7 +253,7 @@ fn usable(number: Option<&f64>) -> Option<f64> {
 }
 
 impl Evidence {
-    /// What it says so far.
+    /// The verdict so far.
     pub fn look(&self) -> Look {
         self.test.look()
     }
@@ -268,7 +268,7 @@ impl Evidence {
         self.ratios.len()
     }
 
-    /// What limits the result.
+    /// The limits of the result.
     pub fn caveats(&self) -> Vec<Caveat> {
         let [with, without] = self.missing;
         // A coin that falls one way more than three standard deviations too often.

@@ -1,4 +1,4 @@
-//! What is left for the system on a machine with sessions: the rule of `pack` and of `instances`.
+//! How much of a machine with sessions is left for the system: the rule of `pack` and of `instances`.
 
 /// CPUs for interrupts, the kernel and other programs: half of the only one, one of up to four, and none of more, where these find gaps.
 pub(crate) fn system_cpus(cpus: usize) -> f64 {

@@ -1,4 +1,4 @@
-//! What the answers about a fleet share: traits, files that were not read, values with counts, caveats.
+//! The common parts of the answers about a fleet: traits, files that were not read, values with counts, caveats.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::asked::By;
 use super::hosts::Hosts;
 use super::tally::Group;
 
-/// What hosts of a group share.
+/// A trait that the hosts of a group share, with its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trait {
@@ -36,7 +36,7 @@ pub struct ValueCount {
     pub hosts: usize,
 }
 
-/// The first of these, and how many are left.
+/// The first of these, and how many more there are.
 pub(super) fn counts(of: Vec<(&str, usize)>, most: usize) -> (Vec<ValueCount>, usize) {
     let beyond = of.len().saturating_sub(most);
     let listed = of.into_iter().take(most).map(|(value, hosts)| ValueCount { value: value.to_owned(), hosts });

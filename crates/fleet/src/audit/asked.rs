@@ -1,4 +1,4 @@
-//! The question: what makes hosts a group.
+//! The question: which traits group hosts.
 
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ impl By {
     /// Every trait.
     pub const ALL: [By; 5] = [By::Instance, By::Kernel, By::Cpu, By::Cloud, By::None];
 
-    /// What it is, in words.
+    /// The trait, in words.
     pub fn noun(self) -> &'static str {
         match self {
             By::Instance => "instance type",

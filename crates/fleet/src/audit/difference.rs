@@ -1,4 +1,4 @@
-//! What a host has and advises in a row, beside what most hosts of its group have.
+//! The value and the advice of a host in a row, compared with those of most hosts of its group.
 
 use evenkeel_host::State;
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub struct Difference {
     pub usual_wanted: Option<String>,
 }
 
-/// What most hosts of a group have in a row.
+/// The value and the advice of most hosts of a group in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupContext<'a> {
     pub(super) hosts: &'a Hosts,

@@ -1,4 +1,4 @@
-//! Many hosts at once: their settings and facts by group, what is advised for them, and who differs from the rest of a group.
+//! Many hosts at once: their settings, facts and advice by group, and the hosts that differ from the rest of their group.
 
 mod answer;
 mod asked;

@@ -8,7 +8,7 @@ use super::asked::By;
 /// The most rows of one host. A machine with 512 CPUs has some thousands.
 const ROWS_MAX: usize = 20_000;
 
-/// What is compared of one host.
+/// The data of one host that are compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     /// The values of the traits that group hosts, in the order of [`By::ALL`].
@@ -69,7 +69,7 @@ fn advice_row(facts: &Facts, advice: &Advice) -> ObservedRow {
     }
 }
 
-/// The value of an argument of the kernel. That the command line does not have it is a value, which other hosts may differ from.
+/// The value of a kernel argument. A missing argument counts as a value too, because other hosts may have it.
 fn argument(facts: &Facts, knob: &str) -> Option<String> {
     let Place::KernelArgument { name } = knobs::find(knob).ok()?.place else { return None };
     facts.kernel.command_line.known()?;

@@ -137,7 +137,7 @@ pub struct RowInGroup {
     pub usual: Option<String>,
     /// Hosts by the reason why the value or the advice is unknown.
     pub unknown: Vec<ValueCount>,
-    /// Hosts whose value or advice differs from that of most.
+    /// Hosts whose value or advice differs from that of most hosts.
     pub outliers: Vec<Outlier>,
     /// Outliers that are not listed.
     pub outliers_beyond: usize,
@@ -155,7 +155,7 @@ pub struct Outlier {
 }
 
 impl FleetAudit {
-    /// Compares the hosts, and counts what is advised.
+    /// Compares the hosts, and counts the advice.
     pub fn new(hosts: &Hosts, by: &[By], context: AdviceContext, unread: Vec<Unread>) -> FleetAudit {
         let all = groups(hosts, by);
         let groups_beyond = all.len().saturating_sub(GROUPS_MAX);
@@ -272,7 +272,7 @@ fn row_in_groups(hosts: &Hosts, id: Name, tallied: &mut [Tallied]) -> Vec<RowInG
     tallied.iter_mut().enumerate().filter_map(in_group).collect()
 }
 
-/// What is known of the rows of a group.
+/// The results for the rows of a group.
 struct Tallied {
     rows: FxHashMap<Name, Tally>,
     /// By row: the outliers, and how many more there are.

@@ -1,5 +1,5 @@
-//! Hosts by group, and in each group what most of its hosts have. A value is that of the group if more than half of the hosts whose value is
-//! known have it, and more than one: the most frequent of many different values says nothing about a host that has another.
+//! Hosts by group, and the values of most hosts of each group. A value counts as the group's if more than one host has it, and more than half of the
+//! hosts with a known value. The most frequent of many different values says nothing about a host with another value.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub(super) fn groups<'a>(hosts: &'a Hosts, by: &[By]) -> Vec<Group<'a>> {
     groups
 }
 
-/// What is advised: the state, and the value if one is to be set.
+/// The advice: the state, and the value to set, if any.
 pub(super) type AdviceKey = (State, Option<Name>);
 
 /// One row of a group.
@@ -78,7 +78,7 @@ impl Tally {
         }
     }
 
-    /// Whether a host of the group differs from most. What is unknown does not differ.
+    /// Whether a host of the group differs from most. Unknown values do not differ.
     pub(super) fn differs(&self, row: &Row) -> bool {
         let differs_in_value = self.value.is_some() && row.value.is_some() && row.value != self.value;
         let advice = advice(row);
@@ -86,7 +86,7 @@ impl Tally {
         differs_in_value || differs_in_advice
     }
 
-    /// Whether hosts have different values, and no value is that of more than half of them.
+    /// Whether hosts have different values, and no value belongs to more than half of them.
     pub(super) fn is_mixed(&self) -> bool {
         self.value.is_none() && self.values.len() > 1
     }
@@ -106,7 +106,7 @@ fn advice(row: &Row) -> Option<AdviceKey> {
     row.state.filter(|state| *state != State::Unknown).map(|state| (state, row.wanted))
 }
 
-/// The one that more than half have, and more than one host.
+/// The entry that more than half of the hosts have, and at least two.
 fn majority<'a, K: Copy + 'a>(counts: impl IntoIterator<Item = (&'a K, &'a usize)> + Clone) -> Option<K> {
     let all: usize = counts.clone().into_iter().map(|(_, count)| count).sum();
     counts.into_iter().find(|(_, count)| **count * 2 > all && **count > 1).map(|(key, _)| *key)

@@ -1,4 +1,4 @@
-//! Groups, majorities and outliers, on hosts that are written down here.
+//! Groups, majorities and outliers, on hosts that these tests define.
 
 use evenkeel_host::{AdviceContext, State};
 
@@ -42,7 +42,7 @@ fn hosts(of: Vec<Observed>) -> Hosts {
     hosts
 }
 
-/// Three hosts agree on a value and its advice, one has another, and of one it is unknown.
+/// Three hosts agree on a value and its advice, one has another value, and one value is unknown.
 fn five() -> Hosts {
     let row = || knob("thp.enabled", State::Keep, "madvise", None);
     hosts(vec![

@@ -1,4 +1,4 @@
-//! Evidence for "so many sessions hold the limit" or against it, window by window, that may be looked at after each.
+//! Evidence on whether a number of sessions holds the limit, window by window. It is valid after every window.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ impl Evidence {
         capital(f64::from(self.broken), f64::from(self.held))
     }
 
-    /// Whether more windows held than did not. Equal numbers are no.
+    /// Whether more windows held the limit than did not. False for equal numbers.
     pub fn leans_to_held(&self) -> bool {
         self.held > self.broken
     }

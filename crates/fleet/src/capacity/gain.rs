@@ -1,4 +1,4 @@
-//! What settings are worth, in sessions.
+//! The gain of settings, in sessions.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The answer with the settings, beside the one without.
+    /// Compares the answer with the settings and the answer without them.
     pub fn new(settings: Vec<String>, without: &CapacityReport, with: CapacityReport) -> Comparison {
         Comparison { settings, gain: Gain::from_found(&without.found, &with.found), report: with }
     }
@@ -34,11 +34,11 @@ pub struct Gain {
     pub at_least: Option<i64>,
     /// The most that is possible; `null` if the number with the settings has no proven upper bound.
     pub at_most: Option<i64>,
-    /// What the interval says.
+    /// The verdict from the interval.
     pub verdict: GainVerdict,
 }
 
-/// What the interval of a gain says.
+/// The verdict from the interval of a gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -56,7 +56,7 @@ pub enum GainVerdict {
 impl Gain {
     /// The gain of settings, from the sessions that fit without and with them.
     ///
-    /// Each bound takes two claims, and each claim is wrong in less than 1 of 100 cases.
+    /// Each bound needs two claims, and each claim is wrong in less than 1 of 100 cases.
     pub fn from_found(without: &Found, with: &Found) -> Gain {
         let difference = |with: u32, without: u32| i64::from(with) - i64::from(without);
         let at_least = without.at_most.map(|most| difference(with.at_least, most));

@@ -1,4 +1,4 @@
-//! The answer: how many sessions fit, the curve that shows it, what ended it, and what a session takes.
+//! The answer: how many sessions fit, the measured curve, what limits the number, and what a session needs.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Limit {
     }
 }
 
-/// What the machine did in a window.
+/// The use of the machine in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineUse {
@@ -47,7 +47,7 @@ pub struct MachineUse {
     pub udp_drops_per_s: f64,
 }
 
-/// A window with so many sessions.
+/// A window with one number of sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Whether the settings that are compared were in force.
@@ -64,7 +64,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether it can be one of a search with these limits, up to so many sessions. A file may have any.
+    /// Whether the window can belong to a search with these limits and at most this many sessions. A file may have any window.
     pub fn is_of(&self, limits: &[Limit], sessions_max: u32) -> bool {
         (1..=sessions_max).contains(&self.sessions) && self.worst.len() == limits.len()
     }
@@ -169,7 +169,7 @@ pub struct CapacityReport {
     pub caveats: Vec<String>,
 }
 
-/// What limits the answer.
+/// A limit of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 enum Caveat {
     #[error("the load runs on this machine too, and takes from it what players elsewhere would not")]
@@ -184,12 +184,12 @@ enum Caveat {
     NotOne,
 }
 
-/// The share of CPU time from which the hypervisor, or use, is what ended it.
+/// These shares decide what limits the number of sessions: steal and busy CPUs from these shares on, available memory below its share.
 const STEAL_SHARE_MIN: f64 = 0.02;
 const BUSY_SHARE_MIN: f64 = 0.85;
 const MEMORY_SHARE_MIN: f64 = 0.05;
 
-/// What a search is of.
+/// The server and the machine of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subject {
     /// The server and its load.
@@ -286,7 +286,7 @@ fn ended_by(step: &Step, machine: &Machine) -> EndedBy {
     }
 }
 
-/// What a session takes: the slope over the numbers of sessions, so that what runs anyway does not count.
+/// What a session needs: the slope over the numbers of sessions, so that the base load of the machine does not count.
 fn need(curve: &[Step], windows: &[Window], tick_hz: Option<f64>) -> Option<Session> {
     let points = |of: fn(&MachineUse) -> f64| -> Vec<(f64, f64)> {
         curve.iter().map(|step| (f64::from(step.sessions), of(&step.machine))).collect()
@@ -309,7 +309,7 @@ fn need(curve: &[Step], windows: &[Window], tick_hz: Option<f64>) -> Option<Sess
     })
 }
 
-/// By least squares; none for fewer than two numbers.
+/// The slope by least squares; none for fewer than two points.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

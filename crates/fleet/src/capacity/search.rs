@@ -27,8 +27,8 @@ pub struct Found {
 
 /// A search for the most sessions that hold the limit.
 ///
-/// It doubles the number until it no longer holds, halves the bracket, and then takes windows on both sides of the edge until both claims are
-/// made, or those one further out. All windows count, in whatever order: a bracket that was wrong by chance moves.
+/// It doubles the number until the limit no longer holds, and then halves the bracket. Then it measures windows on both sides of the edge until both
+/// claims are proven, or those one further out. All windows count, in any order, so a bracket that was wrong by chance moves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     sessions_max: u32,
@@ -36,12 +36,12 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search up to so many sessions.
+    /// A search up to this many sessions.
     pub fn new(sessions_max: u32) -> Search {
         Search { sessions_max: sessions_max.max(1), tried: BTreeMap::new() }
     }
 
-    /// Adds a window with so many sessions.
+    /// Adds a window with this many sessions.
     pub fn add(&mut self, sessions: u32, is_held: bool) {
         self.tried.entry(sessions).or_default().add(is_held);
     }
@@ -89,7 +89,7 @@ impl Search {
         }
     }
 
-    /// What is known now.
+    /// The present result.
     pub fn found(&self) -> Found {
         let proven_broken = self.tried.keys().copied().find(|sessions| self.is_proven_broken(*sessions));
         let proven_held = self.tried.keys().rev().copied().find(|sessions| self.is_proven_held(*sessions));
@@ -113,7 +113,7 @@ impl Search {
             };
             count(below, |evidence| evidence.broken) + count(above, |evidence| evidence.held)
         };
-        // Of equal ones the first: fewer sessions.
+        // Among equal ones take the first: it has fewer sessions.
         let cut = (0..=numbers.len()).min_by_key(|cut| wrong(*cut)).unwrap_or(0);
         let held = cut.checked_sub(1).map_or(0, |last| numbers[last]);
         (held, numbers.get(cut).copied())

@@ -1,4 +1,4 @@
-//! `HostGoal`: what a cluster wants of its hosts, and how far it got.
+//! `HostGoal`: the settings that a cluster wants on its hosts, and how far they were applied.
 
 #![allow(unreachable_pub, reason = "the derive repeats each structure inside a function")]
 #![allow(clippy::duplicated_attributes, reason = "each printed column has a name and a type")]
@@ -179,7 +179,7 @@ impl schemars::JsonSchema for MaxUnavailable {
 }
 
 impl MaxUnavailable {
-    /// How many of this many nodes; at least one.
+    /// The number for this many nodes; at least one.
     pub fn nodes(&self, all: usize) -> usize {
         let number = match self.0.strip_suffix('%') {
             Some(percent) => percent.parse::<usize>().ok().map(|percent| all.saturating_mul(percent) / 100),

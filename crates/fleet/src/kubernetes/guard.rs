@@ -1,8 +1,8 @@
-//! Guards of a rollout: a number of Prometheus a node, compared between the nodes that have the goal and those that wait for it.
+//! Guards of a rollout. A guard has a number from Prometheus for each node, and compares the nodes that have the goal with those that wait for it.
 //!
-//! Each look gives one pair: how the released nodes changed since before their release, beside how the others changed in the same time. What
-//! moves the whole cluster, such as the evening's players, moves both. The sequential test of `evenkeel-stats` looks after every pair. Its error
-//! bound assumes a random order, which a rollout does not have: a node that drifts by itself can halt it. That errs on the safe side.
+//! Each query gives one pair: how the released nodes changed since before their release, and how the waiting nodes changed in the same time. An
+//! effect on the whole cluster, such as more players in the evening, changes both. The sequential test of `evenkeel-stats` runs after every pair. Its
+//! error bound assumes a random order, which a rollout does not have: a node that drifts by itself can halt it. That errs on the safe side.
 
 use std::collections::BTreeMap;
 
@@ -51,17 +51,17 @@ pub struct GuardState {
     pub pairs: Vec<[f64; 2]>,
 }
 
-/// What a guard says now.
+/// The result of a guard.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GuardLook {
-    /// Nothing got worse, as far as can be seen.
+    /// No harm was detected so far.
     Well {
         /// How many pairs there are.
         pairs: usize,
     },
     /// It got worse by more than the smallest effect that matters.
     Worse {
-        /// For people: by how much.
+        /// By how much, in words.
         why: String,
     },
     /// The query gave no number for any node that matters.
@@ -69,13 +69,13 @@ pub enum GuardLook {
 }
 
 impl GuardState {
-    /// Notes the numbers before the first release.
+    /// Stores the numbers before the first release.
     pub fn note_before(&mut self, numbers: &BTreeMap<String, f64>) {
         let usable = numbers.iter().filter(|(_, number)| number.is_finite() && **number > 0.0);
         self.before = usable.take(NODES_MAX).map(|(node, number)| (node.clone(), *number)).collect();
     }
 
-    /// Adds the numbers of one look, and says what they mean.
+    /// Adds the numbers of one query, and returns the result of the guard.
     pub fn look(
         &mut self,
         numbers: &BTreeMap<String, f64>,
@@ -89,7 +89,7 @@ impl GuardState {
             if is_released(node) { &mut released } else { &mut waiting }.push(now / before);
         }
         let Some(b) = median(&released) else { return GuardLook::Blind };
-        // When the last wave is out nobody waits, and only the time before is left to compare with.
+        // After the last wave no node waits, so compare only with the time before the release.
         let a = median(&waiting).unwrap_or(1.0);
         self.pairs.push([a, b]);
         let surplus = self.pairs.len().saturating_sub(PAIRS_MAX);

@@ -1,4 +1,4 @@
-//! What no completion of a placement can beat: sessions placed, heavy pairs, highest load.
+//! Bounds that no completion of a placement can beat: sessions placed, heavy pairs, highest load.
 //!
 //! Loads on CPUs are a bin packing. Its bounds are dual feasible functions: weights of loads such that what fits one CPU never weighs more than
 //! the CPU. The load itself is one. Another counts loads above a half of the CPU as one, because a CPU has no room for two of them.

@@ -1,4 +1,4 @@
-//! What sessions need of CPUs, in whole numbers, with equal sessions as one kind.
+//! The CPU needs of sessions, in whole numbers, with equal sessions as one kind.
 
 use super::asked::HEAVY_CPUS;
 use crate::sessions::Session;
@@ -20,7 +20,7 @@ pub(super) struct Kind {
     pub(super) count: u32,
 }
 
-/// What one session needs.
+/// The needs of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Need {
     /// How many CPUs it gets.
@@ -36,7 +36,7 @@ pub(super) struct Need {
     /// Whether the work of a tick, at its p99, is longer than the time between ticks.
     pub(super) is_tick_too_long: bool,
     pub(super) memory_kib: u64,
-    /// Of the last cache, on each of its CPUs.
+    /// The part of the last-level cache that it needs on each of its CPUs.
     pub(super) cache_kib: u64,
 }
 
@@ -83,7 +83,7 @@ impl Need {
         }
     }
 
-    /// On all of its CPUs.
+    /// Its load on all of its CPUs together.
     pub(super) fn total_load(&self) -> u64 {
         u64::from(self.width) * u64::from(self.load)
     }

@@ -1,4 +1,4 @@
-//! Why sessions have no place: the resource that ended it.
+//! Why sessions have no place: the resource that is scarce.
 
 use serde::Serialize;
 

@@ -8,7 +8,7 @@ use evenkeel_host::{CpuSet, Fact, Facts};
 /// Many unknown facts have one reason; this many CPUs are named with it.
 const NAMED_MAX: usize = 4;
 
-/// What a placement needs to know of a machine.
+/// The facts about a machine that a placement needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     /// The CPUs that run, ascending.
@@ -19,7 +19,7 @@ pub struct Machine {
     pub caches: Vec<MachineCache>,
     /// The quota of the control group, in CPUs.
     pub quota_cpus: Option<f64>,
-    /// What is not known, each in a sentence.
+    /// The unknown facts, each in a sentence.
     pub caveats: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct MachineCache {
 }
 
 impl Machine {
-    /// The machine that facts describe. What they do not say is a caveat.
+    /// The machine that facts describe. Each unknown fact becomes a caveat.
     pub fn from_facts(facts: &Facts) -> Machine {
         let mut machine = Machine::default();
         let Some(online) = facts.cpus.online.known() else {

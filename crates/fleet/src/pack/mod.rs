@@ -1,7 +1,7 @@
 //! Which CPUs each session gets on a machine: the most sessions, the fewest heavy ones on one core, the lowest load.
 //!
-//! `machine` makes a tree of the facts, `kinds` and `problem` make whole numbers of needs and rules, `greedy` and `exchange` find a placement, `search`
-//! improves it until `bounds` prove that none is better, and the report says who is where.
+//! `machine` makes a tree of the facts, `kinds` and `problem` make whole numbers of needs and rules, `greedy` and `exchange` find a placement,
+//! `search` improves it until `bounds` prove that none is better, and the report shows where each session is.
 
 mod asked;
 mod bounds;

@@ -1,4 +1,4 @@
-//! The problem in whole numbers: what is left of each CPU after the system and the interrupts, and what all sessions need.
+//! The problem in whole numbers: the rest of each CPU after the system and the interrupts, and the needs of all sessions.
 
 use super::asked::{INTERRUPT_LOAD_MAX, InterruptCpus, Options, PACKET_US};
 use super::kinds::{CPU, Kind, Need};
@@ -30,16 +30,16 @@ pub(super) struct Slot {
     pub(super) is_isolated: bool,
 }
 
-/// What is to be placed where.
+/// The sessions to place, and the CPUs for them.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     pub(super) slots: Vec<Slot>,
     pub(super) cores: usize,
-    /// In KiB; by node.
+    /// The memory for sessions, in KiB, by node.
     pub(super) memory: Vec<u64>,
-    /// In KiB; by cache. A cache of unknown size has room for everything.
+    /// The sizes of the caches, in KiB. A cache of unknown size has room for everything.
     pub(super) caches: Vec<u64>,
-    /// For all sessions, in millionths of a CPU.
+    /// The CPU quota for all sessions, in millionths of a CPU.
     pub(super) quota: u64,
     pub(super) kinds: Vec<Kind>,
     /// The least that a thread of each kind takes of a CPU's limit. A session with a CPU of its own takes all of the limit, even if its load is
@@ -47,7 +47,7 @@ pub(super) struct Problem {
     pub(super) packed_loads: Vec<u32>,
 }
 
-/// What each CPU is for, beside the problem.
+/// The use of each CPU, besides the problem.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rooms {
     pub(super) rooms: Vec<Room>,
@@ -55,12 +55,12 @@ pub(super) struct Rooms {
     pub(super) shares_interrupts: bool,
     pub(super) system_cpus: f64,
     pub(super) packets_per_s: Option<f64>,
-    /// What packets take of each CPU that serves interrupts.
+    /// The share that packets take of each CPU that serves interrupts.
     pub(super) interrupt_load: Option<f64>,
     pub(super) caveats: Vec<String>,
 }
 
-/// What the system, interrupts and the hypervisor take from one CPU, before sessions get the rest.
+/// The shares of one CPU that the system, interrupts and the hypervisor take, before sessions get the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Room {
     /// The share that the system gets.

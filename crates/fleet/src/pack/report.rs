@@ -1,4 +1,4 @@
-//! The report: which session is where, what each CPU does, what did not fit, and what is proven.
+//! The report: the place of each session, the use of each CPU, the sessions that did not fit, and the proven bounds.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ const REMEMBERED_MAX: usize = 1 << 20;
 /// The most exchanges that are tried on a first placement.
 const EXCHANGES: u32 = 20_000;
 
-/// A placement, and what is proven of it.
+/// A placement, with its proven bounds.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) placed: Vec<Placed>,

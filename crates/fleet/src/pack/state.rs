@@ -14,26 +14,26 @@ pub(super) struct Score {
     pub(super) load: u32,
     /// Caches over which large sessions are spread, beyond one each.
     pub(super) spread: u32,
-    /// What sessions need of caches beyond what these hold, in KiB.
+    /// How much more of the caches sessions need than these have, in KiB.
     pub(super) cache_excess: u64,
     /// Pairs of threads that share a CPU, and those that share a core, a cache and a node.
     pub(super) sharing: u64,
 }
 
 impl Score {
-    /// Without the ties: what the first three levels say.
+    /// The first three levels of the score, without the ties.
     pub(super) fn first_levels(&self) -> (u32, u64, u32) {
         (self.left_out, self.heavy_pairs, self.load)
     }
 }
 
-/// What is on a CPU.
+/// The sessions on a CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OnCpu {
     pub(super) load: u32,
-    /// By the CPU and by the sessions on it.
+    /// The load limit, from the CPU and from the sessions on it.
     pub(super) limit: u32,
-    /// A thread each, by its kind.
+    /// The kind of each thread.
     pub(super) kinds: Vec<usize>,
     /// Whether the session that is being placed has a thread here.
     pub(super) is_marked: bool,
@@ -53,7 +53,7 @@ pub(super) struct State<'a> {
     pub(super) cache_threads: Vec<u32>,
     pub(super) node_threads: Vec<u32>,
     cache_nodes: Vec<usize>,
-    /// Of the sessions, not of interrupts.
+    /// The load of the sessions, without interrupts.
     pub(super) total_load: u64,
     pub(super) heavy_pairs: u64,
     pub(super) spread: u32,
@@ -65,7 +65,7 @@ pub(super) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// With all sessions left out.
+    /// The state without any placed session.
     pub(super) fn new(problem: &'a Problem) -> State<'a> {
         let mut state = State {
             problem,
@@ -275,7 +275,7 @@ impl<'a> State<'a> {
         self.sum = self.sum.wrapping_add(self.node_hash(node));
     }
 
-    /// Changes what is on a CPU. Sums are those of the children, so their order does not matter.
+    /// Changes the sessions on a CPU. The hash of a parent is a sum over its children, so their order does not matter.
     fn rehash(&mut self, slot: usize, change: impl FnOnce(&mut OnCpu)) {
         let room = &self.problem.slots[slot];
         let (core, cache, node) = (room.core, room.cache, room.node);

@@ -476,7 +476,7 @@ fn what_has_no_place_is_listed_with_its_reason() {
     assert!(matches!(plan(&Machine::default(), &[session(0.1, 1)], &Options::default()), Err(PackError::NoCpus(_))));
 }
 
-/// Two sessions that each need a CPU of their own, of which the hypervisor gives only a part of one.
+/// Two sessions that each need a CPU of their own, while the hypervisor gives only a part of one CPU.
 #[test]
 fn a_session_with_its_own_cpu_is_bounded_by_what_the_cpu_has() {
     let machine = machine(Shape { nodes: 1, caches: 1, cores: 2, threads: 1 }, 1000, 1000);
