@@ -35,7 +35,7 @@ use super::guard::{Guard, GuardState};
     validation = Rule::new("!has(self.rollout) || self.allow != 'audit'").message("a goal that only audits has nothing to roll out"),
 )]
 pub struct HostGoalSpec {
-    /// The nodes; without it, all of them.
+    /// The nodes that the goal is for; without it, all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
     /// The settings as KNOB=VALUE, or KNOB@PLACE=VALUE for one queue or interrupt; `evenkeel explain` lists the knobs.
@@ -55,7 +55,7 @@ pub struct HostGoalSpec {
     /// What the agent does when a setting is changed by somebody else.
     #[serde(default)]
     pub on_drift: OnDrift,
-    /// Without it, every node applies the goal as soon as it sees it. With it, each node waits until the rollout releases it.
+    /// With it, each node waits until the rollout releases the goal. Without it, every node applies the goal at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
 }
@@ -64,7 +64,7 @@ pub struct HostGoalSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Advised {
-    /// What the advice favours where one thing costs another.
+    /// The property that the advice favours if it costs another.
     #[serde(default)]
     pub goal: AdvisedGoal,
 }
@@ -134,11 +134,11 @@ fn default_pause_seconds() -> u32 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Canaries {
-    /// How many nodes, the first by name. With a selector, how many of those.
+    /// The number of nodes, in order of their names. With a selector, only selected nodes count.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub count: u32,
-    /// Which nodes; without it, any.
+    /// Selects the nodes; without it, any node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }
@@ -189,7 +189,7 @@ impl MaxUnavailable {
     }
 }
 
-/// How far a goal got.
+/// The progress of a goal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HostGoalStatus {
@@ -202,7 +202,7 @@ pub struct HostGoalStatus {
     /// `InForce`, `Degraded` and `Halted`, by the conventions of Kubernetes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// How far its rollout got.
+    /// The progress of its rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
 }
@@ -217,9 +217,9 @@ pub struct Counts {
     pub in_force: u32,
     /// A setting was changed by somebody else.
     pub drifted: u32,
-    /// A reboot is missing.
+    /// The node must reboot.
     pub pending_reboot: u32,
-    /// The host refused it, and is as it was.
+    /// The host refused the goal, and is unchanged.
     pub refused: u32,
     /// A setting does not exist there.
     pub not_applicable: u32,
@@ -227,16 +227,16 @@ pub struct Counts {
     pub waiting: u32,
 }
 
-/// How far a rollout got.
+/// The progress of a rollout.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
     /// The generation of the goal that is rolled out.
     pub generation: i64,
-    /// Where it is.
+    /// The phase of the rollout.
     #[serde(default)]
     pub phase: RolloutPhase,
-    /// The wave, from 1; 1 is that of the canaries.
+    /// The number of the wave, from 1: the canaries.
     #[serde(default)]
     pub wave: u32,
     /// When the whole wave came into force, in seconds since 1970.
@@ -245,21 +245,21 @@ pub struct RolloutStatus {
     /// Why it halted, or what it waits for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// What the guards have seen so far, by name.
+    /// The measurements of each guard so far, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub guards: BTreeMap<String, GuardState>,
 }
 
-/// Where a rollout is.
+/// The phase of a rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum RolloutPhase {
     /// Nodes are released wave by wave.
     #[default]
     Progressing,
-    /// A node refused it or drifted, a guard got worse, or a node is not ready: nothing more is released.
+    /// A node refused the goal, drifted or is not ready, or a guard got worse: nothing more is released.
     Halted,
-    /// All selected nodes have it.
+    /// All selected nodes have the goal in force.
     Complete,
-    /// The user asked for an undo: every node puts the goal's settings back.
+    /// The user asked for an undo: every node reverts the goal's settings.
     Undone,
 }

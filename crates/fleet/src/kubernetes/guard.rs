@@ -15,21 +15,21 @@ const PAIRS_MAX: usize = 200;
 /// The most nodes whose number before the release is kept.
 const NODES_MAX: usize = 2_000;
 
-/// A number of Prometheus that must not get worse.
+/// A number from Prometheus that must not get worse.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Guard {
     /// Its name in messages.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// A query with one number a node, whose label `node` or `instance` has the node's name.
+    /// A query that returns one number for each node. Its label `node` or `instance` has the node's name.
     #[schemars(length(min = 1, max = 4000))]
     pub query: String,
-    /// In which direction it gets worse.
+    /// The direction in which the number gets worse.
     pub worse: Worse,
 }
 
-/// In which direction a number gets worse.
+/// The direction in which a number gets worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Worse {
@@ -39,14 +39,14 @@ pub enum Worse {
     Lower,
 }
 
-/// What a guard has seen.
+/// The measurements of a guard.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GuardState {
     /// The number of each node before anything was released.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub before: BTreeMap<String, f64>,
-    /// How the number changed since then, as a ratio: of the waiting nodes, and of the released ones.
+    /// Pairs of ratios to the numbers before: the median of the waiting nodes, then the median of the released nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<[f64; 2]>,
 }

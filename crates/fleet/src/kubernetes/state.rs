@@ -6,7 +6,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a rollout allows a node; written by `evenkeel fleet rollout`.
+/// The goals that a node may apply; written by `evenkeel fleet rollout`.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "evenkeel.dev",
@@ -46,7 +46,7 @@ pub struct HostStateStatus {
     /// The version of the agent.
     #[serde(default)]
     pub version: String,
-    /// One line for people.
+    /// A summary in one line.
     #[serde(default)]
     pub summary: String,
     /// Each goal that is for this node.
@@ -62,7 +62,7 @@ pub struct GoalState {
     pub goal: String,
     /// The generation that the state is about.
     pub generation: i64,
-    /// What became of it.
+    /// The state of the goal.
     pub phase: GoalPhase,
     /// The newest transaction of the host's journal that belongs to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,12 +70,12 @@ pub struct GoalState {
     /// The settings that somebody else changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<DriftedKnob>,
-    /// Why, for people.
+    /// The reason, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// What became of a goal on a node.
+/// The state of a goal on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum GoalPhase {
     /// All its settings are in force.
@@ -92,7 +92,7 @@ pub enum GoalPhase {
     NotApplicable,
     /// The host or its kernel refused it, or it contradicts another goal. Nothing of it is in force.
     Refused,
-    /// It could not be put back completely; the message names the command to run on the host.
+    /// It could not be reverted completely; the message names the command to run on the host.
     NotPutBack,
 }
 
