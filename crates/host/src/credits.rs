@@ -94,7 +94,7 @@ pub struct CreditBalance {
     earned: f64,
 }
 
-/// What a stretch of time did.
+/// The effect of a stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
     /// How long the instance was held at its baseline, in seconds.

@@ -62,7 +62,7 @@ pub struct Taken {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trait {
-    /// What.
+    /// Its name.
     pub name: String,
     /// The value in words, or the reason why it is unknown.
     pub value: String,

@@ -19,7 +19,7 @@ const MOST_PLANNED: usize = 400;
 /// An effect is detectable if this share of the runs finds it.
 const FOUND_IN: f64 = 0.8;
 
-/// What an A/A phase says about the machine, the server and the metric.
+/// The results of an A/A phase for the machine, the server and the metric.
 ///
 /// In JSON an infinite `smallest_visible_ratio` is `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -31,9 +31,9 @@ pub struct Sample {
     pub at: Moment,
     /// Whether the root is a running machine. A captured one has the counters of one moment.
     pub is_live: bool,
-    /// What the collector was asked to do, so that a stored sample is read in the same way.
+    /// The requests to the collector, so that a stored sample is read in the same way.
     pub asked: Asked,
-    /// What the collector noticed of itself.
+    /// The collector's measurements of itself.
     pub collector: CollectorSample,
     /// The host.
     pub host: HostSample,
@@ -42,7 +42,7 @@ pub struct Sample {
     /// Servers beyond the most that are watched.
     #[serde(default)]
     pub servers_beyond: usize,
-    /// What evenkeel applied and advises, if this root has it.
+    /// The settings that evenkeel applied, and its advice, if this root has them.
     pub settings: Option<SettingsSample>,
     /// The CPU credits of a burstable instance.
     pub credits: Option<CreditsSample>,
@@ -70,7 +70,7 @@ pub struct Moment {
     pub realtime_ns: u64,
 }
 
-/// What the collector was asked to do.
+/// The requests to the collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// The time from one sample to the next, in nanoseconds.
@@ -84,7 +84,7 @@ pub(crate) fn late_bound_ns(late_after_ns: Option<u64>, period_ns: Option<u64>) 
     late_after_ns.or_else(|| period_ns.map(|period_ns| period_ns / 4))
 }
 
-/// What the collector noticed of itself.
+/// The collector's measurements of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorSample {
     /// How long after the time that it was due this sample began. `None` for the first one, and for captured hosts.
@@ -95,7 +95,7 @@ pub struct CollectorSample {
     pub run_delay_ns: Option<u64>,
 }
 
-/// What evenkeel applied and advises.
+/// The settings that evenkeel applied, and its advice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsSample {
     /// When the host was last compared with the journal, on the monotonic clock.

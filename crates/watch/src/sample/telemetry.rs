@@ -31,7 +31,7 @@ pub struct TelemetrySample {
     /// The tick's thread, by the number that the server sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<u32>,
-    /// What the ticks waited for locks, if the server counts that.
+    /// How long the ticks waited for locks, if the server counts that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitsSample>,
     /// Counters that the server sets, by name.
@@ -44,7 +44,7 @@ pub struct TelemetrySample {
     pub due_to_done: HistogramSample,
 }
 
-/// What the ticks waited for locks and events since the session began.
+/// How long the ticks waited for locks and events since the session began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitsSample {
     /// All of it, in nanoseconds.
