@@ -21,7 +21,8 @@ fail() {
     exit 1
 }
 
-# check WHAT COMMAND…: prints whether the command succeeded, and if not, the end of its output. It always continues. Sets `wrong`.
+# check WHAT COMMAND…: prints whether the command succeeded, and if not, the end of its output and the file that has all of it. It always
+# continues. Sets `wrong`.
 wrong=0
 check() {
     local what=$1 output status=0
@@ -35,6 +36,8 @@ check() {
     else
         echo "FAILED: $what"
         tail -n 20 "$output" | sed 's/^/    /'
+        local kept=$repository/target/failed/${what//[^a-zA-Z0-9]/-}.log
+        mkdir -p "${kept%/*}" && cp "$output" "$kept" && echo "    all of it: $kept"
         wrong=1
     fi
     rm -f "$output"

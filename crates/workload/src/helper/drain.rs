@@ -70,7 +70,10 @@ impl DrainServer {
         self.buffer_bytes = udp::receive_buffer_bytes(&socket).map_err(refused)?;
         let address = socket.local_addr()?;
         let (period_ns, counts) = (self.settings.period_ms.max(1) * 1_000_000, Arc::clone(&self.counts));
-        self.serving = Some((Worker::start("drain", move |stop| drain(&socket, period_ns, &counts, stop))?, address));
+        // Before the thread runs: packets may come before it gets a CPU.
+        let dropped = udp::dropped(&socket);
+        self.serving =
+            Some((Worker::start("drain", move |stop| drain(&socket, period_ns, dropped, &counts, stop))?, address));
         Ok(address)
     }
 
@@ -81,10 +84,10 @@ impl DrainServer {
     }
 }
 
-fn drain(socket: &UdpSocket, period_ns: u64, counts: &Mutex<DrainCounts>, stop: &AtomicBool) {
+fn drain(socket: &UdpSocket, period_ns: u64, dropped: Option<u32>, counts: &Mutex<DrainCounts>, stop: &AtomicBool) {
     let mut inbox = Inbox::new(PACKET_BYTES_MAX);
     let mut due_ns = clock::monotonic_ns();
-    let mut dropped_before = udp::dropped(socket);
+    let mut dropped_before = dropped;
     while !stop.load(Ordering::Relaxed) {
         due_ns = (due_ns + period_ns).max(clock::monotonic_ns());
         clock::sleep_until_ns(due_ns);

@@ -71,7 +71,7 @@ impl Fullness {
     }
 
     /// Records a window from the sample's fields: load and server report the CPU time of their processes and the length of the window.
-    pub(crate) fn note_told(&mut self, sample: &Sample, load: (u32, [&str; 2]), server: (u32, [&str; 2])) {
+    pub(crate) fn note_reported(&mut self, sample: &Sample, load: (u32, [&str; 2]), server: (u32, [&str; 2])) {
         let ran = |(pid, [cpu, span]): (u32, [&str; 2])| {
             let cpus = sample.get(cpu)? / sample.get(span)?;
             Some(Ran { cpus, on: thread::affinity_of(pid).unwrap_or_default() })
@@ -108,7 +108,7 @@ mod tests {
             let numbers =
                 [("cpu_us", server_us), ("span_us", 1e6), ("load_cpu_us", load_us), ("load_span_us", 1e6), ("x", 1.0)];
             let sample: Sample = numbers.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
-            fullness.note_told(&sample, (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
+            fullness.note_reported(&sample, (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
             fullness.caveat()
         };
         // Both may run on all allowed CPUs.
@@ -120,7 +120,7 @@ mod tests {
             "{both:?}"
         );
         let mut none = Fullness::default();
-        none.note_told(&Sample::new(), (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
+        none.note_reported(&Sample::new(), (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
         assert_eq!(none.caveat(), None, "without numbers there is no caveat");
     }
 

@@ -114,7 +114,11 @@ impl Pair {
         let sample = self.numbers()?;
         if let Some(load) = &self.load {
             let (load, server) = (load.pid(), self.server.pid());
-            self.fullness.note_told(&sample, (load, ["load_cpu_us", "load_span_us"]), (server, ["cpu_us", "span_us"]));
+            self.fullness.note_reported(
+                &sample,
+                (load, ["load_cpu_us", "load_span_us"]),
+                (server, ["cpu_us", "span_us"]),
+            );
         }
         Ok(sample)
     }

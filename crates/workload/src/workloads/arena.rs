@@ -279,7 +279,7 @@ impl Workload for Arena {
             sample.insert("cpu_share".into(), cpu_us / span_us);
         }
         let (bots, server) = (self.bots.pid(), self.server.pid());
-        self.fullness.note_told(&sample, (bots, ["bots_cpu_us", "bots_span_us"]), (server, ["cpu_us", "span_us"]));
+        self.fullness.note_reported(&sample, (bots, ["bots_cpu_us", "bots_span_us"]), (server, ["cpu_us", "span_us"]));
         Ok(sample)
     }
 

@@ -9,9 +9,9 @@ use crate::times;
 
 /// Bring goals of a Kubernetes cluster to their nodes in waves, and halt when something gets worse
 ///
-/// The canaries come first. Each later wave has twice as many nodes, up to the goal's maxUnavailable, with the goal's pause between waves. The
-/// rollout halts when a node refuses the goal, drifts or is not ready, or when a guard's number gets worse. The state is in the cluster, so you
-/// can stop and restart this command at any time. With --forever it runs as a Deployment.
+/// The canaries come first. Each later wave is twice as large as all before it, up to the goal's maxUnavailable, with the goal's pause between
+/// waves. The rollout halts when a node refuses the goal, drifts or is not ready, or when a guard's number gets worse. The state is in the
+/// cluster, so you can stop and restart this command at any time. With --forever it runs as a Deployment.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel fleet rollout steady-games
