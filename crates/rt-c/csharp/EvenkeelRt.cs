@@ -19,7 +19,7 @@ namespace Evenkeel
         /// </summary>
         public const uint EVENKEEL_ABI_VERSION = 2;
         /// <summary>
-        ///  For a field of EvenkeelThreadConfig whose zero means a default: request nothing.
+        ///  A value for a field of EvenkeelThreadConfig whose zero means a default: it requests nothing.
         /// </summary>
         public const ulong EVENKEEL_DO_NOT_ASK = 9223372036854775807;
         /// <summary>
@@ -63,7 +63,7 @@ namespace Evenkeel
         /// <summary>
         ///  Call it in each tick; it takes some nanoseconds. Before the first call no health message is sent.
         ///
-        ///  Threads: the one that ticks.
+        ///  Threads: only the thread that ticks.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_agones_tick", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_agones_tick(EvenkeelAgones* agones);
@@ -88,7 +88,7 @@ namespace Evenkeel
         /// <summary>
         ///  Reads the game server from the sidecar. It blocks until the answer or the timeout. EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
         ///
-        ///  Threads: any but the one that ticks.
+        ///  Threads: any except the thread that ticks.
         ///
         ///  # Safety
         ///  `game_server` is null or points to a struct prepared by evenkeel_init.
@@ -108,9 +108,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_report(EvenkeelAgones* agones, EvenkeelAgonesReport* report);
 
         /// <summary>
-        ///  Ends its thread and frees it, after two timeouts at the latest. EVENKEEL_STATUS_BUSY while another thread uses it.
+        ///  Ends the library's thread and frees the handle. It takes at most two timeouts. EVENKEEL_STATUS_BUSY while another thread uses it.
         ///
-        ///  Threads: any but the one that ticks.
+        ///  Threads: any except the thread that ticks.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_agones_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_agones_free(EvenkeelAgones* agones);
@@ -139,7 +139,7 @@ namespace Evenkeel
         ///  Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
         ///  time, the clock makes it an ordinary thread, so that somebody can still log in and stop the server. The thread's handle is no longer valid.
         ///
-        ///  Threads: the one that was set up, and that ticks.
+        ///  Threads: only the thread that evenkeel_thread_new set up, and that ticks.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_clock_take_thread", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_clock_take_thread(EvenkeelClock* clock, EvenkeelThread* thread);
@@ -158,7 +158,7 @@ namespace Evenkeel
         /// <summary>
         ///  Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_clock_done did.
         ///
-        ///  Threads: one at a time; the one that ticks.
+        ///  Threads: only the thread that ticks.
         ///
         ///  # Safety
         ///  `tick` is null or points to a struct prepared by evenkeel_init.
@@ -170,7 +170,7 @@ namespace Evenkeel
         ///  For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
         ///  evenkeel_clock_next_due returns when to call it.
         ///
-        ///  Threads: one at a time; the one that ticks.
+        ///  Threads: only the thread that ticks.
         ///
         ///  # Safety
         ///  `tick` is null or points to a struct prepared by evenkeel_init.
@@ -192,7 +192,7 @@ namespace Evenkeel
         /// <summary>
         ///  Ends the tick. EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
-        ///  Threads: one at a time; the one that ticks.
+        ///  Threads: only the thread that ticks.
         ///
         ///  # Safety
         ///  `done` is null or points to a struct prepared by evenkeel_init.
@@ -280,12 +280,13 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_last_error(byte* buffer, System.UIntPtr size);
 
         /// <summary>
-        ///  Starts the workers. It allocates all memory here.
+        ///  Starts the workers. Allocates all memory of the job system.
         ///
         ///  Threads: any. Free it with evenkeel_jobs_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` may be written; null is an error.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, and so are the structs that it points to; `jobs` may be written; null is an
+        ///  error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_new(EvenkeelJobSettings* asked, EvenkeelJobs** jobs);
@@ -299,8 +300,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_free(EvenkeelJobs* jobs);
 
         /// <summary>
-        ///  Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. `dropped`
-        ///  is how many these were. It also frees the handle.
+        ///  Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. Writes to
+        ///  `dropped` how many jobs it dropped. Also frees the handle.
         ///
         ///  Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
         ///
@@ -313,7 +314,7 @@ namespace Evenkeel
         /// <summary>
         ///  Opens a frame: calls `body`, which pushes jobs, and returns when all of them are done. This thread runs jobs until then.
         ///
-        ///  Threads: one at a time. `body` is called on this one.
+        ///  Threads: one at a time. `body` runs on the calling thread.
         ///
         ///  # Safety
         ///  `body` is null or a function that takes this context.
@@ -345,10 +346,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_worker_report(EvenkeelJobs* jobs, System.UIntPtr number, EvenkeelThreadReport* report);
 
         /// <summary>
-        ///  Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist
-        ///  or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
+        ///  Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set,
+        ///  EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
         ///
-        ///  Threads: the one that the frame was given on.
+        ///  Threads: only the thread that received this frame handle.
         ///
         ///  # Safety
         ///  `job` is null, or a function that may be called with `context` on any thread until the frame ends.
@@ -358,31 +359,31 @@ namespace Evenkeel
 
         /// <summary>
         ///  Pushes a job that starts when `others_count` other jobs are done. `number` is its number, so that others can depend on it.
-        ///  EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
+        ///  EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
         ///
-        ///  Threads: the one that the frame was given on.
+        ///  Threads: only the thread that received this frame handle.
         ///
         ///  # Safety
-        ///  `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` may
-        ///  be written; null is an error.
+        ///  `others` points to `others_count` numbers, or is null if `others_count` is 0; `job` as for evenkeel_frame_push; `number` may be written; null is
+        ///  an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_frame_push_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_frame_push_after(EvenkeelFrame* frame, uint queue_number, evenkeel_frame_push_after_job_delegate job, void* context, uint* others, System.UIntPtr others_count, uint* number);
 
         /// <summary>
         ///  Runs jobs until the job with this number from evenkeel_frame_push_after is done. Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if
-        ///  the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there.
-        ///  EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
+        ///  the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there. EVENKEEL_STATUS_BAD_HANDLE if
+        ///  this frame has no job with this number.
         ///
-        ///  Threads: the one that the frame was given on.
+        ///  Threads: only the thread that received this frame handle.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_frame_wait", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_frame_wait(EvenkeelFrame* frame, uint number);
 
         /// <summary>
-        ///  Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
+        ///  Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
         ///
-        ///  Threads: the one that the frame was given on.
+        ///  Threads: only the thread that received this frame handle.
         ///
         ///  # Safety
         ///  `is_done` may be written; null is an error.
@@ -394,7 +395,7 @@ namespace Evenkeel
         ///  Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
         ///  when all calls have returned.
         ///
-        ///  Threads: the one that the frame was given on.
+        ///  Threads: only the thread that received this frame handle.
         ///
         ///  # Safety
         ///  `each` is null, or a function that may be called with `context` on several threads at once.
@@ -414,9 +415,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_asynchronous_new(EvenkeelJobs* jobs, EvenkeelAsynchronous** asynchronous);
 
         /// <summary>
-        ///  Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job
-        ///  system was freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and the settings do not say that
-        ///  evenkeel_jobs_run_asynchronous does.
+        ///  Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job system was
+        ///  freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and EvenkeelJobSettings.caller_runs_asynchronous is not set.
         ///
         ///  Threads: any, at any time, also in jobs.
         ///
@@ -435,8 +435,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_asynchronous_free(EvenkeelAsynchronous* asynchronous);
 
         /// <summary>
-        ///  Runs up to `at_most` asynchronous jobs that no worker takes, for servers without workers, in the time that a tick has left. `ran` is how many it
-        ///  ran. EvenkeelJobSettings.caller_runs_asynchronous allows such jobs.
+        ///  Runs up to `at_most` asynchronous jobs that no worker takes, and writes to `ran` how many it ran. A server without workers calls it in the time
+        ///  that a tick has left. Set EvenkeelJobSettings.caller_runs_asynchronous to allow such jobs.
         ///
         ///  Threads: one at a time.
         ///
@@ -466,7 +466,7 @@ namespace Evenkeel
         ///  Prepares a struct: sets its size and version, and all other fields to zero, which means the defaults. EVENKEEL_INIT(&amp;structure) calls it with the
         ///  right size.
         ///
-        ///  Threads: any; the struct is the caller's.
+        ///  Threads: any. The caller owns the struct.
         ///
         ///  # Safety
         ///  `structure` is null or points to `size` bytes that may be written.
@@ -488,10 +488,10 @@ namespace Evenkeel
         /// <summary>
         ///  Prepares a lock. Nobody holds it.
         ///
-        ///  Threads: one, before any other uses it. Call evenkeel_mutex_destroy at the end.
+        ///  Threads: one, before any other thread uses it. Call evenkeel_mutex_destroy at the end.
         ///
         ///  # Safety
-        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        ///  `mutex` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_mutex_init", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_mutex_init(EvenkeelMutex* mutex);
@@ -502,7 +502,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        ///  `mutex` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_mutex_lock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_mutex_lock(EvenkeelMutex* mutex);
@@ -513,7 +513,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        ///  `mutex` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_mutex_try_lock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_mutex_try_lock(EvenkeelMutex* mutex);
@@ -521,21 +521,21 @@ namespace Evenkeel
         /// <summary>
         ///  Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
         ///
-        ///  Threads: the one that holds it.
+        ///  Threads: only the thread that holds the lock.
         ///
         ///  # Safety
-        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        ///  `mutex` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_mutex_unlock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_mutex_unlock(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
         ///
-        ///  Threads: one, when no other uses it.
+        ///  Threads: one, when no other thread uses it.
         ///
         ///  # Safety
-        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        ///  `mutex` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_mutex_destroy", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_mutex_destroy(EvenkeelMutex* mutex);
@@ -543,10 +543,10 @@ namespace Evenkeel
         /// <summary>
         ///  Prepares a lock that inherits priority. Nobody holds it.
         ///
-        ///  Threads: one, before any other uses it. Call evenkeel_inherit_mutex_destroy at the end.
+        ///  Threads: one, before any other thread uses it. Call evenkeel_inherit_mutex_destroy at the end.
         ///
         ///  # Safety
-        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        ///  `mutex` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_init", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_inherit_mutex_init(EvenkeelInheritMutex* mutex);
@@ -558,7 +558,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        ///  `mutex` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_lock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_inherit_mutex_lock(EvenkeelInheritMutex* mutex);
@@ -569,7 +569,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        ///  `mutex` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_try_lock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_inherit_mutex_try_lock(EvenkeelInheritMutex* mutex);
@@ -578,21 +578,21 @@ namespace Evenkeel
         ///  Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_PANICKED if another thread does: the kernel
         ///  detects that, and nothing has changed.
         ///
-        ///  Threads: the one that holds it.
+        ///  Threads: only the thread that holds the lock.
         ///
         ///  # Safety
-        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        ///  `mutex` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_unlock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_inherit_mutex_unlock(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
         ///
-        ///  Threads: one, when no other uses it.
+        ///  Threads: one, when no other thread uses it.
         ///
         ///  # Safety
-        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        ///  `mutex` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_destroy", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_inherit_mutex_destroy(EvenkeelInheritMutex* mutex);
@@ -600,10 +600,10 @@ namespace Evenkeel
         /// <summary>
         ///  Prepares a lock for readers and a writer. Nobody holds it.
         ///
-        ///  Threads: one, before any other uses it. Call evenkeel_rw_lock_destroy at the end.
+        ///  Threads: one, before any other thread uses it. Call evenkeel_rw_lock_destroy at the end.
         ///
         ///  # Safety
-        ///  `lock` is null or points to storage of the caller's that may be read and written.
+        ///  `lock` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_init", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_init(EvenkeelRwLock* @lock);
@@ -611,10 +611,10 @@ namespace Evenkeel
         /// <summary>
         ///  Takes the lock for reading, sleeping while a thread writes. EVENKEEL_STATUS_BUSY if the calling thread is the one that writes.
         ///
-        ///  Threads: any, at any time, except one that holds it, which may wait for itself.
+        ///  Threads: any, at any time, except a thread that holds the lock already: it might wait for itself.
         ///
         ///  # Safety
-        ///  `lock` is null or points to storage of the caller's that may be read and written.
+        ///  `lock` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_read", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_read(EvenkeelRwLock* @lock);
@@ -625,18 +625,18 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `lock` is null or points to storage of the caller's that may be read and written.
+        ///  `lock` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_try_read", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_try_read(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Releases what was taken for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
+        ///  Releases a lock that the calling thread took for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
         ///
-        ///  Threads: the one that took it.
+        ///  Threads: only the thread that took the lock.
         ///
         ///  # Safety
-        ///  `lock` is null or points to storage of the caller's that may be read and written.
+        ///  `lock` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_unlock_read", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_unlock_read(EvenkeelRwLock* @lock);
@@ -644,10 +644,10 @@ namespace Evenkeel
         /// <summary>
         ///  Takes the lock for writing, sleeping while any thread reads or writes. EVENKEEL_STATUS_BUSY if the calling thread writes already.
         ///
-        ///  Threads: any, at any time, except one that reads, which would wait for itself.
+        ///  Threads: any, at any time, except a thread that reads: it would wait for itself.
         ///
         ///  # Safety
-        ///  `lock` is null or points to storage of the caller's that may be read and written.
+        ///  `lock` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_write", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_write(EvenkeelRwLock* @lock);
@@ -658,29 +658,30 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `lock` is null or points to storage of the caller's that may be read and written.
+        ///  `lock` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_try_write", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_try_write(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
+        ///  Releases a lock that the calling thread took for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another
+        ///  thread does.
         ///
-        ///  Threads: the one that took it.
+        ///  Threads: only the thread that took the lock.
         ///
         ///  # Safety
-        ///  `lock` is null or points to storage of the caller's that may be read and written.
+        ///  `lock` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_unlock_write", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_unlock_write(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
         ///
-        ///  Threads: one, when no other uses it.
+        ///  Threads: one, when no other thread uses it.
         ///
         ///  # Safety
-        ///  `lock` is null or points to storage of the caller's that may be read and written.
+        ///  `lock` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_destroy", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_destroy(EvenkeelRwLock* @lock);
@@ -688,74 +689,74 @@ namespace Evenkeel
         /// <summary>
         ///  Prepares an event that has not happened.
         ///
-        ///  Threads: one, before any other uses it. Call evenkeel_event_destroy at the end.
+        ///  Threads: one, before any other thread uses it. Call evenkeel_event_destroy at the end.
         ///
         ///  # Safety
-        ///  `event` is null or points to storage of the caller's that may be read and written.
+        ///  `event` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_init", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_init(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  It has happened: every waiter continues, and sees what was written before.
+        ///  Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before.
         ///
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `event` is null or points to storage of the caller's that may be read and written.
+        ///  `event` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_set(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  Makes the event wait to happen again.
+        ///  Resets the event, so that it can happen again.
         ///
         ///  Threads: any, while no thread still waits for the last time.
         ///
         ///  # Safety
-        ///  `event` is null or points to storage of the caller's that may be read and written.
+        ///  `event` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_reset", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_reset(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  Sleeps until it has happened.
+        ///  Sleeps until the event has happened.
         ///
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `event` is null or points to storage of the caller's that may be read and written.
+        ///  `event` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_wait", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_wait(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  Whether it has happened: 1 or 0.
+        ///  Whether the event has happened: 1 or 0.
         ///
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `event` is null or points to storage of the caller's that may be read and written; `is_set` may be written; null is an error.
+        ///  `event` is null or points to storage that the caller owns and that may be read and written; `is_set` may be written; null is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_is_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_is_set(EvenkeelEvent* @event, uint* is_set);
 
         /// <summary>
-        ///  Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. The storage is the caller's again.
+        ///  Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. Afterwards the caller may use the storage for something else.
         ///
-        ///  Threads: one, when no other uses it.
+        ///  Threads: one, when no other thread uses it.
         ///
         ///  # Safety
-        ///  `event` is null or points to storage of the caller's that may be read and written.
+        ///  `event` is null or points to storage that the caller owns and that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_destroy", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_destroy(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is no error but
-        ///  in the report.
+        ///  Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is not an error: the report
+        ///  lists it.
         ///
-        ///  Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
+        ///  Threads: only the thread that ticks, before its first tick. Free it with evenkeel_memory_free.
         ///
         ///  # Safety
         ///  `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written; null is an error.
@@ -787,10 +788,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_advice(EvenkeelMemory* memory, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Call it after each evenkeel_clock_done. Returns the page faults of that tick, for one system call (about 0.3 us), and once a second a
-        ///  read of a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  Call it after each evenkeel_clock_done. Returns the page faults of that tick. It costs one system call (about 0.3 us), and once a second it reads
+        ///  a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
-        ///  Threads: the one that ticks.
+        ///  Threads: only the thread that ticks.
         ///
         ///  # Safety
         ///  `tick` is null or points to a struct prepared by evenkeel_init.
@@ -811,7 +812,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_prefault(void* memory, System.UIntPtr bytes);
 
         /// <summary>
-        ///  Frees it. Locked pages stay locked.
+        ///  Frees the handle. Locked pages stay locked.
         ///
         ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
         /// </summary>
@@ -821,7 +822,7 @@ namespace Evenkeel
         /// <summary>
         ///  Call it between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
         ///
-        ///  Threads: one at a time; the one that ticks.
+        ///  Threads: only the thread that ticks.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_clock_checkpoint", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_clock_checkpoint(EvenkeelClock* clock);
@@ -838,9 +839,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_quantum(EvenkeelClock* clock, EvenkeelQuantum* quantum);
 
         /// <summary>
-        ///  Opens the files that it reads, and allocates all memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
+        ///  Creates a rate: opens the files that it reads, and allocates all its memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
         ///
-        ///  Threads: the one that ticks, because it reads that thread's counters. Free it with evenkeel_rate_free.
+        ///  Threads: only the thread that ticks, because the rate reads that thread's counters. Free it with evenkeel_rate_free.
         ///
         ///  # Safety
         ///  `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written; null is an error.
@@ -863,7 +864,7 @@ namespace Evenkeel
         ///  Call it after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on. `period_ns` is the
         ///  clock's period, in nanoseconds. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
-        ///  Threads: the one that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
+        ///  Threads: only the thread that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
         ///
         ///  # Safety
         ///  `period_ns` may be written; null is an error.
@@ -874,7 +875,7 @@ namespace Evenkeel
         /// <summary>
         ///  Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The clock's period moves into that range at once.
         ///
-        ///  Threads: the one that ticks.
+        ///  Threads: only the thread that ticks.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_enter", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_enter(EvenkeelRate* rate, EvenkeelClock* clock, ulong fastest_ns, ulong slowest_ns);
@@ -883,7 +884,7 @@ namespace Evenkeel
         ///  Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period, and the clock's period
         ///  follows. Call it after each evenkeel_rate_after.
         ///
-        ///  Threads: the one that ticks.
+        ///  Threads: only the thread that ticks.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_take_slices", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_take_slices(EvenkeelRate* rate, EvenkeelClock* clock);
@@ -911,7 +912,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_last_change(EvenkeelRate* rate, EvenkeelRateChange* change);
 
         /// <summary>
-        ///  Frees it; the clock keeps its period.
+        ///  Frees the handle; the clock keeps its period.
         ///
         ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
         /// </summary>
@@ -924,7 +925,7 @@ namespace Evenkeel
         ///  records, every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already,
         ///  EVENKEEL_STATUS_BUSY if this thread records under another name.
         ///
-        ///  Threads: the one that enters scopes.
+        ///  Threads: only the thread that enters scopes.
         ///
         ///  # Safety
         ///  `name` is null or a text that ends with a zero.
@@ -945,8 +946,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_register(byte* name, uint* scope);
 
         /// <summary>
-        ///  Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number of no scope, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do not
-        ///  leave it.
+        ///  Enters a scope. EVENKEEL_STATUS_BAD_HANDLE if no scope has this number, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do
+        ///  not leave it.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -956,7 +957,7 @@ namespace Evenkeel
         /// <summary>
         ///  Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in none.
         ///
-        ///  Threads: the one that entered it.
+        ///  Threads: only the thread that entered the scope.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_scope_leave", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_scope_leave(uint scope);
@@ -975,7 +976,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_chrome_json(byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Writes the same to a file, which it creates or replaces.
+        ///  Writes all rings as JSON to a file, which it creates or replaces.
         ///
         ///  Threads: any, at any time, but not in a tick: it allocates and writes a file.
         ///
@@ -1031,7 +1032,7 @@ namespace Evenkeel
         /// <summary>
         ///  Call it after each evenkeel_clock_done: writes the entry of that tick, with the clock's period. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
-        ///  Threads: the one that ticks. Takes less than a microsecond.
+        ///  Threads: only the thread that ticks. Takes less than a microsecond.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_after(EvenkeelTelemetry* telemetry, EvenkeelClock* clock);
@@ -1039,7 +1040,7 @@ namespace Evenkeel
         /// <summary>
         ///  Sets the clock's detected quantum, from the next entry on. Call it before each evenkeel_telemetry_after.
         ///
-        ///  Threads: the one that ticks.
+        ///  Threads: only the thread that ticks.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_quantum", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_quantum(EvenkeelTelemetry* telemetry, EvenkeelClock* clock);
@@ -1047,7 +1048,7 @@ namespace Evenkeel
         /// <summary>
         ///  Sets the page faults from evenkeel_memory_after for the next entry. Call it before evenkeel_telemetry_after.
         ///
-        ///  Threads: the one that ticks.
+        ///  Threads: only the thread that ticks.
         ///
         ///  # Safety
         ///  `tick` is null or points to a struct prepared by evenkeel_init.
@@ -1116,9 +1117,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_free(EvenkeelTelemetry* telemetry);
 
         /// <summary>
-        ///  Applies the settings to the calling thread. A setting that the kernel refuses is no error but in the report.
+        ///  Applies the settings to the calling thread. A setting that the kernel refuses is not an error: the report lists it.
         ///
-        ///  Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
+        ///  Threads: only the thread that ticks. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
         ///
         ///  # Safety
         ///  `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written; null is an error.
@@ -1138,7 +1139,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_thread_report(EvenkeelThread* thread, EvenkeelThreadReport* report);
 
         /// <summary>
-        ///  Frees it, and ends dma_latency_us. The thread's other settings stay.
+        ///  Frees the handle, and ends dma_latency_us. The thread's other settings stay.
         ///
         ///  Threads: any.
         /// </summary>
@@ -1151,8 +1152,8 @@ namespace Evenkeel
         ///  of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created. EVENKEEL_STATUS_NO_ROOM if too many threads record
         ///  scopes.
         ///
-        ///  Threads: the one that ticks. Unless a function says otherwise, only that thread may use the loop: others get
-        ///  EVENKEEL_STATUS_WRONG_THREAD, and nothing changes. Free it with evenkeel_tick_loop_free.
+        ///  Threads: only the thread that ticks. Unless a function says otherwise, only that thread may use the loop: others get EVENKEEL_STATUS_WRONG_THREAD,
+        ///  and nothing changes. Free it with evenkeel_tick_loop_free.
         ///
         ///  # Safety
         ///  `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
@@ -1164,7 +1165,7 @@ namespace Evenkeel
         /// <summary>
         ///  Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_tick_loop_done did.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `tick` is null or points to a struct prepared by evenkeel_init.
@@ -1176,7 +1177,7 @@ namespace Evenkeel
         ///  For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
         ///  evenkeel_tick_loop_next_due returns when to call it.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `tick` is null or points to a struct prepared by evenkeel_init.
@@ -1187,7 +1188,7 @@ namespace Evenkeel
         /// <summary>
         ///  For engines that own their loop: when the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `due_ns` may be written; null is an error.
@@ -1198,7 +1199,7 @@ namespace Evenkeel
         /// <summary>
         ///  Ends the tick, and does its bookkeeping: page faults, telemetry, rate. EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `done` is null or points to a struct prepared by evenkeel_init.
@@ -1209,7 +1210,7 @@ namespace Evenkeel
         /// <summary>
         ///  Call it between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_checkpoint", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_checkpoint(EvenkeelTickLoop* ticks);
@@ -1218,7 +1219,7 @@ namespace Evenkeel
         ///  Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once. Without a rate,
         ///  the period stays as it is.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_enter_phase", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_enter_phase(EvenkeelTickLoop* ticks, ulong fastest_ns, ulong slowest_ns);
@@ -1250,7 +1251,7 @@ namespace Evenkeel
         /// <summary>
         ///  How well the ticks kept time so far.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `report` is null or points to a struct prepared by evenkeel_init.
@@ -1261,7 +1262,7 @@ namespace Evenkeel
         /// <summary>
         ///  How the ticks are spread among those of other sessions.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `report` is null or points to a struct prepared by evenkeel_init.
@@ -1272,7 +1273,7 @@ namespace Evenkeel
         /// <summary>
         ///  Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
         ///
-        ///  Threads: the loop's own. Allocates memory: do not call it in a tick.
+        ///  Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
         ///  `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
@@ -1284,7 +1285,7 @@ namespace Evenkeel
         ///  Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
         ///  bytes, with the zero at the end.
         ///
-        ///  Threads: the loop's own. Allocates memory: do not call it in a tick.
+        ///  Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
         ///  `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
@@ -1295,7 +1296,7 @@ namespace Evenkeel
         /// <summary>
         ///  Which settings of the loop's thread are active now.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `report` is null or points to a struct prepared by evenkeel_init.
@@ -1306,7 +1307,7 @@ namespace Evenkeel
         /// <summary>
         ///  Which memory settings are active now. EVENKEEL_STATUS_NO_DATA without memory settings.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `report` is null or points to a struct prepared by evenkeel_init.
@@ -1317,7 +1318,7 @@ namespace Evenkeel
         /// <summary>
         ///  The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `summary` is null or points to a struct prepared by evenkeel_init.
@@ -1328,7 +1329,7 @@ namespace Evenkeel
         /// <summary>
         ///  The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `summary` is null or points to a struct prepared by evenkeel_init.
@@ -1339,7 +1340,7 @@ namespace Evenkeel
         /// <summary>
         ///  The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `summary` is null or points to a struct prepared by evenkeel_init.
@@ -1350,7 +1351,7 @@ namespace Evenkeel
         /// <summary>
         ///  How the CPU is taken away from the loop's thread, as far as the loop has detected it, and what it does about it.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `quantum` is null or points to a struct prepared by evenkeel_init.
@@ -1362,7 +1363,7 @@ namespace Evenkeel
         ///  Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second, and without a
         ///  rate.
         ///
-        ///  Threads: the loop's own.
+        ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
         ///  `load` may be written; null is an error.
@@ -1458,7 +1459,7 @@ namespace Evenkeel
         /// <summary>
         ///  Calls `each` with every waiting packet, up to `at_most`. It never waits for packets.
         ///
-        ///  Threads: one at a time; another one may send meanwhile.
+        ///  Threads: one at a time; another thread may send meanwhile.
         ///
         ///  # Safety
         ///  `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
@@ -1470,7 +1471,7 @@ namespace Evenkeel
         ///  Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE if it is longer than bytes_max. EVENKEEL_STATUS_NO_ROOM if the queue is full and the
         ///  kernel accepts no more now; the packet is then lost.
         ///
-        ///  Threads: one at a time; another one may receive meanwhile, and what evenkeel_udp_receive calls may send.
+        ///  Threads: one at a time; another thread may receive meanwhile. The function that evenkeel_udp_receive calls may send.
         ///
         ///  # Safety
         ///  `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
@@ -1481,7 +1482,7 @@ namespace Evenkeel
         /// <summary>
         ///  Sends the queued packets, as many as the kernel accepts. It never waits.
         ///
-        ///  Threads: one at a time; another one may receive meanwhile.
+        ///  Threads: one at a time; another thread may receive meanwhile.
         ///
         ///  # Safety
         ///  `flushed` is null or points to a struct prepared by evenkeel_init.
@@ -1653,7 +1654,7 @@ namespace Evenkeel
         /// </summary>
         public uint health_period_ms;
         /// <summary>
-        ///  Without a tick for this long, in milliseconds, up to 3,600,000, no health message is sent. 0: 2,000.
+        ///  The longest time without a tick before health messages stop, in milliseconds, up to 3,600,000. 0: 2,000.
         /// </summary>
         public uint stall_ms;
     }
@@ -1722,7 +1723,7 @@ namespace Evenkeel
         /// </summary>
         public fixed byte name_space[256];
         /// <summary>
-        ///  Such as "Ready" or "Allocated".
+        ///  Its state, such as "Ready" or "Allocated".
         /// </summary>
         public fixed byte state[64];
         /// <summary>
@@ -1952,7 +1953,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  An open frame. Its body and its jobs get it, on their own thread and for as long as they run.
+    ///  An open frame. The library passes a handle to the frame's body and to each job. It is valid only on that thread, and only until the body or the
+    ///  job returns.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelFrame
@@ -2032,7 +2034,7 @@ namespace Evenkeel
         /// </summary>
         public uint workers;
         /// <summary>
-        ///  Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 with the others.
+        ///  Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 together with the other workers.
         /// </summary>
         public uint asynchronous_workers;
         /// <summary>
@@ -2052,19 +2054,20 @@ namespace Evenkeel
         /// </summary>
         public uint linked_max;
         /// <summary>
-        ///  How many dependencies these may have together, up to 1,048,576. 0: 4,096.
+        ///  How many dependencies these jobs may have together, up to 1,048,576. 0: 4,096.
         /// </summary>
         public uint waits_max;
         /// <summary>
-        ///  A job whose frame queue is full: 0, the pushing thread runs it at once; 1, it is refused.
+        ///  What happens to a job if its frame queue is full. 0: the pushing thread runs it at once. 1: the push fails.
         /// </summary>
         public uint refuses_when_full;
         /// <summary>
-        ///  A thread that finds no job: 0, looks for another for some microseconds if the process has CPUs to spare; 1, sleeps at once.
+        ///  What a thread does if it finds no job. 0: it looks for one for some microseconds if the process has CPUs to spare, and then sleeps. 1: it
+        ///  sleeps at once.
         /// </summary>
         public uint sleeps_at_once;
         /// <summary>
-        ///  A job that is pushed to the asynchronous queue if no worker takes from it: 0, the push fails; 1, it waits until
+        ///  What happens to an asynchronous job if no worker takes from its queue. 0: the push fails. 1: the job waits until
         ///  evenkeel_jobs_run_asynchronous runs it.
         /// </summary>
         public uint caller_runs_asynchronous;
@@ -2074,7 +2077,7 @@ namespace Evenkeel
         /// </summary>
         public EvenkeelWorkerSettings** own_workers;
         /// <summary>
-        ///  How many; at most 63 with all others.
+        ///  How many workers `own_workers` lists; at most 63 together with all other workers.
         /// </summary>
         public System.UIntPtr own_workers_count;
     }
@@ -2108,50 +2111,50 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it.
+    ///  A lock, in storage that the caller owns. evenkeel_mutex_init prepares it. Do not copy or move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelMutex
     {
         /// <summary>
-        ///  The library's own.
+        ///  Internal to the library.
         /// </summary>
         public fixed ulong opaque[2];
     }
 
     /// <summary>
-    ///  A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads.
-    ///  It is in the caller's storage. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
+    ///  A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads. It is in
+    ///  storage that the caller owns. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelInheritMutex
     {
         /// <summary>
-        ///  The library's own.
+        ///  Internal to the library.
         /// </summary>
         public fixed ulong opaque[2];
     }
 
     /// <summary>
-    ///  A lock for many readers or one writer, in the caller's storage. evenkeel_rw_lock_init prepares it. Do not copy or move it.
+    ///  A lock for many readers or one writer, in storage that the caller owns. evenkeel_rw_lock_init prepares it. Do not copy or move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelRwLock
     {
         /// <summary>
-        ///  The library's own.
+        ///  Internal to the library.
         /// </summary>
         public fixed ulong opaque[3];
     }
 
     /// <summary>
-    ///  Something that happens once, until it is reset. It is in the caller's storage. evenkeel_event_init prepares it. Do not copy or move it.
+    ///  Something that happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelEvent
     {
         /// <summary>
-        ///  The library's own.
+        ///  Internal to the library.
         /// </summary>
         public fixed ulong opaque[2];
     }
@@ -2325,7 +2328,7 @@ namespace Evenkeel
         /// </summary>
         public long shifted_ns;
         /// <summary>
-        ///  How far their place is away, in nanoseconds; later is positive.
+        ///  How far the ticks still have to move, in nanoseconds; later is positive.
         /// </summary>
         public long distance_ns;
     }
@@ -2381,11 +2384,11 @@ namespace Evenkeel
         /// </summary>
         public ulong probes;
         /// <summary>
-        ///  With slices, when a recent one began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are none.
+        ///  When a recent slice began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are no slices.
         /// </summary>
         public ulong phase_ns;
         /// <summary>
-        ///  With slices, the confidence in them, from 0 to 1; below 0 if there are none.
+        ///  The confidence that there are slices, from 0 to 1; below 0 if there are none.
         /// </summary>
         public double confidence;
     }
@@ -2435,7 +2438,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Settings of a rate. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms; 10 ms only for a phase that requests it.
+    ///  Settings of a rate. All zero (EVENKEEL_INIT): periods of 10, 20, 30 and 50 ms, but 10 ms only for a phase that requests it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelRateSettings
@@ -2453,7 +2456,7 @@ namespace Evenkeel
         /// </summary>
         public fixed ulong ladder_ns[16];
         /// <summary>
-        ///  The one to start with, in nanoseconds. 0: 20,000,000.
+        ///  The period to start with, in nanoseconds. 0: 20,000,000.
         /// </summary>
         public ulong start_ns;
         /// <summary>
@@ -2475,7 +2478,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A scope that used the CPU for long.
+    ///  A scope that used the CPU for a long time.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelLongScope
@@ -2594,7 +2597,7 @@ namespace Evenkeel
         /// </summary>
         public uint asks_dma_latency;
         /// <summary>
-        ///  In microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
+        ///  The longest allowed time to leave an idle state, in microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
         /// </summary>
         public int dma_latency_us;
         /// <summary>
@@ -2723,7 +2726,7 @@ namespace Evenkeel
         /// </summary>
         public byte* scopes_name;
         /// <summary>
-        ///  How many of its last scopes it records, up to a million, with scopes_name. 0: 4,096.
+        ///  How many of the thread's last scopes the loop records, up to a million; used with scopes_name. 0: 4,096.
         /// </summary>
         public ulong scopes_count;
         /// <summary>
@@ -2747,19 +2750,19 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  In the order of the network; of version 4 the first four bytes.
+        ///  The IP address in network byte order; for IPv4, the first four bytes.
         /// </summary>
         public fixed byte ip[16];
         /// <summary>
-        ///  1 to 65,535.
+        ///  The port, 1 to 65,535.
         /// </summary>
         public uint port;
         /// <summary>
-        ///  1: version 6; 0: version 4.
+        ///  1: IPv6; 0: IPv4.
         /// </summary>
         public uint is_ipv6;
         /// <summary>
-        ///  Of version 6, for link-local addresses: the interface's number.
+        ///  For IPv6 link-local addresses: the interface's number.
         /// </summary>
         public uint scope_id;
         /// <summary>
@@ -3163,7 +3166,7 @@ namespace Evenkeel
         /// </summary>
         public uint hears_undelivered;
         /// <summary>
-        ///  If no packet waits, how long a call asks the device for packets, in microseconds. 0: not at all.
+        ///  How long a call that finds no packet polls the device for one, in microseconds. 0: it does not poll.
         /// </summary>
         public uint busy_poll_us;
         /// <summary>
@@ -3272,7 +3275,7 @@ namespace Evenkeel
     public enum EvenkeelSpinning : uint
     {
         /// <summary>
-        ///  If the process has more than one CPU; less under a CPU limit.
+        ///  If the process has more than one CPU. Under a CPU limit it spins less.
         /// </summary>
         WhereThereIsRoom = 0,
         /// <summary>
@@ -3291,11 +3294,11 @@ namespace Evenkeel
     public enum EvenkeelAlign : uint
     {
         /// <summary>
-        ///  If measurements show that they finish sooner there.
+        ///  It shifts ticks if measurements show that they then finish sooner.
         /// </summary>
         Measured = 0,
         /// <summary>
-        ///  Never: ticks keep their phase.
+        ///  It never shifts ticks: they keep their phase.
         /// </summary>
         Never = 1,
     }
@@ -3394,7 +3397,7 @@ namespace Evenkeel
     public enum EvenkeelMemoryLock : uint
     {
         /// <summary>
-        ///  All that is mapped now or later, each page from its first use on. It costs no memory that is not used.
+        ///  All pages that are mapped now or later, each from its first use on. Unused pages cost no memory.
         /// </summary>
         AllOnFault = 0,
         /// <summary>
@@ -3402,11 +3405,11 @@ namespace Evenkeel
         /// </summary>
         Nothing = 1,
         /// <summary>
-        ///  All that is mapped now, loaded at once.
+        ///  All pages that are mapped now, loaded at once.
         /// </summary>
         Present = 2,
         /// <summary>
-        ///  All that is mapped now or later, loaded at once, with the whole stack of every thread.
+        ///  All pages that are mapped now or later, loaded at once, with the whole stack of every thread.
         /// </summary>
         All = 3,
     }
@@ -3487,7 +3490,7 @@ namespace Evenkeel
         /// </summary>
         Held = 3,
         /// <summary>
-        ///  There are slices, and the tick period does not fit theirs.
+        ///  There are slices, but the tick period does not fit the period of the slices.
         /// </summary>
         NoMultiple = 4,
     }
@@ -3526,7 +3529,7 @@ namespace Evenkeel
         /// </summary>
         Calm = 6,
         /// <summary>
-        ///  Another phase of the game.
+        ///  The game entered another phase.
         /// </summary>
         Phase = 7,
         /// <summary>
@@ -3584,7 +3587,7 @@ namespace Evenkeel
         /// </summary>
         Batched = 3,
         /// <summary>
-        ///  As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+        ///  As Batched, and the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
         /// </summary>
         Offloaded = 4,
         /// <summary>
@@ -3609,11 +3612,11 @@ namespace Evenkeel
         /// </summary>
         InheritMutex = 1,
         /// <summary>
-        ///  To read under a reader-writer lock.
+        ///  A reader-writer lock, to take it for reading.
         /// </summary>
         Read = 2,
         /// <summary>
-        ///  To write under one.
+        ///  A reader-writer lock, to take it for writing.
         /// </summary>
         Write = 3,
         /// <summary>

@@ -18,7 +18,7 @@
 // The meaning of this header's structs and functions. New fields at the end of a struct do not change it.
 #define EVENKEEL_ABI_VERSION 2
 
-// For a field of EvenkeelThreadConfig whose zero means a default: request nothing.
+// A value for a field of EvenkeelThreadConfig whose zero means a default: it requests nothing.
 #define EVENKEEL_DO_NOT_ASK 9223372036854775807
 
 // A number that the kernel does not report.
@@ -86,9 +86,9 @@ enum EvenkeelAlign
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // If measurements show that they finish sooner there.
+    // It shifts ticks if measurements show that they then finish sooner.
     EVENKEEL_ALIGN_MEASURED = 0,
-    // Never: ticks keep their phase.
+    // It never shifts ticks: they keep their phase.
     EVENKEEL_ALIGN_NEVER = 1,
 };
 #ifndef __cplusplus
@@ -113,7 +113,7 @@ enum EvenkeelAlignment
     EVENKEEL_ALIGNMENT_TRYING = 2,
     // It keeps ticks at the best phase.
     EVENKEEL_ALIGNMENT_HELD = 3,
-    // There are slices, and the tick period does not fit theirs.
+    // There are slices, but the tick period does not fit the period of the slices.
     EVENKEEL_ALIGNMENT_NO_MULTIPLE = 4,
 };
 #ifndef __cplusplus
@@ -184,13 +184,13 @@ enum EvenkeelMemoryLock
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // All that is mapped now or later, each page from its first use on. It costs no memory that is not used.
+    // All pages that are mapped now or later, each from its first use on. Unused pages cost no memory.
     EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT = 0,
     // None: the kernel decides.
     EVENKEEL_MEMORY_LOCK_NOTHING = 1,
-    // All that is mapped now, loaded at once.
+    // All pages that are mapped now, loaded at once.
     EVENKEEL_MEMORY_LOCK_PRESENT = 2,
-    // All that is mapped now or later, loaded at once, with the whole stack of every thread.
+    // All pages that are mapped now or later, loaded at once, with the whole stack of every thread.
     EVENKEEL_MEMORY_LOCK_ALL = 3,
 };
 #ifndef __cplusplus
@@ -313,7 +313,7 @@ enum EvenkeelRateReason
     EVENKEEL_RATE_REASON_STARVED = 5,
     // There was room for a shorter period for long enough.
     EVENKEEL_RATE_REASON_CALM = 6,
-    // Another phase of the game.
+    // The game entered another phase.
     EVENKEEL_RATE_REASON_PHASE = 7,
     // The time slices of the CPU changed.
     EVENKEEL_RATE_REASON_TIME_SLICES = 8,
@@ -332,7 +332,7 @@ enum EvenkeelSpinning
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // If the process has more than one CPU; less under a CPU limit.
+    // If the process has more than one CPU. Under a CPU limit it spins less.
     EVENKEEL_SPINNING_WHERE_THERE_IS_ROOM = 0,
     // Never.
     EVENKEEL_SPINNING_NEVER = 1,
@@ -357,9 +357,9 @@ enum EvenkeelWaitKind
     EVENKEEL_WAIT_KIND_MUTEX = 0,
     // A mutex whose holder inherits priority.
     EVENKEEL_WAIT_KIND_INHERIT_MUTEX = 1,
-    // To read under a reader-writer lock.
+    // A reader-writer lock, to take it for reading.
     EVENKEEL_WAIT_KIND_READ = 2,
-    // To write under one.
+    // A reader-writer lock, to take it for writing.
     EVENKEEL_WAIT_KIND_WRITE = 3,
     // An event.
     EVENKEEL_WAIT_KIND_EVENT = 4,
@@ -386,7 +386,7 @@ enum EvenkeelIoBackend
     EVENKEEL_IO_BACKEND_ONE = 2,
     // Up to 64 packets a call.
     EVENKEEL_IO_BACKEND_BATCHED = 3,
-    // As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+    // As Batched, and the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
     EVENKEEL_IO_BACKEND_OFFLOADED = 4,
     // Receives with one standing request of io_uring; it needs a library that was built with it (`make install-rt FEATURES=io-uring`) and
     // Linux 6.1 or later. The request belongs to the thread that first receives; if another thread receives, the socket continues as
@@ -410,7 +410,8 @@ typedef struct EvenkeelAsynchronous EvenkeelAsynchronous;
 // Ticks at absolute times.
 typedef struct EvenkeelClock EvenkeelClock;
 
-// An open frame. Its body and its jobs get it, on their own thread and for as long as they run.
+// An open frame. The library passes a handle to the frame's body and to each job. It is valid only on that thread, and only until the body or the
+// job returns.
 typedef struct EvenkeelFrame EvenkeelFrame;
 
 // Workers and their queues.
@@ -447,7 +448,7 @@ typedef struct EvenkeelAgonesSettings {
     uint32_t timeout_ms;
     // The time between health messages, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
     uint32_t health_period_ms;
-    // Without a tick for this long, in milliseconds, up to 3,600,000, no health message is sent. 0: 2,000.
+    // The longest time without a tick before health messages stop, in milliseconds, up to 3,600,000. 0: 2,000.
     uint32_t stall_ms;
 } EvenkeelAgonesSettings;
 
@@ -462,7 +463,7 @@ typedef struct EvenkeelGameServer {
     char name[256];
     // Its namespace; two words, because `namespace` is a keyword of C++.
     char name_space[256];
-    // Such as "Ready" or "Allocated".
+    // Its state, such as "Ready" or "Allocated".
     char state[64];
     // The address for players.
     char address[256];
@@ -631,7 +632,7 @@ typedef struct EvenkeelThreadConfig {
     // Not 0: keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed. It costs power, and
     // needs write access to /dev/cpu_dma_latency.
     uint32_t asks_dma_latency;
-    // In microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
+    // The longest allowed time to leave an idle state, in microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
     int32_t dma_latency_us;
     // Always 0.
     uint32_t reserved;
@@ -661,7 +662,7 @@ typedef struct EvenkeelJobSettings {
     uint32_t version;
     // Threads that take from the frame queues in their order, and then from the asynchronous queue.
     uint32_t workers;
-    // Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 with the others.
+    // Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 together with the other workers.
     uint32_t asynchronous_workers;
     // Frame queues, up to 8. 0: 1.
     uint32_t frame_queues;
@@ -671,24 +672,25 @@ typedef struct EvenkeelJobSettings {
     uint32_t asynchronous_capacity;
     // How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0: 1,024.
     uint32_t linked_max;
-    // How many dependencies these may have together, up to 1,048,576. 0: 4,096.
+    // How many dependencies these jobs may have together, up to 1,048,576. 0: 4,096.
     uint32_t waits_max;
-    // A job whose frame queue is full: 0, the pushing thread runs it at once; 1, it is refused.
+    // What happens to a job if its frame queue is full. 0: the pushing thread runs it at once. 1: the push fails.
     uint32_t refuses_when_full;
-    // A thread that finds no job: 0, looks for another for some microseconds if the process has CPUs to spare; 1, sleeps at once.
+    // What a thread does if it finds no job. 0: it looks for one for some microseconds if the process has CPUs to spare, and then sleeps. 1: it
+    // sleeps at once.
     uint32_t sleeps_at_once;
-    // A job that is pushed to the asynchronous queue if no worker takes from it: 0, the push fails; 1, it waits until
+    // What happens to an asynchronous job if no worker takes from its queue. 0: the push fails. 1: the job waits until
     // evenkeel_jobs_run_asynchronous runs it.
     uint32_t caller_runs_asynchronous;
     // More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the workers
     // above. Null if there are none.
     const struct EvenkeelWorkerSettings *const *own_workers;
-    // How many; at most 63 with all others.
+    // How many workers `own_workers` lists; at most 63 together with all other workers.
     size_t own_workers_count;
 } EvenkeelJobSettings;
 
-// A job, or the body of a frame. It gets the frame (null in an asynchronous job) and the context that it was pushed with. It must return: no
-// exception and no longjmp may leave it.
+// A job, or the body of a frame. Its arguments are the frame (null in an asynchronous job) and the context that it was pushed with. It must return:
+// no exception and no longjmp may leave it.
 typedef void (*EvenkeelJob)(struct EvenkeelFrame *frame, void *context);
 
 // The counters of the last frame.
@@ -717,31 +719,31 @@ typedef struct EvenkeelFrameCounters {
     uint64_t longest_job_ns;
 } EvenkeelFrameCounters;
 
-// One step of a loop. It gets the number and the context.
+// One step of a loop. Its arguments are the number of the step and the context.
 typedef void (*EvenkeelEach)(size_t number, void *context);
 
-// A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it.
+// A lock, in storage that the caller owns. evenkeel_mutex_init prepares it. Do not copy or move it.
 typedef struct EvenkeelMutex {
-    // The library's own.
+    // Internal to the library.
     uint64_t opaque[2];
 } EvenkeelMutex;
 
-// A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads.
-// It is in the caller's storage. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
+// A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads. It is in
+// storage that the caller owns. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
 typedef struct EvenkeelInheritMutex {
-    // The library's own.
+    // Internal to the library.
     uint64_t opaque[2];
 } EvenkeelInheritMutex;
 
-// A lock for many readers or one writer, in the caller's storage. evenkeel_rw_lock_init prepares it. Do not copy or move it.
+// A lock for many readers or one writer, in storage that the caller owns. evenkeel_rw_lock_init prepares it. Do not copy or move it.
 typedef struct EvenkeelRwLock {
-    // The library's own.
+    // Internal to the library.
     uint64_t opaque[3];
 } EvenkeelRwLock;
 
-// Something that happens once, until it is reset. It is in the caller's storage. evenkeel_event_init prepares it. Do not copy or move it.
+// Something that happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or move it.
 typedef struct EvenkeelEvent {
-    // The library's own.
+    // Internal to the library.
     uint64_t opaque[2];
 } EvenkeelEvent;
 
@@ -827,13 +829,13 @@ typedef struct EvenkeelQuantum {
     uint64_t gaps_unknown;
     // How often the clock woke in idle time to search; each wake costs some 5 us of CPU time.
     uint64_t probes;
-    // With slices, when a recent one began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are none.
+    // When a recent slice began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are no slices.
     uint64_t phase_ns;
-    // With slices, the confidence in them, from 0 to 1; below 0 if there are none.
+    // The confidence that there are slices, from 0 to 1; below 0 if there are none.
     double confidence;
 } EvenkeelQuantum;
 
-// Settings of a rate. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms; 10 ms only for a phase that requests it.
+// Settings of a rate. All zero (EVENKEEL_INIT): periods of 10, 20, 30 and 50 ms, but 10 ms only for a phase that requests it.
 typedef struct EvenkeelRateSettings {
     // The size of this struct, in bytes.
     uint32_t size;
@@ -841,7 +843,7 @@ typedef struct EvenkeelRateSettings {
     uint32_t version;
     // The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
     uint64_t ladder_ns[16];
-    // The one to start with, in nanoseconds. 0: 20,000,000.
+    // The period to start with, in nanoseconds. 0: 20,000,000.
     uint64_t start_ns;
     // The shortest period of the phase to start in, in nanoseconds. 0: 20,000,000.
     uint64_t fastest_ns;
@@ -871,7 +873,7 @@ typedef struct EvenkeelRateChange {
     uint32_t reserved;
 } EvenkeelRateChange;
 
-// A scope that used the CPU for long.
+// A scope that used the CPU for a long time.
 typedef struct EvenkeelLongScope {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -942,7 +944,7 @@ typedef struct EvenkeelTickLoopSettings {
     const struct EvenkeelRateSettings *rate;
     // Records scopes of the loop's thread, under this name. Null: off.
     const char *scopes_name;
-    // How many of its last scopes it records, up to a million, with scopes_name. 0: 4,096.
+    // How many of the thread's last scopes the loop records, up to a million; used with scopes_name. 0: 4,096.
     uint64_t scopes_count;
     // Spreads the ticks of all sessions on this host, so that fewer of them collide. Null: off.
     const struct EvenkeelPhaseSettings *phases;
@@ -960,7 +962,7 @@ typedef struct EvenkeelPhaseReport {
     uint32_t neighbours;
     // How far ticks were shifted so far, in nanoseconds; later is positive.
     int64_t shifted_ns;
-    // How far their place is away, in nanoseconds; later is positive.
+    // How far the ticks still have to move, in nanoseconds; later is positive.
     int64_t distance_ns;
 } EvenkeelPhaseReport;
 
@@ -992,7 +994,7 @@ typedef struct EvenkeelUdpSettings {
     uint32_t stamps;
     // Not 0: packets that the network did not deliver are counted.
     uint32_t hears_undelivered;
-    // If no packet waits, how long a call asks the device for packets, in microseconds. 0: not at all.
+    // How long a call that finds no packet polls the device for one, in microseconds. 0: it does not poll.
     uint32_t busy_poll_us;
     // Always 0.
     uint32_t reserved;
@@ -1012,13 +1014,13 @@ typedef struct EvenkeelAddress {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // In the order of the network; of version 4 the first four bytes.
+    // The IP address in network byte order; for IPv4, the first four bytes.
     uint8_t ip[16];
-    // 1 to 65,535.
+    // The port, 1 to 65,535.
     uint32_t port;
-    // 1: version 6; 0: version 4.
+    // 1: IPv6; 0: IPv4.
     uint32_t is_ipv6;
-    // Of version 6, for link-local addresses: the interface's number.
+    // For IPv6 link-local addresses: the interface's number.
     uint32_t scope_id;
     // Always 0.
     uint32_t reserved;
@@ -1044,7 +1046,7 @@ typedef struct EvenkeelPacket {
     uint32_t reserved;
 } EvenkeelPacket;
 
-// Gets each received packet. It must return: no exception and no longjmp may leave it. It may answer with evenkeel_udp_send and
+// The library calls it with each received packet. It must return: no exception and no longjmp may leave it. It may answer with evenkeel_udp_send and
 // evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return EVENKEEL_STATUS_BUSY meanwhile.
 typedef void (*EvenkeelOnPacket)(const struct EvenkeelPacket *packet, void *context);
 
@@ -1232,7 +1234,7 @@ uint32_t evenkeel_abi_version(void);
 // Prepares a struct: sets its size and version, and all other fields to zero, which means the defaults. EVENKEEL_INIT(&structure) calls it with the
 // right size.
 //
-// Threads: any; the struct is the caller's.
+// Threads: any. The caller owns the struct.
 //
 // # Safety
 // `structure` is null or points to `size` bytes that may be written.
@@ -1259,7 +1261,7 @@ EvenkeelStatus evenkeel_agones_new(const struct EvenkeelAgonesSettings *asked,
 
 // Call it in each tick; it takes some nanoseconds. Before the first call no health message is sent.
 //
-// Threads: the one that ticks.
+// Threads: only the thread that ticks.
 EvenkeelStatus evenkeel_agones_tick(const struct EvenkeelAgones *agones);
 
 // The server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
@@ -1275,7 +1277,7 @@ EvenkeelStatus evenkeel_agones_shutdown(const struct EvenkeelAgones *agones);
 
 // Reads the game server from the sidecar. It blocks until the answer or the timeout. EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
 //
-// Threads: any but the one that ticks.
+// Threads: any except the thread that ticks.
 //
 // # Safety
 // `game_server` is null or points to a struct prepared by evenkeel_init.
@@ -1290,9 +1292,9 @@ EvenkeelStatus evenkeel_agones_game_server(const struct EvenkeelAgones *agones,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_agones_report(const struct EvenkeelAgones *agones, struct EvenkeelAgonesReport *report);
 
-// Ends its thread and frees it, after two timeouts at the latest. EVENKEEL_STATUS_BUSY while another thread uses it.
+// Ends the library's thread and frees the handle. It takes at most two timeouts. EVENKEEL_STATUS_BUSY while another thread uses it.
 //
-// Threads: any but the one that ticks.
+// Threads: any except the thread that ticks.
 EvenkeelStatus evenkeel_agones_free(struct EvenkeelAgones *agones);
 
 // Starts a clock. The first tick is due one period later.
@@ -1313,7 +1315,7 @@ EvenkeelStatus evenkeel_clock_free(struct EvenkeelClock *clock);
 // Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
 // time, the clock makes it an ordinary thread, so that somebody can still log in and stop the server. The thread's handle is no longer valid.
 //
-// Threads: the one that was set up, and that ticks.
+// Threads: only the thread that evenkeel_thread_new set up, and that ticks.
 EvenkeelStatus evenkeel_clock_take_thread(struct EvenkeelClock *clock,
                                           struct EvenkeelThread *thread);
 
@@ -1327,7 +1329,7 @@ EvenkeelStatus evenkeel_clock_thread_report(const struct EvenkeelClock *clock, s
 
 // Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_clock_done did.
 //
-// Threads: one at a time; the one that ticks.
+// Threads: only the thread that ticks.
 //
 // # Safety
 // `tick` is null or points to a struct prepared by evenkeel_init.
@@ -1336,7 +1338,7 @@ EvenkeelStatus evenkeel_clock_wait(struct EvenkeelClock *clock, struct EvenkeelT
 // For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
 // evenkeel_clock_next_due returns when to call it.
 //
-// Threads: one at a time; the one that ticks.
+// Threads: only the thread that ticks.
 //
 // # Safety
 // `tick` is null or points to a struct prepared by evenkeel_init.
@@ -1353,7 +1355,7 @@ EvenkeelStatus evenkeel_clock_next_due(const struct EvenkeelClock *clock, uint64
 
 // Ends the tick. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
-// Threads: one at a time; the one that ticks.
+// Threads: only the thread that ticks.
 //
 // # Safety
 // `done` is null or points to a struct prepared by evenkeel_init.
@@ -1416,12 +1418,13 @@ const char *evenkeel_status_text(uint32_t status);
 EvenkeelStatus evenkeel_last_error(char *buffer,
                                    size_t size);
 
-// Starts the workers. It allocates all memory here.
+// Starts the workers. Allocates all memory of the job system.
 //
 // Threads: any. Free it with evenkeel_jobs_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` may be written; null is an error.
+// `asked` is null or points to a struct prepared by evenkeel_init, and so are the structs that it points to; `jobs` may be written; null is an
+// error.
 EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked,
                                  struct EvenkeelJobs **jobs);
 
@@ -1430,8 +1433,8 @@ EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked,
 // Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
 EvenkeelStatus evenkeel_jobs_free(struct EvenkeelJobs *jobs);
 
-// Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. `dropped`
-// is how many these were. It also frees the handle.
+// Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. Writes to
+// `dropped` how many jobs it dropped. Also frees the handle.
 //
 // Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
 //
@@ -1442,7 +1445,7 @@ EvenkeelStatus evenkeel_jobs_discard(struct EvenkeelJobs *jobs,
 
 // Opens a frame: calls `body`, which pushes jobs, and returns when all of them are done. This thread runs jobs until then.
 //
-// Threads: one at a time. `body` is called on this one.
+// Threads: one at a time. `body` runs on the calling thread.
 //
 // # Safety
 // `body` is null or a function that takes this context.
@@ -1469,10 +1472,10 @@ EvenkeelStatus evenkeel_jobs_worker_report(struct EvenkeelJobs *jobs,
                                            size_t number,
                                            struct EvenkeelThreadReport *report);
 
-// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist
-// or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
+// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set,
+// EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
 //
-// Threads: the one that the frame was given on.
+// Threads: only the thread that received this frame handle.
 //
 // # Safety
 // `job` is null, or a function that may be called with `context` on any thread until the frame ends.
@@ -1482,13 +1485,13 @@ EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame,
                                    void *context);
 
 // Pushes a job that starts when `others_count` other jobs are done. `number` is its number, so that others can depend on it.
-// EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
+// EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
 //
-// Threads: the one that the frame was given on.
+// Threads: only the thread that received this frame handle.
 //
 // # Safety
-// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` may
-// be written; null is an error.
+// `others` points to `others_count` numbers, or is null if `others_count` is 0; `job` as for evenkeel_frame_push; `number` may be written; null is
+// an error.
 EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
                                          uint32_t queue_number,
                                          EvenkeelJob job,
@@ -1498,25 +1501,27 @@ EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
                                          uint32_t *number);
 
 // Runs jobs until the job with this number from evenkeel_frame_push_after is done. Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if
-// the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there.
-// EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
+// the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there. EVENKEEL_STATUS_BAD_HANDLE if
+// this frame has no job with this number.
 //
-// Threads: the one that the frame was given on.
+// Threads: only the thread that received this frame handle.
 EvenkeelStatus evenkeel_frame_wait(struct EvenkeelFrame *frame,
                                    uint32_t number);
 
-// Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
+// Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
 //
-// Threads: the one that the frame was given on.
+// Threads: only the thread that received this frame handle.
 //
 // # Safety
 // `is_done` may be written; null is an error.
-EvenkeelStatus evenkeel_frame_is_done(struct EvenkeelFrame *frame, uint32_t number, uint32_t *is_done);
+EvenkeelStatus evenkeel_frame_is_done(struct EvenkeelFrame *frame,
+                                      uint32_t number,
+                                      uint32_t *is_done);
 
 // Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
 // when all calls have returned.
 //
-// Threads: the one that the frame was given on.
+// Threads: only the thread that received this frame handle.
 //
 // # Safety
 // `each` is null, or a function that may be called with `context` on several threads at once.
@@ -1535,9 +1540,8 @@ EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
 // `asynchronous` may be written; null is an error.
 EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct EvenkeelAsynchronous **asynchronous);
 
-// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job
-// system was freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and the settings do not say that
-// evenkeel_jobs_run_asynchronous does.
+// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job system was
+// freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and EvenkeelJobSettings.caller_runs_asynchronous is not set.
 //
 // Threads: any, at any time, also in jobs.
 //
@@ -1553,8 +1557,8 @@ EvenkeelStatus evenkeel_asynchronous_push(const struct EvenkeelAsynchronous *asy
 // Threads: any.
 EvenkeelStatus evenkeel_asynchronous_free(struct EvenkeelAsynchronous *asynchronous);
 
-// Runs up to `at_most` asynchronous jobs that no worker takes, for servers without workers, in the time that a tick has left. `ran` is how many it
-// ran. EvenkeelJobSettings.caller_runs_asynchronous allows such jobs.
+// Runs up to `at_most` asynchronous jobs that no worker takes, and writes to `ran` how many it ran. A server without workers calls it in the time
+// that a tick has left. Set EvenkeelJobSettings.caller_runs_asynchronous to allow such jobs.
 //
 // Threads: one at a time.
 //
@@ -1566,10 +1570,10 @@ EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
 
 // Prepares a lock. Nobody holds it.
 //
-// Threads: one, before any other uses it. Call evenkeel_mutex_destroy at the end.
+// Threads: one, before any other thread uses it. Call evenkeel_mutex_destroy at the end.
 //
 // # Safety
-// `mutex` is null or points to storage of the caller's that may be read and written.
+// `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_mutex_init(struct EvenkeelMutex *mutex);
 
 // Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
@@ -1577,7 +1581,7 @@ EvenkeelStatus evenkeel_mutex_init(struct EvenkeelMutex *mutex);
 // Threads: any, at any time.
 //
 // # Safety
-// `mutex` is null or points to storage of the caller's that may be read and written.
+// `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_mutex_lock(struct EvenkeelMutex *mutex);
 
 // Takes the lock if it is free, else returns EVENKEEL_STATUS_WOULD_BLOCK.
@@ -1585,31 +1589,31 @@ EvenkeelStatus evenkeel_mutex_lock(struct EvenkeelMutex *mutex);
 // Threads: any, at any time.
 //
 // # Safety
-// `mutex` is null or points to storage of the caller's that may be read and written.
+// `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_mutex_try_lock(struct EvenkeelMutex *mutex);
 
 // Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 //
-// Threads: the one that holds it.
+// Threads: only the thread that holds the lock.
 //
 // # Safety
-// `mutex` is null or points to storage of the caller's that may be read and written.
+// `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_mutex_unlock(struct EvenkeelMutex *mutex);
 
-// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
 //
-// Threads: one, when no other uses it.
+// Threads: one, when no other thread uses it.
 //
 // # Safety
-// `mutex` is null or points to storage of the caller's that may be read and written.
+// `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_mutex_destroy(struct EvenkeelMutex *mutex);
 
 // Prepares a lock that inherits priority. Nobody holds it.
 //
-// Threads: one, before any other uses it. Call evenkeel_inherit_mutex_destroy at the end.
+// Threads: one, before any other thread uses it. Call evenkeel_inherit_mutex_destroy at the end.
 //
 // # Safety
-// `mutex` is null or points to storage of the caller's that may be read and written.
+// `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_init(struct EvenkeelInheritMutex *mutex);
 
 // Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED if the calling thread holds it already: the kernel detects
@@ -1618,7 +1622,7 @@ EvenkeelStatus evenkeel_inherit_mutex_init(struct EvenkeelInheritMutex *mutex);
 // Threads: any, at any time.
 //
 // # Safety
-// `mutex` is null or points to storage of the caller's that may be read and written.
+// `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_lock(struct EvenkeelInheritMutex *mutex);
 
 // Takes the lock if it is free, else returns EVENKEEL_STATUS_WOULD_BLOCK.
@@ -1626,40 +1630,40 @@ EvenkeelStatus evenkeel_inherit_mutex_lock(struct EvenkeelInheritMutex *mutex);
 // Threads: any, at any time.
 //
 // # Safety
-// `mutex` is null or points to storage of the caller's that may be read and written.
+// `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_try_lock(struct EvenkeelInheritMutex *mutex);
 
 // Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_PANICKED if another thread does: the kernel
 // detects that, and nothing has changed.
 //
-// Threads: the one that holds it.
+// Threads: only the thread that holds the lock.
 //
 // # Safety
-// `mutex` is null or points to storage of the caller's that may be read and written.
+// `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_unlock(struct EvenkeelInheritMutex *mutex);
 
-// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
 //
-// Threads: one, when no other uses it.
+// Threads: one, when no other thread uses it.
 //
 // # Safety
-// `mutex` is null or points to storage of the caller's that may be read and written.
+// `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_destroy(struct EvenkeelInheritMutex *mutex);
 
 // Prepares a lock for readers and a writer. Nobody holds it.
 //
-// Threads: one, before any other uses it. Call evenkeel_rw_lock_destroy at the end.
+// Threads: one, before any other thread uses it. Call evenkeel_rw_lock_destroy at the end.
 //
 // # Safety
-// `lock` is null or points to storage of the caller's that may be read and written.
+// `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_init(struct EvenkeelRwLock *lock);
 
 // Takes the lock for reading, sleeping while a thread writes. EVENKEEL_STATUS_BUSY if the calling thread is the one that writes.
 //
-// Threads: any, at any time, except one that holds it, which may wait for itself.
+// Threads: any, at any time, except a thread that holds the lock already: it might wait for itself.
 //
 // # Safety
-// `lock` is null or points to storage of the caller's that may be read and written.
+// `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_read(struct EvenkeelRwLock *lock);
 
 // Takes the lock for reading if no thread writes, else returns EVENKEEL_STATUS_WOULD_BLOCK.
@@ -1667,23 +1671,23 @@ EvenkeelStatus evenkeel_rw_lock_read(struct EvenkeelRwLock *lock);
 // Threads: any, at any time.
 //
 // # Safety
-// `lock` is null or points to storage of the caller's that may be read and written.
+// `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_try_read(struct EvenkeelRwLock *lock);
 
-// Releases what was taken for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
+// Releases a lock that the calling thread took for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
 //
-// Threads: the one that took it.
+// Threads: only the thread that took the lock.
 //
 // # Safety
-// `lock` is null or points to storage of the caller's that may be read and written.
+// `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
 
 // Takes the lock for writing, sleeping while any thread reads or writes. EVENKEEL_STATUS_BUSY if the calling thread writes already.
 //
-// Threads: any, at any time, except one that reads, which would wait for itself.
+// Threads: any, at any time, except a thread that reads: it would wait for itself.
 //
 // # Safety
-// `lock` is null or points to storage of the caller's that may be read and written.
+// `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
 
 // Takes the lock for writing if no thread reads or writes, else returns EVENKEEL_STATUS_WOULD_BLOCK.
@@ -1691,78 +1695,79 @@ EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
 // Threads: any, at any time.
 //
 // # Safety
-// `lock` is null or points to storage of the caller's that may be read and written.
+// `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_try_write(struct EvenkeelRwLock *lock);
 
-// Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
+// Releases a lock that the calling thread took for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another
+// thread does.
 //
-// Threads: the one that took it.
+// Threads: only the thread that took the lock.
 //
 // # Safety
-// `lock` is null or points to storage of the caller's that may be read and written.
+// `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_unlock_write(struct EvenkeelRwLock *lock);
 
-// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
 //
-// Threads: one, when no other uses it.
+// Threads: one, when no other thread uses it.
 //
 // # Safety
-// `lock` is null or points to storage of the caller's that may be read and written.
+// `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_destroy(struct EvenkeelRwLock *lock);
 
 // Prepares an event that has not happened.
 //
-// Threads: one, before any other uses it. Call evenkeel_event_destroy at the end.
+// Threads: one, before any other thread uses it. Call evenkeel_event_destroy at the end.
 //
 // # Safety
-// `event` is null or points to storage of the caller's that may be read and written.
+// `event` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_event_init(struct EvenkeelEvent *event);
 
-// It has happened: every waiter continues, and sees what was written before.
+// Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before.
 //
 // Threads: any, at any time.
 //
 // # Safety
-// `event` is null or points to storage of the caller's that may be read and written.
+// `event` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_event_set(struct EvenkeelEvent *event);
 
-// Makes the event wait to happen again.
+// Resets the event, so that it can happen again.
 //
 // Threads: any, while no thread still waits for the last time.
 //
 // # Safety
-// `event` is null or points to storage of the caller's that may be read and written.
+// `event` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_event_reset(struct EvenkeelEvent *event);
 
-// Sleeps until it has happened.
+// Sleeps until the event has happened.
 //
 // Threads: any, at any time.
 //
 // # Safety
-// `event` is null or points to storage of the caller's that may be read and written.
+// `event` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_event_wait(struct EvenkeelEvent *event);
 
-// Whether it has happened: 1 or 0.
+// Whether the event has happened: 1 or 0.
 //
 // Threads: any, at any time.
 //
 // # Safety
-// `event` is null or points to storage of the caller's that may be read and written; `is_set` may be written; null is an error.
+// `event` is null or points to storage that the caller owns and that may be read and written; `is_set` may be written; null is an error.
 EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event,
                                      uint32_t *is_set);
 
-// Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. The storage is the caller's again.
+// Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. Afterwards the caller may use the storage for something else.
 //
-// Threads: one, when no other uses it.
+// Threads: one, when no other thread uses it.
 //
 // # Safety
-// `event` is null or points to storage of the caller's that may be read and written.
+// `event` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_event_destroy(struct EvenkeelEvent *event);
 
-// Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is no error but
-// in the report.
+// Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is not an error: the report
+// lists it.
 //
-// Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
+// Threads: only the thread that ticks, before its first tick. Free it with evenkeel_memory_free.
 //
 // # Safety
 // `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written; null is an error.
@@ -1789,10 +1794,10 @@ EvenkeelStatus evenkeel_memory_advice(struct EvenkeelMemory *memory,
                                       size_t size,
                                       size_t *needed);
 
-// Call it after each evenkeel_clock_done. Returns the page faults of that tick, for one system call (about 0.3 us), and once a second a
-// read of a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// Call it after each evenkeel_clock_done. Returns the page faults of that tick. It costs one system call (about 0.3 us), and once a second it reads
+// a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
-// Threads: the one that ticks.
+// Threads: only the thread that ticks.
 //
 // # Safety
 // `tick` is null or points to a struct prepared by evenkeel_init.
@@ -1810,14 +1815,14 @@ EvenkeelStatus evenkeel_memory_after(struct EvenkeelMemory *memory,
 EvenkeelStatus evenkeel_memory_prefault(void *memory,
                                         size_t bytes);
 
-// Frees it. Locked pages stay locked.
+// Frees the handle. Locked pages stay locked.
 //
 // Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 EvenkeelStatus evenkeel_memory_free(struct EvenkeelMemory *memory);
 
 // Call it between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
 //
-// Threads: one at a time; the one that ticks.
+// Threads: only the thread that ticks.
 EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
 
 // How the CPU is taken away from the tick's thread, as far as the clock has detected it, and what the clock does about it.
@@ -1829,9 +1834,9 @@ EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
 EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock,
                                       struct EvenkeelQuantum *quantum);
 
-// Opens the files that it reads, and allocates all memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
+// Creates a rate: opens the files that it reads, and allocates all its memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
 //
-// Threads: the one that ticks, because it reads that thread's counters. Free it with evenkeel_rate_free.
+// Threads: only the thread that ticks, because the rate reads that thread's counters. Free it with evenkeel_rate_free.
 //
 // # Safety
 // `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written; null is an error.
@@ -1849,7 +1854,7 @@ EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_
 // Call it after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on. `period_ns` is the
 // clock's period, in nanoseconds. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
-// Threads: the one that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
+// Threads: only the thread that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
 //
 // # Safety
 // `period_ns` may be written; null is an error.
@@ -1859,7 +1864,7 @@ EvenkeelStatus evenkeel_rate_after(struct EvenkeelRate *rate,
 
 // Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The clock's period moves into that range at once.
 //
-// Threads: the one that ticks.
+// Threads: only the thread that ticks.
 EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
                                    struct EvenkeelClock *clock,
                                    uint64_t fastest_ns,
@@ -1868,7 +1873,7 @@ EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
 // Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period, and the clock's period
 // follows. Call it after each evenkeel_rate_after.
 //
-// Threads: the one that ticks.
+// Threads: only the thread that ticks.
 EvenkeelStatus evenkeel_rate_take_slices(struct EvenkeelRate *rate,
                                          struct EvenkeelClock *clock);
 
@@ -1889,7 +1894,7 @@ EvenkeelStatus evenkeel_rate_load(struct EvenkeelRate *rate,
 // `change` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_rate_last_change(const struct EvenkeelRate *rate, struct EvenkeelRateChange *change);
 
-// Frees it; the clock keeps its period.
+// Frees the handle; the clock keeps its period.
 //
 // Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
@@ -1899,7 +1904,7 @@ EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
 // records, every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already,
 // EVENKEEL_STATUS_BUSY if this thread records under another name.
 //
-// Threads: the one that enters scopes.
+// Threads: only the thread that enters scopes.
 //
 // # Safety
 // `name` is null or a text that ends with a zero.
@@ -1916,15 +1921,15 @@ EvenkeelStatus evenkeel_scope_start_thread(const char *name,
 EvenkeelStatus evenkeel_scope_register(const char *name,
                                        uint32_t *scope);
 
-// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number of no scope, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do not
-// leave it.
+// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE if no scope has this number, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do
+// not leave it.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_enter(uint32_t scope);
 
 // Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in none.
 //
-// Threads: the one that entered it.
+// Threads: only the thread that entered the scope.
 EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
 
 // Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the
@@ -1939,7 +1944,7 @@ EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
                                           size_t size,
                                           size_t *needed);
 
-// Writes the same to a file, which it creates or replaces.
+// Writes all rings as JSON to a file, which it creates or replaces.
 //
 // Threads: any, at any time, but not in a tick: it allocates and writes a file.
 //
@@ -1981,18 +1986,18 @@ EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *as
 
 // Call it after each evenkeel_clock_done: writes the entry of that tick, with the clock's period. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
-// Threads: the one that ticks. Takes less than a microsecond.
+// Threads: only the thread that ticks. Takes less than a microsecond.
 EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry,
                                         const struct EvenkeelClock *clock);
 
 // Sets the clock's detected quantum, from the next entry on. Call it before each evenkeel_telemetry_after.
 //
-// Threads: the one that ticks.
+// Threads: only the thread that ticks.
 EvenkeelStatus evenkeel_telemetry_quantum(const struct EvenkeelTelemetry *telemetry, const struct EvenkeelClock *clock);
 
 // Sets the page faults from evenkeel_memory_after for the next entry. Call it before evenkeel_telemetry_after.
 //
-// Threads: the one that ticks.
+// Threads: only the thread that ticks.
 //
 // # Safety
 // `tick` is null or points to a struct prepared by evenkeel_init.
@@ -2050,9 +2055,9 @@ EvenkeelStatus evenkeel_telemetry_prometheus_of_all(const char *folder,
 // Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
 
-// Applies the settings to the calling thread. A setting that the kernel refuses is no error but in the report.
+// Applies the settings to the calling thread. A setting that the kernel refuses is not an error: the report lists it.
 //
-// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
+// Threads: only the thread that ticks. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
 //
 // # Safety
 // `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written; null is an error.
@@ -2067,7 +2072,7 @@ EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadConfig *config,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struct EvenkeelThreadReport *report);
 
-// Frees it, and ends dma_latency_us. The thread's other settings stay.
+// Frees the handle, and ends dma_latency_us. The thread's other settings stay.
 //
 // Threads: any.
 EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
@@ -2077,8 +2082,8 @@ EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
 // of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created. EVENKEEL_STATUS_NO_ROOM if too many threads record
 // scopes.
 //
-// Threads: the one that ticks. Unless a function says otherwise, only that thread may use the loop: others get
-// EVENKEEL_STATUS_WRONG_THREAD, and nothing changes. Free it with evenkeel_tick_loop_free.
+// Threads: only the thread that ticks. Unless a function says otherwise, only that thread may use the loop: others get EVENKEEL_STATUS_WRONG_THREAD,
+// and nothing changes. Free it with evenkeel_tick_loop_free.
 //
 // # Safety
 // `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
@@ -2088,7 +2093,7 @@ EvenkeelStatus evenkeel_tick_loop_new(const struct EvenkeelTickLoopSettings *ask
 
 // Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_tick_loop_done did.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `tick` is null or points to a struct prepared by evenkeel_init.
@@ -2098,7 +2103,7 @@ EvenkeelStatus evenkeel_tick_loop_wait(struct EvenkeelTickLoop *ticks,
 // For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
 // evenkeel_tick_loop_next_due returns when to call it.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `tick` is null or points to a struct prepared by evenkeel_init.
@@ -2107,7 +2112,7 @@ EvenkeelStatus evenkeel_tick_loop_poll(struct EvenkeelTickLoop *ticks,
 
 // For engines that own their loop: when the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `due_ns` may be written; null is an error.
@@ -2115,7 +2120,7 @@ EvenkeelStatus evenkeel_tick_loop_next_due(const struct EvenkeelTickLoop *ticks,
 
 // Ends the tick, and does its bookkeeping: page faults, telemetry, rate. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `done` is null or points to a struct prepared by evenkeel_init.
@@ -2123,13 +2128,13 @@ EvenkeelStatus evenkeel_tick_loop_done(struct EvenkeelTickLoop *ticks, struct Ev
 
 // Call it between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 EvenkeelStatus evenkeel_tick_loop_checkpoint(struct EvenkeelTickLoop *ticks);
 
 // Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once. Without a rate,
 // the period stays as it is.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 EvenkeelStatus evenkeel_tick_loop_enter_phase(struct EvenkeelTickLoop *ticks,
                                               uint64_t fastest_ns,
                                               uint64_t slowest_ns);
@@ -2151,7 +2156,7 @@ EvenkeelStatus evenkeel_tick_loop_free(struct EvenkeelTickLoop *ticks);
 
 // How well the ticks kept time so far.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `report` is null or points to a struct prepared by evenkeel_init.
@@ -2159,7 +2164,7 @@ EvenkeelStatus evenkeel_tick_loop_report(const struct EvenkeelTickLoop *ticks, s
 
 // How the ticks are spread among those of other sessions.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `report` is null or points to a struct prepared by evenkeel_init.
@@ -2167,7 +2172,7 @@ EvenkeelStatus evenkeel_tick_loop_phase(const struct EvenkeelTickLoop *ticks, st
 
 // Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
 //
-// Threads: the loop's own. Allocates memory: do not call it in a tick.
+// Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
 //
 // # Safety
 // `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
@@ -2179,7 +2184,7 @@ EvenkeelStatus evenkeel_tick_loop_report_text(const struct EvenkeelTickLoop *tic
 // Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
 // bytes, with the zero at the end.
 //
-// Threads: the loop's own. Allocates memory: do not call it in a tick.
+// Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
 //
 // # Safety
 // `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
@@ -2190,7 +2195,7 @@ EvenkeelStatus evenkeel_tick_loop_advice(const struct EvenkeelTickLoop *ticks,
 
 // Which settings of the loop's thread are active now.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `report` is null or points to a struct prepared by evenkeel_init.
@@ -2199,7 +2204,7 @@ EvenkeelStatus evenkeel_tick_loop_thread_report(const struct EvenkeelTickLoop *t
 
 // Which memory settings are active now. EVENKEEL_STATUS_NO_DATA without memory settings.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `report` is null or points to a struct prepared by evenkeel_init.
@@ -2208,7 +2213,7 @@ EvenkeelStatus evenkeel_tick_loop_memory_report(const struct EvenkeelTickLoop *t
 
 // The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `summary` is null or points to a struct prepared by evenkeel_init.
@@ -2216,7 +2221,7 @@ EvenkeelStatus evenkeel_tick_loop_lateness(const struct EvenkeelTickLoop *ticks,
 
 // The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `summary` is null or points to a struct prepared by evenkeel_init.
@@ -2225,7 +2230,7 @@ EvenkeelStatus evenkeel_tick_loop_due_to_done(const struct EvenkeelTickLoop *tic
 
 // The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `summary` is null or points to a struct prepared by evenkeel_init.
@@ -2233,7 +2238,7 @@ EvenkeelStatus evenkeel_tick_loop_work(const struct EvenkeelTickLoop *ticks, str
 
 // How the CPU is taken away from the loop's thread, as far as the loop has detected it, and what it does about it.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `quantum` is null or points to a struct prepared by evenkeel_init.
@@ -2242,7 +2247,7 @@ EvenkeelStatus evenkeel_tick_loop_quantum(const struct EvenkeelTickLoop *ticks, 
 // Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second, and without a
 // rate.
 //
-// Threads: the loop's own.
+// Threads: only the loop's own thread.
 //
 // # Safety
 // `load` may be written; null is an error.
@@ -2308,7 +2313,7 @@ EvenkeelStatus evenkeel_udp_new_sharded(const struct EvenkeelUdpSettings *asked,
 
 // Calls `each` with every waiting packet, up to `at_most`. It never waits for packets.
 //
-// Threads: one at a time; another one may send meanwhile.
+// Threads: one at a time; another thread may send meanwhile.
 //
 // # Safety
 // `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
@@ -2321,7 +2326,7 @@ EvenkeelStatus evenkeel_udp_receive(struct EvenkeelUdp *udp,
 // Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE if it is longer than bytes_max. EVENKEEL_STATUS_NO_ROOM if the queue is full and the
 // kernel accepts no more now; the packet is then lost.
 //
-// Threads: one at a time; another one may receive meanwhile, and what evenkeel_udp_receive calls may send.
+// Threads: one at a time; another thread may receive meanwhile. The function that evenkeel_udp_receive calls may send.
 //
 // # Safety
 // `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
@@ -2332,7 +2337,7 @@ EvenkeelStatus evenkeel_udp_send(struct EvenkeelUdp *udp,
 
 // Sends the queued packets, as many as the kernel accepts. It never waits.
 //
-// Threads: one at a time; another one may receive meanwhile.
+// Threads: one at a time; another thread may receive meanwhile.
 //
 // # Safety
 // `flushed` is null or points to a struct prepared by evenkeel_init.
