@@ -18,10 +18,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
 use super::listen::Listening;
-use super::tls::Tls;
+use super::tls::{Acceptor, Tls};
 use crate::exit;
 use crate::failure::Failure;
 
@@ -100,7 +99,7 @@ fn make_room(running: &mut VecDeque<Connection>) {
 }
 
 /// A client that disconnects, or sends no valid request, is no error of the server.
-fn serve(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) -> Connection {
+fn serve(stream: TcpStream, tls: Option<Acceptor>, router: Router) -> Connection {
     let is_used = Arc::new(AtomicBool::new(false));
     let used = Arc::clone(&is_used);
     let task = tokio::spawn(async move {

@@ -7,6 +7,7 @@ mod history;
 mod listen;
 mod replay;
 mod routes;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 
 use std::net::SocketAddr;

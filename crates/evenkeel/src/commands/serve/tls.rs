@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use evenkeel_hostfs::user_file;
-use tokio_rustls::TlsAcceptor;
+pub(super) use tokio_rustls::TlsAcceptor as Acceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -46,7 +46,7 @@ impl Tls {
     }
 
     /// What encrypts the next connection. Files that no longer fit keep the last ones in use: a renewal writes one after the other.
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
+    pub(super) fn acceptor(&self) -> Acceptor {
         let changed = changed(&self.certificate, &self.key);
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if changed != current.changed
@@ -54,7 +54,7 @@ impl Tls {
         {
             *current = Current { changed, config };
         }
-        TlsAcceptor::from(Arc::clone(&current.config))
+        Acceptor::from(Arc::clone(&current.config))
     }
 }
 
