@@ -157,7 +157,7 @@ fn tried(shown: &Shown<'_>, taken: &str) -> Option<Block> {
 }
 
 fn table(report: &CapacityReport) -> Block {
-    let mut header = vec![Column::number("sessions"), Column::number("windows held")];
+    let mut header = vec![Column::from("sessions"), Column::number("windows held")];
     header.extend(report.limits.iter().map(|limit| Column::number(format!("worst {}", limit.metric))));
     header.push(Column::number("CPUs busy"));
     let row = |step: &Step| {
