@@ -86,6 +86,8 @@ mcs mono-mcs
 mono mono-runtime
 chromium chromium
 promtool prometheus
+curl curl
+openssl openssl
 prometheus-alertmanager prometheus-alertmanager
 sshd openssh-server
 LIST

@@ -133,9 +133,8 @@ fn side(report: &CapacityReport) -> Vec<(&'static str, Text)> {
 fn tried(shown: &Shown<'_>, taken: &str) -> Option<Block> {
     let Shown { report, compared, .. } = shown;
     let with = compared.map(|compared| &compared.report);
-    let sides: Vec<&CapacityReport> =
-        std::iter::once(*report).chain(with).filter(|side| !side.curve.is_empty()).collect();
-    if sides.is_empty() {
+    let curves: Vec<&[Step]> = std::iter::once(*report).chain(with).map(|side| side.curve.as_slice()).collect();
+    if curves.iter().all(|curve| curve.is_empty()) {
         return None;
     }
     let source = Source {
@@ -143,7 +142,6 @@ fn tried(shown: &Shown<'_>, taken: &str) -> Option<Block> {
         date: taken.to_owned(),
         command: format!("evenkeel capacity, windows of {} ms", report.window_ms),
     };
-    let curves: Vec<&[Step]> = std::iter::once(*report).chain(with).map(|side| side.curve.as_slice()).collect();
     let drawn =
         |(at, limit): (usize, &Limit)| Block::Drawing(chart::sessions(&curves, at, limit, &source), Text::default());
     let mut blocks: Vec<Block> = report.limits.iter().enumerate().map(drawn).collect();

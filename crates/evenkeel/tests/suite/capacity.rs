@@ -125,6 +125,11 @@ fn settings_are_worth_a_number_of_sessions() {
     assert_eq!((drawn.matches("<circle class=\"a\"").count(), drawn.matches("<rect class=\"b\"").count()), (4, 1));
     let kept: serde_json::Value = serde_json::from_str(&scene.read("page/report.json")).unwrap();
     assert_eq!((&kept["found"], &kept["report_file"]), (found, &"page/report.html".into()));
+    // A page that can't be written is not named, and what was measured is printed.
+    std::fs::create_dir_all(scene.path("taken/report.html")).unwrap();
+    let unwritten = scene.run(&line.replace("--log windows.jsonl", "--report taken"));
+    assert!(unwritten.code == 4 && unwritten.stdout.contains(head[0]), "{unwritten}");
+    assert!(!unwritten.stdout.contains("taken") && unwritten.stderr.contains("taken/report.html"), "{unwritten}");
 }
 
 /// The host is as before, whatever became of the search.

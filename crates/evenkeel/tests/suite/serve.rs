@@ -144,9 +144,12 @@ fn connections_are_encrypted_and_a_renewed_certificate_is_taken() {
     let cases = [
         ("--tls-cert one.pem", "--tls-key"),
         ("--tls-cert one.pem --tls-key open.key", "every user of this machine may use the file"),
-        ("--tls-cert one.pem --tls-key other.key", "failed to read the key in other.key"),
+        (
+            "--tls-cert one.pem --tls-key other.key",
+            "failed to use the certificate in one.pem with the key in other.key",
+        ),
         ("--tls-cert one.pem --tls-key empty.key", "failed to read the key in empty.key"),
-        ("--tls-cert token --tls-key one.key", "it has 0 certificates in PEM"),
+        ("--tls-cert token --tls-key one.key", "it has no certificate in PEM"),
         ("--tls-cert none.pem --tls-key one.key", "none.pem"),
         ("--tls-cert one.pem --tls-key one.key --insecure", "--insecure"),
     ];

@@ -129,6 +129,14 @@ pub(crate) struct Answer {
     report_file: Option<String>,
 }
 
+impl Answer {
+    fn shown(&self) -> Shown<'_> {
+        let saved = self.need_file.iter().map(|file| ("saved", format!("{file}, for `evenkeel instances {file}`")));
+        let page = self.report_file.iter().map(|file| ("report", file.clone()));
+        Shown { report: &self.report, compared: self.compared.as_ref(), files: saved.chain(page).collect() }
+    }
+}
+
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     if let Some(path) = &args.save_need {
         output_file::is_free(path, false)?;
@@ -241,17 +249,14 @@ impl Args {
         let need_file = self.save_need.as_ref().map(|path| save_need(path, &report)).transpose()?.flatten();
         let log = self.log.as_ref().map(|path| path.display().to_string());
         let report_file = self.report.as_ref().map(|folder| folder.join("report.html").display().to_string());
-        let answer = Answer { report, compared, seed, log, need_file, report_file };
-        let saved = answer.need_file.iter().map(|file| ("saved", format!("{file}, for `evenkeel instances {file}`")));
-        let report_file = answer.report_file.iter().map(|file| ("report", file.clone()));
-        let shown = Shown {
-            report: &answer.report,
-            compared: answer.compared.as_ref(),
-            files: saved.chain(report_file).collect(),
-        };
-        let written = self.report.as_ref().map_or(Ok(()), |folder| report::capacity::write(folder, &answer, &shown));
+        let mut answer = Answer { report, compared, seed, log, need_file, report_file };
+        let write = |folder: &PathBuf| report::capacity::write(folder, &answer, &answer.shown());
+        let written = self.report.as_ref().map_or(Ok(()), write);
+        if written.is_err() {
+            answer.report_file = None;
+        }
         // What was measured is printed, whatever became of the page.
-        out.answer(&answer, || report::capacity::text(&shown))?;
+        out.answer(&answer, || report::capacity::text(&answer.shown()))?;
         written
     }
 

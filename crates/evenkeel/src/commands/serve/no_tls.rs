@@ -18,7 +18,7 @@ impl Tls {
     /// Always: the program can't encrypt.
     pub(super) fn open(_certificate: &Path, _key: &Path) -> Result<Tls, Failure> {
         Err(Failure::text(exit::NOT_POSSIBLE, "encrypt", "this program was built without TLS").hint(
-            "the program of the container image has it, and `cargo build --release --features tls`; or put a proxy with TLS before it",
+            "the program of the container image has it, and `cargo build --release -p evenkeel --features tls`; or put a proxy with TLS before it",
         ))
     }
 

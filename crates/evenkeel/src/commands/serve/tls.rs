@@ -63,26 +63,28 @@ fn changed(certificate: &Path, key: &Path) -> [Option<SystemTime>; 2] {
 }
 
 fn load(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, Failure> {
-    let tried = |what: &str, path: &Path| format!("read the {what} in {}", path.display());
-    let text = user_file::read_text(certificate, FILE_BYTES_MAX)
-        .map_err(|error| Failure::user_file(tried("certificate", certificate), &error))?;
-    let wrong = |what: &str, path: &Path, why: &dyn std::fmt::Display| {
-        Failure::text(exit::WRONG_USE, tried(what, path), why).hint(format!(
-            "--tls-cert takes the certificate and its chain, --tls-key its private key, both in PEM; `openssl x509 -in {} -text` shows the first",
-            certificate.display()
-        ))
+    let of_certificate = || format!("read the certificate in {}", certificate.display());
+    let of_key = || format!("read the key in {}", key.display());
+    let of_both = || format!("use the certificate in {} with the key in {}", certificate.display(), key.display());
+    let wrong = |tried: String, why: &dyn std::fmt::Display| {
+        let hint = "--tls-cert takes the certificate and its chain, --tls-key its private key, both in PEM";
+        Failure::text(exit::WRONG_USE, tried, why).hint(hint)
     };
+    let text = user_file::read_text(certificate, FILE_BYTES_MAX)
+        .map_err(|error| Failure::user_file(of_certificate(), &error))?;
     let chain = CertificateDer::pem_slice_iter(text.as_bytes()).take(CHAIN_MAX + 1).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(|error| wrong("certificate", certificate, &error))?;
-    if chain.is_empty() || chain.len() > CHAIN_MAX {
-        return Err(wrong("certificate", certificate, &format!("it has {} certificates in PEM", chain.len())));
+    let chain = chain.map_err(|error| wrong(of_certificate(), &error))?;
+    match chain.len() {
+        0 => return Err(wrong(of_certificate(), &"it has no certificate in PEM")),
+        1..=CHAIN_MAX => {}
+        _ => return Err(wrong(of_certificate(), &format!("it has more than {CHAIN_MAX} certificates"))),
     }
-    let private = read_private(key, FILE_BYTES_MAX, tried("key", key))?;
-    let private = PrivateKeyDer::from_pem_slice(private.as_bytes()).map_err(|error| wrong("key", key, &error))?;
+    let private = read_private(key, FILE_BYTES_MAX, of_key())?;
+    let private = PrivateKeyDer::from_pem_slice(private.as_bytes()).map_err(|error| wrong(of_key(), &error))?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private));
-    let mut config = config.map_err(|error: rustls::Error| wrong("key", key, &error))?;
+    let mut config = config.map_err(|error: rustls::Error| wrong(of_both(), &error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
