@@ -92,6 +92,9 @@ impl Wakers {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use proptest::prelude::*;
 
     use super::*;
@@ -130,10 +133,15 @@ mod tests {
     fn a_thread_and_a_timer_are_seen_as_wakers() {
         let (say, hear) = std::sync::mpsc::channel();
         let (go, wait) = std::sync::mpsc::channel::<()>();
+        let ends = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&ends);
         let sleeper = std::thread::spawn(move || {
             say.send(crate::thread::id()).unwrap();
             let _ = wait.recv();
-            crate::clock::sleep_until_ns(crate::clock::monotonic_ns() + 5_000_000);
+            // One sleep does not suffice: on a busy machine its time may have passed before the thread gets to it, and then no timer wakes it.
+            while !asked.load(Ordering::Relaxed) {
+                crate::clock::sleep_until_ns(crate::clock::monotonic_ns() + 1_000_000);
+            }
         });
         let tid = hear.recv().unwrap();
         let made = Wakers::of_thread(tid);
@@ -143,17 +151,33 @@ mod tests {
             std::thread::yield_now();
         }
         drop(go);
+        let seen = made.map(|mut wakers| seen_until(&mut wakers, &[Some(crate::thread::id()), None]));
+        ends.store(true, Ordering::Relaxed);
         sleeper.join().unwrap();
-        let mut wakers = match made {
-            Ok(wakers) => wakers,
+        match seen {
+            Ok((true, _)) => {}
+            Ok((false, seen)) => panic!("{seen:?}"),
             Err(errno) => {
                 evenkeel_testkit::skipped(format_args!("this user may not see who wakes a thread ({errno})"));
-                return;
             }
-        };
+        }
+    }
+
+    /// Reads until each of `wanted` woke the thread, and returns whether that came, and what was read. The bound is for a hang only.
+    fn seen_until(wakers: &mut Wakers, wanted: &[Option<u32>]) -> (bool, Vec<WakerRecord>) {
         let mut seen = Vec::new();
-        wakers.drain(|record| seen.push(record));
-        let by = |thread| seen.iter().any(|one| matches!(one, WakerRecord::Woken(woken) if woken.by == thread));
-        assert!(by(Some(crate::thread::id())) && by(None), "{seen:?}");
+        let end_ns = crate::clock::monotonic_ns() + 60_000_000_000;
+        loop {
+            wakers.drain(|record| seen.push(record));
+            let woke =
+                |by: &Option<u32>| seen.iter().any(|one| matches!(one, WakerRecord::Woken(woken) if woken.by == *by));
+            if wanted.iter().all(woke) {
+                return (true, seen);
+            }
+            if crate::clock::monotonic_ns() > end_ns {
+                return (false, seen);
+            }
+            std::thread::yield_now();
+        }
     }
 }
