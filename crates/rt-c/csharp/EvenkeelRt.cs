@@ -280,7 +280,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_last_error(byte* buffer, System.UIntPtr size);
 
         /// <summary>
-        ///  Starts the workers. Allocates all memory of the job system.
+        ///  Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is no list of CPUs,
+        ///  EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
         ///
         ///  Threads: any. Free it with evenkeel_jobs_free.
         ///
@@ -321,29 +322,6 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_frame", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_frame(EvenkeelJobs* jobs, evenkeel_jobs_frame_body_delegate body, void* context);
-
-        /// <summary>
-        ///  The counters of the last frame.
-        ///
-        ///  Threads: one at a time.
-        ///
-        ///  # Safety
-        ///  `counters` is null or points to a struct prepared by evenkeel_init.
-        /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_last_frame", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_jobs_last_frame(EvenkeelJobs* jobs, EvenkeelFrameCounters* counters);
-
-        /// <summary>
-        ///  Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
-        ///  own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
-        ///
-        ///  Threads: one at a time.
-        ///
-        ///  # Safety
-        ///  `report` is null or points to a struct prepared by evenkeel_init.
-        /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_worker_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_jobs_worker_report(EvenkeelJobs* jobs, System.UIntPtr number, EvenkeelThreadReport* report);
 
         /// <summary>
         ///  Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set,
@@ -445,6 +423,41 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_run_asynchronous", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_run_asynchronous(EvenkeelJobs* jobs, System.UIntPtr at_most, System.UIntPtr* ran);
+
+        /// <summary>
+        ///  The counters of the last frame.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `counters` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_last_frame", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_jobs_last_frame(EvenkeelJobs* jobs, EvenkeelFrameCounters* counters);
+
+        /// <summary>
+        ///  Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
+        ///  own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_worker_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_jobs_worker_report(EvenkeelJobs* jobs, System.UIntPtr number, EvenkeelThreadReport* report);
+
+        /// <summary>
+        ///  When a CPU is available, if a hypervisor gives it in slices. It takes some seconds until slices are known. EVENKEEL_STATUS_OUT_OF_RANGE if
+        ///  EvenkeelJobSettings.slice_cpus does not list the CPU, EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
+        ///
+        ///  Threads: any, at any time, also in jobs. It reads memory and the clock.
+        ///
+        ///  # Safety
+        ///  `slice` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_cpu_slice", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_jobs_cpu_slice(EvenkeelJobs* jobs, uint cpu, EvenkeelCpuSlice* slice);
 
         /// <summary>
         ///  The library's version, such as "0.1.0".
@@ -552,8 +565,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_inherit_mutex_init(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED if the calling thread holds it already: the kernel detects
-        ///  that, and nothing has changed.
+        ///  Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
         ///
         ///  Threads: any, at any time.
         ///
@@ -575,8 +587,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_inherit_mutex_try_lock(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_PANICKED if another thread does: the kernel
-        ///  detects that, and nothing has changed.
+        ///  Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
         ///
         ///  Threads: only the thread that holds the lock.
         ///
@@ -2011,6 +2022,10 @@ namespace Evenkeel
         ///  The duration of the longest job, in nanoseconds.
         /// </summary>
         public ulong longest_job_ns;
+        /// <summary>
+        ///  How often a thread left a job to others because its CPU was about to go: see EvenkeelJobSettings.slice_cpus. It looks again every 50 us.
+        /// </summary>
+        public ulong left;
     }
 
     /// <summary>
@@ -2080,6 +2095,12 @@ namespace Evenkeel
         ///  How many workers `own_workers` lists; at most 63 together with all other workers.
         /// </summary>
         public System.UIntPtr own_workers_count;
+        /// <summary>
+        ///  CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the middle
+        ///  then begins on another CPU, if that is sooner. It is for threads that are pinned to one CPU each. A thread for each listed CPU follows its
+        ///  slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
+        /// </summary>
+        public byte* slice_cpus;
     }
 
     /// <summary>
@@ -2108,6 +2129,59 @@ namespace Evenkeel
         ///  The kernel settings of its thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
         /// </summary>
         public EvenkeelThreadConfig* thread;
+    }
+
+    /// <summary>
+    ///  When a CPU is available. A hypervisor may give a virtual CPU for a part of each period only: this is its slice.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelCpuSlice
+    {
+        /// <summary>
+        ///  The size of this struct, in bytes; after a call, how many were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  The version of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  1 if slices are known; 0 if the CPU has none, or they are not known yet. The fields below `pinned_errno` are 0 then.
+        /// </summary>
+        public uint is_known;
+        /// <summary>
+        ///  Whether the CPU is followed, as an EvenkeelApplyStatus. It is refused if there is no such CPU, or the process may not run there. It is not
+        ///  requested until the thread that follows it has started.
+        /// </summary>
+        public uint pinned;
+        /// <summary>
+        ///  The errno of the field above.
+        /// </summary>
+        public int pinned_errno;
+        /// <summary>
+        ///  Always 0.
+        /// </summary>
+        public uint reserved;
+        /// <summary>
+        ///  From the start of one slice to the start of the next, in nanoseconds.
+        /// </summary>
+        public ulong period_ns;
+        /// <summary>
+        ///  How long the CPU is available in each period, in nanoseconds; less than the period.
+        /// </summary>
+        public ulong share_ns;
+        /// <summary>
+        ///  When a recent slice began, in nanoseconds of evenkeel_now_ns's clock.
+        /// </summary>
+        public ulong start_ns;
+        /// <summary>
+        ///  How long ago the current period began, in nanoseconds, at the time of the call.
+        /// </summary>
+        public ulong since_start_ns;
+        /// <summary>
+        ///  How long the CPU is still available, in nanoseconds, at the time of the call; 0 while it is gone.
+        /// </summary>
+        public ulong left_ns;
     }
 
     /// <summary>

@@ -687,11 +687,18 @@ typedef struct EvenkeelJobSettings {
     const struct EvenkeelWorkerSettings *const *own_workers;
     // How many workers `own_workers` lists; at most 63 together with all other workers.
     size_t own_workers_count;
+    // CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the middle
+    // then begins on another CPU, if that is sooner. It is for threads that are pinned to one CPU each. A thread for each listed CPU follows its
+    // slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
+    const char *slice_cpus;
 } EvenkeelJobSettings;
 
 // A job, or the body of a frame. Its arguments are the frame (null in an asynchronous job) and the context that it was pushed with. It must return:
 // no exception and no longjmp may leave it.
 typedef void (*EvenkeelJob)(struct EvenkeelFrame *frame, void *context);
+
+// One step of a loop. Its arguments are the number of the step and the context.
+typedef void (*EvenkeelEach)(size_t number, void *context);
 
 // The counters of the last frame.
 typedef struct EvenkeelFrameCounters {
@@ -717,10 +724,36 @@ typedef struct EvenkeelFrameCounters {
     uint64_t busy_ns;
     // The duration of the longest job, in nanoseconds.
     uint64_t longest_job_ns;
+    // How often a thread left a job to others because its CPU was about to go: see EvenkeelJobSettings.slice_cpus. It looks again every 50 us.
+    uint64_t left;
 } EvenkeelFrameCounters;
 
-// One step of a loop. Its arguments are the number of the step and the context.
-typedef void (*EvenkeelEach)(size_t number, void *context);
+// When a CPU is available. A hypervisor may give a virtual CPU for a part of each period only: this is its slice.
+typedef struct EvenkeelCpuSlice {
+    // The size of this struct, in bytes; after a call, how many were filled.
+    uint32_t size;
+    // The version of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // 1 if slices are known; 0 if the CPU has none, or they are not known yet. The fields below `pinned_errno` are 0 then.
+    uint32_t is_known;
+    // Whether the CPU is followed, as an EvenkeelApplyStatus. It is refused if there is no such CPU, or the process may not run there. It is not
+    // requested until the thread that follows it has started.
+    uint32_t pinned;
+    // The errno of the field above.
+    int32_t pinned_errno;
+    // Always 0.
+    uint32_t reserved;
+    // From the start of one slice to the start of the next, in nanoseconds.
+    uint64_t period_ns;
+    // How long the CPU is available in each period, in nanoseconds; less than the period.
+    uint64_t share_ns;
+    // When a recent slice began, in nanoseconds of evenkeel_now_ns's clock.
+    uint64_t start_ns;
+    // How long ago the current period began, in nanoseconds, at the time of the call.
+    uint64_t since_start_ns;
+    // How long the CPU is still available, in nanoseconds, at the time of the call; 0 while it is gone.
+    uint64_t left_ns;
+} EvenkeelCpuSlice;
 
 // A lock, in storage that the caller owns. evenkeel_mutex_init prepares it. Do not copy or move it.
 typedef struct EvenkeelMutex {
@@ -1418,7 +1451,8 @@ const char *evenkeel_status_text(uint32_t status);
 EvenkeelStatus evenkeel_last_error(char *buffer,
                                    size_t size);
 
-// Starts the workers. Allocates all memory of the job system.
+// Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is no list of CPUs,
+// EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
 //
 // Threads: any. Free it with evenkeel_jobs_free.
 //
@@ -1452,25 +1486,6 @@ EvenkeelStatus evenkeel_jobs_discard(struct EvenkeelJobs *jobs,
 EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs,
                                    EvenkeelJob body,
                                    void *context);
-
-// The counters of the last frame.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `counters` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_jobs_last_frame(struct EvenkeelJobs *jobs, struct EvenkeelFrameCounters *counters);
-
-// Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
-// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `report` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_jobs_worker_report(struct EvenkeelJobs *jobs,
-                                           size_t number,
-                                           struct EvenkeelThreadReport *report);
 
 // Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set,
 // EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
@@ -1568,6 +1583,36 @@ EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
                                               size_t at_most,
                                               size_t *ran);
 
+// The counters of the last frame.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `counters` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_jobs_last_frame(struct EvenkeelJobs *jobs, struct EvenkeelFrameCounters *counters);
+
+// Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
+// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_jobs_worker_report(struct EvenkeelJobs *jobs,
+                                           size_t number,
+                                           struct EvenkeelThreadReport *report);
+
+// When a CPU is available, if a hypervisor gives it in slices. It takes some seconds until slices are known. EVENKEEL_STATUS_OUT_OF_RANGE if
+// EvenkeelJobSettings.slice_cpus does not list the CPU, EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
+//
+// Threads: any, at any time, also in jobs. It reads memory and the clock.
+//
+// # Safety
+// `slice` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_jobs_cpu_slice(const struct EvenkeelJobs *jobs,
+                                       uint32_t cpu,
+                                       struct EvenkeelCpuSlice *slice);
+
 // Prepares a lock. Nobody holds it.
 //
 // Threads: one, before any other thread uses it. Call evenkeel_mutex_destroy at the end.
@@ -1616,8 +1661,7 @@ EvenkeelStatus evenkeel_mutex_destroy(struct EvenkeelMutex *mutex);
 // `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_init(struct EvenkeelInheritMutex *mutex);
 
-// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED if the calling thread holds it already: the kernel detects
-// that, and nothing has changed.
+// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
 //
 // Threads: any, at any time.
 //
@@ -1633,8 +1677,7 @@ EvenkeelStatus evenkeel_inherit_mutex_lock(struct EvenkeelInheritMutex *mutex);
 // `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_try_lock(struct EvenkeelInheritMutex *mutex);
 
-// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_PANICKED if another thread does: the kernel
-// detects that, and nothing has changed.
+// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 //
 // Threads: only the thread that holds the lock.
 //

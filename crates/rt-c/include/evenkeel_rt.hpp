@@ -310,6 +310,19 @@ public:
 #endif
     }
 
+    // The counters of the last frame.
+    EvenkeelFrameCounters last_frame() const {
+        auto counters = prepared<EvenkeelFrameCounters>();
+        check(evenkeel_jobs_last_frame(get(), &counters), "read the counters of the frame");
+        return counters;
+    }
+    // When a CPU of EvenkeelJobSettings.slice_cpus is available. Any thread may ask, also in a job.
+    EvenkeelCpuSlice cpu_slice(std::uint32_t cpu) const {
+        auto slice = prepared<EvenkeelCpuSlice>();
+        check(evenkeel_jobs_cpu_slice(get(), cpu, &slice), "ask for a CPU's slice");
+        return slice;
+    }
+
     EvenkeelJobs *get() const noexcept { return jobs_.get(); }
 
 private:

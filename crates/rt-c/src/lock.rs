@@ -80,7 +80,7 @@ impl Storage for EvenkeelMutex {
 }
 
 impl Storage for EvenkeelInheritMutex {
-    type Lock = InheritMutex<()>;
+    type Lock = Held<InheritMutex<()>>;
     const READY: u32 = 0x6d75_7402;
 }
 
@@ -241,11 +241,10 @@ pub unsafe extern "C" fn evenkeel_mutex_destroy(mutex: *mut EvenkeelMutex) -> Ev
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_inherit_mutex_init(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
-    caught(|| unsafe { init(mutex, InheritMutex::new(())) })
+    caught(|| unsafe { init(mutex, Held::new(InheritMutex::new(()))) })
 }
 
-/// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED if the calling thread holds it already: the kernel detects
-/// that, and nothing has changed.
+/// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
 ///
 /// Threads: any, at any time.
 ///
@@ -256,7 +255,9 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_lock(mutex: *mut EvenkeelInherit
     // SAFETY: as this function's caller promises.
     caught(|| unsafe {
         with(mutex, |lock| {
-            std::mem::forget(lock.lock());
+            lock.holder.is_another()?;
+            std::mem::forget(lock.lock.lock());
+            lock.holder.took();
             Ok(())
         })
     })
@@ -273,14 +274,14 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_try_lock(mutex: *mut EvenkeelInh
     // SAFETY: as this function's caller promises.
     caught(|| unsafe {
         with(mutex, |lock| {
-            std::mem::forget(lock.try_lock().ok_or(EvenkeelStatus::WouldBlock)?);
+            std::mem::forget(lock.lock.try_lock().ok_or(EvenkeelStatus::WouldBlock)?);
+            lock.holder.took();
             Ok(())
         })
     })
 }
 
-/// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_PANICKED if another thread does: the kernel
-/// detects that, and nothing has changed.
+/// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 ///
 /// Threads: only the thread that holds the lock.
 ///
@@ -290,11 +291,12 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_try_lock(mutex: *mut EvenkeelInh
 pub unsafe extern "C" fn evenkeel_inherit_mutex_unlock(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     caught(|| {
         let unlock = |lock: &<EvenkeelInheritMutex as Storage>::Lock| {
-            if !lock.is_locked() {
+            if !lock.lock.is_locked() {
                 return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: the lock guards no data of this library, it checks whether this thread holds it, and its guard was forgotten.
-            unsafe { lock.force_unlock() };
+            lock.holder.releases()?;
+            // SAFETY: the lock guards no data of this library, this thread holds it, and its guard was forgotten.
+            unsafe { lock.lock.force_unlock() };
             Ok(())
         };
         // SAFETY: as this function's caller promises.
@@ -311,7 +313,7 @@ pub unsafe extern "C" fn evenkeel_inherit_mutex_unlock(mutex: *mut EvenkeelInher
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_inherit_mutex_destroy(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
-    caught(|| unsafe { destroy(mutex, |lock| lock.is_locked()) })
+    caught(|| unsafe { destroy(mutex, |lock| lock.lock.is_locked()) })
 }
 
 /// Prepares a lock for readers and a writer. Nobody holds it.

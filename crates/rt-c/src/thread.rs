@@ -123,14 +123,8 @@ pub unsafe extern "C" fn evenkeel_thread_new(
 /// # Safety
 /// `config.cpus` is null or a text that ends with a zero.
 pub(crate) unsafe fn asked(config: EvenkeelThreadConfig) -> Result<ThreadConfig, Failure> {
-    let cpus = if config.cpus.is_null() {
-        None
-    } else {
-        // SAFETY: as the caller promises.
-        let list = unsafe { text::text(config.cpus) }?;
-        let cpus = CpuSet::parse_list(list);
-        Some(cpus.ok_or_else(|| Failure::new(EvenkeelStatus::BadText, format_args!("no list of CPUs: {list}")))?)
-    };
+    // SAFETY: as the caller promises.
+    let cpus = unsafe { cpu_list(config.cpus) }?;
     let or = |ns: u64, default: u64| match ns {
         0 => Some(default),
         EVENKEEL_DO_NOT_ASK => None,
@@ -155,6 +149,20 @@ pub(crate) unsafe fn asked(config: EvenkeelThreadConfig) -> Result<ThreadConfig,
         fifo,
         dma_latency_us: (config.asks_dma_latency != 0).then_some(config.dma_latency_us),
     })
+}
+
+/// The CPUs of a list such as "2-3,6"; none if it is null.
+///
+/// # Safety
+/// `list` is null or a text that ends with a zero.
+pub(crate) unsafe fn cpu_list(list: *const c_char) -> Result<Option<CpuSet>, Failure> {
+    if list.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    let list = unsafe { text::text(list) }?;
+    let wrong = || Failure::new(EvenkeelStatus::BadText, format_args!("no list of CPUs such as 2-3,6: {list}"));
+    Ok(Some(CpuSet::parse_list(list).ok_or_else(wrong)?))
 }
 
 /// The status of a setting, and its errno.

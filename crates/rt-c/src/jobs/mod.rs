@@ -1,21 +1,27 @@
 //! Jobs: the work of a frame in small pieces on a few threads, as functions with a context.
 
+mod followed;
+mod report;
 mod settings;
+mod slices;
 
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use evenkeel_rt::jobs::{Asynchronous, Frame, Handle, Jobs, Queue};
+use evenkeel_rt::jobs::{Asynchronous, Frame, Handle, JobSettings, Jobs, Queue};
 
 use crate::failure::{self, EvenkeelStatus, Failure, caught, no_function};
 use crate::handle::{self, handles};
-use crate::structs::{self, structs};
-use crate::thread::{EvenkeelThreadReport, filled as filled_thread};
+use crate::structs;
+use crate::thread::cpu_list;
 
+pub use report::*;
 pub use settings::{EvenkeelJobSettings, EvenkeelWorkerSettings};
+pub use slices::*;
 
+use followed::Followed;
 use settings::settings;
 
 /// Workers and their queues.
@@ -32,14 +38,22 @@ pub struct EvenkeelAsynchronous(());
 pub struct EvenkeelFrame(());
 
 /// The value behind an [`EvenkeelJobs`].
-pub(crate) struct Work {
+pub(crate) struct JobSystem {
+    /// What one thread at a time uses: that of the open frame, if there is one.
+    work: Mutex<Work>,
+    /// The CPUs whose slices are followed; any thread may ask for them at any time.
+    followed: Option<Followed>,
+}
+
+/// The part of a job system that is for one thread at a time.
+struct Work {
     jobs: Jobs,
     /// Handles of the open frame's jobs, by their numbers, with room for the largest possible count.
     linked: Mutex<Vec<Handle<'static>>>,
 }
 
 handles! {
-    EvenkeelJobs, 64 of Mutex<Work>;
+    EvenkeelJobs, 64 of JobSystem;
     EvenkeelAsynchronous, 64 of Mutex<Asynchronous>;
 }
 
@@ -49,41 +63,6 @@ pub type EvenkeelJob = Option<unsafe extern "C" fn(frame: *mut EvenkeelFrame, co
 
 /// One step of a loop. Its arguments are the number of the step and the context.
 pub type EvenkeelEach = Option<unsafe extern "C" fn(number: usize, context: *mut c_void)>;
-
-/// The counters of the last frame.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct EvenkeelFrameCounters {
-    /// The size of this struct, in bytes; after a call, how many were filled.
-    pub size: u32,
-    /// The version of this struct: EVENKEEL_ABI_VERSION.
-    pub version: u32,
-    /// Jobs of the frame that ran.
-    pub jobs: u64,
-    /// Those that ran on the thread that opened the frame.
-    pub by_caller: u64,
-    /// Those that ran on workers.
-    pub by_workers: u64,
-    /// Asynchronous jobs that ended during the frame.
-    pub asynchronous: u64,
-    /// Jobs that found their queue full.
-    pub full: u64,
-    /// Threads that the caller and workers woke.
-    pub wakes: u64,
-    /// How long the thread that opened the frame slept because the remaining jobs ran on other threads, in nanoseconds.
-    pub waited_ns: u64,
-    /// The sum of the jobs' durations, in nanoseconds.
-    pub busy_ns: u64,
-    /// The duration of the longest job, in nanoseconds.
-    pub longest_job_ns: u64,
-}
-
-structs! {
-    EvenkeelFrameCounters {
-        jobs: u64, by_caller: u64, by_workers: u64, asynchronous: u64, full: u64, wakes: u64, waited_ns: u64, busy_ns: u64,
-        longest_job_ns: u64,
-    }
-}
 
 fn queue(number: u32) -> Result<Queue, Failure> {
     u8::try_from(number).map(Queue).map_err(|_| EvenkeelStatus::OutOfRange.into())
@@ -145,6 +124,11 @@ impl Called {
     }
 }
 
+/// Calls `work` with the part of a job system that one thread at a time uses.
+fn alone<R>(jobs: *const EvenkeelJobs, work: impl FnOnce(&mut Work) -> Result<R, Failure>) -> Result<R, Failure> {
+    handle::shared(jobs, |system| work(&mut *system.work.try_lock().map_err(handle::refused)?))
+}
+
 fn no_frame() -> Failure {
     Failure::new(EvenkeelStatus::BadHandle, "it is no open frame of this thread")
 }
@@ -168,7 +152,8 @@ fn within<R>(
     unsafe { work(&*open.frame, &*open.linked) }
 }
 
-/// Starts the workers. Allocates all memory of the job system.
+/// Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is no list of CPUs,
+/// EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
 ///
 /// Threads: any. Free it with evenkeel_jobs_free.
 ///
@@ -182,11 +167,15 @@ pub unsafe extern "C" fn evenkeel_jobs_new(
 ) -> EvenkeelStatus {
     caught(|| {
         // SAFETY: as this function's caller promises.
-        let settings = unsafe { settings(structs::get(asked)?) }?;
+        let asked = unsafe { structs::get(asked) }?;
+        // SAFETY: as this function's caller promises.
+        let (settings, cpus) = unsafe { (settings(asked)?, cpu_list(asked.slice_cpus)?) };
         let make = || {
-            let jobs = Jobs::start(&settings)?;
+            let followed = cpus.filter(|cpus| !cpus.is_empty()).map(Followed::start).transpose()?;
+            let slices = followed.as_ref().map(Followed::slices);
+            let jobs = Jobs::start(&JobSettings { slices, ..settings })?;
             let linked = Mutex::new(Vec::with_capacity(settings.linked_max as usize));
-            Ok(Mutex::new(Work { jobs, linked }))
+            Ok(JobSystem { work: Mutex::new(Work { jobs, linked }), followed })
         };
         // SAFETY: as this function's caller promises.
         unsafe { handle::give(jobs, make) }
@@ -212,7 +201,7 @@ pub extern "C" fn evenkeel_jobs_free(jobs: *mut EvenkeelJobs) -> EvenkeelStatus 
 pub unsafe extern "C" fn evenkeel_jobs_discard(jobs: *mut EvenkeelJobs, dropped: *mut usize) -> EvenkeelStatus {
     caught(|| {
         structs::puttable(dropped)?;
-        let work = handle::take(jobs)?.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let work = handle::take(jobs)?.work.into_inner().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: as this function's caller promises.
         unsafe { structs::put(dropped, work.jobs.discard()) }
     })
@@ -232,69 +221,12 @@ pub unsafe extern "C" fn evenkeel_jobs_frame(
 ) -> EvenkeelStatus {
     caught(|| {
         let body = Called::new(body, context)?;
-        handle::alone(jobs, |work| {
-            let work = work.get_mut().unwrap_or_else(PoisonError::into_inner);
+        alone(jobs, |work| {
             work.linked.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
             let linked = std::ptr::from_ref(&work.linked);
             work.jobs.frame(|frame| run(body, frame, linked));
             Ok(())
         })
-    })
-}
-
-/// The counters of the last frame.
-///
-/// Threads: one at a time.
-///
-/// # Safety
-/// `counters` is null or points to a struct prepared by evenkeel_init.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn evenkeel_jobs_last_frame(
-    jobs: *mut EvenkeelJobs,
-    counters: *mut EvenkeelFrameCounters,
-) -> EvenkeelStatus {
-    caught(|| {
-        let last =
-            handle::alone(jobs, |work| Ok(work.get_mut().unwrap_or_else(PoisonError::into_inner).jobs.last_frame()))?;
-        let filled = EvenkeelFrameCounters {
-            size: 0,
-            version: 0,
-            jobs: last.jobs,
-            by_caller: last.by_caller,
-            by_workers: last.by_workers,
-            asynchronous: last.asynchronous,
-            full: last.full,
-            wakes: last.wakes,
-            waited_ns: last.waited_ns,
-            busy_ns: last.busy_ns,
-            longest_job_ns: last.longest_job_ns,
-        };
-        // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(counters, filled) }
-    })
-}
-
-/// Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
-/// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
-///
-/// Threads: one at a time.
-///
-/// # Safety
-/// `report` is null or points to a struct prepared by evenkeel_init.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn evenkeel_jobs_worker_report(
-    jobs: *mut EvenkeelJobs,
-    number: usize,
-    report: *mut EvenkeelThreadReport,
-) -> EvenkeelStatus {
-    caught(|| {
-        let found = handle::alone(jobs, |work| {
-            let work = work.get_mut().unwrap_or_else(PoisonError::into_inner);
-            let wrong = || Failure::new(EvenkeelStatus::OutOfRange, format_args!("no worker has the number {number}"));
-            work.jobs.workers().get(number).copied().ok_or_else(wrong)
-        })?;
-        // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(report, filled_thread(found)) }
     })
 }
 
@@ -488,8 +420,7 @@ pub unsafe extern "C" fn evenkeel_asynchronous_new(
     asynchronous: *mut *mut EvenkeelAsynchronous,
 ) -> EvenkeelStatus {
     caught(|| {
-        let made =
-            handle::alone(jobs, |work| Ok(work.get_mut().unwrap_or_else(PoisonError::into_inner).jobs.asynchronous()))?;
+        let made = alone(jobs, |work| Ok(work.jobs.asynchronous()))?;
         // SAFETY: as this function's caller promises.
         unsafe { handle::give(asynchronous, || Ok(Mutex::new(made))) }
     })
@@ -541,9 +472,7 @@ pub unsafe extern "C" fn evenkeel_jobs_run_asynchronous(
 ) -> EvenkeelStatus {
     caught(|| {
         structs::puttable(ran)?;
-        let count = handle::alone(jobs, |work| {
-            Ok(work.get_mut().unwrap_or_else(PoisonError::into_inner).jobs.run_asynchronous(at_most))
-        })?;
+        let count = alone(jobs, |work| Ok(work.jobs.run_asynchronous(at_most)))?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::put(ran, count) }
     })

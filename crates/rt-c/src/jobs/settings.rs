@@ -1,5 +1,7 @@
 //! Settings of a job system.
 
+use std::ffi::c_char;
+
 use evenkeel_rt::jobs::{Idling, JobSettings, JobsError, PushError, Queue, QueueSettings, WhenFull, WorkerSettings};
 
 use crate::failure::{EvenkeelStatus, Failure};
@@ -43,6 +45,10 @@ pub struct EvenkeelJobSettings {
     pub own_workers: *const *const EvenkeelWorkerSettings,
     /// How many workers `own_workers` lists; at most 63 together with all other workers.
     pub own_workers_count: usize,
+    /// CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the middle
+    /// then begins on another CPU, if that is sooner. It is for threads that are pinned to one CPU each. A thread for each listed CPU follows its
+    /// slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
+    pub slice_cpus: *const c_char,
 }
 
 /// A worker with its own queues and thread settings.
@@ -65,7 +71,7 @@ structs! {
     EvenkeelJobSettings {
         workers: u32, asynchronous_workers: u32, frame_queues: u32, frame_capacity: u32, asynchronous_capacity: u32,
         linked_max: u32, waits_max: u32, refuses_when_full: u32, sleeps_at_once: u32, caller_runs_asynchronous: u32,
-        own_workers: *const *const EvenkeelWorkerSettings, own_workers_count: usize,
+        own_workers: *const *const EvenkeelWorkerSettings, own_workers_count: usize, slice_cpus: *const c_char,
     }
     EvenkeelWorkerSettings { queues: [u32; 9], queues_count: u32, thread: *const EvenkeelThreadConfig }
 }
@@ -92,7 +98,7 @@ impl From<PushError> for Failure {
     }
 }
 
-/// Converts the settings to the type of the Rust library.
+/// Converts the settings to the type of the Rust library, without slices.
 ///
 /// # Safety
 /// `own_workers` is null or points to as many pointers, each null or to a struct prepared by evenkeel_init, whose `thread` is null or such a

@@ -236,6 +236,69 @@ static void own_workers(void)
     OK(evenkeel_jobs_free(jobs));
 }
 
+static EvenkeelJobs *sliced;
+
+/* A job may ask for a slice, although its frame has the job system. */
+static void asks(EvenkeelFrame *frame, void *context)
+{
+    EvenkeelCpuSlice slice;
+
+    OK(EVENKEEL_INIT(&slice));
+    OK(evenkeel_jobs_cpu_slice(sliced, 0, &slice));
+    one(frame, context);
+}
+
+static void all_ask(EvenkeelFrame *frame, void *context)
+{
+    int i;
+
+    for (i = 0; i < 100; i++)
+        OK(evenkeel_frame_push(frame, 0, asks, context));
+}
+
+/* CPUs whose slices are followed. */
+static void slices(void)
+{
+    static World world;
+    static const char *const wrong[] = {"none", "1-0", "0-9999", "0 1"};
+    EvenkeelJobSettings settings;
+    EvenkeelFrameCounters counters;
+    EvenkeelCpuSlice slice;
+    size_t i;
+
+    OK(EVENKEEL_INIT(&settings));
+    OK(EVENKEEL_INIT(&slice));
+    OK(EVENKEEL_INIT(&counters));
+    settings.workers = 1;
+    for (i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        settings.slice_cpus = wrong[i];
+        CHECK(evenkeel_jobs_new(&settings, &sliced), EVENKEEL_STATUS_BAD_TEXT);
+    }
+    settings.slice_cpus = "0,256";
+    CHECK(evenkeel_jobs_new(&settings, &sliced), EVENKEEL_STATUS_OUT_OF_RANGE);
+    settings.slice_cpus = "";
+    OK(evenkeel_jobs_new(&settings, &sliced));
+    CHECK(evenkeel_jobs_cpu_slice(sliced, 0, &slice), EVENKEEL_STATUS_OUT_OF_RANGE);
+    OK(evenkeel_jobs_free(sliced));
+    CHECK(evenkeel_jobs_cpu_slice(sliced, 0, &slice), EVENKEEL_STATUS_BAD_HANDLE);
+
+    /* A CPU that does not exist, as on all machines that run this, is in the report. */
+    settings.slice_cpus = "0,255";
+    OK(evenkeel_jobs_new(&settings, &sliced));
+    CHECK(evenkeel_jobs_cpu_slice(sliced, 1, &slice), EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(evenkeel_jobs_cpu_slice(sliced, UINT32_MAX, &slice), EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(evenkeel_jobs_cpu_slice(sliced, 0, NULL), EVENKEEL_STATUS_NULL_POINTER);
+    do
+        OK(evenkeel_jobs_cpu_slice(sliced, 255, &slice));
+    while (slice.pinned == EVENKEEL_APPLY_STATUS_NOT_REQUESTED);
+    HOLDS(slice.pinned == EVENKEEL_APPLY_STATUS_REFUSED && slice.pinned_errno != 0 && !slice.is_known);
+    HOLDS(slice.size == sizeof slice && slice.left_ns == 0 && slice.period_ns == 0);
+    OK(evenkeel_jobs_frame(sliced, all_ask, &world));
+    OK(evenkeel_jobs_last_frame(sliced, &counters));
+    HOLDS(world.ran == 100 && counters.jobs == 100);
+    OK(evenkeel_jobs_free(sliced));
+}
+
 int main(void)
 {
     EvenkeelJobSettings settings;
@@ -251,5 +314,6 @@ int main(void)
     frames(2);
     not_run();
     own_workers();
+    slices();
     return 0;
 }

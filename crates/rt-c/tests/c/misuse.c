@@ -289,20 +289,84 @@ static int long_scopes(void)
     return 0;
 }
 
-/* The library does panic here: the kernel says that this thread would wait for itself. It comes back as a status. */
-static int a_panic_stays_inside(void)
+static void *unlocks_inherit(void *mutex)
+{
+    return (void *)(uintptr_t)evenkeel_inherit_mutex_unlock(mutex);
+}
+
+/* As other locks. */
+static int inherit_mutexes(void)
 {
     EvenkeelInheritMutex mutex;
-    char text[256];
+    pthread_t other;
+    void *status = NULL;
 
     CHECK(evenkeel_inherit_mutex_init(&mutex), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_inherit_mutex_lock(&mutex), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_inherit_mutex_lock(&mutex), EVENKEEL_STATUS_PANICKED);
-    CHECK(evenkeel_last_error(text, sizeof text), EVENKEEL_STATUS_OK);
-    HOLDS(strstr(text, "EDEADLK") != NULL || strstr(text, "E35") != NULL);
+    CHECK(evenkeel_inherit_mutex_lock(&mutex), EVENKEEL_STATUS_BUSY);
+    CHECK(evenkeel_inherit_mutex_try_lock(&mutex), EVENKEEL_STATUS_WOULD_BLOCK);
+    HOLDS(pthread_create(&other, NULL, unlocks_inherit, &mutex) == 0 && pthread_join(other, &status) == 0);
+    CHECK((EvenkeelStatus)(uintptr_t)status, EVENKEEL_STATUS_WRONG_THREAD);
+    CHECK(evenkeel_inherit_mutex_destroy(&mutex), EVENKEEL_STATUS_BUSY);
     CHECK(evenkeel_inherit_mutex_unlock(&mutex), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_inherit_mutex_unlock(&mutex), EVENKEEL_STATUS_NOT_LOCKED);
     CHECK(evenkeel_inherit_mutex_destroy(&mutex), EVENKEEL_STATUS_OK);
+    return 0;
+}
+
+/* Two threads, each of which holds one lock and wants the other. */
+typedef struct {
+    EvenkeelInheritMutex first, second;
+    EvenkeelEvent holds_second;
+    long panics;
+} Circle;
+
+/* Waits for a lock that may be held by a thread that waits for this one. */
+static void want(EvenkeelInheritMutex *mutex, long *panics)
+{
+    char text[256];
+
+    if (evenkeel_inherit_mutex_lock(mutex) == EVENKEEL_STATUS_OK) {
+        OK(evenkeel_inherit_mutex_unlock(mutex));
+        return;
+    }
+    OK(evenkeel_last_error(text, sizeof text));
+    HOLDS(strstr(text, "EDEADLK") != NULL || strstr(text, "E35") != NULL);
+    *panics = 1;
+}
+
+static void *other_way_round(void *circle)
+{
+    Circle *both = circle;
+
+    OK(evenkeel_inherit_mutex_lock(&both->second));
+    OK(evenkeel_event_set(&both->holds_second));
+    want(&both->first, &both->panics);
+    OK(evenkeel_inherit_mutex_unlock(&both->second));
+    return NULL;
+}
+
+/* The library does panic here: the kernel tells one of the threads that both would wait forever. It comes back as a status. */
+static int a_panic_stays_inside(void)
+{
+    Circle both;
+    pthread_t other;
+    long panics = 0;
+
+    memset(&both, 0, sizeof both);
+    CHECK(evenkeel_inherit_mutex_init(&both.first), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_inherit_mutex_init(&both.second), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_event_init(&both.holds_second), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_inherit_mutex_lock(&both.first), EVENKEEL_STATUS_OK);
+    HOLDS(pthread_create(&other, NULL, other_way_round, &both) == 0);
+    CHECK(evenkeel_event_wait(&both.holds_second), EVENKEEL_STATUS_OK);
+    want(&both.second, &panics);
+    CHECK(evenkeel_inherit_mutex_unlock(&both.first), EVENKEEL_STATUS_OK);
+    HOLDS(pthread_join(other, NULL) == 0);
+    HOLDS(panics + both.panics == 1);
+    CHECK(evenkeel_inherit_mutex_destroy(&both.first), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_inherit_mutex_destroy(&both.second), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_event_destroy(&both.holds_second), EVENKEEL_STATUS_OK);
     return 0;
 }
 
@@ -554,6 +618,6 @@ int main(int count, char **arguments)
     HOLDS(count == 2);
     HOLDS(evenkeel_abi_version() == EVENKEEL_ABI_VERSION);
     HOLDS(strlen(evenkeel_version()) > 0);
-    return older_and_newer_callers() || handles() || locks() || kinds() || values() || long_scopes() || a_panic_stays_inside()
+    return older_and_newer_callers() || handles() || locks() || kinds() || values() || long_scopes() || inherit_mutexes() || a_panic_stays_inside()
         || loops(arguments[1]) || two_threads_in_one_clock();
 }

@@ -78,6 +78,11 @@ int jobs() {
     });
     CHECK(status == EVENKEEL_STATUS_NO_DATA && ran == 104);
     CHECK(status_of([&] { jobs.frame([&](evenkeel::Frame frame) { frame.push(first, 9); }); }) == EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(status_of([&] { jobs.cpu_slice(0); }) == EVENKEEL_STATUS_OUT_OF_RANGE);
+    auto settings = evenkeel::prepared<EvenkeelJobSettings>();
+    settings.slice_cpus = "0";
+    const evenkeel::Jobs sliced(settings);
+    CHECK(sliced.cpu_slice(0).left_ns == 0 && sliced.last_frame().left == 0);
     return 0;
 }
 

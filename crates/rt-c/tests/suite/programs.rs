@@ -100,6 +100,7 @@ fn the_examples_run() {
     let table = [
         ("cc", "-std=c99", "server.c", Linked::Shared, "20 ticks"),
         ("cc", "-std=c99", "tick.c", Linked::Shared, "100 ticks"),
+        ("cc", "-std=c99", "slices.c", Linked::Shared, "50 frames"),
         ("c++", "-std=c++17", "own_loop.cpp", Linked::Shared, "50 ticks"),
         ("c++", "-std=c++17", "own_loop.cpp", Linked::Static, "50 ticks"),
         ("c++", "-std=c++17", "server.cpp", Linked::Shared, "20 ticks"),

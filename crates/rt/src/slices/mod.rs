@@ -19,6 +19,8 @@ pub use slice::CpuSlice;
 pub(crate) use slice::{Waiting, begins};
 use table::Table;
 
+use crate::thread::ApplyStatus;
+
 /// The most CPUs that are followed.
 const CPUS_MAX: usize = 256;
 /// The slices of some CPUs. Clones share them. The threads that follow them end with the last clone.
@@ -72,6 +74,13 @@ impl Slices {
         Ok(Slices { scouts: Arc::new(scouts) })
     }
 
+    /// Whether this CPU is followed: if the process may not run there, or no such CPU exists, the kernel refused it. Not requested if
+    /// [`start`](Slices::start) did not name the CPU, and until its thread has started.
+    pub fn pinned(&self, cpu: usize) -> ApplyStatus {
+        let place = self.scouts.table.places.get(cpu);
+        place.and_then(|place| place.pinned.get().copied()).unwrap_or(ApplyStatus::NotRequested)
+    }
+
     /// Slices that are given, for tests.
     #[cfg(test)]
     pub(crate) fn given(slices: &[Option<CpuSlice>]) -> Slices {
@@ -107,6 +116,22 @@ impl fmt::Debug for Slices {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_cpu_that_does_not_exist_is_refused() {
+        let here = evenkeel_sys::thread::affinity().unwrap().first().unwrap();
+        let absent = CPUS_MAX - 1;
+        let slices = Slices::start(&[here, absent].into_iter().collect()).unwrap();
+        for (cpu, expected) in [(here, ApplyStatus::Active), (absent, ApplyStatus::Refused(crate::Errno::INVAL))] {
+            while slices.pinned(cpu) == ApplyStatus::NotRequested {
+                std::thread::yield_now();
+            }
+            assert_eq!(slices.pinned(cpu), expected, "{cpu}");
+        }
+        assert_eq!(slices.pinned(absent - 1), ApplyStatus::NotRequested);
+        assert_eq!(slices.pinned(CPUS_MAX), ApplyStatus::NotRequested);
+    }
 
     #[test]
     fn threads_end_with_the_last_clone() {

@@ -22,14 +22,12 @@ pub(super) fn start(cpu: usize, table: Arc<Table>) -> io::Result<JoinHandle<()>>
 fn follow(cpu: usize, table: &Table) {
     let config = ThreadConfig { cpus: Some([cpu].into_iter().collect()), ..ThreadConfig::default() };
     let thread = TickThread::set_up(&config);
+    let Some(place) = table.places.get(cpu) else { return };
+    let pinned = *place.pinned.get_or_init(|| thread.report().cpus);
     let settings =
         TickSettings { period: PERIOD, spinning: Spinning::Never, align: Align::Measured, ..TickSettings::default() };
     // Without its CPU it would tell of another one.
-    let (ApplyStatus::Active, Ok(mut clock), Some(place)) =
-        (thread.report().cpus, TickClock::start(settings), table.places.get(cpu))
-    else {
-        return;
-    };
+    let (ApplyStatus::Active, Ok(mut clock)) = (pinned, TickClock::start(settings)) else { return };
     while !table.stop.load(Ordering::Relaxed) {
         clock.wait();
         clock.done();

@@ -58,8 +58,14 @@ impl CpuSlice {
         self.given_ns(at_ns.saturating_sub(length_ns), at_ns) < length_ns.min(at_ns)
     }
 
+    /// How long ago the period began that `at_ns` is in.
+    ///
+    /// ```
+    /// let slice = evenkeel_rt::CpuSlice { start_ns: 7, period_ns: 10_000_000, share_ns: 4_000_000 };
+    /// assert_eq!(slice.since_start_ns(13_500_007), 3_500_000);
+    /// ```
     #[inline]
-    fn since_start_ns(&self, at_ns: u64) -> u64 {
+    pub fn since_start_ns(&self, at_ns: u64) -> u64 {
         let period_ns = self.period_ns();
         if at_ns >= self.start_ns {
             (at_ns - self.start_ns) % period_ns

@@ -1,9 +1,11 @@
 //! `Table`: what is known of the slices of each CPU, for threads that only read.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::slice::CpuSlice;
 use crate::quantum::{Quantum, Slot};
+use crate::thread::ApplyStatus;
 
 /// How much sooner than expected a CPU may go, in nanoseconds. The end of a slice is known less exactly than its start.
 const GOES_EARLY_NS: f64 = 50_000.0;
@@ -23,6 +25,8 @@ pub(super) struct Place {
     /// The period and the share in nanoseconds, in the upper and the lower half; 0 if no slices are known.
     lengths: AtomicU64,
     start_ns: AtomicU64,
+    /// Whether the CPU's thread runs there; empty until it has started.
+    pub(super) pinned: OnceLock<ApplyStatus>,
 }
 
 impl Table {
