@@ -5,7 +5,8 @@
 use std::sync::LazyLock;
 
 use evenkeel_host::{
-    AdviceContext, Area, Extras, Facts, Finding, Knob, Place, Setting, SettingError, State, TakesEffect, Values, knobs,
+    AdviceContext, Against, Area, Extras, Facts, Finding, Knob, Place, Setting, SettingError, State, TakesEffect,
+    Values, knobs,
 };
 use evenkeel_workload::{PLACEMENT, SETTING_PREFIX, Workload};
 
@@ -58,7 +59,15 @@ static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
 
 fn advise(_: &Facts, _: &AdviceContext) -> Vec<Finding> {
     let (place, reason) = ("server".to_owned(), "what a workload is like is no setting of a host".to_owned());
-    vec![Finding { place, state: State::NotHere, current: None, wanted: None, reason, is_inert: false }]
+    vec![Finding {
+        place,
+        state: State::NotHere,
+        current: None,
+        wanted: None,
+        reason,
+        is_inert: false,
+        against: Against::Nothing,
+    }]
 }
 
 /// A setting of the workload or of the host.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::facts::Facts;
-use crate::finding::{Finding, State};
+use crate::finding::{Against, Finding, State};
 use crate::goal::AdviceContext;
 use crate::knob::{Knob, Place, Source, TakesEffect};
 use crate::knobs;
@@ -44,6 +44,9 @@ pub struct Advice {
     /// Whether no value has an effect here; the reason says why.
     #[serde(skip)]
     pub is_inert: bool,
+    /// The values that would do harm here; the reason says why.
+    #[serde(skip)]
+    pub against: Against,
 }
 
 /// Advice on every knob, the most useful first. Knobs that need action come first, then larger effects, then easier changes. The others
@@ -75,6 +78,7 @@ pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, context: &AdviceCont
             risk: knob.risk,
             sources: knob.sources,
             is_inert: finding.is_inert,
+            against: finding.against,
         }
     };
     (knob.advise)(facts, context).into_iter().map(advice).collect()

@@ -15,6 +15,10 @@ pub struct Extras {
     pub side_effects: &'static [&'static str],
     /// Why this machine must not have a value that is within the knob's range. `None` if it may, or if no fact shows it.
     pub reject_for: Option<fn(&Facts, &str) -> Option<String>>,
+    /// The largest value of older kernels, if it was smaller than the knob's own.
+    pub max_before: Option<MaxBefore>,
+    /// The values that have the knob's risk.
+    pub risk_at: RiskAt,
     /// Values that open the machine, as `risk` says: a guide's line with one is dangerous.
     pub dangerous_values: &'static [&'static str],
     /// The longest wait that the knob can spare a tick, if it differs from the usual one of its area.
@@ -42,6 +46,8 @@ impl Extras {
         counter: None,
         side_effects: &[],
         reject_for: None,
+        max_before: None,
+        risk_at: RiskAt::Any,
         dangerous_values: &[],
         effect: None,
         worth_a_trial: &[],
@@ -52,6 +58,65 @@ impl Extras {
         process: None,
         lasts: None,
     };
+}
+
+/// The largest value that a kernel accepts if it is older than another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxBefore {
+    /// Major and minor number of the first kernel that accepts more.
+    pub kernel: (u32, u32),
+    /// The largest value of the kernels before it.
+    pub max: i64,
+}
+
+impl MaxBefore {
+    /// Why the kernel of this machine refuses a value. `None` if it may accept it, or if its version is unknown.
+    pub(crate) fn refusal(self, facts: &Facts, value: &str) -> Option<String> {
+        let (MaxBefore { kernel: (major, minor), max }, number) = (self, value.parse::<i64>().ok()?);
+        let is_old = facts.kernel.is_at_least(major, minor) == Some(false);
+        (is_old && number > max).then(|| format!("before Linux {major}.{minor} the kernel accepts at most {max} there"))
+    }
+}
+
+/// The values of a knob that have its risk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RiskAt {
+    /// Every value.
+    Any,
+    /// These.
+    Values(&'static [&'static str]),
+    /// All but these.
+    Except(&'static [&'static str]),
+    /// Those above the present value.
+    Higher,
+    /// Those below the present value.
+    Lower,
+    /// Those up to this number.
+    UpTo(i64),
+}
+
+impl RiskAt {
+    /// Whether a value has the risk. Of an unknown present value nothing excludes it.
+    pub fn has(self, value: &str, present: Option<&str>) -> bool {
+        let differs = |is_it: fn(&i64, &i64) -> bool| {
+            let numbers =
+                |text: &str| text.split_whitespace().map(|word| word.parse::<i64>()).collect::<Result<Vec<_>, _>>();
+            match (numbers(value), present.map(numbers)) {
+                (Ok(wanted), Some(Ok(present))) => {
+                    wanted.iter().zip(&present).any(|(wanted, present)| is_it(wanted, present))
+                }
+                _ => true,
+            }
+        };
+        match self {
+            RiskAt::Any => true,
+            RiskAt::Values(values) => values.contains(&value),
+            RiskAt::Except(values) => !values.contains(&value),
+            RiskAt::Higher => differs(i64::gt),
+            RiskAt::Lower => differs(i64::lt),
+            RiskAt::UpTo(most) => value.parse::<i64>().is_ok_and(|number| number <= most),
+        }
+    }
 }
 
 /// A program that also sets the knob. Programs that may set any knob (bpftune, saptune) are handled elsewhere.

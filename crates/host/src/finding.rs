@@ -49,6 +49,29 @@ impl State {
     }
 }
 
+/// The values of a knob that evenkeel advises against on a machine: they would take effect there, and do harm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Against {
+    /// None.
+    #[default]
+    Nothing,
+    /// Every value.
+    Every,
+    /// These. Thin, so that a finding stays small enough to be an error.
+    Values(&'static &'static [&'static str]),
+}
+
+impl Against {
+    /// Whether it has this value.
+    pub fn has(self, value: &str) -> bool {
+        match self {
+            Against::Nothing => false,
+            Against::Every => true,
+            Against::Values(values) => values.contains(&value),
+        }
+    }
+}
+
 /// The result of a knob for one of its places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -64,12 +87,22 @@ pub struct Finding {
     pub reason: String,
     /// Whether no value has an effect here. A trial would only confirm that.
     pub is_inert: bool,
+    /// The values that would do harm here, as `reason` says.
+    pub against: Against,
 }
 
 /// Constructors for the knobs' files; [`Finding::at`] adds the value in force.
 impl Finding {
     pub(crate) fn new(state: State, place: impl ToString, reason: impl Into<String>) -> Finding {
-        Finding { place: place.to_string(), state, current: None, wanted: None, reason: reason.into(), is_inert: false }
+        Finding {
+            place: place.to_string(),
+            state,
+            current: None,
+            wanted: None,
+            reason: reason.into(),
+            is_inert: false,
+            against: Against::Nothing,
+        }
     }
 
     pub(crate) fn set(place: impl ToString, wanted: impl ToString, reason: impl Into<String>) -> Finding {
@@ -87,6 +120,11 @@ impl Finding {
     /// The knob does not apply because no value has an effect here.
     pub(crate) fn inert(place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding { is_inert: true, ..Finding::not_here(place, reason) }
+    }
+
+    /// The reason is one against some values: they would take effect here, and do harm.
+    pub(crate) fn against(self, against: Against) -> Finding {
+        Finding { against, ..self }
     }
 
     /// The decision needs a fact that is missing. `what` names the fact.

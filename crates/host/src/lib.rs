@@ -20,6 +20,7 @@ pub mod knobs;
 mod load;
 mod look;
 mod never;
+mod number;
 mod others;
 mod plan;
 mod probe;
@@ -36,12 +37,12 @@ pub use advice::{Advice, advise};
 pub use document::knobs_page;
 pub use evenkeel_sys::CpuSet;
 pub use extras::{
-    Counter, CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles, Program, ServerUnit, TunedProfile, UnitLimit,
-    Wait,
+    Counter, CounterPlace, Extras, Lasts, MaxBefore, Owner, Process, ProcessFiles, Program, RiskAt, ServerUnit,
+    TunedProfile, UnitLimit, Wait,
 };
 pub use fact::Fact;
 pub use facts::Facts;
-pub use finding::{Finding, State};
+pub use finding::{Against, Finding, State};
 pub use goal::{AdviceContext, Goal, Server};
 pub use knob::{Area, Device, Knob, Place, Since, Source, TakesEffect, Values};
 pub use plan::{Action, Plan, PlanError, Step, files_of};

@@ -1,6 +1,8 @@
 //! Sysctls without a knob that evenkeel writes, and those that it never writes, each with its reason: they can cut the connection, stop the
 //! machine, open it, or can't be undone. Kernels get new sysctls, so only those in some areas are written at all.
 
+use crate::number::kernel_number;
+
 /// The areas of sysctls that change speed: the beginnings of their paths below /proc/sys.
 const AREAS: &[&str] = &[
     "kernel/hung_task_",
@@ -34,7 +36,7 @@ pub(crate) const NEVER: &[(&str, &str)] = &[
     ("vm/user_reserve_kbytes", MEMORY),
     ("vm/lowmem_reserve_ratio", MEMORY),
     ("vm/max_map_count", MEMORY),
-    ("vm/hugetlb_shm_group", OPEN),
+    ("vm/hugetlb_shm_group", RIGHTS),
     ("vm/memory_failure_*", MEMORY),
     ("vm/enable_soft_offline", MEMORY),
     ("vm/numa_zonelist_order", MEMORY),
@@ -49,24 +51,24 @@ pub(crate) const NEVER: &[(&str, &str)] = &[
     ("kernel/modules_disabled", ONE_WAY),
     ("kernel/kexec_*", ONE_WAY),
     ("kernel/unprivileged_bpf_disabled", ONE_WAY),
-    ("kernel/yama/*", OPEN),
+    ("kernel/yama/*", RIGHTS),
     ("kernel/randomize_va_space", OPEN),
     ("kernel/kptr_restrict", OPEN),
-    ("kernel/dmesg_restrict", OPEN),
-    ("kernel/perf_event_paranoid", OPEN),
-    ("kernel/unprivileged_*", OPEN),
+    ("kernel/dmesg_restrict", RIGHTS),
+    ("kernel/perf_event_paranoid", RIGHTS),
+    ("kernel/unprivileged_*", RIGHTS),
     ("kernel/apparmor*", OPEN),
-    ("kernel/io_uring_*", OPEN),
-    ("kernel/core_*", OPEN),
-    ("kernel/modprobe", OPEN),
-    ("kernel/hotplug", OPEN),
-    ("kernel/poweroff_cmd", OPEN),
-    ("kernel/usermodehelper/*", OPEN),
+    ("kernel/io_uring_*", RIGHTS),
+    ("kernel/core_*", DUMPS),
+    ("kernel/modprobe", RUNS),
+    ("kernel/hotplug", RUNS),
+    ("kernel/poweroff_cmd", RUNS),
+    ("kernel/usermodehelper/*", RUNS),
     ("kernel/seccomp/*", OPEN),
-    ("kernel/keys/*", OPEN),
+    ("kernel/keys/*", LIMIT),
     ("kernel/firmware_config/*", OPEN),
-    ("kernel/ftrace*", OPEN),
-    ("kernel/stack_tracer_enabled", OPEN),
+    ("kernel/ftrace*", TRACES),
+    ("kernel/stack_tracer_enabled", TRACES),
     ("kernel/hostname", IDENTITY),
     ("kernel/domainname", IDENTITY),
     ("kernel/ns_last_pid", IDENTITY),
@@ -80,50 +82,50 @@ pub(crate) const NEVER: &[(&str, &str)] = &[
     ("fs/pipe-*", LIMIT),
     ("user/*", LIMIT),
     ("fs/protected_*", OPEN),
-    ("fs/suid_dumpable", OPEN),
+    ("fs/suid_dumpable", DUMPS),
     ("fs/binfmt_misc/*", OPEN),
     ("vm/mmap_*", OPEN),
     ("vm/legacy_va_layout", OPEN),
-    ("vm/unprivileged_userfaultfd", OPEN),
+    ("vm/unprivileged_userfaultfd", RIGHTS),
     ("vm/memfd_noexec", OPEN),
     ("net/core/bpf_*", OPEN),
-    ("net/core/tstamp_allow_data", OPEN),
+    ("net/core/tstamp_allow_data", RIGHTS),
     ("net/core/xfrm_*", CUT),
     ("net/core/fb_tunnels_only_for_init_net", CUT),
     ("net/core/netdev_rss_key", IDENTITY),
-    ("net/ipv4/tcp_fastopen_key", OPEN),
-    ("net/ipv4/tcp_allowed_congestion_control", OPEN),
-    ("net/ipv4/tcp_challenge_ack_limit", OPEN),
-    ("net/ipv4/tcp_invalid_ratelimit", OPEN),
-    ("net/ipv4/tcp_rfc1337", OPEN),
+    ("net/ipv4/tcp_fastopen_key", FLOODS),
+    ("net/ipv4/tcp_allowed_congestion_control", RIGHTS),
+    ("net/ipv4/tcp_challenge_ack_limit", FLOODS),
+    ("net/ipv4/tcp_invalid_ratelimit", FLOODS),
+    ("net/ipv4/tcp_rfc1337", FLOODS),
     ("net/ipv4/tcp_l3mdev_accept", CUT),
     ("net/ipv4/udp_l3mdev_accept", CUT),
     ("net/ipv4/tcp_fwmark_accept", CUT),
-    ("net/ipv4/tcp_abort_on_overflow", CUT),
-    ("net/ipv4/tcp_syncookies", OPEN),
-    ("net/ipv4/ip_unprivileged_port_start", OPEN),
-    ("net/ipv4/ping_group_range", OPEN),
+    ("net/ipv4/tcp_abort_on_overflow", RESETS),
+    ("net/ipv4/tcp_syncookies", FLOODS),
+    ("net/ipv4/ip_unprivileged_port_start", RIGHTS),
+    ("net/ipv4/ping_group_range", RIGHTS),
     ("net/ipv4/conf/*", CUT),
     ("net/ipv6/*", CUT),
     ("net/ipv4/ip_forward*", CUT),
     ("net/ipv4/icmp_*", CUT),
-    ("net/ipv4/ip_local_*", CUT),
+    ("net/ipv4/ip_local_*", PORTS),
     ("net/ipv4/fwmark_*", CUT),
     ("net/ipv4/fib_*", CUT),
-    ("net/ipv4/tcp_mem", CUT),
-    ("net/ipv4/tcp_min_snd_mss", CUT),
-    ("net/ipv4/tcp_base_mss", CUT),
-    ("net/ipv4/tcp_mtu_*", CUT),
-    ("net/ipv4/tcp_retries*", CUT),
-    ("net/ipv4/tcp_syn*retries", CUT),
-    ("net/ipv4/tcp_orphan_retries", CUT),
+    ("net/ipv4/tcp_mem", TCP_MEMORY),
+    ("net/ipv4/tcp_min_snd_mss", SEGMENTS),
+    ("net/ipv4/tcp_base_mss", SEGMENTS),
+    ("net/ipv4/tcp_mtu_*", SEGMENTS),
+    ("net/ipv4/tcp_retries*", GIVES_UP),
+    ("net/ipv4/tcp_syn*retries", GIVES_UP),
+    ("net/ipv4/tcp_orphan_retries", GIVES_UP),
     ("net/ipv4/ip_default_ttl", CUT),
-    ("net/ipv4/ip_no_pmtu_disc", CUT),
+    ("net/ipv4/ip_no_pmtu_disc", SEGMENTS),
     ("net/ipv4/neigh/*", CUT),
     ("net/bridge/*", CUT),
     ("net/mptcp/*", CUT),
-    ("net/netfilter/*", CUT),
-    ("net/unix/*", CUT),
+    ("net/netfilter/*", TRACKS),
+    ("net/unix/*", LOCAL),
     ("net/core/devconf_*", CUT),
 ];
 
@@ -132,9 +134,23 @@ const MEMORY: &str = "a wrong value makes the kernel refuse memory, or end other
 const ACTION: &str = "writing it is an action, not a setting: there is no value to restore";
 const ONE_WAY: &str = "it can't be undone before the next boot";
 const OPEN: &str = "it protects the machine: evenkeel does not open it for a trial";
+const RIGHTS: &str = "it decides what programs without root's rights may do";
+const RUNS: &str = "it names a program that the kernel starts as root, or what such a program may do";
+const DUMPS: &str = "it decides where the memory of programs that crash goes, and who can read it";
+const TRACES: &str = "live patches and tracers need it, so a change can break them";
+const FLOODS: &str = "it protects TCP connections from forged and surplus packets";
 const IDENTITY: &str = "it names the machine or its processes, and is no tuning";
 const LIMIT: &str = "it limits every program of the machine: a value that is too small stops logins, and a larger one only helps at the limit";
 const CUT: &str = "it decides which packets pass, so it can cut your connection";
+const PORTS: &str = "it decides which ports programs get: with too few, new connections of every program fail";
+const SEGMENTS: &str = "it decides how large packets are: with a wrong size, connections stall, yours among them";
+const GIVES_UP: &str =
+    "it decides when the kernel gives a connection up: with too few attempts, connections end, yours among them";
+const TCP_MEMORY: &str = "it limits the memory of all TCP connections: at the limit they stall, yours among them";
+const RESETS: &str = "it makes the kernel reset connections that a busy server has not accepted yet";
+const TRACKS: &str = "the firewall forgets or refuses connections that it no longer tracks, yours among them";
+const LOCAL: &str =
+    "services of this machine, such as its log, talk through these sockets: a value that is too small blocks them";
 
 /// Why evenkeel does not write a sysctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +174,56 @@ impl Never {
 pub(crate) fn reason(path: &str) -> Option<Never> {
     let harm = NEVER.iter().find(|(pattern, _)| fits(pattern, path)).map(|(_, why)| Never::Harm(why));
     harm.or_else(|| (!AREAS.iter().any(|area| path.starts_with(area))).then_some(Never::Outside))
+}
+
+/// Values with which sysctls protect the machine: paths below /proc/sys as in [`NEVER`], with the least value, or else the greatest.
+const PROTECT: &[(&str, Protects)] = &[
+    ("kernel/sysrq", Protects::UpTo(0)),
+    ("kernel/modules_disabled", Protects::From(1)),
+    ("kernel/kexec_load_disabled", Protects::From(1)),
+    ("kernel/unprivileged_bpf_disabled", Protects::From(1)),
+    ("kernel/unprivileged_userns_clone", Protects::UpTo(0)),
+    ("kernel/yama/ptrace_scope", Protects::From(1)),
+    ("kernel/randomize_va_space", Protects::From(2)),
+    ("kernel/kptr_restrict", Protects::From(1)),
+    ("kernel/dmesg_restrict", Protects::From(1)),
+    ("kernel/perf_event_paranoid", Protects::From(2)),
+    ("kernel/apparmor_restrict_*", Protects::From(1)),
+    ("kernel/io_uring_disabled", Protects::From(1)),
+    ("fs/protected_*", Protects::From(1)),
+    ("fs/suid_dumpable", Protects::UpTo(0)),
+    ("vm/mmap_min_addr", Protects::From(65_536)),
+    ("vm/mmap_rnd_*", Protects::From(28)),
+    ("vm/legacy_va_layout", Protects::UpTo(0)),
+    ("vm/unprivileged_userfaultfd", Protects::UpTo(0)),
+    ("vm/memfd_noexec", Protects::From(1)),
+    ("net/core/bpf_jit_harden", Protects::From(1)),
+    ("net/ipv4/tcp_rfc1337", Protects::From(1)),
+    ("net/ipv4/tcp_syncookies", Protects::From(1)),
+    ("net/ipv4/ip_unprivileged_port_start", Protects::From(1024)),
+    ("net/ipv4/icmp_echo_ignore_broadcasts", Protects::From(1)),
+    ("net/ipv4/icmp_ignore_bogus_error_responses", Protects::From(1)),
+    ("*/accept_source_route", Protects::UpTo(0)),
+    ("*/accept_redirects", Protects::UpTo(0)),
+    ("*/secure_redirects", Protects::UpTo(0)),
+    ("*/send_redirects", Protects::UpTo(0)),
+];
+
+/// The values that protect.
+#[derive(Clone, Copy)]
+enum Protects {
+    From(i64),
+    UpTo(i64),
+}
+
+/// Whether a sysctl that is never written protects the machine with this value, so that a guide's line does no harm.
+pub(crate) fn protects(path: &str, value: &str) -> bool {
+    let Some(number) = kernel_number(value.trim()) else { return false };
+    let of_it = PROTECT.iter().find(|(pattern, _)| fits(pattern, path));
+    of_it.is_some_and(|(_, protects)| match protects {
+        Protects::From(least) => number >= *least,
+        Protects::UpTo(most) => number <= *most,
+    })
 }
 
 /// The least that evenkeel writes to a sysctl without a knob, where the kernel accepts less. Far below each default, and below what any guide
@@ -191,7 +257,7 @@ const REFUSE_BELOW: &str = "with less, the kernel refuses or ends connections of
 pub(crate) fn too_little(path: &str, value: &str) -> Option<String> {
     let path = path.strip_prefix("/proc/sys/").unwrap_or(path);
     let (_, least, why) = LEAST.iter().find(|(own, ..)| *own == path)?;
-    let is_less = |word: &str| word.parse::<i64>().is_ok_and(|number| number < *least);
+    let is_less = |word: &str| kernel_number(word).is_some_and(|number| number < *least);
     value.split_whitespace().any(is_less).then(|| format!("evenkeel writes {least} or more there: {why}"))
 }
 
@@ -245,10 +311,54 @@ mod tests {
     }
 
     #[test]
+    fn each_family_has_its_own_reason() {
+        let table = [
+            ("net/unix/max_dgram_qlen", LOCAL),
+            ("net/ipv4/ip_local_port_range", PORTS),
+            ("net/ipv4/tcp_mtu_probing", SEGMENTS),
+            ("net/ipv4/tcp_mem", TCP_MEMORY),
+            ("net/ipv4/tcp_retries2", GIVES_UP),
+            ("net/netfilter/nf_conntrack_tcp_timeout_established", TRACKS),
+            ("net/ipv4/conf/all/rp_filter", CUT),
+            ("kernel/core_pattern", DUMPS),
+            ("kernel/modprobe", RUNS),
+            ("kernel/randomize_va_space", OPEN),
+            ("kernel/perf_event_paranoid", RIGHTS),
+        ];
+        for (path, why) in table {
+            assert_eq!(reason(path), Some(Never::Harm(why)), "{path}");
+        }
+    }
+
+    #[test]
+    fn values_that_protect_are_known() {
+        let table = [
+            ("fs/suid_dumpable", "0", true),
+            ("fs/suid_dumpable", "1", false),
+            ("net/ipv4/tcp_rfc1337", "1", true),
+            ("net/ipv4/tcp_rfc1337", "0", false),
+            ("kernel/randomize_va_space", "2", true),
+            ("kernel/randomize_va_space", "0", false),
+            ("net/ipv4/conf/all/accept_redirects", "0", true),
+            ("net/ipv4/conf/all/rp_filter", "1", false),
+            ("fs/protected_symlinks", "1", true),
+            ("kernel/core_pattern", "0", false),
+            ("fs/suid_dumpable", "none", false),
+        ];
+        for (path, value, expected) in table {
+            assert_eq!(protects(path, value), expected, "{path}={value}");
+        }
+        for (path, ..) in PROTECT.iter().filter(|(path, _)| !path.contains('*')) {
+            assert!(matches!(reason(path), Some(Never::Harm(_))), "{path} is no sysctl of NEVER");
+        }
+    }
+
+    #[test]
     fn values_that_stop_others_are_refused() {
         let table = [
             ("net/core/dev_weight", "0", true),
             ("net/core/dev_weight", "600", false),
+            ("net/core/dev_weight", "0x1", true),
             ("net/ipv4/tcp_max_orphans", "-5", true),
             ("net/ipv4/tcp_rmem", "1 87380 16777216", true),
             ("net/ipv4/tcp_rmem", "4096 87380 16777216", false),

@@ -101,6 +101,9 @@ impl Plan {
             if let Some(why) = setting.knob.extras.reject_for.and_then(|reject_for| reject_for(facts, &setting.value)) {
                 return Err(PlanError { setting: setting.to_string(), why });
             }
+            if let Some(why) = setting.knob.extras.max_before.and_then(|most| most.refusal(facts, &setting.value)) {
+                return Err(PlanError { setting: setting.to_string(), why });
+            }
             if let Some(why) = no_such_cpu(facts, setting) {
                 return Err(PlanError { setting: setting.to_string(), why });
             }

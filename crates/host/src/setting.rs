@@ -107,8 +107,8 @@ mod tests {
         expect![[r#"
             "net.core.busy_poll=50": net.core.busy_poll=50
             "net.core.busy_poll = 50": net.core.busy_poll=50
-            "vm.swappiness= 030 ": vm.swappiness=30
-            "vm.swappiness=+7": vm.swappiness=7
+            "vm.swappiness= 030 ": vm.swappiness=24
+            "vm.swappiness=+7": vm.swappiness does not accept "+7": it accepts a whole number from 0 to 200
             "vm.swappiness=200": vm.swappiness=200
             "vm.swappiness=201": vm.swappiness does not accept "201": it accepts a whole number from 0 to 200
             "vm.swappiness=-1": vm.swappiness does not accept "-1": it accepts a whole number from 0 to 200

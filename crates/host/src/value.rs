@@ -7,6 +7,7 @@ use evenkeel_sys::CpuSet;
 use crate::finding::shown;
 use crate::knob::{Knob, Place, Values};
 use crate::never;
+use crate::number::kernel_number;
 
 /// The longest value of any knob, in bytes. A mask of 8,192 CPUs has 2,303.
 const VALUE_BYTES_MAX: usize = 4096;
@@ -54,7 +55,7 @@ impl Knob {
     /// [`SettingError::BadValue`] with the accepted values, [`SettingError::Never`] for a value of a sysctl without a knob that would stop others.
     pub fn check(&'static self, value: &str) -> Result<String, SettingError> {
         let value = value.trim();
-        let taken = if value.len() > VALUE_BYTES_MAX { None } else { self.values.take(value) };
+        let taken = if value.len() > VALUE_BYTES_MAX { None } else { self.values.take(value, self.base()) };
         let taken = taken.ok_or_else(|| SettingError::BadValue {
             knob: self.id,
             value: shown(value),
@@ -63,6 +64,32 @@ impl Knob {
         match self.too_little(&taken) {
             Some(why) => Err(SettingError::Never { id: format!("{}={}", self.id, shown(&taken)), why }),
             None => Ok(taken),
+        }
+    }
+}
+
+/// How a number is written.
+#[derive(Clone, Copy)]
+enum Base {
+    /// Always in base 10.
+    Ten,
+    /// As the kernel reads sysctls.
+    AsPrefixed,
+}
+
+impl Knob {
+    fn base(&self) -> Base {
+        let is_prefixed =
+            |path: &&str| ["/proc/sys/", "/sys/kernel/debug/"].iter().any(|folder| path.starts_with(folder));
+        if self.place.files().iter().any(is_prefixed) { Base::AsPrefixed } else { Base::Ten }
+    }
+}
+
+impl Base {
+    fn number(self, text: &str) -> Option<i64> {
+        match self {
+            Base::Ten => text.parse().ok(),
+            Base::AsPrefixed => kernel_number(text),
         }
     }
 }
@@ -78,14 +105,14 @@ impl Knob {
 }
 
 impl Values {
-    fn take(self, value: &str) -> Option<String> {
+    fn take(self, value: &str, base: Base) -> Option<String> {
         match self {
             Values::Number { min, max, .. } => {
-                let number: i64 = value.parse().ok()?;
+                let number = base.number(value)?;
                 (min..=max).contains(&number).then(|| number.to_string())
             }
             Values::Numbers { count, min, max, .. } => {
-                let number = |word: &str| word.parse::<i64>().ok().filter(|number| (min..=max).contains(number));
+                let number = |word: &str| base.number(word).filter(|number| (min..=max).contains(number));
                 let numbers: Vec<String> =
                     value.split_whitespace().map(|word| Some(number(word)?.to_string())).collect::<Option<_>>()?;
                 (numbers.len() == count).then(|| numbers.join(" "))

@@ -216,6 +216,7 @@ impl GuideLines {
             (not_measured, "can be tried", "can be tried"),
             (self.count(SettingState::AlreadySo), "is in force already", "are in force already"),
             (away.iter().sum(), "does not apply", "do not apply"),
+            (self.count(SettingState::NotAdvised), "is not advised here", "are not advised here"),
             (self.count(SettingState::NeedsReboot), "needs a reboot", "need a reboot"),
             (self.count(SettingState::ByHand), "is left to you", "are left to you"),
             (self.count(SettingState::Overridden), "is overridden", "are overridden"),
@@ -285,8 +286,9 @@ fn heading(state: SettingState) -> &'static str {
         SettingState::NeedsReboot => "Needs a reboot",
         SettingState::ByHand => "Left to you",
         SettingState::NotHere => "Does nothing on this machine",
+        SettingState::NotAdvised => "Not advised on this machine",
         SettingState::Outdated => "Outdated",
-        SettingState::BadValue => "A value that the kernel refuses",
+        SettingState::BadValue => "A value that evenkeel does not accept",
         SettingState::Dangerous => "Dangerous: never written",
         SettingState::Unknown => "Unknown",
     }

@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::line::{Ask, Bound, Guide, Target};
-use super::outdated;
 use super::readings::Readings;
+use super::{arguments, outdated};
 use crate::advice::advise_on;
 use crate::fact::Fact;
 use crate::facts::{Facts, Version};
-use crate::finding::State;
+use crate::finding::{Against, State};
 use crate::goal::AdviceContext;
 use crate::knob::{Knob, Place, TakesEffect};
 use crate::knobs;
 use crate::never::{self, Never};
+use crate::number::kernel_number;
 use crate::plan::{Action, Plan};
 use crate::setting::Setting;
 use crate::sysctl;
@@ -37,9 +38,11 @@ pub enum SettingState {
     ByHand,
     /// This machine or its container does not have it, or it can do nothing here.
     NotHere,
+    /// It would take effect, and do harm on this machine.
+    NotAdvised,
     /// The kernel has removed or renamed it, or ignores it.
     Outdated,
-    /// The kernel would refuse the value.
+    /// evenkeel does not accept the value: it is out of range, or of another form.
     BadValue,
     /// It can cut the connection, stop the machine or open it: evenkeel never writes it.
     Dangerous,
@@ -49,13 +52,14 @@ pub enum SettingState {
 
 impl SettingState {
     /// Every state, in the order of pages.
-    pub const ALL: [SettingState; 10] = [
+    pub const ALL: [SettingState; 11] = [
         SettingState::Try,
         SettingState::AlreadySo,
         SettingState::Overridden,
         SettingState::NeedsReboot,
         SettingState::ByHand,
         SettingState::NotHere,
+        SettingState::NotAdvised,
         SettingState::Outdated,
         SettingState::BadValue,
         SettingState::Dangerous,
@@ -92,74 +96,6 @@ pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide:
     all
 }
 
-/// Kernel arguments that open the machine, whatever their value.
-const OPENING: [&str; 21] = [
-    "arm64.nobti",
-    "arm64.nomte",
-    "arm64.nopauth",
-    "no_entry_flush",
-    "no_rfi_flush",
-    "no_stf_barrier",
-    "no_uaccess_flush",
-    "nobti",
-    "noexec32",
-    "noibpb",
-    "noibrs",
-    "nokaslr",
-    "nopku",
-    "nopti",
-    "norandmaps",
-    "nosmap",
-    "nosmep",
-    "nospec_store_bypass_disable",
-    "nospectre_bhb",
-    "nospectre_v1",
-    "nospectre_v2",
-];
-/// Kernel arguments that open the machine with a value that switches their protection off.
-const PROTECTING: [&str; 38] = [
-    "apparmor",
-    "audit",
-    "cfi",
-    "enforcing",
-    "gather_data_sampling",
-    "hardened_usercopy",
-    "indirect_target_selection",
-    "init_on_alloc",
-    "init_on_free",
-    "kpti",
-    "kvm-intel.vmentry_l1d_flush",
-    "kvm.nx_huge_pages",
-    "l1d_flush",
-    "l1tf",
-    "lockdown",
-    "mce",
-    "mds",
-    "mmio_stale_data",
-    "module.sig_enforce",
-    "noexec",
-    "pti",
-    "randomize_kstack_offset",
-    "reg_file_data_sampling",
-    "retbleed",
-    "rodata",
-    "security",
-    "selinux",
-    "spec_rstack_overflow",
-    "spec_store_bypass_disable",
-    "spectre_bhi",
-    "spectre_v2",
-    "spectre_v2_user",
-    "srbds",
-    "ssbd",
-    "tsa",
-    "tsx_async_abort",
-    "vmscape",
-    "vsyscall",
-];
-/// Values that switch a protection off.
-const OFF: [&str; 9] = ["off", "0", "no", "n", "never", "false", "none", "force-off", "native"];
-
 struct Judge<'a> {
     facts: &'a Facts,
     readings: &'a Readings,
@@ -188,6 +124,13 @@ impl Judge<'_> {
             },
             Target::Sysctl(path) => self.sysctl(&mut judged, path, ask),
             Target::Argument(name) => self.argument(&mut judged, name, &ask.value),
+            Target::NoMask { id, .. } => {
+                judged.knob = Some(id);
+                (
+                    SettingState::BadValue,
+                    "the kernel reads a hexadecimal mask of CPUs there, such as c for CPUs 2-3".to_owned(),
+                )
+            }
             Target::File(path) => (SettingState::ByHand, format!("evenkeel has no knob for {path}")),
             Target::Tool(_) => (SettingState::ByHand, "evenkeel has no knob for it".to_owned()),
         };
@@ -198,8 +141,24 @@ impl Judge<'_> {
         judged
     }
 
+    fn kernel(&self) -> Option<(u32, u32)> {
+        self.facts.kernel.version.known().map(|version: &Version| (version.major, version.minor))
+    }
+
     fn sysctl(&self, judged: &mut Judged, path: &str, ask: &Ask) -> Because {
+        let present = self.readings.value(&format!("{}{path}", sysctl::FOLDER));
+        let kernel = self.kernel();
+        let is_past = |old: &&outdated::Outdated| {
+            !old.is_gone || present.is_absent() || kernel.is_some() && present.known().is_none()
+        };
+        if let Some(old) = outdated::sysctl(path, kernel).filter(is_past) {
+            return (SettingState::Outdated, old.why());
+        }
         match never::reason(path) {
+            Some(Never::Harm(_)) if never::protects(path, &ask.value) => {
+                let why = "it protects the machine and does not make it faster: evenkeel leaves it to you";
+                return (SettingState::ByHand, why.to_owned());
+            }
             Some(Never::Harm(why)) => return (SettingState::Dangerous, format!("evenkeel never writes it: {why}")),
             Some(Never::Outside) => {
                 return (SettingState::ByHand, format!("evenkeel does not try it: {}", Never::Outside.why()));
@@ -208,12 +167,6 @@ impl Judge<'_> {
         }
         if path.contains('*') {
             return (SettingState::ByHand, "it is a pattern of several sysctls: name each".to_owned());
-        }
-        let kernel = self.facts.kernel.version.known().map(|version: &Version| (version.major, version.minor));
-        let present = self.readings.value(&format!("{}{path}", sysctl::FOLDER));
-        if let Some(old) = outdated::find(path, kernel).filter(|old| !old.is_gone || present.is_absent()) {
-            let since = old.since.map_or_else(String::new, |(major, minor)| format!(", since Linux {major}.{minor}"));
-            return (SettingState::Outdated, format!("{}{since}", old.what));
         }
         match &present {
             Fact::Absent { .. } => (
@@ -236,9 +189,11 @@ impl Judge<'_> {
     }
 
     fn argument(&self, judged: &mut Judged, name: &str, value: &str) -> Because {
-        let is_off = || OFF.contains(&value.to_ascii_lowercase().as_str());
-        if OPENING.contains(&name) || PROTECTING.contains(&name) && is_off() {
-            return (SettingState::Dangerous, "it removes a protection of the kernel".to_owned());
+        if let Some(why) = arguments::danger(name, value) {
+            return (SettingState::Dangerous, why.to_owned());
+        }
+        if let Some(old) = outdated::argument(name, self.kernel()) {
+            return (SettingState::Outdated, old.why());
         }
         judged.current = self.facts.kernel.argument(name).map(str::to_owned);
         match judged.current.as_deref() == Some(value) {
@@ -249,11 +204,21 @@ impl Judge<'_> {
 
     fn knob(&self, judged: &mut Judged, knob: &'static Knob, place: Option<String>, ask: &Ask) -> Because {
         judged.knob = Some(knob.id);
+        if let Place::KernelArgument { name } = knob.place
+            && let Some(why) = arguments::danger(name, &ask.value)
+        {
+            return (SettingState::Dangerous, why.to_owned());
+        }
         let value = match knob.check(&ask.value) {
             Ok(value) => value,
-            Err(error @ SettingError::BadValue { .. }) => return (SettingState::BadValue, error.to_string()),
+            Err(SettingError::BadValue { takes, .. }) => {
+                return (SettingState::BadValue, format!("evenkeel accepts {takes} there"));
+            }
             Err(error) => return (SettingState::Dangerous, error.to_string()),
         };
+        if let Some(why) = knob.extras.max_before.and_then(|most| most.refusal(self.facts, &value)) {
+            return (SettingState::BadValue, why);
+        }
         judged.is_default = knob.default.split([' ', ',', ';', ':']).next() == Some(value.as_str());
         if knob.extras.dangerous_values.contains(&value.as_str()) {
             return (SettingState::Dangerous, knob.risk.to_owned());
@@ -261,7 +226,7 @@ impl Judge<'_> {
         if let Some(why) = knob.extras.reject_for.and_then(|reject_for| reject_for(self.facts, &value)) {
             return (SettingState::Dangerous, why);
         }
-        if let Some(because) = self.not_here(knob) {
+        if let Some(because) = self.not_here(knob, place.as_deref(), &value) {
             return because;
         }
         let setting = Setting { knob, place, value };
@@ -271,10 +236,20 @@ impl Judge<'_> {
         }
     }
 
-    /// Why a knob does nothing on this machine, if its own advice says so for every place.
-    fn not_here(&self, knob: &'static Knob) -> Option<Because> {
-        let advice = advise_on(knob, self.facts, self.context);
+    /// Why a knob does nothing or does harm on this machine, if its own advice says so for every place that is meant.
+    fn not_here(&self, knob: &'static Knob, place: Option<&str>, value: &str) -> Option<Because> {
+        let mut advice = advise_on(knob, self.facts, self.context);
+        if advice.iter().any(|advice| Some(advice.place.as_str()) == place) {
+            advice.retain(|advice| Some(advice.place.as_str()) == place);
+        }
         let first = advice.first()?;
+        if advice.iter().all(|advice| advice.against.has(value)) {
+            return Some((SettingState::NotAdvised, first.reason.clone()));
+        }
+        // The reason is one against other values.
+        if advice.iter().any(|advice| advice.against != Against::Nothing) {
+            return None;
+        }
         let all = |states: &[State]| advice.iter().all(|advice| states.contains(&advice.state));
         if all(&[State::Removed]) {
             return Some((SettingState::Outdated, first.reason.clone()));
@@ -310,13 +285,17 @@ impl Judge<'_> {
         }
         match unknown {
             _ if all_so => (SettingState::AlreadySo, "it is in force already".to_owned()),
-            _ if reboot => (SettingState::NeedsReboot, "a kernel argument takes effect after a reboot".to_owned()),
+            _ if reboot => {
+                let risk = risk_of(&setting, judged.current.as_deref()).map(|risk| format!("; risk: {risk}"));
+                let why = format!("a kernel argument takes effect after a reboot{}", risk.unwrap_or_default());
+                (SettingState::NeedsReboot, why)
+            }
             Some(why) => (SettingState::Unknown, why),
             None if setting.knob.takes_effect == TakesEffect::NewInterfaces => {
                 (SettingState::NotHere, "it takes effect only on interfaces that come up later".to_owned())
             }
             None => {
-                let why = said(setting.knob, plan);
+                let why = said(&setting, plan, judged.current.as_deref());
                 judged.setting = Some(setting);
                 (SettingState::Try, why)
             }
@@ -325,22 +304,30 @@ impl Judge<'_> {
 }
 
 /// What a user should know of a setting that can be tried.
-fn said(knob: &Knob, plan: &Plan) -> String {
-    match (knob.place, plan.steps.first().map(|step| &step.action)) {
+fn said(setting: &Setting, plan: &Plan, present: Option<&str>) -> String {
+    match (setting.knob.place, plan.steps.first().map(|step| &step.action)) {
         (Place::FileSince { .. }, Some(Action::Write { path, .. })) if !path.starts_with(sysctl::FOLDER) => {
             format!("in this kernel it is {path}")
         }
-        _ if knob.id.starts_with(sysctl::PREFIX) => {
+        _ if setting.knob.id.starts_with(sysctl::PREFIX) => {
             "evenkeel has no advice for this sysctl; the kernel checks the value".to_owned()
         }
-        _ => format!("risk: {}", knob.risk),
+        _ => risk_of(setting, present)
+            .map_or_else(|| "evenkeel knows no risk of this value".to_owned(), |risk| format!("risk: {risk}")),
     }
+}
+
+/// The risk of the knob, if the value has it.
+fn risk_of(setting: &Setting, present: Option<&str>) -> Option<&'static str> {
+    let Setting { knob, value, .. } = setting;
+    knob.extras.risk_at.has(value, present).then_some(knob.risk)
 }
 
 /// Whether a value is as the guide wants it.
 fn is_so(present: &str, wanted: &str, bound: Bound) -> bool {
     let numbers = || Some((present.parse::<i64>().ok()?, wanted.parse::<i64>().ok()?));
-    let is_same = present.split_whitespace().eq(wanted.split_whitespace());
+    let as_read = |word: &str| kernel_number(word).map_or_else(|| word.to_owned(), |number| number.to_string());
+    let is_same = present.split_whitespace().map(as_read).eq(wanted.split_whitespace().map(as_read));
     is_same
         || match bound {
             Bound::Exactly => false,
@@ -351,7 +338,7 @@ fn is_so(present: &str, wanted: &str, bound: Bound) -> bool {
 
 /// Whether a value has the form of the present one: as many numbers, or a word.
 fn is_alike(present: &str, wanted: &str) -> bool {
-    let numbers = |text: &str| text.split_whitespace().map(|word| word.parse::<i64>().is_ok()).collect::<Vec<_>>();
+    let numbers = |text: &str| text.split_whitespace().map(|word| kernel_number(word).is_some()).collect::<Vec<_>>();
     let (present, wanted) = (numbers(present), numbers(wanted));
     if present.iter().all(|is_number| *is_number) { present == wanted } else { wanted.len() == 1 || present.len() > 1 }
 }

@@ -138,6 +138,13 @@ pub enum Target {
         /// The place; none for all.
         place: Option<String>,
     },
+    /// A knob whose file takes a mask of CPUs, with a value that is none.
+    NoMask {
+        /// The knob's id.
+        id: &'static str,
+        /// The place; none for all.
+        place: Option<String>,
+    },
     /// A file under /proc/sys that no knob has, by its path from there.
     Sysctl(String),
     /// Another file of the kernel that no knob has.
@@ -233,8 +240,10 @@ impl fmt::Display for Ask {
             Bound::AtMost => "<=",
         };
         match &self.target {
-            Target::Knob { id, place: None } => write!(f, "{id}"),
-            Target::Knob { id, place: Some(place) } => write!(f, "{id}@{place}"),
+            Target::Knob { id, place: None } | Target::NoMask { id, place: None } => write!(f, "{id}"),
+            Target::Knob { id, place: Some(place) } | Target::NoMask { id, place: Some(place) } => {
+                write!(f, "{id}@{place}")
+            }
             Target::Sysctl(path) => write!(f, "{}", sysctl::dotted(path)),
             Target::File(path) => write!(f, "{path}"),
             Target::Argument(name) if self.value.is_empty() => return write!(f, "kernel argument {name}"),

@@ -4,6 +4,8 @@
 //! that is no setting, or as one that is not understood.
 
 mod ansible;
+mod arguments;
+mod commands;
 mod format;
 mod judge;
 mod library;

@@ -15,6 +15,9 @@ use crate::sysctl::{self, FOLDER};
 const CPUS: &str = "/sys/devices/system/cpu/";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/";
 
+/// Second names of sysctls, which set the same variable of the kernel.
+const OTHER_NAMES: [(&str, &str); 1] = [("net/nf_conntrack_max", "net/netfilter/nf_conntrack_max")];
+
 /// The knobs by each file that they have in any kernel.
 static BY_FILE: LazyLock<BTreeMap<&str, &Knob>> = LazyLock::new(|| {
     let files = |knob: &'static Knob| knob.place.files().into_iter().map(move |path| (path, knob));
@@ -38,7 +41,8 @@ pub(super) fn by_key(key: &str, value: &str) -> Option<Ask> {
 
 /// The setting of a sysctl by its path below /proc/sys.
 fn by_path(path: &str, value: &str) -> Ask {
-    let whole = format!("{FOLDER}{path}");
+    let own = OTHER_NAMES.iter().find(|(other, _)| *other == path).map_or(path, |(_, own)| own);
+    let whole = format!("{FOLDER}{own}");
     match BY_FILE.get(whole.as_str()) {
         Some(knob) => Ask::new(Target::Knob { id: knob.id, place: None }, value),
         None => Ask::new(Target::Sysctl(path.to_owned()), value),
@@ -58,6 +62,9 @@ pub(super) fn by_file(path: &str, value: &str) -> Option<Ask> {
     }
     let old = path.replace("redhat_transparent_hugepage", "transparent_hugepage");
     let old = old.replace("/system/clock/clock0/", "/system/clocksource/clocksource0/");
+    if old.starts_with(CPUS) && old.contains("/cpuidle/state") && old.ends_with("/disable") {
+        return by_called("cpuidle disable", None, value);
+    }
     if let Some(knob) = BY_FILE.get(old.as_str()) {
         return Some(knob_of(knob, None, value));
     }
@@ -75,21 +82,26 @@ fn knob_of(knob: &'static Knob, place: Option<String>, value: &str) -> Ask {
         knob.place,
         Place::File { reading: Reading::CpuMask, .. } | Place::Each { reading: Reading::CpuMask, .. }
     );
-    let list = if is_mask { Reading::CpuMask.value(value) } else { None };
-    Ask::new(Target::Knob { id: knob.id, place }, list.unwrap_or_else(|| value.to_owned()))
+    if !is_mask {
+        return Ask::new(Target::Knob { id: knob.id, place }, value);
+    }
+    match Reading::CpuMask.value(value) {
+        Some(list) => Ask::new(Target::Knob { id: knob.id, place }, list),
+        None => Ask::new(Target::NoMask { id: knob.id, place }, value),
+    }
 }
 
 /// `24/smp_affinity`, whose value is a mask, or `24/smp_affinity_list`.
 fn interrupt(irq: &str, path: &str, value: &str) -> Option<Ask> {
     let (number, file) = irq.split_once('/')?;
     let place = Some(number.to_owned()).filter(|number| !is_pattern(number));
-    let value = match file {
-        "smp_affinity" => Reading::CpuMask.value(value)?,
-        "smp_affinity_list" => value.to_owned(),
-        _ => return Some(Ask::new(Target::File(path.to_owned()), value)),
-    };
     let knob = knobs::ALL.iter().find(|knob| matches!(knob.place, Place::EachNetworkIrq))?;
-    Some(Ask::new(Target::Knob { id: knob.id, place }, value))
+    Some(match (file, Reading::CpuMask.value(value)) {
+        ("smp_affinity", Some(list)) => Ask::new(Target::Knob { id: knob.id, place }, list),
+        ("smp_affinity", None) => Ask::new(Target::NoMask { id: knob.id, place }, value),
+        ("smp_affinity_list", _) => Ask::new(Target::Knob { id: knob.id, place }, value),
+        _ => Ask::new(Target::File(path.to_owned()), value),
+    })
 }
 
 /// The kind of device of a path, the device as plans name it, and the file in its folder.
@@ -141,14 +153,13 @@ pub(super) fn by_arguments(line: &str) -> Vec<Ask> {
 }
 
 /// Arguments that say where the system starts from, and where its console is: nobody tunes them.
-const OF_BOOT: [&str; 14] = [
+const OF_BOOT: [&str; 13] = [
     "root",
     "ro",
     "rw",
     "console",
     "quiet",
     "splash",
-    "init",
     "initrd",
     "BOOT_IMAGE",
     "rd.",
@@ -216,5 +227,5 @@ pub(super) fn by_known_arguments(text: &str) -> Option<Vec<Ask>> {
 
 /// Whether a kernel argument belongs to how the machine starts.
 pub(super) fn is_of_boot(name: &str) -> bool {
-    OF_BOOT.iter().any(|own| *own == name || own.ends_with('.') && name.starts_with(own))
+    name != "rd.break" && OF_BOOT.iter().any(|own| *own == name || own.ends_with('.') && name.starts_with(own))
 }

@@ -52,7 +52,19 @@ pub(super) fn assignment(line: &str) -> Option<Ask> {
     let (key, value) = line.split_once('=')?;
     let key = key.trim();
     let value = plain_value(value)?;
-    names::by_key(key.strip_prefix('-').unwrap_or(key), value)
+    names::by_key(key.strip_prefix('-').unwrap_or(key), value).or_else(|| of_unit(key, value))
+}
+
+/// A line of `[Service]` in a unit of systemd, such as `CPUAffinity=2 3` or `TimerSlackNSec=1us`.
+fn of_unit(key: &str, value: &str) -> Option<Ask> {
+    let ask = |value: &str| names::by_called(&format!("systemd {key}"), None, value);
+    let units = [("nsec", 1), ("ns", 1), ("usec", 1000), ("us", 1000), ("msec", 1_000_000), ("ms", 1_000_000)];
+    let time =
+        units.iter().find_map(|(unit, ns)| value.strip_suffix(unit)?.trim().parse::<u64>().ok()?.checked_mul(*ns));
+    match time {
+        Some(ns) => ask(&ns.to_string()),
+        None => ask(&value.split_whitespace().collect::<Vec<_>>().join(",")),
+    }
 }
 
 /// A value without quotes and without a comment behind it. `None` if a person has to fill it in.

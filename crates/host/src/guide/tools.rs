@@ -1,7 +1,7 @@
 //! The settings of tools for network interfaces, frequencies and boot loaders.
 
 use super::line::{Ask, Skip, Target};
-use super::names;
+use super::{commands, names};
 
 /// Tools whose effect evenkeel does not set: each line of theirs is listed, for the user to do.
 const BY_HAND: [&str; 24] = [
@@ -63,6 +63,9 @@ pub(super) fn takes_any_device(name: &str) -> bool {
 
 /// The settings of a command, or why it has none. `None` for an unknown command.
 pub(super) fn asks(name: &str, arguments: &[&str]) -> Option<Result<Vec<Ask>, Skip>> {
+    if let Some(asks) = commands::asks(name, arguments) {
+        return Some(Ok(asks));
+    }
     let found = match name {
         "ethtool" => ethtool(arguments),
         "cpupower" | "cpufreq-set" => frequency(name, arguments),

@@ -2,12 +2,15 @@
 
 use crate::extras::Extras;
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Against, Finding};
 use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::usable_cpus;
 
 const PLACE: &str = "cgroup.cpuset_partition";
+
+/// The values that reserve CPUs.
+const RESERVED: &[&str] = &["isolated", "root"];
 
 pub(super) const KNOB: Knob = Knob {
     id: "cgroup.cpuset_partition",
@@ -39,7 +42,8 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
         (_, Some(false)) => Finding::not_here(PLACE, "this kernel is older than 6.1, which isolates CPUs only at boot"),
         (None, _) => Finding::unknown(PLACE, "how many CPUs there are", &facts.cpus.online),
         (_, None) => Finding::unknown(PLACE, "the kernel's version", &facts.kernel.version),
-        (Some(..4), _) => Finding::not_here(PLACE, "with fewer than 4 CPUs there is none to reserve"),
+        (Some(..4), _) => Finding::not_here(PLACE, "with fewer than 4 CPUs there is none to reserve")
+            .against(Against::Values(&RESERVED)),
         _ if context.goal != Goal::Latency => {
             Finding::keep(PLACE, format!("reserved CPUs are idle at times, against the goal {}", context.goal))
         }

@@ -1,6 +1,6 @@
 //! The hardware clock that the kernel reads.
 
-use crate::extras::Extras;
+use crate::extras::{Extras, RiskAt};
 use crate::facts::{Cloud, Facts, Hypervisor};
 use crate::finding::{Finding, State, own};
 use crate::goal::AdviceContext;
@@ -68,6 +68,7 @@ pub(super) const KNOB: Knob = Knob {
         // No counter shows clock reads. Each switch reads back that the source is in force. For each clock read, the cost is a system call
         // instead of a read in user space.
         effect: Some(Effect::Medium),
+        risk_at: RiskAt::Values(&["tsc"]),
         ..Extras::NONE
     },
     advise,

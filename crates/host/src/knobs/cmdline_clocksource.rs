@@ -1,6 +1,6 @@
 //! The clock source that the kernel uses from boot on: it persists the choice of `clocksource`.
 
-use crate::extras::{CounterPlace, Extras};
+use crate::extras::{CounterPlace, Extras, RiskAt};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::Finding;
@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::File("/sys/devices/system/clocksource/clocksource0/current_clocksource")],
+        risk_at: RiskAt::Values(&["tsc"]),
         ..Extras::NONE
     },
     advise,

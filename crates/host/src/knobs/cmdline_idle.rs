@@ -1,8 +1,8 @@
 //! Whether idle CPUs spin, which guides recommend for the shortest wake-up.
 
-use crate::extras::Extras;
+use crate::extras::{Extras, RiskAt};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Against, Finding};
 use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
@@ -10,6 +10,9 @@ use crate::cores::Cores;
 use crate::shapes::{burstable, one};
 
 const ARGUMENT: &str = "idle";
+
+/// The value with which CPUs spin.
+const SPINS: &[&str] = &["poll"];
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.idle",
@@ -35,7 +38,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the cloud then shows 100 % of load",
         },
     ],
-    extras: Extras::NONE,
+    extras: Extras { risk_at: RiskAt::Values(&["poll"]), ..Extras::NONE },
     advise,
 };
 
@@ -52,11 +55,12 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
         harm.push(format!("{instance} would spend its CPU credits"));
     }
     let reason = format!("{}; cpuidle.dma_latency_us does the same only while the server runs", harm.join("; "));
-    Ok(match facts.kernel.argument(ARGUMENT) {
+    let finding = match facts.kernel.argument(ARGUMENT) {
         Some("poll") => Finding::not_here(ARGUMENT, format!("remove idle=poll: {reason}")).at("poll"),
         Some(other) => Finding::keep(ARGUMENT, format!("as configured; do not use poll: {reason}")).at(other),
         None => Finding::not_here(ARGUMENT, format!("idle=poll: {reason}")),
-    })
+    };
+    Ok(finding.against(Against::Values(&SPINS)))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use evenkeel_sys::CpuSet;
 
 use crate::extras::{CounterPlace, Extras};
 use crate::facts::Facts;
-use crate::finding::{Finding, State};
+use crate::finding::{Against, Finding, State};
 use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
@@ -65,7 +65,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     };
     if count < CPUS_MIN {
         let reason = format!("{}: the remaining CPUs would be too few for everything else", cpus(count));
-        return Ok(Finding::not_here(ARGUMENT, reason));
+        return Ok(Finding::not_here(ARGUMENT, reason).against(Against::Every));
     }
     if context.goal != Goal::Latency {
         return Ok(Finding::keep(
@@ -86,7 +86,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
             cpus(needs),
             cores.len()
         );
-        return Ok(Finding::not_here(ARGUMENT, reason));
+        return Ok(Finding::not_here(ARGUMENT, reason).against(Against::Every));
     };
     let reason = format!(
         "whole cores without CPU 0 and the network interrupts, if the server pins each thread; {}{}",

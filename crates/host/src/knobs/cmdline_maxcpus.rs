@@ -2,7 +2,7 @@
 
 use crate::extras::{CounterPlace, Extras};
 use crate::facts::Facts;
-use crate::finding::{Finding, State};
+use crate::finding::{Against, Finding, State};
 use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
@@ -80,7 +80,8 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         return Err(Finding::new(State::Unknown, ARGUMENT, "evenkeel does not know which CPUs share a core"));
     };
     if cores.threads() == 1 {
-        return Ok(Finding::not_here(ARGUMENT, "each core has one thread: every CPU left out is one core less"));
+        let reason = "each core has one thread: every CPU left out is one core less";
+        return Ok(Finding::not_here(ARGUMENT, reason).against(Against::Every));
     }
     let (count, firsts) = (cores.len(), cores.first_threads());
     if has_neighbours(&cores) {
@@ -89,7 +90,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
                 each core is {firsts}: `smt.control` disables the others",
             count - 1
         );
-        return Ok(Finding::not_here(ARGUMENT, reason));
+        return Ok(Finding::not_here(ARGUMENT, reason).against(Against::Every));
     }
     let reason = match goal {
         Goal::Latency => format!(

@@ -1,6 +1,6 @@
 //! The kernel's mitigations of processor vulnerabilities, which cost time at each entry to the kernel.
 
-use crate::extras::{CounterPlace, Extras};
+use crate::extras::{CounterPlace, Extras, RiskAt};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::Finding;
@@ -32,6 +32,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[CounterPlace::Folder("/sys/devices/system/cpu/vulnerabilities")],
         dangerous_values: &["off"],
+        risk_at: RiskAt::Values(&["off"]),
         ..Extras::NONE
     },
     advise,

@@ -1,14 +1,17 @@
 //! Whether the kernel trusts the time stamp counter without checking it.
 
-use crate::extras::Extras;
+use crate::extras::{Extras, RiskAt};
 use crate::fact::Fact;
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Against, Finding};
 use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::one;
 
 const ARGUMENT: &str = "tsc";
+
+/// The values without a check at runtime.
+const UNCHECKED: &[&str] = &["reliable", "nowatchdog"];
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.tsc",
@@ -31,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile network-latency", says: "tsc=reliable" },
     ],
-    extras: Extras::NONE,
+    extras: Extras { risk_at: RiskAt::Values(&["reliable", "nowatchdog"]), ..Extras::NONE },
     advise,
 };
 
@@ -56,7 +59,8 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
         (Fact::Known(_), Some(_)) => Finding::not_here(
             ARGUMENT,
             "the counter is not constant and nonstop: without the check, nobody notices its errors",
-        ),
+        )
+        .against(Against::Values(&UNCHECKED)),
         (Fact::Known(_), None) => {
             return Err(Finding::unknown(ARGUMENT, "the clock source in force", &facts.clock.current));
         }

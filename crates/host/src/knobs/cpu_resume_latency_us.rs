@@ -1,6 +1,6 @@
 //! The limit on the wake-up time of one CPU; `/dev/cpu_dma_latency` limits all of them.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::Finding;
@@ -41,6 +41,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::IdleUsage],
         counter: Some(Counter::IdleStates),
         called: &["tuned cpu pm_qos_resume_latency_us"],
+        risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! Whether CPUs may run above their nominal frequency.
 
-use crate::extras::{Counter, Extras, TunedProfile};
+use crate::extras::{Counter, Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::AdviceContext;
@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
         counter: Some(Counter::Frequency),
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance],
         called: &["tuned cpu boost"],
+        risk_at: RiskAt::Values(&["1"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! The energy or performance preference of CPUs that select their own frequency.
 
-use crate::extras::{Counter, Extras};
+use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::{Facts, FrequencyPolicy};
 use crate::finding::{Finding, own};
 use crate::goal::{AdviceContext, Goal};
@@ -43,6 +43,7 @@ pub(super) const KNOB: Knob = Knob {
         // The preference changes the frequency.
         counter: Some(Counter::Frequency),
         called: &["tuned cpu energy_performance_preference"],
+        risk_at: RiskAt::Values(&["performance", "balance_performance"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! The policy that selects the frequency of CPUs, if the guest controls it.
 
-use crate::extras::{Counter, Extras, TunedProfile};
+use crate::extras::{Counter, Extras, RiskAt, TunedProfile};
 use crate::facts::{Facts, FrequencyPolicy};
 use crate::finding::{Finding, own};
 use crate::goal::{AdviceContext, Goal};
@@ -51,6 +51,7 @@ pub(super) const KNOB: Knob = Knob {
         counter: Some(Counter::Frequency),
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
         called: &["cpupower governor", "tuned cpu governor"],
+        risk_at: RiskAt::Values(&["performance"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! Whether the intel_pstate driver keeps CPUs from turbo frequencies.
 
-use crate::extras::{Counter, Extras};
+use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::AdviceContext;
@@ -35,7 +35,12 @@ pub(super) const KNOB: Knob = Knob {
             says: "no_turbo 1 for AVX2 code: the opposite of what a game server needs",
         },
     ],
-    extras: Extras { counter: Some(Counter::Frequency), called: &["tuned cpu no_turbo"], ..Extras::NONE },
+    extras: Extras {
+        counter: Some(Counter::Frequency),
+        called: &["tuned cpu no_turbo"],
+        risk_at: RiskAt::Values(&["0"]),
+        ..Extras::NONE
+    },
     advise,
 };
 

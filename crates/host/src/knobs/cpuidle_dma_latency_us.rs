@@ -1,6 +1,6 @@
 //! The limit on the wake-up time of all CPUs, while a process keeps `/dev/cpu_dma_latency` open.
 
-use crate::extras::{Counter, CounterPlace, Extras, TunedProfile, Wait};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt, TunedProfile, Wait};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::{Finding, State};
@@ -50,6 +50,7 @@ pub(super) const KNOB: Knob = Knob {
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance],
         shortens: Some(Wait::IdleExit),
         called: &["tuned cpu force_latency"],
+        risk_at: RiskAt::Except(&["2000000000"]),
         ..Extras::NONE
     },
     advise,

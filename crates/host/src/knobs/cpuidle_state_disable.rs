@@ -1,6 +1,6 @@
 //! Explains why evenkeel does not disable single idle states, and reports states that somebody disabled.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::Finding;
@@ -32,7 +32,13 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/admin-guide/pm/cpuidle.rst",
         says: "disable removes a state from one CPU; the driver numbers the states",
     }],
-    extras: Extras { read_in: &[CounterPlace::IdleUsage], counter: Some(Counter::IdleStates), ..Extras::NONE },
+    extras: Extras {
+        read_in: &[CounterPlace::IdleUsage],
+        counter: Some(Counter::IdleStates),
+        risk_at: RiskAt::Values(&["1"]),
+        called: &["cpuidle disable"],
+        ..Extras::NONE
+    },
     advise,
 };
 

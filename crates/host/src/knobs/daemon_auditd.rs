@@ -30,7 +30,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "auditctl(8), performance tips",
         says: "the kernel checks system call rules on each call of each program; use fewer rules, or exclusions first",
     }],
-    extras: Extras::NONE,
+    extras: Extras { called: &["systemctl auditd"], ..Extras::NONE },
     advise,
 };
 

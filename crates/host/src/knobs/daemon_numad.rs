@@ -31,7 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "numad(8)", says: "how it selects nodes, and that -i 0 stops it" },
     ],
-    extras: Extras::NONE,
+    extras: Extras { called: &["systemctl numad"], ..Extras::NONE },
     advise,
 };
 

@@ -1,6 +1,6 @@
 //! How far a file that is read in order is read ahead.
 
-use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::fact::Fact;
 use crate::facts::{Disk, Facts};
 use crate::finding::Finding;
@@ -37,7 +37,8 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["pgpgin"] }],
         counter: Some(Counter::DiskRequests),
         tuned: &[TunedProfile::Throughput],
-        called: &["tuned disk readahead"],
+        called: &["tuned disk readahead", "blockdev --setra"],
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How long a KVM guest's idle CPU polls before it halts.
 
-use crate::extras::{Counter, CounterPlace, Extras, Wait};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt, Wait};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::{Finding, own};
@@ -47,6 +47,7 @@ pub(super) const KNOB: Knob = Knob {
         counter: Some(Counter::IdleStates),
         worth_a_trial: &["200000", "0"],
         shortens: Some(Wait::Hypervisor),
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

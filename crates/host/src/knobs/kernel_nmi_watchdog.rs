@@ -1,6 +1,6 @@
 //! Whether a counter of each CPU interrupts it to check that it responds.
 
-use crate::extras::{CounterPlace, Extras, TunedProfile};
+use crate::extras::{CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::{AdviceContext, Goal};
@@ -38,6 +38,7 @@ pub(super) const KNOB: Knob = Knob {
         // Its interrupts come from a performance counter, which guests mostly do not have. There is one interrupt every few seconds.
         effect: Some(Effect::Small),
         tuned: &[TunedProfile::NetworkLatency],
+        risk_at: RiskAt::Values(&["0"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! Whether the kernel moves memory to the node that uses it.
 
-use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::{Finding, State, own_number};
 use crate::goal::AdviceContext;
@@ -44,6 +44,7 @@ pub(super) const KNOB: Knob = Knob {
         effect: Some(Effect::Large),
         worth_a_trial: &["0"],
         tuned: &[TunedProfile::NetworkLatency],
+        risk_at: RiskAt::Values(&["0"]),
         ..Extras::NONE
     },
     advise,

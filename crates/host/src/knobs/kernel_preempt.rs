@@ -1,6 +1,6 @@
 //! Whether the kernel yields a CPU while it does its own work.
 
-use crate::extras::Extras;
+use crate::extras::{Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{AdviceContext, Goal};
@@ -35,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "AWS APerf, analytics rules", says: "advises preempt=none, which 7.x refuses on x86" },
     ],
-    extras: Extras::NONE,
+    extras: Extras { risk_at: RiskAt::Values(&["full"]), ..Extras::NONE },
     advise,
 };
 

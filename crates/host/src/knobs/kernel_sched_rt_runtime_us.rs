@@ -1,6 +1,6 @@
 //! How much of each second real-time threads may take.
 
-use crate::extras::{Extras, TunedProfile};
+use crate::extras::{Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
@@ -43,6 +43,7 @@ pub(super) const KNOB: Knob = Knob {
         // spins.
         effect: Some(Effect::Large),
         tuned: &[TunedProfile::Realtime],
+        risk_at: RiskAt::Values(&["-1", "1000000"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! Whether timers set on idle CPUs move to busy ones.
 
-use crate::extras::{CounterPlace, Extras, TunedProfile};
+use crate::extras::{CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::{AdviceContext, Goal};
@@ -31,6 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["LOC"] }],
         // No counter shows moved timers.
         tuned: &[TunedProfile::NetworkLatency],
+        risk_at: RiskAt::Values(&["0"]),
         ..Extras::NONE
     },
     advise,

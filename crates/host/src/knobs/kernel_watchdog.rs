@@ -1,6 +1,6 @@
 //! One switch for both of the kernel's watchdogs; a server needs at most the finer one.
 
-use crate::extras::Extras;
+use crate::extras::{Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
@@ -33,6 +33,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[],
         // The kernel counts wake-ups of its threads only together with all others.
         side_effects: &["/proc/sys/kernel/nmi_watchdog", "/proc/sys/kernel/soft_watchdog"],
+        risk_at: RiskAt::Values(&["0"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How long a device's interrupt waits for more packets.
 
-use crate::extras::{CounterPlace, Extras, Lasts};
+use crate::extras::{CounterPlace, Extras, Lasts, RiskAt};
 use crate::facts::{Facts, Nic};
 use crate::finding::{Finding, own};
 use crate::goal::{AdviceContext, Goal};
@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
         lasts: Some(Lasts::Link { keys: "UseAdaptiveRxCoalesce=no\nRxCoalesceSec={}us\n", since: 250 }),
         called: &["ethtool -C rx-usecs"],
+        risk_at: RiskAt::Lower,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How long `poll`, `select` and `epoll_wait` poll the network device before they sleep.
 
-use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::facts::{CpuLimit, Facts};
 use crate::finding::{Finding, own_number};
 use crate::goal::{AdviceContext, Goal};
@@ -54,6 +54,7 @@ pub(super) const KNOB: Knob = Knob {
         counter: Some(Counter::BusyPolling),
         worth_a_trial: &["50"],
         tuned: &[TunedProfile::NetworkLatency],
+        risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE
     },
     advise,

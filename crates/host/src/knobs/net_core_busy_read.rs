@@ -1,6 +1,6 @@
 //! How long a receive call on a new socket polls the network device before it sleeps.
 
-use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::AdviceContext;
@@ -53,6 +53,7 @@ pub(super) const KNOB: Knob = Knob {
         counter: Some(Counter::BusyPolling),
         worth_a_trial: &["50"],
         tuned: &[TunedProfile::NetworkLatency],
+        risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE
     },
     advise,

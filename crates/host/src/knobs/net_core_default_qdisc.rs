@@ -1,6 +1,6 @@
 //! The queue that packets wait in before a new interface's device takes them.
 
-use crate::extras::Extras;
+use crate::extras::{Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own};
 use crate::goal::AdviceContext;
@@ -33,7 +33,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Linux net/sched/sch_generic.c, attach_default_qdiscs", says: "used when a device comes up" },
     ],
-    extras: Extras::NONE,
+    extras: Extras { risk_at: RiskAt::Values(&["fq", "fq_codel"]), ..Extras::NONE },
     advise,
 };
 

@@ -1,6 +1,6 @@
 //! How many packets may wait in a CPU's backlog.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::fact::Fact;
 use crate::facts::{Facts, reads};
 use crate::finding::{Finding, own_number};
@@ -53,6 +53,7 @@ pub(super) const KNOB: Knob = Knob {
         // A full backlog drops the packets of a whole stall.
         effect: Some(Effect::Large),
         worth_a_trial: &["4000"],
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

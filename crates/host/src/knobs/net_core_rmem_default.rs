@@ -1,6 +1,6 @@
 //! The receive buffer of a socket that does not set one.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
@@ -56,6 +56,7 @@ pub(super) const KNOB: Knob = Knob {
         // A full socket buffer or ring drops the packets of a whole stall.
         effect: Some(Effect::Large),
         worth_a_trial: &["1048576"],
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! The largest receive buffer that a socket may request.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
@@ -65,6 +65,7 @@ pub(super) const KNOB: Knob = Knob {
         counter: Some(Counter::ReceiveBuffers),
         // A full socket buffer or ring drops the packets of a whole stall.
         effect: Some(Effect::Large),
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

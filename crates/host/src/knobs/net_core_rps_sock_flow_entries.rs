@@ -1,6 +1,6 @@
 //! Receive flow steering, the part that all queues share: the table with the CPU that reads each flow.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
@@ -43,6 +43,7 @@ pub(super) const KNOB: Knob = Knob {
         ],
         // It selects the CPU for steered packets; without steering it has no effect.
         counter: Some(Counter::SteeredPackets),
+        risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE
     },
     advise,

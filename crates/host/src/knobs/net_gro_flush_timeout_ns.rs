@@ -1,6 +1,6 @@
 //! How long a device's interrupt may stay off before the kernel checks for packets itself.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own};
 use crate::goal::AdviceContext;
@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
         counter: Some(Counter::DevicePackets),
+        risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! Whether the kernel looks for a packet's socket before it routes the packet.
 
-use crate::extras::{Counter, Extras};
+use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, State, own};
 use crate::goal::AdviceContext;
@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
         // One lookup per packet, in under a microsecond.
         effect: Some(Effect::Small),
         worth_a_trial: &["0", "1"],
+        risk_at: RiskAt::Values(&["0"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! The memory limit of all UDP sockets together.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, State, own};
 use crate::goal::AdviceContext;
@@ -53,6 +53,7 @@ pub(super) const KNOB: Knob = Knob {
         // The kernel counts refused packets as receive buffer errors.
         counter: Some(Counter::ReceiveBuffers),
         reject_for: Some(reject_for),
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! The memory that each UDP socket may keep while all of them together exceed their limit.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
@@ -40,6 +40,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
         // The kernel counts refused packets as receive buffer errors.
         counter: Some(Counter::ReceiveBuffers),
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How often a device's interrupt stays off after a round without packets.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::{Facts, Nic};
 use crate::finding::{Finding, own};
 use crate::goal::{AdviceContext, Goal};
@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
         counter: Some(Counter::DevicePackets),
+        risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How many flows connection tracking can hold.
 
-use crate::extras::{Counter, Extras, Program};
+use crate::extras::{Counter, Extras, Program, RiskAt};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
@@ -43,6 +43,7 @@ pub(super) const KNOB: Knob = Knob {
         // A full table drops the packets of new players.
         effect: Some(Effect::Large),
         set_by: &[Program::ContainerNetwork],
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How long connection tracking remembers an unanswered UDP sender.
 
-use crate::extras::{Counter, Extras, Program};
+use crate::extras::{Counter, Extras, Program, RiskAt};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
@@ -29,7 +29,12 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/networking/nf_conntrack-sysctl.rst",
         says: "seconds; streams have their own timeout",
     }],
-    extras: Extras { counter: Some(Counter::TrackedConnections), set_by: &[Program::ContainerNetwork], ..Extras::NONE },
+    extras: Extras {
+        counter: Some(Counter::TrackedConnections),
+        set_by: &[Program::ContainerNetwork],
+        risk_at: RiskAt::Lower,
+        ..Extras::NONE
+    },
     advise,
 };
 

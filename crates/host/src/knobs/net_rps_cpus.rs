@@ -2,7 +2,7 @@
 
 use evenkeel_sys::CpuSet;
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::fact::Fact;
 use crate::facts::{Cloud, Facts, Nic, Queue};
 use crate::finding::{Finding, own};
@@ -55,6 +55,7 @@ pub(super) const KNOB: Knob = Knob {
             CounterPlace::SoftnetColumns(&[10, 2]),
         ],
         counter: Some(Counter::SteeredPackets),
+        risk_at: RiskAt::Except(&[""]),
         ..Extras::NONE
     },
     advise,

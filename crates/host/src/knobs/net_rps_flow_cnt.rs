@@ -1,6 +1,6 @@
 //! Receive flow steering, the part of each queue: how many flows the queue tracks.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::{Facts, Nic, Queue};
 use crate::finding::{Finding, own, own_number};
 use crate::goal::AdviceContext;
@@ -41,6 +41,7 @@ pub(super) const KNOB: Knob = Knob {
         ],
         // It selects the CPU for steered packets; without steering it has no effect.
         counter: Some(Counter::SteeredPackets),
+        risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE
     },
     advise,

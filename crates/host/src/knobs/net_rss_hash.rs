@@ -1,6 +1,6 @@
 //! The fields that select the receive queue of a UDP packet.
 
-use crate::extras::{CounterPlace, Extras};
+use crate::extras::{CounterPlace, Extras, RiskAt};
 use crate::fact::Fact;
 use crate::facts::{Facts, Nic};
 use crate::finding::{Finding, own};
@@ -42,6 +42,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
         called: &["ethtool -N udp4"],
+        risk_at: RiskAt::Values(&["sdfn"]),
         ..Extras::NONE
     },
     advise,

@@ -1,12 +1,15 @@
 //! Whether threads process a device's packets, instead of the CPU that serves its interrupt.
 
-use crate::extras::{Counter, Extras};
+use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::{Facts, Nic};
-use crate::finding::{Finding, own};
+use crate::finding::{Against, Finding, own};
 use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::{each_interface, usable_cpus};
+
+/// The value with threads.
+const THREADED: &[&str] = &["1"];
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.threaded_napi",
@@ -26,7 +29,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/networking/napi.rst, threaded NAPI",
         says: "a thread for each instance; pin each to the CPU that serves its interrupt",
     }],
-    extras: Extras { counter: Some(Counter::DevicePackets), ..Extras::NONE },
+    extras: Extras { counter: Some(Counter::DevicePackets), risk_at: RiskAt::Values(&["1"]), ..Extras::NONE },
     advise,
 };
 
@@ -41,7 +44,8 @@ fn decide(facts: &Facts, goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
     };
     let prove = |value| format!("run `evenkeel prove {}@{}={value}` to measure", KNOB.id, nic.name);
     let finding = match (current, count) {
-        (0, ..=1) => Finding::not_here(&nic.name, "1 CPU: its threads would run on the server's CPU"),
+        (0, ..=1) => Finding::not_here(&nic.name, "1 CPU: its threads would run on the server's CPU")
+            .against(Against::Values(&THREADED)),
         (0, _) if goal == Goal::Latency => {
             let reason = format!(
                 "the CPU that serves the interrupt processes the packets, without a wake-up; pinned threads could \

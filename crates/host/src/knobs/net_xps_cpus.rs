@@ -2,7 +2,7 @@
 
 use evenkeel_sys::CpuSet;
 
-use crate::extras::{Counter, Extras, Program};
+use crate::extras::{Counter, Extras, Program, RiskAt};
 use crate::facts::{Facts, Nic, Queue};
 use crate::finding::{Finding, own};
 use crate::goal::AdviceContext;
@@ -36,7 +36,12 @@ pub(super) const KNOB: Knob = Knob {
             says: "sets it at boot for each queue; may do so again",
         },
     ],
-    extras: Extras { counter: Some(Counter::DevicePackets), set_by: &[Program::GoogleMultiqueue], ..Extras::NONE },
+    extras: Extras {
+        counter: Some(Counter::DevicePackets),
+        set_by: &[Program::GoogleMultiqueue],
+        risk_at: RiskAt::Except(&[""]),
+        ..Extras::NONE
+    },
     advise,
 };
 

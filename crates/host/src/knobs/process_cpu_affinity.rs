@@ -48,6 +48,7 @@ pub(super) const KNOB: Knob = Knob {
             lines: |cpus| Some(format!("CPUAffinity=\nCPUAffinity={cpus}\n")),
             ..ServerUnit::NONE
         })),
+        called: &["taskset", "numactl --physcpubind", "systemd CPUAffinity"],
         ..Extras::NONE
     },
     advise,

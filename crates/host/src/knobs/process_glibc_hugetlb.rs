@@ -1,6 +1,6 @@
 //! Whether the C library's malloc requests huge pages.
 
-use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit};
+use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, RiskAt, ServerUnit};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::AdviceContext;
@@ -39,6 +39,7 @@ pub(super) const KNOB: Knob = Knob {
             lines: |way| Some(format!("Environment=GLIBC_TUNABLES=glibc.malloc.hugetlb={way}\n")),
             ..ServerUnit::NONE
         })),
+        risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! Whether the server's memory stays in RAM.
 
-use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit, UnitLimit};
+use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, RiskAt, ServerUnit, UnitLimit};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{AdviceContext, Goal};
@@ -45,6 +45,7 @@ pub(super) const KNOB: Knob = Knob {
             }),
             ..ServerUnit::NONE
         })),
+        risk_at: RiskAt::Values(&["all"]),
         ..Extras::NONE
     },
     advise,

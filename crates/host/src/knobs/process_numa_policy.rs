@@ -50,6 +50,7 @@ pub(super) const KNOB: Knob = Knob {
             along: Some(("CPUAffinity", "numa")),
             ..ServerUnit::NONE
         })),
+        called: &["numactl --cpunodebind"],
         ..Extras::NONE
     },
     advise,

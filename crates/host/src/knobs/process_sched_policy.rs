@@ -1,8 +1,8 @@
 //! The scheduling class of the server's threads.
 
-use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit};
+use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, RiskAt, ServerUnit};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Against, Finding};
 use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::{one, usable_cpus};
@@ -12,6 +12,8 @@ use evenkeel_hostfs::proc::parse_process;
 const PLACE: &str = "process.sched_policy";
 
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+/// The policies of real-time threads.
+const REAL_TIME: &[&str] = &["fifo", "rr"];
 
 pub(super) const KNOB: Knob = Knob {
     id: "process.sched_policy",
@@ -38,6 +40,8 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         process: Some(Process { of: Owner::Server, while_it_runs: true, has: Some(has) }),
         lasts: Some(Lasts::ServerUnit(ServerUnit { lines: unit_lines, ..ServerUnit::NONE })),
+        risk_at: RiskAt::Values(&["fifo", "rr"]),
+        called: &["chrt", "systemd CPUSchedulingPolicy"],
         ..Extras::NONE
     },
     advise,
@@ -75,14 +79,16 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         return Err(Finding::unknown(PLACE, "how many CPUs there are", &facts.cpus.online));
     };
     if count <= 1 {
-        return Ok(Finding::not_here(PLACE, "1 CPU: a real-time thread would take the only CPU"));
+        let finding = Finding::not_here(PLACE, "1 CPU: a real-time thread would take the only CPU");
+        return Ok(finding.against(Against::Values(&REAL_TIME)));
     }
     let guard = facts.sysctl(RUNTIME);
     if guard.known().is_some_and(|runtime| runtime == "-1") {
         return Ok(Finding::not_here(
             PLACE,
             "kernel.sched_rt_runtime_us is -1: the kernel would never stop an endless loop",
-        ));
+        )
+        .against(Against::Values(&REAL_TIME)));
     }
     Ok(match (facts.kernel.is_at_least(6, 12), guard.known()) {
         (Some(true), _) => Finding::keep(

@@ -49,6 +49,7 @@ pub(super) const KNOB: Knob = Knob {
             lines: |slack_ns| Some(format!("TimerSlackNSec={slack_ns}\n")),
             ..ServerUnit::NONE
         })),
+        called: &["systemd TimerSlackNSec"],
         ..Extras::NONE
     },
     advise,

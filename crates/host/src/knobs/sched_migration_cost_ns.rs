@@ -1,6 +1,6 @@
 //! How long the scheduler considers a thread's cache warm and does not move the thread.
 
-use crate::extras::{Counter, Extras};
+use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{AdviceContext, Goal};
@@ -47,6 +47,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[],
         // Pressure measures it: if no thread waits for a CPU, there is none to move.
         counter: Some(Counter::WaitingThreads),
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

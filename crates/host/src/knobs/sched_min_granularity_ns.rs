@@ -1,6 +1,6 @@
 //! How long a thread runs before another one may take its CPU.
 
-use crate::extras::{Counter, Extras};
+use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{AdviceContext, Goal};
@@ -52,6 +52,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[],
         // Pressure measures it, because not every kernel has /proc/schedstat.
         counter: Some(Counter::WaitingThreads),
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How far a waking thread must be behind the running one to preempt it.
 
-use crate::extras::{Counter, Extras};
+use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{AdviceContext, Goal};
@@ -49,6 +49,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[],
         // Pressure measures it, because not every kernel has /proc/schedstat.
         counter: Some(Counter::WaitingThreads),
+        risk_at: RiskAt::Lower,
         ..Extras::NONE
     },
     advise,

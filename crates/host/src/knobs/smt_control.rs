@@ -1,6 +1,6 @@
 //! Whether both threads of a core run.
 
-use crate::extras::Extras;
+use crate::extras::{Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, State, own};
 use crate::goal::{AdviceContext, Goal};
@@ -41,6 +41,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[],
         // Each switch reads back which CPUs run.
+        risk_at: RiskAt::Values(&["off"]),
         ..Extras::NONE
     },
     advise,

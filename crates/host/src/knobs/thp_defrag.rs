@@ -1,6 +1,6 @@
 //! Whether a page fault waits while the kernel makes room for a huge page.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own};
 use crate::goal::{AdviceContext, Goal};
@@ -43,6 +43,7 @@ pub(super) const KNOB: Knob = Knob {
         effect: Some(Effect::Large),
         worth_a_trial: &["never", "madvise"],
         called: &["tuned vm transparent_hugepage.defrag"],
+        risk_at: RiskAt::Except(&["always"]),
         ..Extras::NONE
     },
     advise,

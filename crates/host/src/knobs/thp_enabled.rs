@@ -1,6 +1,6 @@
 //! Transparent huge pages: whether the kernel gives 2 MiB pages without a request.
 
-use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::{Finding, State, own};
 use crate::goal::{AdviceContext, Goal};
@@ -58,6 +58,7 @@ pub(super) const KNOB: Knob = Knob {
         worth_a_trial: &["always", "madvise"],
         tuned: &[TunedProfile::NetworkLatency],
         called: &["tuned vm transparent_hugepages", "tuned vm transparent_hugepage"],
+        risk_at: RiskAt::Except(&["always"]),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! Transparent pages of sizes between small and huge, which the kernel makes faster than huge ones.
 
-use crate::extras::{Counter, Extras};
+use crate::extras::{Counter, Extras, RiskAt};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::Finding;
@@ -32,7 +32,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "16 KiB and 64 KiB on Graviton from Linux 6.9 on",
         },
     ],
-    extras: Extras { counter: Some(Counter::HugePageFaults), ..Extras::NONE },
+    extras: Extras { counter: Some(Counter::HugePageFaults), risk_at: RiskAt::Except(&["never"]), ..Extras::NONE },
     advise,
 };
 

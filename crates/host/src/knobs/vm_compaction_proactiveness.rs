@@ -1,6 +1,6 @@
 //! How eagerly the kernel makes memory contiguous in advance.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::{AdviceContext, Goal};
@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
         counter: Some(Counter::Compaction),
         // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
+        risk_at: RiskAt::Values(&["0"]),
         ..Extras::NONE
     },
     advise,

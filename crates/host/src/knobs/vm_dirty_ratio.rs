@@ -1,6 +1,6 @@
 //! The dirty share of memory above which writers wait.
 
-use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::{AdviceContext, Goal};
@@ -64,6 +64,7 @@ pub(super) const KNOB: Knob = Knob {
         // A write waits for a disk.
         effect: Some(Effect::Large),
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
+        risk_at: RiskAt::Lower,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How much memory the kernel keeps free for allocations that cannot wait.
 
-use crate::extras::{Counter, Extras};
+use crate::extras::{Counter, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
@@ -52,6 +52,7 @@ pub(super) const KNOB: Knob = Knob {
         // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
         reject_for: Some(reject_for),
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! Huge pages that are reserved for programs that request them.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
@@ -43,6 +43,7 @@ pub(super) const KNOB: Knob = Knob {
         }],
         counter: Some(Counter::HugePagesInUse),
         reject_for: Some(reject_for),
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How often each CPU adds its memory counters to the global ones.
 
-use crate::extras::{Extras, TunedProfile};
+use crate::extras::{Extras, RiskAt, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::{AdviceContext, Goal};
@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[],
         // The kernel counts this deferred work only together with all other work.
         tuned: &[TunedProfile::NetworkLatency],
+        risk_at: RiskAt::Higher,
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How eagerly the kernel swaps anonymous memory out.
 
-use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
+use crate::extras::{Counter, CounterPlace, Extras, MaxBefore, RiskAt, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::{AdviceContext, Goal};
@@ -47,6 +47,8 @@ pub(super) const KNOB: Knob = Knob {
         effect: Some(Effect::Large),
         worth_a_trial: &["10"],
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
+        risk_at: RiskAt::UpTo(10),
+        max_before: Some(MaxBefore { kernel: (5, 8), max: 100 }),
         ..Extras::NONE
     },
     advise,

@@ -1,6 +1,6 @@
 //! How much more memory the kernel reclaims after fragmentation.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::{AdviceContext, Goal};
@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
         }],
         // A watermark is engaged when the kernel reclaims because of it.
         counter: Some(Counter::Reclaim),
+        risk_at: RiskAt::Values(&["0"]),
         ..Extras::NONE
     },
     advise,

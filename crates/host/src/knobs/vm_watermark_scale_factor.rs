@@ -1,6 +1,6 @@
 //! How early the kernel starts background reclaim.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, MaxBefore, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
@@ -34,6 +34,8 @@ pub(super) const KNOB: Knob = Knob {
         // A watermark is engaged when the kernel reclaims because of it.
         counter: Some(Counter::Reclaim),
         worth_a_trial: &["100"],
+        risk_at: RiskAt::Higher,
+        max_before: Some(MaxBefore { kernel: (5, 15), max: 1000 }),
         ..Extras::NONE
     },
     advise,

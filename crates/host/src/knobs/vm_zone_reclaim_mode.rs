@@ -1,6 +1,6 @@
 //! Whether the kernel reclaims memory of the local node before it uses a remote one.
 
-use crate::extras::{Counter, CounterPlace, Extras};
+use crate::extras::{Counter, CounterPlace, Extras, RiskAt};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
 use crate::goal::AdviceContext;
@@ -39,6 +39,7 @@ pub(super) const KNOB: Knob = Knob {
         counter: Some(Counter::Reclaim),
         // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
+        risk_at: RiskAt::Except(&["0"]),
         ..Extras::NONE
     },
     advise,
