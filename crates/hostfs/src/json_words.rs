@@ -6,6 +6,9 @@ use serde_json::error::Category;
 /// What is wrong, with the place if the parser knows one.
 pub fn plain(error: &Error) -> String {
     let said = in_line(error);
+    if error.column() == 0 && error.line() > 1 {
+        return format!("{said} (after line {})", error.line() - 1);
+    }
     // An empty text has no place, and that of a missing field is the end of its object.
     if error.column() == 0 || error.to_string().starts_with("missing field ") {
         return said;
@@ -16,7 +19,8 @@ pub fn plain(error: &Error) -> String {
 /// The same without the place, for a file with one value a line, whose reader names the line.
 pub fn in_line(error: &Error) -> String {
     match error.classify() {
-        Category::Eof if error.column() == 0 => "it is empty".to_owned(),
+        // A file may also end where a line does.
+        Category::Eof if error.column() == 0 && error.line() <= 1 => "it is empty".to_owned(),
         Category::Eof => "it is not JSON, or it is cut short".to_owned(),
         Category::Syntax if error.to_string().starts_with("number out of range") => "a number is too large".to_owned(),
         Category::Syntax => "it is not JSON".to_owned(),
@@ -125,6 +129,7 @@ mod tests {
         for (text, expected) in [
             ("", "it is empty"),
             ("{\n\"format\": 1", "it is not JSON, or it is cut short (line 2, column 11)"),
+            ("{\n\"format\": 1\n", "it is not JSON, or it is cut short (after line 2)"),
             ("x", "it is not JSON (line 1, column 1)"),
             ("{\"format\": 1} x", "it is not JSON (line 1, column 15)"),
             ("{}", "it has no field \"format\""),
