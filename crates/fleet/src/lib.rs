@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod capacity;
+mod cpu_load;
 pub mod credits;
 pub mod instances;
 #[cfg(feature = "kubernetes")]

@@ -12,8 +12,12 @@ const FIELDS_MAX: usize = 1024;
 const PIECE_BYTES: usize = 64 << 10;
 /// The most characters of a field that an error quotes.
 const QUOTED_CHARS_MAX: usize = 40;
+/// The most columns that an error names.
+const NAMED_MAX: usize = 12;
 /// The order of the bytes, which some programs write before UTF-8.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// The same of UTF-16.
+const BYTE_ORDER_MARKS_16: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
 /// Why a table can't be used. Reads well after "failed to read FILE".
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +50,17 @@ pub enum TableFault {
     /// Not UTF-8.
     #[error("it is not text")]
     NoText,
+    /// UTF-16, as some programs of Windows write.
+    #[error("it is UTF-16; save it as UTF-8")]
+    Utf16,
+    /// A field begins with a quote and has no second one.
+    #[error("a quote begins a field here, and nothing ends it")]
+    OpenQuote,
+    /// The columns are not separated by commas.
+    #[error("its columns are separated by {0}; save it as CSV with commas")]
+    Separator(&'static str),
     /// The number of columns differs from that of the first line.
-    #[error("{found} columns, and the first line has {expected}")]
+    #[error("{found} column{}, and the first line has {expected}", if *.found == 1 { "" } else { "s" })]
     Columns {
         /// The columns of this line.
         found: usize,
@@ -68,8 +81,13 @@ pub enum TableFault {
     #[error("the first line has to name the columns; {0:?} is a number")]
     NoHeader(String),
     /// A column that is needed is not there.
-    #[error("no column {0}")]
-    NoColumn(&'static str),
+    #[error("no column {wanted}; the first line has {found}")]
+    NoColumn {
+        /// The column that is needed.
+        wanted: &'static str,
+        /// The names in the first line.
+        found: String,
+    },
     /// A column with a name that means nothing here.
     #[error("no column is called {name:?}; the columns are {known}")]
     UnknownColumn {
@@ -100,6 +118,15 @@ impl TableFault {
         TableFault::Value { column: shortened(column), text: shortened(text), expected }
     }
 
+    /// A column that the first line lacks.
+    pub(crate) fn no_column(wanted: &'static str, names: &[String]) -> TableFault {
+        let mut found = names.iter().take(NAMED_MAX).map(|name| shortened(name)).collect::<Vec<_>>().join(", ");
+        if names.len() > NAMED_MAX {
+            found.push_str(", …");
+        }
+        TableFault::NoColumn { wanted, found }
+    }
+
     /// A column whose name means nothing.
     pub(crate) fn unknown_column(name: &str, known: &[&str]) -> TableFault {
         TableFault::UnknownColumn { name: shortened(name), known: known.join(", ") }
@@ -128,6 +155,33 @@ pub(crate) struct Records<R> {
     line: u64,
     /// Ends of lines that the parser did not get.
     skipped: u64,
+    quote: Quote,
+}
+
+/// Where in a field the last byte was, for quotes that nothing ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Quote {
+    /// At the start of a field.
+    #[default]
+    Start,
+    /// In a field without quotes.
+    Plain,
+    /// Between quotes.
+    Inside,
+    /// At a quote between quotes: the end, or the first of two.
+    Second,
+}
+
+impl Quote {
+    fn next(self, byte: u8) -> Quote {
+        match (self, byte) {
+            (Quote::Start, b'"') | (Quote::Second, b'"') => Quote::Inside,
+            (Quote::Inside, b'"') => Quote::Second,
+            (Quote::Inside, _) => Quote::Inside,
+            (_, b',' | b'\n' | b'\r') => Quote::Start,
+            _ => Quote::Plain,
+        }
+    }
 }
 
 impl<R: Read> Records<R> {
@@ -142,6 +196,17 @@ impl<R: Read> Records<R> {
             ends: vec![0; FIELDS_MAX],
             line: 1,
             skipped: 0,
+            quote: Quote::Start,
+        }
+    }
+
+    /// Refuses a record with other columns than the first line.
+    pub(crate) fn has_columns(&self, fields: &Fields, expected: usize) -> Result<(), TableError> {
+        match fields.len() {
+            found if found == expected => Ok(()),
+            // A quote that nothing ends takes the next lines along.
+            _ if fields.text.contains('\n') => Err(self.fault(TableFault::OpenQuote)),
+            found => Err(self.fault(TableFault::Columns { found, expected })),
         }
     }
 
@@ -163,12 +228,17 @@ impl<R: Read> Records<R> {
             let input = &self.piece[self.unparsed.clone()];
             let (result, read, written, ended) =
                 self.parser.read_record(input, &mut self.text[length..], &mut self.ends[count..]);
+            self.quote = input[..read].iter().fold(self.quote, |quote, byte| quote.next(*byte));
             self.unparsed.start += read;
             length += written;
             count += ended;
             match result {
+                _ if is_end && self.quote == Quote::Inside => return Err(self.fault(TableFault::OpenQuote)),
                 csv_core::ReadRecordResult::InputEmpty if is_end => return Ok(false),
                 csv_core::ReadRecordResult::InputEmpty => {}
+                csv_core::ReadRecordResult::OutputFull if self.quote == Quote::Inside => {
+                    return Err(self.fault(TableFault::OpenQuote));
+                }
                 csv_core::ReadRecordResult::OutputFull => return Err(self.fault(TableFault::TooLong)),
                 csv_core::ReadRecordResult::OutputEndsFull => return Err(self.fault(TableFault::TooWide)),
                 csv_core::ReadRecordResult::End => return Ok(false),
@@ -217,10 +287,14 @@ impl<R: Read> Records<R> {
                 Err(error) => return Err(error.into()),
             }
         }
-        if !std::mem::replace(&mut self.is_started, true)
-            && self.piece[self.unparsed.clone()].starts_with(BYTE_ORDER_MARK)
-        {
-            self.unparsed.start += BYTE_ORDER_MARK.len();
+        if !std::mem::replace(&mut self.is_started, true) {
+            let piece = &self.piece[self.unparsed.clone()];
+            if BYTE_ORDER_MARKS_16.iter().any(|mark| piece.starts_with(mark)) {
+                return Err(TableError::Whole(TableFault::Utf16));
+            }
+            if piece.starts_with(BYTE_ORDER_MARK) {
+                self.unparsed.start += BYTE_ORDER_MARK.len();
+            }
         }
         Ok(!self.unparsed.is_empty())
     }
@@ -250,6 +324,18 @@ impl Fields {
     }
 }
 
+/// Refuses a first line whose columns are separated by something else than commas.
+///
+/// # Errors
+/// If it is one field with semicolons or tabs in it.
+pub(crate) fn has_commas<R: Read>(records: &Records<R>, fields: &Fields) -> Result<(), TableError> {
+    let separators = [(';', "semicolons"), ('\t', "tabs"), ('|', "vertical bars")];
+    match separators.iter().find(|(letter, _)| fields.len() == 1 && fields.get(0).contains(*letter)) {
+        Some((_, what)) => Err(records.fault(TableFault::Separator(what))),
+        None => Ok(()),
+    }
+}
+
 /// The names of the columns: the first record.
 ///
 /// # Errors
@@ -259,6 +345,7 @@ pub(crate) fn header<R: Read>(records: &mut Records<R>) -> Result<Vec<String>, T
     if !records.next(&mut fields)? {
         return Err(TableError::Whole(TableFault::Empty("lines")));
     }
+    has_commas(records, &fields)?;
     let names: Vec<String> = fields.iter().map(str::to_owned).collect();
     if let Some(number) = names.iter().find(|name| name.parse::<f64>().is_ok()) {
         return Err(records.fault(TableFault::NoHeader(number.clone())));
@@ -306,8 +393,28 @@ mod tests {
         let (mut wide, mut quoted) =
             (Records::new(io::repeat(b',')), Records::new(Read::chain(&b"\""[..], io::repeat(b'\n'))));
         assert_eq!(wide.next(&mut fields).unwrap_err().to_string(), "line 1: more than 1024 columns");
-        assert!(quoted.next(&mut fields).unwrap_err().to_string().starts_with("line 1: longer than 65536 bytes"));
+        let open = "a quote begins a field here, and nothing ends it";
+        assert_eq!(quoted.next(&mut fields).unwrap_err().to_string(), format!("line 1: {open}"));
         assert_eq!(all(b"a\n\xff\n").unwrap_err(), "line 2: it is not text");
+    }
+
+    #[test]
+    fn what_a_spreadsheet_does_wrong_is_named() {
+        let open = |line: u64| format!("line {line}: a quote begins a field here, and nothing ends it");
+        assert_eq!(all(b"a,b\n1,\"x\n2,y\n").unwrap_err(), open(2));
+        assert_eq!(all(b"a,b\n1,\"x").unwrap_err(), open(2));
+        assert_eq!(all(b"a,b\n1,5\" disk").unwrap()[1], ["1", "5\" disk"]);
+        assert_eq!(all(b"a,b\n1,\"x \"\"y\"\"\"").unwrap()[1], ["1", "x \"y\""]);
+        let first = |bytes: &[u8]| header(&mut Records::new(bytes)).unwrap_err().to_string();
+        assert_eq!(first(b"a;b\n"), "line 1: its columns are separated by semicolons; save it as CSV with commas");
+        assert_eq!(first(b"a\tb\n"), "line 1: its columns are separated by tabs; save it as CSV with commas");
+        assert_eq!(first(b"\xff\xfea\0,\0b\0"), "it is UTF-16; save it as UTF-8");
+        // The quote of line 2 ends in line 3, and both are one record.
+        let mut records = Records::new(&b"a,b\n\"1,2\n3\",4,5\n"[..]);
+        let (names, mut fields) = (header(&mut records).unwrap(), Fields::default());
+        assert!(records.next(&mut fields).unwrap());
+        assert_eq!(records.has_columns(&fields, 2).unwrap_err().to_string(), open(2));
+        assert_eq!(names.len(), 2);
     }
 
     proptest! {

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use crate::records::{Fields, Records, TableError, TableFault, header};
 
+/// What the column of the CPU time takes.
+const CPUS: &str = "a number of CPUs above 0, at most 10000, such as 0.12";
 /// The most rows.
 const ROWS_MAX: u64 = 10_000;
 /// The most sessions of a row.
@@ -83,14 +85,11 @@ pub fn read_sessions(source: impl Read) -> Result<Vec<Session>, TableError> {
         return Err(records.fault(TableFault::unknown_column(unknown, &COLUMNS)));
     }
     if !names.iter().any(|name| name == "cpus") {
-        return Err(TableError::Whole(TableFault::NoColumn("cpus")));
+        return Err(TableError::Whole(TableFault::no_column("cpus", &names)));
     }
     let (mut fields, mut sessions) = (Fields::default(), Vec::new());
     while records.next(&mut fields)? {
-        if fields.len() != names.len() {
-            let fault = TableFault::Columns { found: fields.len(), expected: names.len() };
-            return Err(records.fault(fault));
-        }
+        records.has_columns(&fields, names.len())?;
         if sessions.len() as u64 == ROWS_MAX {
             return Err(records.fault(TableFault::TooMany { limit: ROWS_MAX, what: "rows" }));
         }
@@ -105,10 +104,10 @@ pub fn read_sessions(source: impl Read) -> Result<Vec<Session>, TableError> {
 
 fn row(names: &[String], fields: &Fields, nth: usize) -> Result<Session, TableFault> {
     let text = |column: &str| names.iter().position(|name| name == column).map_or("", |at| fields.get(at));
-    let number = |column: &str, most: f64, expected: &'static str| match text(column) {
+    let number = |column: &str, expected: &'static str, is_in_range: fn(f64) -> bool| match text(column) {
         "" => Ok(None),
         written => {
-            let number = written.parse::<f64>().ok().filter(|number| *number > 0.0 && *number <= most);
+            let number = written.parse::<f64>().ok().filter(|number| is_in_range(*number));
             number.map(Some).ok_or_else(|| TableFault::value(column, written, expected))
         }
     };
@@ -125,17 +124,23 @@ fn row(names: &[String], fields: &Fields, nth: usize) -> Result<Session, TableFa
             .filter(|count| (1..=COUNT_MAX).contains(count))
             .ok_or_else(|| TableFault::value("count", count, "a whole number from 1 to 100000"))?,
     };
-    let cpus = number("cpus", 10_000.0, "a number of CPUs above 0, such as 0.12")?;
+    let cpus = number("cpus", CPUS, |number| number > 0.0 && number <= 10_000.0)?;
+    // A measured 0 is below what the measurement rounds to.
+    let from_zero = |number: f64| (0.0..=1e9).contains(&number);
     Ok(Session {
         name,
         count,
-        cpus: cpus.ok_or_else(|| TableFault::value("cpus", "", "a number of CPUs above 0, such as 0.12"))?,
-        tick_hz: number("tick_hz", 10_000.0, "a number of ticks a second, at most 10000")?,
-        work_us_p99: number("work_us_p99", 1e9, "a number of microseconds above 0")?,
-        memory_mib: number("memory_mib", 1e9, "a number of MiB above 0")?,
-        cache_kib: number("cache_kib", 1e9, "a number of KiB above 0")?,
-        packets_per_s: number("packets_per_s", 1e9, "a number of packets a second above 0")?,
-        network_mbps: number("network_mbps", 1e7, "a number of Mbit/s above 0")?,
+        cpus: cpus.ok_or_else(|| TableFault::value("cpus", "", CPUS))?,
+        tick_hz: number("tick_hz", "a number of ticks a second above 0, at most 10000", |number| {
+            number > 0.0 && number <= 10_000.0
+        })?,
+        work_us_p99: number("work_us_p99", "a number of microseconds from 0 to 10⁹", from_zero)?,
+        memory_mib: number("memory_mib", "a number of MiB from 0 to 10⁹", from_zero)?,
+        cache_kib: number("cache_kib", "a number of KiB from 0 to 10⁹", from_zero)?,
+        packets_per_s: number("packets_per_s", "a number of packets a second from 0 to 10⁹", from_zero)?,
+        network_mbps: number("network_mbps", "a number of Mbit/s from 0 to 10⁷", |number| {
+            (0.0..=1e7).contains(&number)
+        })?,
         unit: unit(text("unit"), count)?,
         cpu_weight: match text("cpu_weight") {
             "" => None,
@@ -189,6 +194,12 @@ mod tests {
     }
 
     #[test]
+    fn a_measured_zero_is_a_number() {
+        let one = read("cpus,memory_mib,packets_per_s,network_mbps\n0.1,0,0,0.0\n").unwrap().remove(0);
+        assert_eq!((one.memory_mib, one.packets_per_s, one.network_mbps), (Some(0.0), Some(0.0), Some(0.0)));
+    }
+
+    #[test]
     fn services_are_numbered_and_are_no_paths() {
         let sessions = read("cpus,count,unit,cpu_weight\n1,3,arena@{n}.service,200\n1,,lobby.service,\n").unwrap();
         assert_eq!(sessions[0].unit(3).as_deref(), Some("arena@3.service"));
@@ -213,11 +224,29 @@ mod tests {
     #[test]
     fn errors_name_the_line_and_the_column() {
         let cases = [
-            ("cpus\n0\n", "line 2: column \"cpus\": \"0\" is not a number of CPUs above 0, such as 0.12"),
-            ("cpus\nnan\n", "line 2: column \"cpus\": \"nan\" is not a number of CPUs above 0, such as 0.12"),
+            (
+                "cpus\n0\n",
+                "line 2: column \"cpus\": \"0\" is not a number of CPUs above 0, at most 10000, such as 0.12",
+            ),
+            (
+                "cpus\nnan\n",
+                "line 2: column \"cpus\": \"nan\" is not a number of CPUs above 0, at most 10000, such as 0.12",
+            ),
             ("cpus,count\n1,0\n", "line 2: column \"count\": \"0\" is not a whole number from 1 to 100000"),
-            ("cpus,count\n1\n", "line 2: 1 columns, and the first line has 2"),
-            ("session\na\n", "no column cpus"),
+            ("cpus,count\n1\n", "line 2: 1 column, and the first line has 2"),
+            (
+                "cpus\n20000\n",
+                "line 2: column \"cpus\": \"20000\" is not a number of CPUs above 0, at most 10000, such as 0.12",
+            ),
+            (
+                "cpus,memory_mib\n1,1e10\n",
+                "line 2: column \"memory_mib\": \"1e10\" is not a number of MiB from 0 to 10⁹",
+            ),
+            (
+                "cpus,tick_hz\n1,0\n",
+                "line 2: column \"tick_hz\": \"0\" is not a number of ticks a second above 0, at most 10000",
+            ),
+            ("session\na\n", "no column cpus; the first line has session"),
             ("cpus\n", "it has no sessions"),
         ];
         for (text, expected) in cases {

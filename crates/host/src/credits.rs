@@ -68,6 +68,11 @@ impl CreditRates {
         }
     }
 
+    /// The highest balance that there can be, with the credits of the start.
+    pub fn credits_max(&self) -> f64 {
+        self.max + self.initial.filter(|_| self.is_initial_apart).unwrap_or(0.0)
+    }
+
     /// The CPUs that it may use for ever.
     pub fn baseline_cpus(&self) -> f64 {
         self.per_hour / 60.0
@@ -108,9 +113,10 @@ pub struct Spent {
 }
 
 impl CreditBalance {
-    /// With so many credits, at most what the type keeps.
+    /// With so many credits, at most what the type keeps. What exceeds the maximum is of the start, if the type has credits that do not count for it.
     pub fn new(rates: &CreditRates, credits: f64) -> CreditBalance {
-        CreditBalance { launch: 0.0, earned: credits.clamp(0.0, rates.max) }
+        let launch = (credits - rates.max).clamp(0.0, rates.credits_max() - rates.max);
+        CreditBalance { launch, earned: credits.clamp(0.0, rates.max) }
     }
 
     /// Of an instance that starts now.
@@ -127,6 +133,19 @@ impl CreditBalance {
     /// All credits; below 0, what was spent without being earned.
     pub fn credits(&self) -> f64 {
         self.launch + self.earned
+    }
+
+    /// Credits of the start that are left and do not count for the maximum.
+    pub fn launch(&self) -> f64 {
+        self.launch
+    }
+
+    /// Adds the effect of a time in which the instance has launch credits, or meets neither an empty balance nor the maximum: what it `used`, and
+    /// what it earned, in credits.
+    pub fn pass(&mut self, rates: &CreditRates, used: f64, earned: f64) {
+        let of_launch = used.min(self.launch);
+        self.launch -= of_launch;
+        self.earned = (self.earned + earned - (used - of_launch)).min(rates.max);
     }
 
     /// What was spent without being earned, in hours of a CPU. It is charged if the instance stops now.
@@ -236,6 +255,8 @@ mod tests {
         balance.spend(&micro, CreditMode::Standard, 1.0, 1800.0);
         assert!((balance.credits() - 144.0).abs() < 1e-9);
         assert_eq!(CreditBalance::at_launch(&micro, CreditMode::Unlimited).credits(), 0.0);
+        let shown = |credits| CreditBalance::new(&micro, credits);
+        assert_eq!((shown(160.0).credits(), shown(160.0).launch(), shown(500.0).credits()), (160.0, 16.0, 174.0));
         let azure = rates("Standard_B2s");
         assert_eq!(CreditBalance::at_launch(&azure, CreditMode::Standard).credits(), 60.0);
         assert!(!azure.can_be_unlimited);

@@ -191,6 +191,8 @@ impl Args {
             CreditsError::NoCredits(_) => "nothing runs out; name a burstable type with --type to compare",
             CreditsError::Undocumented { .. } => "evenkeel measure gaps shows whether the CPU time is limited now",
             CreditsError::NotUnlimited(_) => "leave out --mode",
+            CreditsError::UnderMinute(_) => "are its times in seconds? docs/credits.md has the formats",
+            CreditsError::TooMany { .. } => "--credits full takes the highest balance",
         };
         let code = match error {
             CreditsError::NoCredits(_) | CreditsError::Undocumented { .. } => exit::NOT_POSSIBLE,

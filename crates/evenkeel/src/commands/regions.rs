@@ -21,7 +21,7 @@ const TABLE_BYTES_MAX: u64 = 8 << 30;
 const LIST_BYTES_MAX: u64 = 16 << 20;
 /// What a table of players has.
 const COLUMNS: &str = "a table of players has a column for each region, or the columns latitude and longitude; and optionally players and \
-                   group. docs/regions.md has examples";
+                   group. A column of another name counts as a region. docs/regions.md has examples";
 
 /// Choose the cloud regions with the lowest latency for nearly all players
 ///
@@ -134,13 +134,16 @@ impl Args {
             RegionsError::OutOfReach { .. } => {
                 "raise --within, lower --percentile, or choose --count regions and read who is left behind".to_owned()
             }
+            RegionsError::TooFewReach { .. } => "raise --count, lower --percentile, or measure more players".to_owned(),
             RegionsError::Unmeasured { .. } => "lower --percentile, or measure more players".to_owned(),
             RegionsError::TooFew { .. } => "raise --count, or keep fewer regions".to_owned(),
             RegionsError::NoGoal => "name --count or --within".to_owned(),
         };
         // Whether a goal can be reached is the table's answer, and no mistake.
         let code = match error {
-            RegionsError::OutOfReach { .. } | RegionsError::Unmeasured { .. } => exit::NO,
+            RegionsError::OutOfReach { .. } | RegionsError::TooFewReach { .. } | RegionsError::Unmeasured { .. } => {
+                exit::NO
+            }
             _ => exit::WRONG_USE,
         };
         Failure::text(code, tried, error).hint(hint)
@@ -163,6 +166,8 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 }
 
 fn thousandths(text: &str) -> Result<u32, String> {
+    const EXPECTED: &str = "a percentage from 1 to 100 with at most one decimal, such as 99.9";
+    let tenths = number(text, 1.0..=100.0, EXPECTED)? * 10.0;
     // In range, so the conversion is exact.
-    number(text, 1.0..=100.0, "a percentage from 1 to 100").map(|percent| (percent * 10.0).round() as u32)
+    if (tenths - tenths.round()).abs() < 1e-6 { Ok(tenths.round() as u32) } else { Err(EXPECTED.to_owned()) }
 }

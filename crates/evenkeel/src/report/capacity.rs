@@ -95,8 +95,12 @@ fn subject(report: &CapacityReport) -> Vec<(&'static str, Text)> {
     vec![
         ("limits", format!("{}, of every session in most windows", limits.join(" and ")).into()),
         ("server", report.workload.as_str().into()),
-        ("machine", format!("{} CPUs, {:.0} MiB of memory", report.machine.cpus, report.machine.memory_mib).into()),
+        ("machine", machine(report.machine.cpus, report.machine.memory_mib).into()),
     ]
+}
+
+fn machine(cpus: f64, memory_mib: f64) -> String {
+    format!("{cpus} CPU{}, {memory_mib:.0} MiB of memory", if cpus == 1.0 { "" } else { "s" })
 }
 
 fn worth(without: &CapacityReport, compared: &Comparison) -> Vec<(&'static str, Text)> {

@@ -18,8 +18,10 @@ pub(crate) fn page(report: &CreditsReport) -> String {
     let load = format!("{:.2} CPUs on average, {:.2} at most, {over}", load.cpus_mean, load.cpus_max);
     page.row("CPU use", PLAIN, &load);
     let rates = &standard.rates;
-    page.row("repeated for", PLAIN, &duration(standard.seconds));
-    let earns = format!("{:.2} of {} CPUs; {:.1} credits an hour", standard.baseline_cpus, rates.vcpus, rates.per_hour);
+    page.row("forecast for", PLAIN, &duration(standard.seconds));
+    let s = if rates.vcpus == 1 { "" } else { "s" };
+    let earns =
+        format!("{:.2} of {} CPU{s}; {:.1} credits an hour", standard.baseline_cpus, rates.vcpus, rates.per_hour);
     page.row("baseline", PLAIN, &format!("{earns}, at most {:.0} kept", rates.max));
     page.row(
         "balance",

@@ -14,6 +14,7 @@ pub(crate) fn page(report: &InstancesReport, rows: usize) -> String {
         return page.finish();
     };
     page.heading(&title(report, best));
+    unchecked(&mut page, best);
     page.line(PLAIN, "");
     let has_prices = report.candidates.iter().any(|one| one.price.is_some());
     let mut columns = vec!["type", "CPUs", "memory", "sessions", "ended by"];
@@ -30,7 +31,8 @@ pub(crate) fn page(report: &InstancesReport, rows: usize) -> String {
     unknown(&mut page, report, rows);
     for file in &report.prices {
         let date = file.date.as_deref().unwrap_or("without a date");
-        page.row("prices", PLAIN, &format!("{}: {} ({}), {} prices", file.file, file.format, date, file.prices));
+        let s = if file.prices == 1 { "" } else { "s" };
+        page.row("prices", PLAIN, &format!("{}: {} ({date}), {} price{s}", file.file, file.format, file.prices));
     }
     for caveat in &report.caveats {
         page.paragraph(Indent { first: 0, rest: 2 }, WARN, &format!("caveat: {caveat}"));
@@ -39,13 +41,25 @@ pub(crate) fn page(report: &InstancesReport, rows: usize) -> String {
 }
 
 fn title(report: &InstancesReport, best: &Candidate) -> String {
-    let name = &best.instance_type;
+    let (name, fit) = (&best.instance_type, sessions(best.fit.sessions));
     match best.session_per_month {
-        Some(cost) => {
-            format!("{name}: {} for a session and month, {} sessions", money(cost, report), best.fit.sessions)
-        }
-        None => format!("{name} is the smallest type that holds these sessions: {} fit", best.fit.sessions),
+        Some(cost) => format!("{name}: {} for a session and month, {fit}", money(cost, report)),
+        None if best.fit.unchecked().next().is_some() => format!("{name} may hold these sessions: {fit}"),
+        None => format!("{name} is the smallest type that holds these sessions: {fit}"),
     }
+}
+
+/// What the first type has to have, and no document says.
+fn unchecked(page: &mut Page, best: &Candidate) {
+    let unchecked: Vec<&str> = best.fit.unchecked().map(Unknown::words).collect();
+    if !unchecked.is_empty() {
+        let what = format!("only if its {} is enough: no document has it", unchecked.join(" and its "));
+        page.paragraph(Indent::all(2), WARN, &what);
+    }
+}
+
+fn sessions(count: u32) -> String {
+    format!("{count} session{} fit{}", if count == 1 { "" } else { "s" }, if count == 1 { "s" } else { "" })
 }
 
 fn money(amount: f64, report: &InstancesReport) -> String {

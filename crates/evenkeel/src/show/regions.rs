@@ -15,7 +15,16 @@ pub(crate) fn page(report: &Report, map: Option<&str>) -> String {
     page.row(&name, GOOD, &format!("{}{estimated}", ms(report.latency.percentile_ms)));
     page.row("p50, p99", PLAIN, &format!("{}, {}", ms(report.latency.p50_ms), ms(report.latency.p99_ms)));
     let proof = match report.proof.is_best {
+        true if report.proof.is_fewest == Some(true) && regions > 1 => {
+            let limit = ms(Some(report.left_behind.above_ms));
+            format!(
+                "best: fewer of these regions do not keep {name} within {limit}, and no other {regions} have a lower one"
+            )
+        }
         true => format!("best: no set of {regions} of these regions has a lower {name}"),
+        false if report.proof.is_fewest == Some(false) => {
+            "not proven; fewer regions may be within the limit".to_owned()
+        }
         false => format!("not proven; no set of {regions} has a {name} below {}", ms(Some(report.proof.bound_ms))),
     };
     page.row("proof", if report.proof.is_best { PLAIN } else { WARN }, &proof);

@@ -57,6 +57,8 @@ fn this_machine_is_observed_for_a_time() {
 #[test]
 fn what_is_wrong_is_named() {
     let scene = scene();
+    scene.write("short.csv", "time,cpus\n0,0.1\n0.01,1\n");
+    scene.write("average.csv", "Timestamp,Sum,Unit\n2026-11-25T00:00:00Z,5,Percent\n");
     let cases = [
         ("credits steady.csv --type c5.large", 4, "c5.large has no CPU credits"),
         ("credits steady.csv --type e2-small", 4, "no document says for how long"),
@@ -65,6 +67,17 @@ fn what_is_wrong_is_named() {
         ("credits nowhere.csv --type t3.nano", 2, "failed to read nowhere.csv"),
         ("credits steady.csv --type t3.nano --credits many", 2, "full, launch, or a number of credits"),
         ("credits steady.csv --type t3.nano --days 0", 2, "a number of days above 0"),
+        (
+            "credits steady.csv --type t3.nano --credits 100000",
+            2,
+            "t3.nano has at most 144 credits, and --credits is 100000",
+        ),
+        ("credits short.csv --type t3.nano", 2, "its rows cover 0.02 seconds"),
+        (
+            "credits average.csv --type t3.nano",
+            2,
+            "no column cpus or cpu_percent; the first line has Timestamp, Sum, Unit",
+        ),
     ];
     for (line, code, expected) in cases {
         let seen = scene.run(line);
@@ -72,5 +85,5 @@ fn what_is_wrong_is_named() {
     }
     scene.write("wrong.csv", "time,cpus\n0,1\n60,-3\n");
     let seen = scene.run("credits wrong.csv --type t3.nano");
-    assert!(seen.stderr.contains("line 3: column \"cpus\": \"-3\" is not a number of CPUs from 0"), "{seen}");
+    assert!(seen.stderr.contains("line 3: column \"cpus\": \"-3\" is not a number of CPUs from 0 to 10000"), "{seen}");
 }

@@ -39,17 +39,32 @@ fn the_answer_has_what_ends_each_type() {
     assert_eq!((code, answer["candidates"].as_array().unwrap().len()), (1, 0));
 }
 
+/// The title claims nothing that no document says.
+#[test]
+fn an_unknown_figure_is_in_the_title() {
+    let scene = scene();
+    scene.write("one.csv", "instance_type,usd_per_hour\nStandard_D4s_v5,0.001\n");
+    let seen = scene.run("instances --session cpus=0.1,network_mbps=900 --prices one.csv");
+    assert!(seen.stdout.contains("only if its lasting network rate is enough: no document has it"), "{seen}");
+    let seen = scene.run("instances --session cpus=0.1,network_mbps=900");
+    assert!(!seen.stdout.contains("no document has it"), "{seen}");
+}
+
 #[test]
 fn what_is_wrong_is_named() {
     let scene = scene();
     scene.write("list.json", "{\"Items\": [1]}");
     scene.write("other.json", "{\"a\": {}}");
     scene.write("ram.csv", "cpus,ram\n1,2\n");
+    scene.write("semicolons.csv", "cpus;count\n0,1;2\n");
+    scene.write("cut.json", "{\"Items\": [\n");
     let cases = [
         ("instances", 2, "SESSIONS.csv"),
         ("instances ram.csv", 2, "line 1: no column is called \"ram\""),
         ("instances --session 0.2", 2, "write KEY=N"),
-        ("instances --session cpus=0", 2, "is not a number of CPUs above 0"),
+        ("instances --session cpus=0", 2, "is not a number of CPUs above 0, at most 10000"),
+        ("instances semicolons.csv", 2, "line 1: its columns are separated by semicolons"),
+        ("instances --session cpus=1 --prices cut.json", 2, "it is not JSON, or it is cut short (after line 1)"),
         ("instances --session cpus=1 --prices list.json", 2, "found the number 1 (line 1, column 13)"),
         ("instances --session cpus=1 --prices other.json", 2, "it has no list of prices that is known"),
         (

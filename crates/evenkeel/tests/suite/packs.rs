@@ -82,6 +82,36 @@ fn options_bound_the_load_and_move_the_interrupts() {
     }
 }
 
+/// Ten times what the CPU that serves the network has: the sessions have places, and the plan does not work.
+#[test]
+fn packets_that_no_cpu_can_serve_are_no_success() {
+    let scene = scene();
+    scene.write("packets.csv", "cpus,count,packets_per_s\n0.1,2,5000000\n");
+    let line = format!("pack plan packets.csv {}", host("qemu-4-nodes-6.1"));
+    let seen = scene.run(&line);
+    assert!(seen.code == 1 && seen.stdout.contains("packets") && seen.stdout.contains("too many: they need"), "{seen}");
+    let (code, answer) = scene.json(&line);
+    assert_eq!((code, &answer["placed"]), (1, &2.into()));
+    assert!(
+        answer["cpus"].as_array().unwrap().iter().any(|cpu| cpu["interrupt_load"].as_f64() > Some(1.0)),
+        "{answer}"
+    );
+}
+
+#[test]
+fn the_page_shows_the_bound_of_the_cpu_and_one_line_for_all() {
+    let scene = scene();
+    scene.write("one.csv", "cpus,packets_per_s\n0.1,10\n");
+    let page = scene.run(&format!("pack plan one.csv {}", host("qemu-1cpu-6.1"))).stdout;
+    assert!(page.contains("(bound 0.35)") && page.contains("taskset --cpu-list 0 COMMAND"), "{page}");
+    let page = scene.run(&format!("pack plan sessions.csv {}", host("qemu-4-nodes-6.1"))).stdout;
+    assert!(page.contains("taskset --cpu-list CPUS COMMAND, with the CPUs of its line"), "{page}");
+    // Three threads at the bound, not three CPUs of their own.
+    scene.write("wide.csv", "cpus,packets_per_s\n2.1,10\n");
+    let (code, answer) = scene.json(&format!("pack plan wide.csv {}", host("qemu-128cpu-6.1")));
+    assert_eq!((code, &answer["load"]), (0, &0.7.into()));
+}
+
 #[test]
 fn a_wrong_table_is_an_error_that_names_the_line() {
     let scene = scene();

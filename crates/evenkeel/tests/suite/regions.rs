@@ -77,6 +77,36 @@ fn regions_of_the_user_do_too() {
 }
 
 #[test]
+fn a_proof_and_a_refusal_are_about_what_was_asked() {
+    let scene = scene();
+    let page = scene.run("regions pings.csv --within 100").stdout;
+    assert!(page.contains("fewer of these regions do not keep p95 within 100.0"), "{page}");
+    let (_, answer) = scene.json("regions pings.csv --within 100");
+    assert_eq!(answer["proof"]["is_fewest"], true);
+    let (_, answer) = scene.json("regions pings.csv --count 2");
+    assert!(answer["proof"]["is_fewest"].is_null());
+    scene.write("halves.csv", "a,b,players\n10,,50\n,10,50\n");
+    let refused = scene.run("regions halves.csv --count 1");
+    assert!(
+        refused.code == 1 && refused.stderr.contains("found no 1 of 2 regions with a latency to 95 % of the players"),
+        "{refused}"
+    );
+    scene.write("one.csv", "a\n10\n20\n");
+    let page = scene.run("regions one.csv --count 2").stdout;
+    assert!(page.contains("--count is 2, and only 1 can be chosen from"), "{page}");
+    scene.write("both.csv", "lat,lon,us-east-1\n40,-74,12\n");
+    let (code, answer) = scene.json("regions both.csv --count 1");
+    assert_eq!(
+        (code, &answer["latency"]["percentile_ms"], &answer["model"]),
+        (0, &12.0.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(scene.run("regions both.csv --count 1 --provider aws").code, 2);
+    // 99.99 is not 100.
+    let refused = scene.run("regions pings.csv --count 1 --percentile 99.99");
+    assert!(refused.code == 2 && refused.stderr.contains("at most one decimal"), "{refused}");
+}
+
+#[test]
 fn what_is_missing_is_named() {
     check(
         "regions pings.csv",
@@ -140,7 +170,11 @@ fn a_wrong_table_is_an_error_that_names_the_line() {
     for (table, options, expected) in [
         ("", "", "it has no lines"),
         ("a,b\n", "", "it has no players"),
-        ("a,b\n1,2\n3,NaN\n", "", "line 3: column \"b\": \"NaN\" is not milliseconds from 0 to 60000, or empty"),
+        (
+            "a,b\n1,2\n3,NaN\n",
+            "",
+            "line 3: column \"b\": \"NaN\" is not milliseconds from 0 to 60000, or empty; is the column a region?",
+        ),
         ("a,b\n1,2\n3,4,5\n", "", "line 3: 3 columns, and the first line has 2"),
         ("a,b\n1,\u{1b}[31m\n", "", "line 2: column \"b\""),
         ("lat,lon\n90.5,2\n", "--provider aws", "line 2: column \"lat\": \"90.5\" is not degrees from -90 to 90"),

@@ -178,6 +178,8 @@ enum Caveat {
     NotProven(usize),
     #[error("the limits were never broken: more sessions may fit; --max raises the most")]
     NeverBroken,
+    #[error("the limits were never broken before the search ended: more sessions may fit; --budget gives it more time")]
+    NotYetBroken,
     #[error("the hypervisor gave {:.1} % of the CPU time to others: at another hour the number may differ", .0 * 100.0)]
     Steal(f64),
     #[error("not even one session holds the limits here")]
@@ -219,7 +221,13 @@ pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ende
     let steal = windows.iter().map(|window| window.machine.steal_share).sum::<f64>() / windows.len().max(1) as f64;
     caveats.extend((steal >= STEAL_SHARE_MIN).then_some(Caveat::Steal(steal)));
     caveats.extend((ended != Ended::Proven).then_some(Caveat::NotProven(windows.len())));
-    caveats.extend((ended_by.is_none() && !windows.is_empty()).then_some(Caveat::NeverBroken));
+    // Only a search that was not stopped went up to the most sessions.
+    let never_broken = match ended {
+        Ended::Proven => Some(Caveat::NeverBroken),
+        Ended::Budget | Ended::Stopped => Some(Caveat::NotYetBroken),
+        Ended::NoStart { .. } => None,
+    };
+    caveats.extend(never_broken.filter(|_| ended_by.is_none() && !windows.is_empty()));
     caveats.extend((found.at_most == Some(0)).then_some(Caveat::NotOne));
     CapacityReport {
         workload: subject.workload,
@@ -382,6 +390,14 @@ mod tests {
     fn limits_that_are_never_broken_are_a_caveat() {
         let report = from_windows(&[window(1, 10.0, 0.2), window(1, 10.0, 0.2)]);
         assert_eq!((report.ended_by, report.found.at_most, report.found.sessions), (None, None, 1));
-        assert!(report.caveats.iter().any(|caveat| caveat.contains("never broken")), "{:?}", report.caveats);
+        assert!(
+            report.caveats.iter().any(|caveat| caveat.contains("--budget gives it more time")),
+            "{:?}",
+            report.caveats
+        );
+        let mut search = Search::new(1);
+        (0..8).for_each(|_| search.add(1, true));
+        let report = super::report(subject(), &search, &[window(1, 10.0, 0.2)], Ended::Proven);
+        assert!(report.caveats.iter().any(|caveat| caveat.contains("--max raises the most")), "{:?}", report.caveats);
     }
 }

@@ -44,6 +44,19 @@ pub enum CreditsError {
     /// The table has a single row, which shows no length of time.
     #[error("a trace needs two rows or more, since a row lasts until the next one")]
     TooShort,
+    /// The table covers less time than credits count.
+    #[error("its rows cover {0} seconds, and credits count minutes: a trace needs a minute or more")]
+    UnderMinute(f64),
+    /// More credits than the type can have.
+    #[error("{name} has at most {max} credits, and --credits is {credits}")]
+    TooMany {
+        /// The instance type.
+        name: String,
+        /// The number that was asked for.
+        credits: f64,
+        /// The highest balance that it can have.
+        max: f64,
+    },
     /// The catalogue does not have the instance type.
     #[error("the catalogue of instance types does not have {0:?}")]
     UnknownType(String),

@@ -1,14 +1,12 @@
 //! The effect of a trace, repeated for some days, on the credits of an instance type.
 
 use evenkeel_host::catalogue::{Instance, Kind};
-use evenkeel_host::credits::{CreditBalance, CreditMode, CreditRates, Spent};
+use evenkeel_host::credits::{CreditBalance, CreditMode, CreditRates};
 use serde::Serialize;
 
 use super::asked::StartCredits;
+use super::repeat::{Repeated, repeat};
 use super::trace::Trace;
-
-/// Balances that differ by less count as equal. If two repetitions of the trace begin with equal balances, they also end with equal ones.
-const SAME_CREDITS: f64 = 1e-6;
 
 /// The credits of an instance type under a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,35 +49,6 @@ impl Forecast {
     }
 }
 
-/// Sums over several repetitions of the trace.
-#[derive(Default)]
-struct Sums {
-    seconds: f64,
-    limited_s: f64,
-    unserved_cpu_s: f64,
-    charged_vcpu_hours: f64,
-    empty_after_s: Option<f64>,
-}
-
-impl Sums {
-    fn add(&mut self, spent: &Spent, seconds: f64) {
-        self.empty_after_s = self.empty_after_s.or(spent.empty_after_s.map(|after| self.seconds + after));
-        self.seconds += seconds;
-        self.limited_s += spent.limited_s;
-        self.unserved_cpu_s += spent.unserved_cpu_s;
-        self.charged_vcpu_hours += spent.charged_vcpu_hours;
-    }
-
-    /// Adds one repetition this many times.
-    fn repeat(&mut self, one: &Sums, times: f64) {
-        self.empty_after_s = self.empty_after_s.or(one.empty_after_s.map(|after| self.seconds + after));
-        self.seconds += one.seconds * times;
-        self.limited_s += one.limited_s * times;
-        self.unserved_cpu_s += one.unserved_cpu_s * times;
-        self.charged_vcpu_hours += one.charged_vcpu_hours * times;
-    }
-}
-
 /// The forecast for a type with credits; none for a type without.
 pub(super) fn forecast(
     instance: &Instance,
@@ -89,31 +58,14 @@ pub(super) fn forecast(
     days: f64,
 ) -> Option<Forecast> {
     let rates = CreditRates::from_instance(instance)?;
-    let mut balance = match start {
+    let balance = match start {
         StartCredits::Full => CreditBalance::new(&rates, rates.max),
         StartCredits::Launch => CreditBalance::at_launch(&rates, mode),
         StartCredits::Number(credits) => CreditBalance::new(&rates, credits),
     };
-    let (start_credits, mut lowest) = (balance.credits(), balance.credits());
-    let repetitions = (days * 86_400.0 / trace.seconds()).ceil().max(1.0);
-    let (mut sums, mut done) = (Sums::default(), 0.0);
-    while done < repetitions {
-        let (before, mut one) = (balance.credits(), Sums::default());
-        for (seconds, cpus) in &trace.stretches {
-            let spent = balance.spend(&rates, mode, *cpus, *seconds);
-            lowest = lowest.min(balance.credits());
-            let beyond = (cpus - f64::from(rates.vcpus)).max(0.0);
-            one.add(&Spent { unserved_cpu_s: spent.unserved_cpu_s + beyond * seconds, ..spent }, *seconds);
-        }
-        done += 1.0;
-        sums.repeat(&one, 1.0);
-        if (balance.credits() - before).abs() < SAME_CREDITS {
-            sums.repeat(&one, repetitions - done);
-            break;
-        }
-    }
+    let start_credits = balance.credits();
+    let Repeated { balance, lowest_credits, sums } = repeat(&rates, mode, balance, trace, days * 86_400.0);
     let surplus_vcpu_hours = sums.charged_vcpu_hours + balance.owed_vcpu_hours();
-    let wanted_s = trace.cpus_mean() * sums.seconds;
     Some(Forecast {
         instance_type: instance.name.clone(),
         mode,
@@ -121,11 +73,11 @@ pub(super) fn forecast(
         baseline_cpus: rates.baseline_cpus(),
         seconds: sums.seconds,
         start_credits,
-        lowest_credits: lowest,
+        lowest_credits,
         end_credits: balance.credits(),
         empty_after_s: sums.empty_after_s,
         limited_share: sums.limited_s / sums.seconds,
-        unserved_share: if wanted_s > 0.0 { sums.unserved_cpu_s / wanted_s } else { 0.0 },
+        unserved_share: if sums.wanted_cpu_s > 0.0 { sums.unserved_cpu_s / sums.wanted_cpu_s } else { 0.0 },
         surplus_vcpu_hours,
         surplus_usd: match surplus_vcpu_hours > 0.0 {
             true => rates.surplus_usd_per_vcpu_hour.map(|usd| usd * surplus_vcpu_hours),
@@ -170,6 +122,20 @@ mod tests {
         assert_eq!((year.empty_after_s, year.limited_share, year.seconds), (None, 0.0, 365.0 * 86_400.0));
         assert!((year.lowest_credits - (576.0 - 1.1 * 240.0)).abs() < 1e-6);
         assert!(year.is_enough() && year.surplus_usd == Some(0.0));
+    }
+
+    /// 34 hours are no part of 30 days.
+    #[test]
+    fn the_forecast_is_as_long_as_asked_for() {
+        let trace = Trace::new([(17.0 * 3600.0, 0.1), (17.0 * 3600.0, 2.0)]).unwrap();
+        let month = of_type("t3.medium", CreditMode::Unlimited, &trace, 30.0);
+        assert_eq!(month.seconds, 30.0 * 86_400.0);
+        // 21 repetitions have 714 hours, and the last six hours are quiet ones. A full balance loses what the first quiet hours earn.
+        let used = 21.0 * 17.0 * 2.1 + 6.0 * 0.1 + 17.0 * 0.3;
+        let balance = 576.0 / 60.0 + month.seconds / 3600.0 * 0.4 - used + month.surplus_vcpu_hours;
+        assert!(balance.abs() < 1e-6, "{month:?}");
+        let week = Trace::new([(7.0 * 86_400.0, 0.1)]).unwrap();
+        assert_eq!(of_type("t3.medium", CreditMode::Standard, &week, 1.0).seconds, 7.0 * 86_400.0);
     }
 
     #[test]

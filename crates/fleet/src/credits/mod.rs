@@ -2,6 +2,7 @@
 
 mod asked;
 mod forecast;
+mod repeat;
 mod trace;
 
 use evenkeel_host::catalogue::{self, Instance, Kind};
@@ -62,7 +63,7 @@ enum Caveat {
     ShortTrace,
     #[error("the balance at the start was taken as full; --credits takes what the cloud's monitoring shows")]
     StartAssumed,
-    #[error("{instance_type} has {vcpus} CPUs, and the load has up to {cpus_max:.2}")]
+    #[error("{instance_type} has {vcpus} CPU{}, and the load has up to {cpus_max:.2}", if *.vcpus == 1 { "" } else { "s" })]
     TooFewCpus { instance_type: String, vcpus: u32, cpus_max: f64 },
     #[error("CPUs of other types are not as fast as those of {0}: what was measured on one differs on another")]
     OtherCpus(String),
@@ -85,6 +86,11 @@ pub fn forecast(trace: &Trace, asked: &CreditsAsked) -> Result<CreditsReport, Cr
         (Some(mode), _) => mode,
         (None, _) => rates.usual_mode(),
     };
+    if let StartCredits::Number(credits) = asked.start
+        && credits > rates.credits_max()
+    {
+        return Err(CreditsError::TooMany { name: name.clone(), credits, max: rates.credits_max() });
+    }
     let in_mode = |instance: &Instance, mode| {
         let mut found = forecast::forecast(instance, mode, asked.start, trace, asked.days)?;
         if let Some(usd) = asked.surplus_usd_per_vcpu_hour {

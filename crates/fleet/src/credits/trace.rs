@@ -15,21 +15,36 @@ const CPUS_MAX: f64 = 10_000.0;
 
 /// The shortest stretch. Credits count minutes, and a month of shorter stretches would take long to compute.
 const STRETCH_S_MIN: f64 = 1.0;
-/// The latest time: 30 million years.
-const TIME_S_MAX: f64 = 1e15;
+/// The longest stretch: 30 million years.
+const STRETCH_S_MAX: f64 = 1e15;
+/// A credit is a minute of a CPU.
+const SECONDS_MIN: f64 = 60.0;
+/// Numbers from here on are milliseconds since 1970: 1973, and as seconds the year 5138.
+const MILLISECONDS_MIN: f64 = 1e11;
+/// The latest milliseconds: the year 5138.
+const MILLISECONDS_MAX: f64 = 1e14;
+/// Monitoring may round a full machine up.
+const PERCENT_MAX: f64 = 101.0;
 
 /// Names of columns; case does not matter.
-const TIME: [&str; 4] = ["time", "timestamp", "seconds", "time_s"];
+const TIME: [&str; 2] = ["time", "timestamp"];
+const SECONDS: [&str; 2] = ["seconds", "time_s"];
 const CPUS: [&str; 2] = ["cpus", "cpus_used"];
-const PERCENT: [&str; 4] = ["cpu_percent", "cpuutilization", "cpu", "percent"];
+/// The last ones are those of CloudWatch and of Azure Monitor.
+const PERCENT: [&str; 7] =
+    ["cpu_percent", "cpuutilization", "cpu", "percent", "average", "percentage cpu", "percentage cpu (avg)"];
 
-const A_TIME: &str = "a time: seconds, 2026-11-26T10:00:00Z, or 2026-11-26 10:00:00 (taken as UTC)";
+const A_TIME: &str =
+    "a time: seconds, milliseconds since 1970, 2026-11-26T10:00:00Z, or 2026-11-26 10:00:00 (taken as UTC)";
+const OF_SECONDS: &str = "a number of seconds below 10¹¹, or a time such as 2026-11-26T10:00:00Z";
 
 /// The CPU use of a machine, in stretches that follow each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     /// Each stretch: its length in seconds, and the CPUs in use.
     pub(super) stretches: Vec<(f64, f64)>,
+    /// The most CPUs in use, before stretches were joined.
+    cpus_max: f64,
     /// The share of CPU time that the hypervisor gave to others, if that was observed.
     pub(super) steal_share: Option<f64>,
 }
@@ -39,11 +54,12 @@ impl Trace {
     ///
     /// None if there are no stretches, or if a number is out of range.
     pub fn new(stretches: impl IntoIterator<Item = (f64, f64)>) -> Option<Trace> {
-        let mut joined: Vec<(f64, f64)> = Vec::new();
+        let (mut joined, mut cpus_max): (Vec<(f64, f64)>, f64) = (Vec::new(), 0.0);
         for (seconds, cpus) in stretches {
-            if !(seconds > 0.0 && seconds < TIME_S_MAX && (0.0..=CPUS_MAX).contains(&cpus)) {
+            if !(seconds > 0.0 && seconds < STRETCH_S_MAX && (0.0..=CPUS_MAX).contains(&cpus)) {
                 return None;
             }
+            cpus_max = cpus_max.max(cpus);
             match joined.last_mut() {
                 Some((length, mean)) if *length < STRETCH_S_MIN => {
                     *mean = (*mean * *length + cpus * seconds) / (*length + seconds);
@@ -52,7 +68,7 @@ impl Trace {
                 _ => joined.push((seconds, cpus)),
             }
         }
-        (!joined.is_empty()).then_some(Trace { stretches: joined, steal_share: None })
+        (!joined.is_empty()).then_some(Trace { stretches: joined, cpus_max, steal_share: None })
     }
 
     /// Adds the share of CPU time that the hypervisor gave to others.
@@ -73,7 +89,7 @@ impl Trace {
 
     /// The most CPUs in use.
     pub fn cpus_max(&self) -> f64 {
-        self.stretches.iter().map(|(_, cpus)| *cpus).fold(0.0, f64::max)
+        self.cpus_max
     }
 }
 
@@ -87,33 +103,41 @@ impl Trace {
 pub fn read_trace(source: impl Read, vcpus: Option<u32>) -> Result<Trace, CreditsError> {
     let mut records = Records::new(source);
     let names = header(&mut records)?;
+    let no_column = |wanted| TableError::Whole(TableFault::no_column(wanted, &names));
     let find = |wanted: &[&str]| names.iter().position(|name| wanted.contains(&name.to_lowercase().as_str()));
-    let time = find(&TIME).ok_or(TableError::Whole(TableFault::NoColumn("time")))?;
-    let (used, factor) = match (find(&CPUS), find(&PERCENT), vcpus) {
-        (Some(at), _, _) => (at, 1.0),
-        (None, Some(at), Some(vcpus)) => (at, f64::from(vcpus) / 100.0),
+    let (time, is_seconds) = match (find(&TIME), find(&SECONDS)) {
+        (Some(at), _) => (at, false),
+        (None, Some(at)) => (at, true),
+        (None, None) => return Err(no_column("time").into()),
+    };
+    let (used, is_percent, factor) = match (find(&CPUS), find(&PERCENT), vcpus) {
+        (Some(at), _, _) => (at, false, 1.0),
+        (None, Some(at), Some(vcpus)) => (at, true, f64::from(vcpus) / 100.0),
         (None, Some(_), None) => return Err(CreditsError::PercentOfWhat),
-        (None, None, _) => return Err(TableError::Whole(TableFault::NoColumn("cpus or cpu_percent")).into()),
+        (None, None, _) => return Err(no_column("cpus or cpu_percent").into()),
     };
     let (mut fields, mut rows): (Fields, Vec<(f64, f64)>) = (Fields::default(), Vec::new());
     while records.next(&mut fields)? {
-        if fields.len() != names.len() {
-            return Err(records.fault(TableFault::Columns { found: fields.len(), expected: names.len() }).into());
-        }
+        records.has_columns(&fields, names.len())?;
         if rows.len() as u64 == ROWS_MAX {
             return Err(records.fault(TableFault::TooMany { limit: ROWS_MAX, what: "rows" }).into());
         }
         let value = |at: usize, expected| TableFault::value(&names[at], fields.get(at), expected);
-        let second = parse_time(fields.get(time)).ok_or_else(|| records.fault(value(time, A_TIME)))?;
+        let second = parse_time(fields.get(time), is_seconds)
+            .ok_or_else(|| records.fault(value(time, if is_seconds { OF_SECONDS } else { A_TIME })))?;
         if rows.last().is_some_and(|(before, _)| second <= *before) {
             return Err(records.fault(value(time, "after the line before")).into());
         }
-        let cpus = fields.get(used).parse::<f64>().ok().map(|number| number * factor);
-        let cpus = cpus.filter(|cpus| (0.0..=CPUS_MAX).contains(cpus));
-        let expected = if factor == 1.0 { "a number of CPUs from 0" } else { "a percentage from 0" };
-        rows.push((second, cpus.ok_or_else(|| records.fault(value(used, expected)))?));
+        let (most, expected) = match is_percent {
+            false => (CPUS_MAX, "a number of CPUs from 0 to 10000"),
+            true => (PERCENT_MAX, "a percentage of all CPUs together, from 0 to 100"),
+        };
+        let number = fields.get(used).parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
+        let number = number.ok_or_else(|| records.fault(value(used, expected)))?;
+        rows.push((second, if is_percent { number.min(100.0) * factor } else { number }));
     }
-    stretches(&rows)
+    let trace = stretches(&rows)?;
+    if trace.seconds() < SECONDS_MIN { Err(CreditsError::UnderMinute(trace.seconds())) } else { Ok(trace) }
 }
 
 fn stretches(rows: &[(f64, f64)]) -> Result<Trace, CreditsError> {
@@ -122,11 +146,17 @@ fn stretches(rows: &[(f64, f64)]) -> Result<Trace, CreditsError> {
     Trace::new(between.chain(last)).filter(|_| last.is_some()).ok_or(CreditsError::TooShort)
 }
 
-/// Seconds since some start.
-fn parse_time(text: &str) -> Option<f64> {
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Some(seconds).filter(|seconds| seconds.abs() < TIME_S_MAX / 2.0);
+/// Seconds since some start. `is_seconds` says that a number can't be anything else.
+fn parse_time(text: &str, is_seconds: bool) -> Option<f64> {
+    if let Ok(number) = text.parse::<f64>() {
+        return match number.abs() {
+            seconds if seconds < MILLISECONDS_MIN => Some(number),
+            milliseconds if milliseconds < MILLISECONDS_MAX && !is_seconds => Some(number / 1000.0),
+            _ => None,
+        };
     }
+    // CloudWatch writes 2026/11/26 10:00:00 in its files.
+    let text = text.replace('/', "-");
     let in_utc = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
     let at = text.parse::<jiff::Timestamp>().ok().or_else(in_utc)?;
     // Milliseconds of all years of the calendar are exact in a float.
@@ -149,6 +179,8 @@ mod tests {
         for text in [
             "seconds,cpus\n0,0.5\n60,1\n180,0.2\n",
             "Timestamp,CPUUtilization\n2026-11-26T10:00:00Z,25\n2026-11-26T10:01:00Z,50\n2026-11-26T10:03:00Z,10\n",
+            "Timestamp,Average,Unit\n2026/11/26 10:00:00,25,Percent\n2026/11/26 10:01:00,50,Percent\n2026/11/26 10:03:00,10,Percent\n",
+            "time,Percentage CPU (Avg)\n1764151200000,25\n1764151260000,50\n1764151380000,10\n",
             "id,time,cpu_percent\na,2026-11-26 10:00:00,25\nb,2026-11-26 10:01:00,50\nc,2026-11-26 10:03:00,10\n",
         ] {
             assert_eq!(read(text).unwrap().stretches, expected, "{text}");
@@ -162,11 +194,26 @@ mod tests {
     fn errors_name_the_line() {
         let cases = [
             ("time,cpus\n0,1\n0,1\n", "line 3: column \"time\": \"0\" is not after the line before"),
-            ("time,cpus\n0,-1\n", "line 2: column \"cpus\": \"-1\" is not a number of CPUs from 0"),
-            ("time,cpu_percent\n0,nan\n", "line 2: column \"cpu_percent\": \"nan\" is not a percentage from 0"),
+            ("time,cpus\n0,-1\n", "line 2: column \"cpus\": \"-1\" is not a number of CPUs from 0 to 10000"),
+            (
+                "time,cpu_percent\n0,nan\n",
+                "line 2: column \"cpu_percent\": \"nan\" is not a percentage of all CPUs together, from 0 to 100",
+            ),
+            (
+                "time,cpu\n0,250\n",
+                "line 2: column \"cpu\": \"250\" is not a percentage of all CPUs together, from 0 to 100",
+            ),
+            (
+                "seconds,cpus\n1764151200000,1\n",
+                "line 2: column \"seconds\": \"1764151200000\" is not a number of seconds below 10¹¹, or a time such as 2026-11-26T10:00:00Z",
+            ),
+            (
+                "time,cpus\n0,0.1\n1e-5,1\n",
+                "its rows cover 0.00002 seconds, and credits count minutes: a trace needs a minute or more",
+            ),
             ("time,cpus\n0,1\n", "a trace needs two rows or more, since a row lasts until the next one"),
-            ("cpus\n1\n", "no column time"),
-            ("time,load\n1,1\n", "no column cpus or cpu_percent"),
+            ("cpus\n1\n", "no column time; the first line has cpus"),
+            ("time,load\n1,1\n", "no column cpus or cpu_percent; the first line has time, load"),
         ];
         for (text, expected) in cases {
             assert_eq!(read(text).unwrap_err(), expected, "{text}");
@@ -182,6 +229,7 @@ mod tests {
         let joined = Trace::new([(0.5, 1.0), (0.25, 0.5), (0.5, 0.0), (60.0, 2.0)]).unwrap();
         assert_eq!(joined.stretches, [(1.25, 0.5), (60.0, 2.0)]);
         assert_eq!(joined.cpus_max(), 2.0);
+        assert_eq!(Trace::new([(0.5, 0.1), (0.5, 1.0)]).unwrap().cpus_max(), 1.0);
         for wrong in [(0.0, 1.0), (1.0, -1.0), (f64::NAN, 1.0), (1.0, f64::INFINITY)] {
             assert!(Trace::new([wrong]).is_none(), "{wrong:?}");
         }
@@ -192,7 +240,7 @@ mod tests {
         #[test]
         fn no_text_makes_it_panic(text in "(time|seconds),(cpus|cpu)\n([0-9a-zA-Z:., \n-]{0,80})") {
             let _ = read(&text);
-            let _ = parse_time(&text);
+            let _ = parse_time(&text, false);
         }
     }
 }

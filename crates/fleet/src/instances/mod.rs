@@ -1,7 +1,9 @@
 //! Compares instance types for a measured need: how many sessions each holds by its documented figures, and what a session costs there.
 
 mod asked;
+mod cores;
 mod fit;
+mod mix;
 mod prices;
 
 use evenkeel_host::catalogue::{self, Instance, Kind};
@@ -27,7 +29,7 @@ pub struct InstancesReport {
     pub prices: Vec<PriceFile>,
     /// The currency of all prices; `null` without prices.
     pub currency: Option<String>,
-    /// Types that hold the sessions: those with the lowest cost of a session first, then those without a price, the smallest first.
+    /// Types that hold the sessions: those with the lowest cost of a session first, then those without a price, well documented and small ones first.
     pub candidates: Vec<Candidate>,
     /// How many types hold fewer sessions than were asked for.
     pub too_small: usize,
@@ -69,7 +71,7 @@ enum Caveat {
     Packets,
     #[error("the second thread of a core counts for nothing; --second-thread takes what you measured")]
     SecondThread,
-    #[error("sessions differ: the number that fit is for the mix, and a packing of whole sessions may hold fewer")]
+    #[error("sessions differ: the number counts them in the proportions of the table, rounded to whole sessions")]
     Mix,
     #[error("no price was given; --prices FILE takes price lists of the clouds, or your own CSV")]
     NoPrices,
@@ -86,9 +88,10 @@ pub fn choose(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook) ->
         !(asked.is_burst_excluded && is_burst)
             && asked.architecture.is_none_or(|wanted| Architecture::from_type(&instance.name) == wanted)
     };
+    let mut fitter = fit::Fitter::new(sessions, asked);
     let (mut candidates, mut too_small) = (Vec::new(), 0);
     for (cloud, instance) in all.filter(|(_, instance)| is_allowed(instance)) {
-        match candidate(cloud, &instance, sessions, asked, book) {
+        match candidate(cloud, &instance, &mut fitter, book) {
             Some(found) if found.fit.sessions >= asked.sessions_min.max(1) => candidates.push(found),
             _ => too_small += 1,
         }
@@ -99,7 +102,12 @@ pub fn choose(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook) ->
     }
     candidates.sort_by(|a, b| {
         let cost = |one: &Candidate| one.session_per_month.unwrap_or(f64::INFINITY);
-        cost(a).total_cmp(&cost(b)).then(a.vcpus.cmp(&b.vcpus)).then_with(|| a.instance_type.cmp(&b.instance_type))
+        let unchecked = |one: &Candidate| one.fit.unchecked().count();
+        cost(a)
+            .total_cmp(&cost(b))
+            .then_with(|| unchecked(a).cmp(&unchecked(b)))
+            .then(a.vcpus.cmp(&b.vcpus))
+            .then_with(|| a.instance_type.cmp(&b.instance_type))
     });
     let caveats = caveats(sessions, asked, book, &candidates);
     InstancesReport {
@@ -115,11 +123,10 @@ pub fn choose(sessions: &[Session], asked: &InstancesAsked, book: &PriceBook) ->
 fn candidate(
     cloud: &'static str,
     instance: &Instance,
-    sessions: &[Session],
-    asked: &InstancesAsked,
+    fitter: &mut fit::Fitter<'_>,
     book: &PriceBook,
 ) -> Option<Candidate> {
-    let fit = fit::fit(instance, sessions, asked)?;
+    let fit = fitter.fit(instance)?;
     let price = book.price(instance);
     let used = [
         Kind::Vcpus,
@@ -190,6 +197,18 @@ mod tests {
         assert!((best.session_per_month.unwrap() - 0.136 * 730.0 / 9.0).abs() < 1e-9);
         assert!(report.candidates[3].price.is_none() && best.fit.limit == Resource::Cpu);
         assert_eq!((report.currency.as_deref(), report.prices[0].prices), (Some("USD"), 4));
+    }
+
+    /// Documents have no lasting network rate of many small types.
+    #[test]
+    fn without_prices_a_type_that_was_checked_comes_first() {
+        let report =
+            choose(&sessions("cpus,network_mbps\n0.1,900\n"), &InstancesAsked::default(), &PriceBook::default());
+        let first = &report.candidates[0];
+        assert!(first.fit.unchecked().next().is_none(), "{first:?}");
+        assert!(
+            report.candidates.iter().any(|one| one.fit.unchecked().eq([Unknown::Network]) && one.vcpus <= first.vcpus)
+        );
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! The CPU needs of sessions, in whole numbers, with equal sessions as one kind.
 
 use super::asked::HEAVY_CPUS;
+pub(super) use crate::cpu_load::CPU;
+use crate::cpu_load::CpuLoad;
 use crate::sessions::Session;
-
-/// One CPU, in the unit of loads: millionths.
-pub(super) const CPU: u32 = 1_000_000;
 
 /// A load as a share of a CPU.
 pub(super) fn share(load: u32) -> f64 {
@@ -61,25 +60,21 @@ pub(super) fn kinds(sessions: &[Session], load_max: u32) -> Vec<Kind> {
 
 impl Need {
     fn new(session: &Session, load_max: u32) -> Need {
-        // A session of up to a CPU has one busy thread: a second CPU would not help it.
-        let width =
-            if session.cpus <= 1.0 { 1.0 } else { (session.cpus * f64::from(CPU) / f64::from(load_max)).ceil() };
-        let load = (session.cpus / width * f64::from(CPU)).ceil().max(1.0);
+        let CpuLoad { width, load, is_exclusive } = CpuLoad::new(session.cpus, load_max);
         let peak = session.work_us_p99.zip(session.tick_hz).map(|(work_us, hz)| work_us * hz);
         // While a long tick runs, the other sessions of the CPU take their share. The limit on the CPU's load leaves enough time for the tick to end
         // before the next one is due.
         let limit =
-            peak.map_or(2.0 * f64::from(CPU), |peak| (f64::from(CPU) + load - peak).clamp(0.0, 2.0 * f64::from(CPU)));
-        let is_exclusive = load > f64::from(load_max);
+            peak.map_or(2.0 * f64::from(CPU), |peak| (f64::from(CPU + load) - peak).clamp(0.0, 2.0 * f64::from(CPU)));
         Need {
-            width: width as u32,
-            load: load as u32,
-            limit: if is_exclusive { load as u32 } else { limit as u32 },
+            width,
+            load,
+            limit: if is_exclusive { load } else { limit as u32 },
             is_exclusive,
-            is_heavy: load >= HEAVY_CPUS * f64::from(CPU),
+            is_heavy: f64::from(load) >= HEAVY_CPUS * f64::from(CPU),
             is_tick_too_long: peak.is_some_and(|peak| peak > f64::from(CPU)),
             memory_kib: session.memory_mib.map_or(0, |mib| (mib * 1024.0).ceil() as u64),
-            cache_kib: session.cache_kib.map_or(0, |kib| (kib / width).ceil() as u64),
+            cache_kib: session.cache_kib.map_or(0, |kib| (kib / f64::from(width)).ceil() as u64),
         }
     }
 

@@ -19,13 +19,13 @@ mod state;
 mod tests;
 
 pub use self::asked::{CpuSets, HEAVY_CPUS, InterruptCpus, LOAD_MAX, Options, PackError, SESSIONS_MAX};
-use self::kinds::CPU;
 pub use self::left_out::{LeftOut, Resource};
 pub use self::machine::{Machine, MachineCache, MachineCpu, MachineNode};
 use self::problem::Rooms;
 use self::report::Parts;
 pub use self::report::{CpuUse, NodeUse, Placement, Proof, Report, Role, Rules};
 pub use self::services::{PLAN_BYTES_MAX, Service, ServicesError, parse_services, services};
+use crate::cpu_load;
 use crate::sessions::Session;
 
 /// Places sessions on the CPUs of a machine.
@@ -44,7 +44,7 @@ pub fn plan(machine: &Machine, sessions: &[Session], options: &Options) -> Resul
         let why = machine.caveats.first().cloned();
         return Err(PackError::NoCpus(why.unwrap_or_else(|| "the machine has no CPUs".to_owned())));
     }
-    let load_max = (options.load_max.clamp(0.0, 1.0) * f64::from(CPU)) as u32;
+    let load_max = cpu_load::usable(options.load_max.clamp(0.0, 1.0));
     let rooms = Rooms::new(machine, sessions, options);
     let all = kinds::kinds(sessions, load_max.max(1));
     let whole = rooms.problem(machine, all, load_max);

@@ -1,8 +1,9 @@
 //! The problem in whole numbers: the rest of each CPU after the system and the interrupts, and the needs of all sessions.
 
 use super::asked::{INTERRUPT_LOAD_MAX, InterruptCpus, Options, PACKET_US};
-use super::kinds::{CPU, Kind, Need};
+use super::kinds::{CPU, Kind, Need, share};
 use super::machine::Machine;
+use crate::cpu_load;
 use crate::sessions::Session;
 use crate::system::{SYSTEM_MEMORY, system_cpus};
 
@@ -141,7 +142,7 @@ impl Rooms {
         let mut cores: Vec<usize> = Vec::new();
         let mut slots = Vec::new();
         for (at, (cpu, room)) in machine.cpus.iter().zip(&self.rooms).enumerate() {
-            let limit = (f64::from(load_max) * (1.0 - room.system) * room.share) as u32;
+            let limit = cpu_load::usable(share(load_max) * (1.0 - room.system) * room.share);
             let base = (room.interrupts * WHOLE).ceil() as u32;
             if !room.has_sessions || limit <= base {
                 continue;
@@ -150,7 +151,7 @@ impl Rooms {
                 cores.push(cpu.core);
                 cores.len() - 1
             });
-            let limit_alone = if base == 0 && room.system == 0.0 { (room.share * WHOLE) as u32 } else { 0 };
+            let limit_alone = if base == 0 && room.system == 0.0 { cpu_load::usable(room.share) } else { 0 };
             slots.push(Slot {
                 at,
                 node: cpu.node,

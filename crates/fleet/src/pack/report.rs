@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::asked::{CpuSets, HEAVY_CPUS, Options};
 use super::kinds::share;
 use super::left_out::{LeftOut, Resource};
-use super::machine::Machine;
+use super::machine::{Machine, MachineCpu};
 use super::problem::{Problem, Rooms, Slot};
 use super::search::{EXACT_SESSIONS_MAX, Found};
 use crate::sessions::Session;
@@ -39,6 +39,18 @@ pub struct Report {
     pub nodes: Vec<NodeUse>,
     /// What to consider before you use the answer.
     pub caveats: Vec<String>,
+}
+
+impl Report {
+    /// Whether every session has a place, and the CPUs that serve interrupts have the time for all packets.
+    pub fn is_enough(&self) -> bool {
+        self.left_out.is_empty() && self.packets_over().is_none()
+    }
+
+    /// How much the packets need of each CPU that serves interrupts, if that is more than the CPU has.
+    pub fn packets_over(&self) -> Option<f64> {
+        self.cpus.iter().map(|cpu| cpu.interrupt_load).find(|load| *load > 1.0)
+    }
 }
 
 /// Proven bounds on all placements. Earlier fields count first: fewer heavy pairs never cost a session.
@@ -119,9 +131,9 @@ pub struct CpuUse {
     pub cache: usize,
     /// Its roles; empty if it has none.
     pub roles: Vec<Role>,
-    /// The load of sessions and interrupts, as a share of the CPU.
+    /// The load of sessions and interrupts, as a share of the CPU; above 1 if packets need more than it has.
     pub load: f64,
-    /// The load of interrupts in it.
+    /// The load of interrupts in it, as far as packets cause it.
     pub interrupt_load: f64,
     /// The highest allowed load. A session that has a CPU without other roles to itself may use all of it.
     pub load_max: f64,
@@ -277,6 +289,7 @@ impl Parts<'_> {
                 sessions[self.problem.slots[*slot].at] += 1;
             }
         }
+        let interrupts = |cpu: &MachineCpu| self.rooms.interrupt_load.filter(|_| cpu.serves_interrupts).unwrap_or(0.0);
         let all = self.machine.cpus.iter().zip(&self.rooms.rooms).enumerate();
         all.map(|(at, (cpu, room))| {
             let roles = [
@@ -292,8 +305,8 @@ impl Parts<'_> {
                 core: cpu.core,
                 cache: cpu.cache,
                 roles: roles.into_iter().filter(|(has, _)| *has).map(|(_, role)| role).collect(),
-                load: share(load[at]) + room.interrupts,
-                interrupt_load: room.interrupts,
+                load: share(load[at]) + interrupts(cpu),
+                interrupt_load: interrupts(cpu),
                 load_max: slot.map_or(0.0, |slot| share(slot.limit)),
                 system: room.system,
                 sessions: sessions[at],

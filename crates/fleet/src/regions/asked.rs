@@ -60,6 +60,18 @@ pub enum RegionsError {
         /// The share of players who have a latency to a region.
         percent: f64,
     },
+    /// All regions together have a latency to enough players, and no set of so many was found that has.
+    #[error(
+        "found no {count} of {regions} regions with a latency to {percentile} % of the players; all {regions} together have one"
+    )]
+    TooFewReach {
+        /// The most regions that may be chosen.
+        count: u32,
+        /// The number of candidates.
+        regions: usize,
+        /// The percentile in question, such as 95.
+        percentile: f64,
+    },
     /// Not even all regions are within the limit.
     #[error("even with all {regions} regions, p{percentile} is {least_ms:.1} ms, and the limit is {within_ms} ms")]
     OutOfReach {

@@ -71,16 +71,14 @@ pub fn read(source: impl Read) -> Result<Vec<Candidate>, TableError> {
     let mut records = Records::new(source);
     let names = header(&mut records)?;
     let column = |wanted: &[&str]| names.iter().position(|name| wanted.contains(&name.to_lowercase().as_str()));
-    let needed = |wanted: &[&str], what| column(wanted).ok_or(TableError::Whole(TableFault::NoColumn(what)));
+    let needed = |wanted: &[&str], what| column(wanted).ok_or(TableError::Whole(TableFault::no_column(what, &names)));
     let region = needed(&["region", "name", "id"], "region")?;
     let latitude = needed(&LATITUDE, "latitude")?;
     let longitude = needed(&LONGITUDE, "longitude")?;
     let (provider, named, known) = (column(&["provider"]), column(&["named"]), column(&["known"]));
     let (mut found, mut fields): (Vec<Candidate>, _) = (Vec::new(), Fields::default());
     while records.next(&mut fields)? {
-        if fields.len() != names.len() {
-            return Err(records.fault(TableFault::Columns { found: fields.len(), expected: names.len() }));
-        }
+        records.has_columns(&fields, names.len())?;
         let degrees = |at: usize, most, expected| {
             let wrong = || records.fault(TableFault::value(&names[at], fields.get(at), expected));
             parse_degrees(fields.get(at), most).ok_or_else(wrong)
@@ -152,7 +150,7 @@ mod tests {
         for (text, expected) in [
             ("", "it has no lines"),
             ("region,lat,lon\n", "it has no regions"),
-            ("region,lat\n", "no column longitude"),
+            ("region,lat\n", "no column longitude; the first line has region, lat"),
             ("region,lat,lon\na,1\n", "line 2: 2 columns, and the first line has 3"),
             ("region,lat,lon\na,1,2\n\na,91,2\n", "line 4: \"a\" stands twice"),
             ("region,lat,lon\na,1,2\nb,91,2\n", "line 3: column \"lat\": \"91\" is not degrees from -90 to 90"),

@@ -77,10 +77,14 @@ fn search(players: &Players, candidates: &Candidates, goal: &Goal) -> Result<Cho
         (Some(count), _) => choose::best(latencies, &choice, count.min(all.len() as u32)),
         (None, within) => choose::fewest(latencies, &choice, microseconds(within.unwrap_or(f64::MAX))),
     };
-    chosen.ok_or(RegionsError::OutOfReach {
-        regions: all.len(),
-        percentile: f64::from(goal.thousandths) / 10.0,
-        least_ms: milliseconds(least).unwrap_or_default(),
-        within_ms: goal.within_ms.unwrap_or_default(),
+    let percentile = f64::from(goal.thousandths) / 10.0;
+    chosen.ok_or_else(|| match (goal.count, goal.within_ms) {
+        (None, Some(within_ms)) => RegionsError::OutOfReach {
+            regions: all.len(),
+            percentile,
+            least_ms: milliseconds(least).unwrap_or_default(),
+            within_ms,
+        },
+        (count, _) => RegionsError::TooFewReach { count: count.unwrap_or_default(), regions: all.len(), percentile },
     })
 }

@@ -29,7 +29,10 @@ const DEGREE_PARTS: f64 = 10_000.0;
 const WEIGHT: [&str; 3] = ["players", "weight", "count"];
 const GROUP: [&str; 2] = ["group", "country"];
 /// Columns that only distinguish rows.
-const IGNORED: [&str; 7] = ["player", "player_id", "user", "user_id", "id", "name", "session"];
+const IGNORED: [&str; 11] =
+    ["player", "player_id", "user", "user_id", "id", "name", "session", "time", "timestamp", "date", "ip"];
+/// What a latency is. A column that is none of the others is taken for a region.
+const LATENCY: &str = "milliseconds from 0 to 60000, or empty; is the column a region?";
 
 /// Players, and the regions that they could be served from.
 #[derive(Debug)]
@@ -57,6 +60,13 @@ impl Columns {
     fn find(&self, wanted: &[&str]) -> Option<usize> {
         self.names.iter().position(|name| wanted.contains(&name.to_lowercase().as_str()))
     }
+
+    /// Whether a column has the name of a region of a cloud, or of one that the user named.
+    fn has_regions(&self, wanted: &Candidates) -> bool {
+        let (known, listed) = (catalogue(), wanted.listed.iter().flatten());
+        let mut regions = known.iter().chain(listed).map(|one| &one.region).chain(&wanted.among).chain(&wanted.keep);
+        regions.any(|region| self.names.contains(region))
+    }
 }
 
 /// Sums over all rows.
@@ -77,10 +87,13 @@ pub(super) fn read(source: impl Read, candidates: &Candidates) -> Result<Players
     let names = header(&mut records)?;
     let mut columns = Columns { names, weight: None, group: None };
     (columns.weight, columns.group) = (columns.find(&WEIGHT), columns.find(&GROUP));
+    let no_column = |wanted| Err(TableError::Whole(TableFault::no_column(wanted, &columns.names)).into());
     let players = match (columns.find(&LATITUDE), columns.find(&LONGITUDE)) {
+        // Measured latencies are better than what positions give.
+        (Some(_), Some(_)) if columns.has_regions(candidates) => measured(&mut records, &columns, candidates)?,
         (Some(latitude), Some(longitude)) => positions(&mut records, &columns, (latitude, longitude), candidates)?,
-        (Some(_), None) => return Err(TableError::Whole(TableFault::NoColumn("longitude")).into()),
-        (None, Some(_)) => return Err(TableError::Whole(TableFault::NoColumn("latitude")).into()),
+        (Some(_), None) => return no_column("longitude"),
+        (None, Some(_)) => return no_column("latitude"),
         (None, None) => measured(&mut records, &columns, candidates)?,
     };
     if players.latencies.total == 0 {
@@ -96,10 +109,7 @@ fn common<R: Read>(
     fields: &Fields,
     sums: &mut Sums,
 ) -> Result<(u64, u32), TableError> {
-    let expected = columns.names.len();
-    if fields.len() != expected {
-        return Err(records.fault(TableFault::Columns { found: fields.len(), expected }));
-    }
+    records.has_columns(fields, columns.names.len())?;
     let weight = match columns.weight {
         None => UNITS as u64,
         Some(at) => parse_weight(fields.get(at)).ok_or_else(|| {
@@ -140,14 +150,17 @@ fn measured<R: Read>(
         return Err(RegionsError::ListedAndMeasured);
     }
     let is_region = |(at, name): &(usize, &String)| {
-        let is_other = IGNORED.contains(&name.to_lowercase().as_str()) || name.is_empty();
+        let lower = name.to_lowercase();
+        let is_other = [&IGNORED[..], &LATITUDE, &LONGITUDE].concat().contains(&lower.as_str()) || name.is_empty();
         !is_other && Some(*at) != columns.weight && Some(*at) != columns.group
     };
     let regions: Vec<(usize, &String)> = columns.names.iter().enumerate().filter(is_region).collect();
     if regions.is_empty() {
-        return Err(
-            TableError::Whole(TableFault::NoColumn("of a region, and none of a latitude and a longitude")).into()
-        );
+        return Err(TableError::Whole(TableFault::no_column(
+            "of a region, and none of a latitude and a longitude",
+            &columns.names,
+        ))
+        .into());
     }
     let known = catalogue();
     let candidate = |(_, name): &(usize, &String)| {
@@ -166,9 +179,8 @@ fn measured<R: Read>(
         row.clear();
         for at in &kept {
             let text = fields.get(*at);
-            let latency = parse_latency_us(text).ok_or_else(|| {
-                records.fault(TableFault::value(&columns.names[*at], text, "milliseconds from 0 to 60000, or empty"))
-            })?;
+            let latency = parse_latency_us(text)
+                .ok_or_else(|| records.fault(TableFault::value(&columns.names[*at], text, LATENCY)))?;
             unmeasured += u64::from(latency == UNMEASURED);
             row.push(latency);
         }
@@ -293,12 +305,24 @@ mod tests {
             ("a,b,players\n1,2,0\n", "it has no players"),
             ("1,2\n3,4\n", "line 1: the first line has to name the columns; \"1\" is a number"),
             ("a,b,a\n", "line 1: \"a\" stands twice"),
-            ("players\n3\n", "no column of a region, and none of a latitude and a longitude"),
-            ("a,b\n1,2\n3\n", "line 3: 1 columns, and the first line has 2"),
+            (
+                "players\n3\n",
+                "no column of a region, and none of a latitude and a longitude; the first line has players",
+            ),
+            ("a,b\n1,2\n3\n", "line 3: 1 column, and the first line has 2"),
             ("a,b\n1,2,3\n", "line 2: 3 columns, and the first line has 2"),
-            ("a,b\n1,NaN\n", "line 2: column \"b\": \"NaN\" is not milliseconds from 0 to 60000, or empty"),
-            ("a,b\n1,inf\n", "line 2: column \"b\": \"inf\" is not milliseconds from 0 to 60000, or empty"),
-            ("a,b\n\n\n1,-2\n", "line 4: column \"b\": \"-2\" is not milliseconds from 0 to 60000, or empty"),
+            (
+                "a,b\n1,NaN\n",
+                "line 2: column \"b\": \"NaN\" is not milliseconds from 0 to 60000, or empty; is the column a region?",
+            ),
+            (
+                "a,b\n1,inf\n",
+                "line 2: column \"b\": \"inf\" is not milliseconds from 0 to 60000, or empty; is the column a region?",
+            ),
+            (
+                "a,b\n\n\n1,-2\n",
+                "line 4: column \"b\": \"-2\" is not milliseconds from 0 to 60000, or empty; is the column a region?",
+            ),
             ("a,players\n1,-1\n", "line 2: column \"players\": \"-1\" is not a number of players from 0 to 10⁹"),
             ("a,players\n1,NaN\n", "line 2: column \"players\": \"NaN\" is not a number of players from 0 to 10⁹"),
             (&long, "line 2: longer than 65536 bytes; is it a table with one row a line?"),
@@ -310,8 +334,8 @@ mod tests {
             ("lat,lon\n91,0\n", "line 2: column \"lat\": \"91\" is not degrees from -90 to 90"),
             ("lat,lon\n0,NaN\n", "line 2: column \"lon\": \"NaN\" is not degrees from -180 to 180"),
             ("lat,lon\n0,181\n", "line 2: column \"lon\": \"181\" is not degrees from -180 to 180"),
-            ("lat,x\n0,181\n", "no column longitude"),
-            ("lon,x\n0,181\n", "no column latitude"),
+            ("lat,x\n0,181\n", "no column longitude; the first line has lat, x"),
+            ("lon,x\n0,181\n", "no column latitude; the first line has lon, x"),
         ] {
             assert_eq!(read(text.as_bytes(), &listed()).unwrap_err().to_string(), expected);
         }
@@ -339,6 +363,19 @@ mod tests {
         assert_eq!(players.candidates.iter().map(|one| one.position.is_some()).collect::<Vec<_>>(), [true, false]);
         assert_eq!(players.latencies.values, [90_000, 12_500, UNMEASURED, 13_000]);
         assert_eq!((players.groups, players.unmeasured), (vec!["DE".to_owned(), "FR".to_owned()], 1));
+    }
+
+    #[test]
+    fn measured_latencies_come_before_positions() {
+        let text = "timestamp,lat,lon,us-east-1,eu-west-1\n2026-11-26,40.7,-74,12,80\n";
+        let players = read(text.as_bytes(), &Candidates::default()).unwrap();
+        assert_eq!((players.latencies.values, players.places.is_none()), (vec![12_000, 80_000], true));
+        assert!(matches!(read(text.as_bytes(), &listed()).unwrap_err(), RegionsError::ListedAndMeasured));
+        // Names of the user's own.
+        let own = "lat,lon,fra,city\n50,8,9,x\n";
+        let among = Candidates { among: vec!["fra".to_owned()], ..Candidates::default() };
+        assert_eq!(read(own.as_bytes(), &among).unwrap().latencies.values, [9_000]);
+        assert!(read(own.as_bytes(), &listed()).unwrap().places.is_some());
     }
 
     #[test]

@@ -91,6 +91,8 @@ pub struct Proof {
     pub is_best: bool,
     /// No set of as many regions has a lower percentile than this, in milliseconds.
     pub bound_ms: f64,
+    /// Whether it is proven that no smaller set is within the limit; `null` if the number of regions was asked for.
+    pub is_fewest: Option<bool>,
 }
 
 /// Makes the report.
@@ -116,7 +118,11 @@ pub(super) fn report(players: &Players, candidates: &Candidates, goal: &Goal, ch
             percentile_ms: at(goal.thousandths),
             p99_ms: at(990),
         },
-        proof: Proof { is_best, bound_ms: f64::from(chosen.bound_us) / 1000.0 },
+        proof: Proof {
+            is_best,
+            bound_ms: f64::from(chosen.bound_us) / 1000.0,
+            is_fewest: goal.count.is_none().then_some(chosen.is_count_proven),
+        },
         left_behind: left_behind::find(players, chosen.set, limit_us),
         caveats: Vec::new(),
     };
@@ -183,14 +189,21 @@ fn caveats(report: &Report, goal: &Goal) -> Vec<String> {
         let count = report.players.unmeasured;
         caveats.push(format!("empty latencies: {count}; such a player counts as not reached by such a region"));
     }
-    if !report.proof.is_best {
+    if report.proof.is_fewest == Some(false) {
+        caveats.push("the search ended by its bound on work: fewer regions may be within the limit".to_owned());
+    }
+    if report.proof.bound_ms < report.latency.percentile_ms.unwrap_or(f64::INFINITY) {
         let bound = report.proof.bound_ms;
         caveats.push(format!(
             "the search ended by its bound on work: another set may be better, but none has a percentile below {bound:.1} ms"
         ));
     }
     if let Some(count) = goal.count.filter(|count| (report.chosen.len() as u32) < *count) {
-        caveats.push(format!("{} of {count} regions are enough: more lower no latency", report.chosen.len()));
+        caveats.push(match report.chosen.len() {
+            all if all == report.candidates => format!("--count is {count}, and only {all} can be chosen from"),
+            1 => format!("1 of {count} regions is enough: more lower no latency"),
+            some => format!("{some} of {count} regions are enough: more lower no latency"),
+        });
     }
     caveats
 }

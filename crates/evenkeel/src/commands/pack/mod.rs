@@ -41,7 +41,8 @@ enum What {
 /// Optional columns: session, count, tick_hz, work_us_p99, memory_mib, cache_kib, packets_per_s, network_mbps, unit, cpu_weight. Reads nodes, cores, caches,
 /// interrupts, isolated CPUs and the limits of the control group from this machine, or from a capture. Places as many sessions as
 /// possible; then with the fewest heavy ones on one core; then with the lowest load of the busiest CPU. Prints a line for each CPU and
-/// session, with values for taskset and systemd. The exit code is 1 if a session has no place.
+/// session, with values for taskset and systemd. The exit code is 1 if a session has no place, or if the packets need
+/// more than the CPUs have that serve the network's interrupts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel pack plan sessions.csv
@@ -80,5 +81,5 @@ fn plan(args: &PlanArgs, out: &Out) -> Outcome {
     let report = args.question.place(&args.sessions, &machine)?;
     let answer = PlanAnswer { file: args.sessions.display().to_string(), report };
     out.answer(&answer, || show::pack::page(&answer.report))?;
-    Ok(if answer.report.left_out.is_empty() { exit::WELL } else { exit::NO })
+    Ok(if answer.report.is_enough() { exit::WELL } else { exit::NO })
 }

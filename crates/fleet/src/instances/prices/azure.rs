@@ -12,6 +12,7 @@ pub(super) struct Item {
     retail_price: f64,
     arm_region_name: String,
     effective_start_date: String,
+    effective_end_date: String,
     meter_name: String,
     product_name: String,
     sku_name: String,
@@ -36,5 +37,11 @@ pub(super) fn take(item: Item, book: &mut PriceBook) -> Result<(), PriceError> {
         return Ok(());
     }
     book.date(&item.effective_start_date);
-    book.take((&item.arm_sku_name, &item.arm_region_name), item.retail_price, &item.currency_code, Keep::Lowest)
+    let at = (item.arm_sku_name.as_str(), item.arm_region_name.as_str());
+    let (start, end) = (&item.effective_start_date, &item.effective_end_date);
+    // A list with earlier prices has several of a type and region, one after the other. Dates in one format sort as their texts do.
+    if book.is_outdated(at, start, end) {
+        return Ok(());
+    }
+    book.take(at, item.retail_price, &item.currency_code, Keep::Last)
 }

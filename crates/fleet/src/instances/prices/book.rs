@@ -90,6 +90,8 @@ pub struct PriceBook {
     currency: Option<String>,
     known: HashSet<String>,
     by_type: BTreeMap<(String, String), (f64, usize)>,
+    /// For Azure: when the price of the last file began, and whether it has an end; by type and region.
+    since: HashMap<(String, String), (usize, bool, String)>,
     /// For Google: the price of a CPU and of a GiB of memory, by family and region.
     parts: HashMap<(String, String), Parts>,
 }
@@ -174,10 +176,23 @@ impl PriceBook {
             _ if entry.1 != file => per_hour,
             Keep::Lowest => entry.0.min(per_hour),
             Keep::Highest => entry.0.max(per_hour),
+            Keep::Last => per_hour,
         };
         entry.1 = file;
         self.file().prices += 1;
         Ok(())
+    }
+
+    /// Whether this file has a later price of this type and region, or one without an end where this one has one. If not, this one is the latest.
+    pub(super) fn is_outdated(&mut self, at: (&str, &str), start: &str, end: &str) -> bool {
+        let file = self.files.len() - 1;
+        let this = (file, end.is_empty(), start.chars().take(NAME_BYTES_MAX).collect::<String>());
+        let place = (at.0.to_owned(), at.1.to_owned());
+        let is_outdated = self.since.get(&place).is_some_and(|latest| *latest > this);
+        if !is_outdated && self.since.len() < PLACES_MAX * 20 {
+            self.since.insert(place, this);
+        }
+        is_outdated
     }
 
     fn in_currency(&mut self, currency: &str) -> Result<(), PriceError> {
@@ -244,6 +259,8 @@ impl PriceBook {
 pub(super) enum Keep {
     Lowest,
     Highest,
+    /// The one that is added last.
+    Last,
 }
 
 pub(super) fn is_price(per_hour: f64) -> bool {

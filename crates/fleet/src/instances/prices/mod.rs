@@ -9,6 +9,7 @@ mod json;
 
 use std::io::{BufRead, BufReader, Read};
 
+use crate::records::BYTE_ORDER_MARK;
 pub use book::{Price, PriceBook, PriceError, PriceFile, PricesWanted};
 
 impl PriceBook {
@@ -20,6 +21,9 @@ impl PriceBook {
     pub fn add(&mut self, name: &str, source: impl Read) -> Result<(), PriceError> {
         self.files.push(PriceFile { file: name.to_owned(), format: "", date: None, prices: 0 });
         let mut source = BufReader::with_capacity(1 << 16, source);
+        if source.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
+            source.consume(BYTE_ORDER_MARK.len());
+        }
         let first = loop {
             let piece = source.fill_buf()?;
             let blank = piece.iter().take_while(|byte| byte.is_ascii_whitespace()).count();

@@ -77,6 +77,8 @@ fn what_is_no_file_of_prices_is_refused_with_the_reason() {
         ("instance_type,eur_per_hour\n", "line 1: no column is called \"eur_per_hour\""),
         ("instance_type,usd_per_hour\nc5.large,-1\n", "line 2: column \"usd_per_hour\": \"-1\" is not a price"),
         ("instance_type,usd_per_hour\nc5.large,nan\n", "line 2: column \"usd_per_hour\": \"nan\" is not a price"),
+        ("instance_type;usd_per_hour\n", "line 1: its columns are separated by semicolons"),
+        ("instance_type,usd_per_hour\nc5.large\n", "line 2: 1 column, and the first line has 2"),
         ("", "it has no lines"),
     ];
     for (text, expected) in cases {
@@ -93,6 +95,33 @@ fn a_string_without_an_end_takes_no_memory() {
     let endless = Read::chain(&b"{\"x\": \""[..], io::repeat(b'a'));
     let refused = book.add("endless", endless).unwrap_err().to_string();
     assert!(refused.contains("a string is longer than 1 MiB"), "{refused}");
+}
+
+#[test]
+fn a_price_of_one_place_is_one_price() {
+    let refused = book(false, "instance_type,usd_per_hour,region\nc5.large,0.1,x\nc5.large,0.2,y\nc5.large,0.09,x\n");
+    assert_eq!(refused.unwrap_err(), "line 4: \"c5.large in x\" stands twice");
+    assert!(book(false, "instance_type,usd_per_hour\nc5.large,0.1\nc5.large,0.1\n").is_ok());
+    // Azure's lists may have earlier prices, before or after today's.
+    let item = |usd: f64, dates: &str| {
+        format!(
+            r#"{{"currencyCode":"USD","retailPrice":{usd},"armRegionName":"westeurope",{dates},"meterName":"D4s v5","productName":"Virtual Machines Dsv5 Series","skuName":"D4s v5","serviceName":"Virtual Machines","unitOfMeasure":"1 Hour","type":"Consumption","armSkuName":"Standard_D4s_v5"}}"#
+        )
+    };
+    let old = item(0.1, r#""effectiveStartDate":"2024-01-01T00:00:00Z","effectiveEndDate":"2025-01-31T23:59:00Z""#);
+    let new = item(0.2, r#""effectiveStartDate":"2025-02-01T00:00:00Z""#);
+    let oldest = item(0.3, r#""effectiveStartDate":"2023-01-01T00:00:00Z""#);
+    for list in [[&old, &new, &oldest], [&new, &old, &oldest], [&oldest, &new, &old]] {
+        let list = list.map(String::as_str).join(",");
+        assert_eq!(price(false, &format!("{{\"Items\":[{list}]}}"), "Standard_D4s_v5").0, 0.2, "{list}");
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_file() {
+    for text in [AMAZON, AMAZON_CSV, AZURE] {
+        assert!(book(false, &format!("\u{feff}{text}")).is_ok(), "{text}");
+    }
 }
 
 #[test]
