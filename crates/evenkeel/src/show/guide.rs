@@ -327,6 +327,7 @@ fn guide_blocks(guide: &GuideLines) -> Vec<Block> {
     };
     for (title, skips) in [
         ("Not understood", vec![None]),
+        ("Switched off by the guide", vec![Some(Skip::SwitchedOff)]),
         ("No settings of the kernel", vec![Some(Skip::Command), Some(Skip::Elsewhere)]),
     ] {
         let items = others(&skips);

@@ -173,7 +173,8 @@ fn units(arguments: &[&str]) -> Option<Vec<Ask>> {
 
 /// `cpupower idle-set -d 2`.
 fn idle_states(arguments: &[&str]) -> Option<Vec<Ask>> {
-    let at = arguments.iter().position(|word| *word == "idle-set")?;
+    // With `-c` before it, it is for those CPUs alone, which the knob can't express.
+    let at = arguments.iter().position(|word| *word == "idle-set").filter(|at| *at == 0)?;
     let options = &arguments[at + 1..];
     let value = match options.first()? {
         word if word.starts_with("-d") || word.starts_with("--disable") && !word.starts_with("--disable-") => "1",
@@ -216,6 +217,7 @@ mod tests {
             ("systemctl enable numad", "none"),
             ("cpupower idle-set -d 2", "cpuidle.state_disable=1"),
             ("cpupower idle-set --enable-all", "none"),
+            ("cpupower -c 0 idle-set -d 2", "none"),
         ];
         for (line, expected) in table {
             let words: Vec<&str> = line.split(' ').collect();

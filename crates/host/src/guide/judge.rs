@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::line::{Ask, Bound, Guide, Target};
 use super::readings::Readings;
-use super::{arguments, outdated};
+use super::{arguments, outdated, places};
 use crate::advice::advise_on;
 use crate::fact::Fact;
 use crate::facts::{Facts, Version};
@@ -88,10 +88,17 @@ pub struct Judged {
     pub is_default: bool,
 }
 
+/// The most settings that the places of one guide may add.
+const MORE_MAX: usize = 20_000;
+
 /// Judges every setting of a guide.
 pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide: &Guide) -> Vec<Judged> {
     let judge = Judge { facts, readings, context };
-    let mut all: Vec<Judged> = guide.asks().map(|(line, ask)| judge.ask(line, ask)).collect();
+    let mut more = MORE_MAX;
+    let at_each = guide.asks().flat_map(|(line, ask)| {
+        places::of(facts, ask, &mut more).into_iter().map(move |ask| (line, ask)).collect::<Vec<_>>()
+    });
+    let mut all: Vec<Judged> = at_each.map(|(line, ask)| judge.ask(line, &ask)).collect();
     override_earlier(guide, &mut all);
     all
 }
@@ -362,10 +369,17 @@ fn override_earlier(guide: &Guide, all: &mut [Judged]) {
         });
         match rival.copied() {
             Some(later) => {
-                let line = guide.lines.get(all[later].line).map_or(0, |line| line.number);
+                let line = guide.lines.get(all[later].line);
+                let own = guide.lines.get(all[at].line).and_then(|line| line.file.as_ref());
+                let file = match line.and_then(|line| line.file.as_ref()) {
+                    Some(file) if Some(file) != own => format!(" of {file}"),
+                    None if own.is_some() => format!(" of {}", guide.name),
+                    _ => String::new(),
+                };
+                let line = line.map_or(0, |line| line.number);
                 let same = all[later].asked == all[at].asked;
                 let how = if same { "repeats it" } else { "sets another value, and wins" };
-                all[at].why = format!("line {line} {how}: {}", all[later].asked);
+                all[at].why = format!("line {line}{file} {how}: {}", all[later].asked);
                 all[at].state = SettingState::Overridden;
                 all[at].setting = None;
             }

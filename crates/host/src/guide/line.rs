@@ -103,6 +103,8 @@ pub enum Skip {
     Command,
     /// It belongs to the other program and has no meaning outside it.
     Elsewhere,
+    /// The guide itself switches it off.
+    SwitchedOff,
 }
 
 /// One setting that a line asks for.

@@ -5,8 +5,10 @@
 
 mod ansible;
 mod arguments;
+mod boot;
 mod commands;
 mod format;
+mod html;
 mod judge;
 mod library;
 mod line;
@@ -15,9 +17,13 @@ mod outdated;
 mod own;
 mod parse;
 mod perftune;
+mod places;
+mod prose;
 mod readings;
 mod settings;
 mod shell;
+mod shell_line;
+mod table;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -72,7 +72,7 @@ pub(super) fn by_file(path: &str, value: &str) -> Option<Ask> {
     let Some((device, place, file)) = device_of(&old) else { return Some(whole()) };
     let is_it = |knob: &&&Knob| matches!(knob.place, Place::Each { device: of, file: name, .. } if of == device && name == file);
     match knobs::ALL.iter().find(is_it) {
-        Some(knob) => Some(knob_of(knob, Some(place).filter(|place| !is_pattern(place)), value)),
+        Some(knob) => Some(knob_of(knob, stated(&place), value)),
         None => Some(whole()),
     }
 }
@@ -94,7 +94,7 @@ fn knob_of(knob: &'static Knob, place: Option<String>, value: &str) -> Ask {
 /// `24/smp_affinity`, whose value is a mask, or `24/smp_affinity_list`.
 fn interrupt(irq: &str, path: &str, value: &str) -> Option<Ask> {
     let (number, file) = irq.split_once('/')?;
-    let place = Some(number.to_owned()).filter(|number| !is_pattern(number));
+    let place = stated(number);
     let knob = knobs::ALL.iter().find(|knob| matches!(knob.place, Place::EachNetworkIrq))?;
     Some(match (file, Reading::CpuMask.value(value)) {
         ("smp_affinity", Some(list)) => Ask::new(Target::Knob { id: knob.id, place }, list),
@@ -126,7 +126,8 @@ fn device_of(path: &str) -> Option<(Device, String, &str)> {
     }
     if let Some((cpu, file)) = path.strip_prefix(CPUS).and_then(|rest| rest.split_once('/')) {
         return Some(match file.strip_prefix("cpufreq/") {
-            Some(file) => (Device::FrequencyPolicy, cpu.replace("cpu", "policy"), file),
+            // The machine knows the policy of a CPU.
+            Some(file) => (Device::FrequencyPolicy, cpu.to_owned(), file),
             None => (Device::Cpu, cpu.to_owned(), file),
         });
     }
@@ -134,15 +135,25 @@ fn device_of(path: &str) -> Option<(Device, String, &str)> {
     Some((Device::ThpSize, size.to_owned(), file))
 }
 
-/// Whether a name stands for several devices: a pattern, or a variable of a loop.
-fn is_pattern(name: &str) -> bool {
-    name.contains(['*', '$', '{', '[', '?', '<'])
+/// Patterns of every device of a kind.
+const EVERY: [&str; 7] = ["*", "rx-*", "tx-*", "cpu*", "cpu[0-9]*", "cpu?*", "policy*"];
+
+/// The place that a name or a pattern of a device means. None: every device, as the variable of a loop or a placeholder does.
+fn stated(name: &str) -> Option<String> {
+    let is_every = name.split('/').all(|part| EVERY.contains(&part)) || name.contains(['$', '<', '{']);
+    (!is_every).then(|| name.to_owned())
+}
+
+/// Whether a knob has a place for each device.
+pub(super) fn has_places(id: &str) -> bool {
+    let is_each = |knob: &&&Knob| matches!(knob.place, Place::Each { .. } | Place::ByHandEach { .. });
+    knobs::ALL.iter().filter(is_each).any(|knob| knob.id == id)
 }
 
 /// The setting of a knob by the name that a tool or another program has for it, such as `ethtool -G rx`.
 pub(super) fn by_called(called: &str, place: Option<&str>, value: &str) -> Option<Ask> {
     let knob = knobs::ALL.iter().find(|knob| knob.extras.called.contains(&called))?;
-    let place = place.filter(|place| !is_pattern(place)).map(str::to_owned);
+    let place = place.and_then(stated);
     Some(Ask::new(Target::Knob { id: knob.id, place }, value))
 }
 

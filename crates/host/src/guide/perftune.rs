@@ -7,6 +7,7 @@ use crate::reading::Reading;
 
 pub(super) fn read(text: &str) -> Vec<Content> {
     let mut section = String::new();
+    let nics = nics(text);
     text.lines()
         .map(|line| {
             let trimmed = line.trim();
@@ -15,26 +16,51 @@ pub(super) fn read(text: &str) -> Vec<Content> {
                 Some('#') => return Content::NotASetting(Skip::Comment),
                 Some(_) => {}
             }
+            if trimmed == "---" {
+                return Content::NotASetting(Skip::Structure);
+            }
             if let Some(item) = trimmed.strip_prefix('-') {
-                return option(&section, item.trim());
+                return option(&section, plain(item), &nics);
             }
             let Some((key, value)) = trimmed.split_once(':') else {
                 return Content::not("it is no option of perftune");
             };
             section = key.trim().to_owned();
-            match value.trim() {
+            match plain(value) {
                 "" => Content::NotASetting(Skip::Structure),
-                list if list.starts_with('[') => many(&section, list),
-                value => option(&section, value.trim_matches(['"', '\''])),
+                list if list.starts_with('[') => many(&section, list, &nics),
+                value => option(&section, value, &nics),
             }
         })
         .collect()
 }
 
+/// A value without its quotes and without a comment behind it.
+fn plain(value: &str) -> &str {
+    let value = value.split(" #").next().unwrap_or(value);
+    value.trim().trim_matches(['"', '\''])
+}
+
+/// The interfaces of the option `nic`, which may stand behind the others.
+fn nics(text: &str) -> String {
+    let (mut is_in_list, mut nics) = (false, Vec::new());
+    for line in text.lines().map(str::trim) {
+        match (line.strip_prefix("nic:"), line.strip_prefix('-').filter(|_| is_in_list)) {
+            (Some(value), _) => {
+                is_in_list = plain(value).is_empty();
+                let each = plain(value).trim_matches(['[', ']']).split(',').map(plain);
+                nics.extend(each.filter(|nic| !nic.is_empty()));
+            }
+            (None, Some(nic)) => nics.push(plain(nic)),
+            (None, None) => is_in_list &= line.is_empty() || line.starts_with('#'),
+        }
+    }
+    nics.join(",")
+}
+
 /// `[net, system]`: what all items ask for.
-fn many(section: &str, list: &str) -> Content {
-    let items =
-        list.trim_matches(['[', ']']).split(',').map(|item| option(section, item.trim().trim_matches(['"', '\''])));
+fn many(section: &str, list: &str, nics: &str) -> Content {
+    let items = list.trim_matches(['[', ']']).split(',').map(|item| option(section, plain(item), nics));
     let (mut asks, mut without) = (Vec::new(), None);
     for item in items {
         match item {
@@ -46,9 +72,10 @@ fn many(section: &str, list: &str) -> Content {
     if asks.is_empty() { without.unwrap_or(Content::NotASetting(Skip::Structure)) } else { Content::settings(asks) }
 }
 
-fn option(key: &str, value: &str) -> Content {
+fn option(key: &str, value: &str, nics: &str) -> Content {
     let known = |value: &str| {
-        Content::settings(names::by_called(&format!("perftune {key}"), None, value).into_iter().collect())
+        let place = Some(nics).filter(|nics| !nics.is_empty());
+        Content::settings(names::by_called(&format!("perftune {key}"), place, value).into_iter().collect())
     };
     match (key, value) {
         ("tune", "net") => {

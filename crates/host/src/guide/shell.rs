@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::line::{Ask, Content, Skip};
+use super::shell_line::{Command, braces, commands, here, output, with_sequences};
 use super::words::{Word, split};
-use super::{names, settings, tools};
+use super::{boot, names, settings, tools};
 use crate::finding::shown;
 
 /// How deep `sh -c` may be nested.
@@ -15,8 +16,12 @@ const VARIABLES_MAX: usize = 1000;
 /// The longest word after its variables are replaced. If it would get longer, its variables stay, and evenkeel does not understand it.
 const EXPANDED_BYTES_MAX: usize = 4096;
 
+/// The most words of a loop, and the most commands that its words make of one.
+const LOOP_MAX: usize = 64;
+
 /// Words before the command itself.
-const BEFORE: [&str; 12] = ["sudo", "doas", "do", "then", "else", "if", "while", "time", "nohup", "exec", "!", "{"];
+const BEFORE: [&str; 15] =
+    ["sudo", "doas", "do", "then", "else", "if", "while", "until", "time", "nohup", "exec", "!", "{", "RUN", "command"];
 /// Words of a shell that are no command.
 const OF_SHELL: [&str; 18] = [
     "done", "fi", "esac", "case", "function", "return", "exit", "set", "export", "local", "shift", "trap", "}",
@@ -75,12 +80,16 @@ const HARMLESS: [&str; 46] = [
 /// What a script has said so far.
 #[derive(Default)]
 pub(super) struct Script {
-    variables: BTreeMap<String, String>,
+    /// What each variable may be: in a loop, each of its words.
+    variables: BTreeMap<String, Vec<String>>,
+    /// The loops that are open, by their variables.
+    loops: Vec<String>,
     /// The word that ends the text which a command reads.
     pub(super) here: Option<String>,
 }
 
 /// What one command is.
+#[derive(Debug)]
 enum Found {
     Asks(Vec<Ask>),
     Skip(Skip),
@@ -96,33 +105,86 @@ impl Script {
     }
 
     fn nested(&mut self, line: &str, depth: usize) -> Option<Content> {
-        let words = split(line);
+        let words = with_sequences(split(line));
         self.here = here(&words);
-        let (mut asks, mut unclear, mut skip) = (Vec::new(), Vec::new(), None);
+        let mut all = All::default();
+        // What the command before printed, and what all of a group did.
         let mut said: Option<String> = None;
-        let mut strangers = Vec::new();
+        let mut group: Option<Vec<Option<String>>> = None;
         for command in commands(&words) {
-            let found = self.command(&command, said.take(), depth);
-            match found {
-                Found::Asks(found) => asks.extend(found),
-                Found::Skip(why) => skip = Some(why),
-                Found::Unclear(why) => unclear.push(why),
-                Found::Stranger(name) => strangers.push(format!("evenkeel does not know the command {}", shown(&name))),
+            let first = command.words.first().map_or("", |word| word.text.as_str());
+            let before = command.input.clone().map(|input| self.expand(&input.text)).or_else(|| said.take());
+            if command.opens || first == "{" {
+                group = Some(Vec::new());
             }
-            said = output(&self.expanded(command.words));
-        }
-        if asks.is_empty() && unclear.is_empty() && skip.is_none() {
-            return None;
-        }
-        unclear.extend(strangers);
-        match (asks.is_empty(), unclear.is_empty(), skip) {
-            (false, _, _) => {
-                asks.extend(unclear.into_iter().map(Ask::not_understood));
-                Some(Content::settings(asks))
+            if first == "}" || command.words.is_empty() {
+                let printed = group.take().and_then(|all| all.into_iter().collect::<Option<Vec<String>>>());
+                let printed = printed.map(|lines| lines.join("\n")).filter(|text| !text.is_empty());
+                match &command.file {
+                    Some(file) => all.add(self.of_group(file, printed)),
+                    None => {
+                        all.add(Found::Skip(Skip::Structure));
+                        said = printed;
+                    }
+                }
+                continue;
             }
-            (true, true, Some(skip)) => Some(Content::NotASetting(skip)),
-            (true, ..) => Some(Content::not(unclear.join("; "))),
+            for found in self.each(&command, before.as_deref(), depth) {
+                all.add(found);
+            }
+            said = output(&self.expanded(&command.words));
+            if let Some(group) = group.as_mut().filter(|_| command.file.is_none()) {
+                group.push(said.clone());
+            }
         }
+        all.content()
+    }
+
+    /// What a group of commands writes to a file.
+    fn of_group(&self, file: &Word, printed: Option<String>) -> Found {
+        let file = self.expanded(std::slice::from_ref(file)).swap_remove(0);
+        let is_setting = ["/proc/", "/sys/"].iter().any(|begin| file.text.starts_with(begin))
+            || file.text.contains("sysctl")
+            || boot::is_file(&file.text);
+        match printed {
+            Some(text) => self.written(&file, &text),
+            None if is_setting => Found::Unclear("the text that the group writes is not on this line".to_owned()),
+            None => Found::Skip(Skip::Command),
+        }
+    }
+
+    /// A command, once for each word of the loops that it is in.
+    fn each(&mut self, command: &Command, said: Option<&str>, depth: usize) -> Vec<Found> {
+        let name = command.words.iter().map(|word| word.text.as_str()).find(|word| !BEFORE.contains(word));
+        let is_kept = name.is_some_and(|name| name == "for" || is_variable(name) && name.contains('='));
+        let texts: Vec<&str> = command.words.iter().chain(&command.file).map(|word| word.text.as_str()).collect();
+        let uses = |name: &str| {
+            texts.iter().any(|text| text.contains(&format!("${name}")) || text.contains(&format!("${{{name}")))
+        };
+        let several: Vec<(String, Vec<String>)> = self
+            .variables
+            .iter()
+            .filter(|(name, values)| values.len() > 1 && uses(name))
+            .map(|(name, values)| (name.clone(), values.clone()))
+            .collect();
+        let count: usize = several.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
+        if is_kept || several.is_empty() {
+            return vec![self.command(command, said, depth)];
+        }
+        if count > LOOP_MAX {
+            return vec![Found::Unclear("its loops have too many words".to_owned())];
+        }
+        let mut found = Vec::new();
+        for at in 0..count {
+            let mut rest = at;
+            for (name, values) in &several {
+                self.variables.insert(name.clone(), vec![values[rest % values.len()].clone()]);
+                rest /= values.len();
+            }
+            found.push(self.command(command, said, depth));
+        }
+        self.variables.extend(several);
+        found
     }
 
     /// The words of a command with the variables that the script has set.
@@ -148,9 +210,9 @@ impl Script {
                 Some(braced) => braced,
                 None => part.split_at(part.find(|letter| !is_name(letter)).unwrap_or(part.len())),
             };
-            match self.variables.get(name) {
-                Some(value) => expanded.extend([value.as_str(), rest]),
-                None => expanded.extend(["$", part]),
+            match self.variables.get(name).map(Vec::as_slice) {
+                Some([value]) => expanded.extend([value.as_str(), rest]),
+                _ => expanded.extend(["$", part]),
             }
             if expanded.len() > EXPANDED_BYTES_MAX {
                 return text.to_owned();
@@ -159,8 +221,24 @@ impl Script {
         expanded
     }
 
-    fn command(&mut self, command: &Command<'_>, said: Option<String>, depth: usize) -> Found {
-        let words = self.expanded(command.words);
+    /// Each text that a text with variables of loops may be.
+    fn alternatives(&self, text: &str) -> Vec<String> {
+        let mut all = vec![self.expand(text)];
+        for (name, values) in self.variables.iter().filter(|(_, values)| values.len() > 1) {
+            let uses = [format!("${{{name}}}"), format!("${name}")];
+            if uses.iter().any(|uses| text.contains(uses.as_str())) && all.len() * values.len() <= LOOP_MAX {
+                let with = |text: &String| {
+                    let of = |value: &String| uses.iter().fold(text.clone(), |text, uses| text.replace(uses, value));
+                    values.iter().map(of).collect::<Vec<_>>()
+                };
+                all = all.iter().flat_map(with).filter(|text| text.len() <= EXPANDED_BYTES_MAX).collect();
+            }
+        }
+        all
+    }
+
+    fn command(&mut self, command: &Command, said: Option<&str>, depth: usize) -> Found {
+        let words = self.expanded(&command.words);
         let mut words: &[Word] = &words;
         while let Some((first, rest)) = words.split_first() {
             let is_option =
@@ -168,39 +246,31 @@ impl Script {
             if !BEFORE.contains(&first.text.as_str()) && !is_option {
                 break;
             }
+            if first.text == "while" || first.text == "until" {
+                self.loops.push(String::new());
+            }
             words = rest;
         }
         let Some((name, arguments)) = words.split_first() else { return Found::Skip(Skip::Structure) };
         let name = name.text.rsplit('/').next().unwrap_or_default();
         let texts: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
         match name {
-            "for" => self.remember_loop(&texts),
-            "sh" | "bash" => match texts.iter().position(|text| text.starts_with('-') && text.ends_with('c')) {
-                Some(at) if depth < DEPTH_MAX => {
-                    match texts.get(at + 1).and_then(|text| self.nested(text, depth + 1)) {
-                        Some(Content::Settings(asks)) => Found::Asks(asks),
-                        Some(Content::NotASetting(skip)) => Found::Skip(skip),
-                        Some(Content::NotUnderstood(why)) => Found::Unclear(why),
-                        None => Found::Skip(Skip::Command),
-                    }
-                }
-                _ => Found::Skip(Skip::Command),
+            "for" => self.remember_loop(&command.words),
+            "done" => self.leave_loop(),
+            "sh" | "bash" => self.inner(&texts, depth),
+            "echo" | "printf" => match (&command.file, output(words)) {
+                (Some(file), Some(text)) => self.written(&self.expanded(std::slice::from_ref(file))[0], &text),
+                (Some(_), None) => Found::Unclear("evenkeel can't tell what `printf` prints".to_owned()),
+                (None, _) => Found::Skip(Skip::Command),
             },
-            "echo" | "printf" => match &command.file {
-                Some(file) => {
-                    let file = self.expanded(std::slice::from_ref(file)).swap_remove(0);
-                    self.written(&file, &output(words).unwrap_or_default())
-                }
-                None => Found::Skip(Skip::Command),
-            },
-            "tee" => match (said, arguments.iter().find(|word| !word.text.starts_with('-'))) {
-                (Some(said), Some(file)) => self.written(file, &said),
-                (None, Some(_)) if self.here.is_some() => Found::Skip(Skip::Structure),
-                _ => Found::Unclear("the text that `tee` writes is not on this line".to_owned()),
-            },
+            "tee" => self.tee(arguments, said),
             "sysctl" => sysctl(arguments),
-            _ if name.contains('=') && !name.starts_with('=') && is_variable(name) => self.assign(&words[0]),
-            name if OF_SHELL.contains(&name) => Found::Skip(Skip::Structure),
+            "sed" => found(boot::sed(&texts)),
+            _ if name.contains('=') && !name.starts_with('=') && is_variable(name) => {
+                let raw = command.words.iter().find(|word| !BEFORE.contains(&word.text.as_str()));
+                self.assign(raw.unwrap_or(&words[0]))
+            }
+            name if OF_SHELL.contains(&name) => self.exported(name, arguments),
             name if HARMLESS.contains(&name) => Found::Skip(Skip::Command),
             name => match tools::asks(name, &texts) {
                 Some(_) if arguments.iter().any(|word| word.is_expanded) && !tools::takes_any_device(name) => unclear(),
@@ -210,30 +280,93 @@ impl Script {
         }
     }
 
-    /// `for NAME in WORD`: the word, which may be a pattern of files. Of several words none stands for the others.
-    fn remember_loop(&mut self, words: &[&str]) -> Found {
-        match words {
-            [name, "in", value] | [name, "in", value, "do"] if self.variables.len() < VARIABLES_MAX => {
-                self.variables.insert((*name).to_owned(), value.chars().take(EXPANDED_BYTES_MAX).collect());
+    /// `sh -c '…'`.
+    fn inner(&mut self, texts: &[&str], depth: usize) -> Found {
+        match texts.iter().position(|text| text.starts_with('-') && text.ends_with('c')) {
+            Some(at) if depth < DEPTH_MAX => match texts.get(at + 1).and_then(|text| self.nested(text, depth + 1)) {
+                Some(content) => found(content),
+                None => Found::Skip(Skip::Command),
+            },
+            _ => Found::Skip(Skip::Command),
+        }
+    }
+
+    fn tee(&self, arguments: &[Word], said: Option<&str>) -> Found {
+        let files: Vec<&Word> = arguments.iter().filter(|word| !word.text.starts_with('-')).collect();
+        match (said, files.as_slice()) {
+            (Some(said), [file]) => self.written(file, said),
+            (Some(said), [_, ..]) => {
+                let mut all = All::default();
+                files.iter().for_each(|file| all.add(self.written(file, said)));
+                all.content().map_or(Found::Skip(Skip::Command), found)
             }
-            [name, "in", ..] => _ = self.variables.remove(*name),
-            _ => {}
+            (None, [_, ..]) if self.here.is_some() => Found::Skip(Skip::Structure),
+            _ => Found::Unclear("the text that `tee` writes is not on this line".to_owned()),
+        }
+    }
+
+    /// `export NAME=VALUE` sets variables too.
+    fn exported(&mut self, name: &str, arguments: &[Word]) -> Found {
+        let mut said = Found::Skip(Skip::Structure);
+        if ["export", "local"].contains(&name) {
+            for word in arguments.iter().filter(|word| word.text.contains('=') && is_variable(&word.text)) {
+                said = self.assign(word);
+            }
+        }
+        said
+    }
+
+    /// `for NAME in WORD…`: each word, which may be a pattern of files. What only a shell can expand is unknown.
+    fn remember_loop(&mut self, words: &[Word]) -> Found {
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).skip_while(|word| *word != "for").collect();
+        let ["for", name, rest @ ..] = texts.as_slice() else { return Found::Skip(Skip::Structure) };
+        self.loops.push((*name).to_owned());
+        let values = match rest {
+            ["in", values @ ..] => {
+                let words = values.iter().filter(|word| **word != "do").flat_map(|word| self.alternatives(word));
+                words
+                    .flat_map(|word| word.split_whitespace().flat_map(braces).collect::<Vec<_>>())
+                    .take(LOOP_MAX + 1)
+                    .collect()
+            }
+            _ => Vec::new(),
+        };
+        let is_known =
+            (1..=LOOP_MAX).contains(&values.len()) && !values.iter().any(|value: &String| value.contains(['$', '`']));
+        self.variables.remove(*name);
+        if is_known && self.variables.len() < VARIABLES_MAX {
+            let short = |value: String| value.chars().take(EXPANDED_BYTES_MAX).collect();
+            self.variables.insert((*name).to_owned(), values.into_iter().map(short).collect());
+        }
+        Found::Skip(Skip::Structure)
+    }
+
+    /// After a loop, its variable has the last word.
+    fn leave_loop(&mut self) -> Found {
+        if let Some(name) = self.loops.pop()
+            && let Some(values) = self.variables.get_mut(&name)
+        {
+            values.drain(..values.len().saturating_sub(1));
         }
         Found::Skip(Skip::Structure)
     }
 
     /// `NAME=VALUE`: kernel arguments, or a variable.
     fn assign(&mut self, word: &Word) -> Found {
-        let Some((name, value)) = word.text.split_once('=') else { return Found::Stranger(word.text.clone()) };
+        let Some((name, _)) = word.text.split_once('=') else { return Found::Stranger(word.text.clone()) };
         if name.starts_with("GRUB_CMDLINE") {
-            return match settings::arguments(&word.text) {
-                Content::Settings(asks) => Found::Asks(asks),
-                Content::NotASetting(skip) => Found::Skip(skip),
-                Content::NotUnderstood(why) => Found::Unclear(why),
-            };
+            return found(settings::arguments(&self.expand(&word.text)));
         }
-        if self.variables.len() < VARIABLES_MAX && !word.is_expanded {
-            self.variables.insert(name.to_owned(), value.chars().take(EXPANDED_BYTES_MAX).collect());
+        let name = name.trim_end_matches('+').to_owned();
+        let values: Vec<String> = self
+            .alternatives(&word.text)
+            .iter()
+            .filter_map(|text| Some(text.split_once('=')?.1.chars().take(EXPANDED_BYTES_MAX).collect()))
+            .collect();
+        let is_known = !word.text.contains("+=") && !values.iter().any(|value: &String| value.contains(['$', '`']));
+        self.variables.remove(&name);
+        if is_known && !values.is_empty() && self.variables.len() < VARIABLES_MAX {
+            self.variables.insert(name, values);
         }
         Found::Skip(Skip::Structure)
     }
@@ -241,6 +374,9 @@ impl Script {
     /// A text that is written to a file.
     fn written(&self, file: &Word, text: &str) -> Found {
         let path = file.text.as_str();
+        if boot::is_file(path) {
+            return found(boot::written(path, text));
+        }
         // A variable in the name of a device stands for every device.
         if text.contains(['$', '`'])
             || file.is_expanded && !path.starts_with("/sys/") && !path.starts_with("/proc/irq/")
@@ -254,7 +390,7 @@ impl Script {
             };
         }
         if path.contains("sysctl") {
-            let lines = text.split("\\n").map(|line| (line, settings::line(line)));
+            let lines = text.split('\n').flat_map(|line| line.split("\\n")).map(|line| (line, settings::line(line)));
             let asks = lines.map(|(line, content)| match content {
                 Content::Settings(asks) => asks,
                 Content::NotUnderstood(_) => vec![Ask::not_understood(format!("{line:?} in a file of sysctls"))],
@@ -271,57 +407,72 @@ impl Script {
     }
 }
 
-/// The word that ends the text which a command of this line reads. A shift of numbers, as in `$((1 << 3))`, reads none.
-fn here(words: &[Word]) -> Option<String> {
-    let at = words.iter().position(|word| word.is_operator && word.text == "<<")?;
-    if words[..at].iter().any(|word| word.is_operator && word.text == "((") {
-        return None;
-    }
-    let end = words.get(at + 1).filter(|word| !word.is_operator)?.text.trim_start_matches('-');
-    let is_name = !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    is_name.then(|| end.to_owned())
-}
-
 fn unclear() -> Found {
     Found::Unclear("only a shell could expand it, and evenkeel runs nothing".to_owned())
 }
 
-/// Whether a word begins with the name of a variable and `=`.
+/// What a content is as a part of a line.
+fn found(content: Content) -> Found {
+    match content {
+        Content::Settings(asks) => Found::Asks(asks),
+        Content::NotASetting(skip) => Found::Skip(skip),
+        Content::NotUnderstood(why) => Found::Unclear(why),
+    }
+}
+
+/// What the commands of a line are together.
+#[derive(Default)]
+struct All {
+    asks: Vec<Ask>,
+    unclear: Vec<String>,
+    skip: Option<Skip>,
+    strangers: Vec<String>,
+}
+
+impl All {
+    fn add(&mut self, found: Found) {
+        match found {
+            Found::Asks(found) => self.asks.extend(found),
+            Found::Skip(why) => self.skip = Some(why),
+            Found::Unclear(why) if self.unclear.contains(&why) => {}
+            Found::Unclear(why) => self.unclear.push(why),
+            Found::Stranger(name) => {
+                self.strangers.push(format!("evenkeel does not know the command {}", shown(&name)));
+            }
+        }
+    }
+
+    /// `None` if there are only unknown commands.
+    fn content(mut self) -> Option<Content> {
+        if self.asks.is_empty() && self.unclear.is_empty() && self.skip.is_none() {
+            return None;
+        }
+        self.unclear.extend(self.strangers);
+        match (self.asks.is_empty(), self.unclear.is_empty(), self.skip) {
+            (false, _, _) => {
+                self.asks.extend(self.unclear.into_iter().map(Ask::not_understood));
+                Some(Content::settings(self.asks))
+            }
+            (true, true, Some(skip)) => Some(Content::NotASetting(skip)),
+            (true, ..) => Some(Content::not(self.unclear.join("; "))),
+        }
+    }
+}
+
+/// Whether a word begins with the name of a variable and `=`, or `+=`.
 fn is_variable(word: &str) -> bool {
     let name = word.split('=').next().unwrap_or_default();
+    let name = name.strip_suffix('+').unwrap_or(name);
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// A command with the file that its output goes to.
-struct Command<'a> {
-    words: &'a [Word],
-    file: Option<Word>,
-}
-
-/// The commands of a line, in order.
-fn commands(words: &[Word]) -> Vec<Command<'_>> {
-    let is_end = |word: &Word| word.is_operator && !word.text.starts_with(['>', '<']);
-    let one = |words| {
-        let is_redirection = |word: &Word| word.is_operator && word.text.starts_with(['>', '<']);
-        let first = <[Word]>::iter(words).position(is_redirection);
-        let files = words.windows(2).filter(|pair| pair[0].text.starts_with('>') && pair[0].is_operator);
-        let file = files.map(|pair| &pair[1]).find(|file| file.text != "/dev/null" && !file.is_operator).cloned();
-        Command { words: &words[..first.unwrap_or(words.len())], file }
-    };
-    words.split(is_end).filter(|words| !words.is_empty()).map(one).collect()
-}
-
-/// What `echo` or `printf` would print.
-fn output(words: &[Word]) -> Option<String> {
-    let at = words.iter().position(|word| word.text == "echo" || word.text == "printf")?;
-    let texts = words.get(at + 1..)?.iter().map(|word| word.text.as_str());
-    let said: Vec<&str> = texts.skip_while(|text| ["-n", "-e", "-ne", "-en"].contains(text)).collect();
-    Some(said.join(" ").trim_end_matches("\\n").to_owned())
 }
 
 /// `sysctl -w KEY=VALUE …`.
 fn sysctl(arguments: &[Word]) -> Found {
     let named: Vec<&Word> = arguments.iter().filter(|word| !word.text.starts_with('-')).collect();
+    let is_write = arguments.iter().any(|word| word.text == "-w" || word.text == "--write");
+    if is_write && named.iter().any(|word| word.is_expanded) {
+        return unclear();
+    }
     if !named.iter().any(|word| word.text.contains('=')) {
         return Found::Skip(Skip::Command);
     }

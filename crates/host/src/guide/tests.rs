@@ -9,6 +9,7 @@ use crate::setting::Setting;
 
 mod judged;
 mod losses;
+mod pages;
 mod texts;
 
 use texts::{ALL, ANSIBLE, HTML, MARKDOWN, PERFTUNE, PLAN, SHELL, SYSCTL, TUNED};
@@ -161,9 +162,9 @@ fn pages_in_markdown() {
             10 net.ipv4.udp_mem=102400 873800 16777216
             11 (Structure)
             13 (Prose)
-            14 (Prose)
+            14 (Structure)
             15 vm.swappiness=10
-            16 ? the table has no value for it
+            16 ? net.core.somaxconn: the table has no value for it
             17 (Prose)
         "#]],
     );
@@ -231,15 +232,15 @@ fn perftune_options() {
     check(
         PERFTUNE,
         expect![[r#"
-        Perftune
-        1 (Elsewhere)
-        2 irq.affinity=0-1
-        3 (Structure)
-        4 net.core.rps_sock_flow_entries=32768 + net.core.somaxconn=4096 + net.ipv4.tcp_max_syn_backlog=4096
-        5 (Elsewhere)
-        6 (Elsewhere)
-        7 net.channels=2
-    "#]],
+            Perftune
+            1 (Elsewhere)
+            2 irq.affinity@eth0=0-1
+            3 (Structure)
+            4 net.core.rps_sock_flow_entries=32768 + net.core.somaxconn=4096 + net.ipv4.tcp_max_syn_backlog=4096
+            5 (Elsewhere)
+            6 (Elsewhere)
+            7 net.channels@eth0=2
+        "#]],
     );
 }
 

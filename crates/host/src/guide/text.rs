@@ -2,74 +2,143 @@
 
 use std::collections::HashMap;
 
+use super::html::{BREAK, END, Tags};
 use super::line::{Ask, Content, GuideFormat, Skip};
 use super::shell::Script;
-use super::{names, settings};
-use crate::sysctl;
+use super::table::{self, Table};
+use super::{names, prose, settings, words};
 
 /// The most lines that one command may go over.
 const CONTINUED_MAX: usize = 200;
+/// The most lines of a text between quotes.
+const QUOTED_MAX: usize = 60;
+
+/// A line of the page.
+#[derive(Default)]
+struct Line {
+    text: String,
+    is_in_row: bool,
+    is_in_pre: bool,
+    is_in_script: bool,
+}
 
 /// Every line of the text.
 pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
-    let mut reader = Reader { format, script: Script::default(), is_in_code: false, tags: Tags::default() };
+    let mut reader = Reader {
+        format,
+        script: Script::default(),
+        is_in_code: false,
+        table: Table::default(),
+        before: String::new(),
+        is_bare: false,
+    };
     let mut contents: Vec<Content> = Vec::new();
-    let mut begun: Option<(usize, String, usize)> = None;
+    let lines = lines(text, format);
     // Where a line comes for the last time: text that a command reads must end somewhere.
     let last: HashMap<&str, usize> = text.lines().map(str::trim).zip(0..).collect();
-    for (number, raw) in text.lines().enumerate() {
-        let line = reader.plain(raw);
-        let in_row = reader.tags.is_in_row;
-        let (at, whole, parts) = match begun.take() {
-            Some((at, before, parts)) => (at, before + " " + line.trim(), parts + 1),
-            None => (contents.len(), line, 1),
-        };
-        // The settings belong to the line on which their command begins.
-        if at < contents.len() {
-            contents.push(Content::NotASetting(Skip::Structure));
+    let raw: Vec<&str> = text.lines().collect();
+    while let Some(first) = lines.get(contents.len()) {
+        let at = contents.len();
+        if format == GuideFormat::Html {
+            reader.is_in_code = first.is_in_pre;
         }
-        // The cells of a row may have lines of their own.
-        let open = whole.trim_end().strip_suffix('\\').or_else(|| in_row.then_some(whole.as_str()));
-        match open {
-            Some(open) if parts < CONTINUED_MAX && !open.ends_with('\\') => {
-                if at == contents.len() {
-                    contents.push(Content::not("the command goes on, but the text ends"));
+        let (whole, parts) = reader.joined(&lines[at..]);
+        let content = match whole {
+            _ if first.is_in_script && !raw[at].trim().is_empty() => Content::NotASetting(Skip::Structure),
+            None => Content::not("the command goes on, but the text ends"),
+            Some(whole) => match reader.whole(&whole) {
+                Content::NotASetting(Skip::Blank) if !raw[at].trim().is_empty() => {
+                    Content::NotASetting(Skip::Structure)
                 }
-                begun = Some((at, open.to_owned(), parts));
-            }
-            _ => {
-                let content = match reader.whole(&whole) {
-                    Content::NotASetting(Skip::Blank) if !raw.trim().is_empty() => {
-                        Content::NotASetting(Skip::Structure)
-                    }
-                    content => content,
-                };
-                let is_endless = |end: &String| last.get(end.as_str()).is_none_or(|last| *last <= number);
-                reader.script.here = reader.script.here.take().filter(|end| !is_endless(end));
-                match contents.get_mut(at) {
-                    Some(first) => *first = content,
-                    None => contents.push(content),
-                }
-            }
+                content => content,
+            },
+        };
+        let number = at + parts - 1;
+        let is_endless = |end: &String| last.get(end.as_str()).is_none_or(|last| *last <= number);
+        reader.script.here = reader.script.here.take().filter(|end| !is_endless(end));
+        // The settings belong to the line on which their command begins.
+        let is_quiet = matches!(content, Content::NotASetting(_));
+        contents.push(content);
+        contents.extend((1..parts).map(|_| Content::NotASetting(Skip::Structure)));
+        if is_quiet && parts > 1 {
+            quoted(&lines[at..], &mut contents[at..]);
         }
     }
     contents
+}
+
+fn lines(text: &str, format: GuideFormat) -> Vec<Line> {
+    let mut tags = Tags::default();
+    let one = |line: &str| match format {
+        GuideFormat::Html => {
+            let was_in_pre = tags.is_in_pre;
+            let text = tags.strip(line);
+            let is_in_pre = was_in_pre || tags.is_in_pre;
+            Line { text, is_in_row: tags.is_in_row, is_in_pre, is_in_script: tags.is_in_script }
+        }
+        _ => Line { text: line.to_owned(), ..Line::default() },
+    };
+    text.lines().map(one).collect()
+}
+
+/// Lines of a text between quotes that look like settings, if nothing after it names the variable that has the text.
+fn quoted(lines: &[Line], contents: &mut [Content]) {
+    let (own, after) = lines.split_at(contents.len());
+    let name = own[0].text.trim().split('=').next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
+    let uses = [format!("${name}"), format!("${{{name}")];
+    if !name.is_empty() && after.iter().any(|line| uses.iter().any(|uses| line.text.contains(uses.as_str()))) {
+        return;
+    }
+    for (line, content) in own.iter().zip(contents) {
+        let text = line.text.rsplit(['"', '\'']).find(|part| part.contains('=')).unwrap_or_default();
+        if settings::assignment(text).is_some() {
+            *content = Content::not("it is in a text between quotes, and evenkeel can't tell what becomes of it");
+        }
+    }
 }
 
 struct Reader {
     format: GuideFormat,
     script: Script,
     is_in_code: bool,
-    tags: Tags,
+    table: Table,
+    /// The line before, which may be the head of a table.
+    before: String,
+    /// Within a table whose rows do not begin with `|`.
+    is_bare: bool,
 }
 
 impl Reader {
-    /// The line without the markup of its format.
-    fn plain(&mut self, line: &str) -> String {
-        match self.format {
-            GuideFormat::Html => self.tags.strip(line),
-            _ => line.to_owned(),
+    /// The first of these lines with those that continue it, and how many they are. None: the text ends before the command does.
+    fn joined(&self, lines: &[Line]) -> (Option<String>, usize) {
+        let (mut whole, mut count) = (lines[0].text.clone(), 1);
+        loop {
+            let continued = whole.trim_end().strip_suffix('\\').filter(|open| !open.ends_with('\\'));
+            // The cells of a row may have lines of their own.
+            let is_in_row = lines[count - 1].is_in_row;
+            if (continued.is_some() || is_in_row) && count < CONTINUED_MAX {
+                let Some(next) = lines.get(count) else { return (None, count) };
+                whole = format!("{} {}", continued.unwrap_or(&whole), next.text.trim());
+                count += 1;
+                continue;
+            }
+            let more = if self.has_quotes(&whole) { rest_of_quote(&whole, &lines[count..]) } else { 0 };
+            if more == 0 || count >= CONTINUED_MAX {
+                return (Some(whole), count);
+            }
+            for next in &lines[count..count + more] {
+                whole.push('\n');
+                whole.push_str(&next.text);
+            }
+            count += more;
         }
+    }
+
+    /// Whether a quote that is open at the end of a line is one of a shell, and no apostrophe.
+    fn has_quotes(&self, line: &str) -> bool {
+        let opens = ["=\"", "='", "-c '", "-c \"", "echo \"", "echo '", "echo -e ", "printf "];
+        self.script.here.is_none()
+            && (self.format == GuideFormat::Shell || self.is_in_code && opens.iter().any(|open| line.contains(open)))
     }
 
     /// A line of the file, which has several lines of the page where the page breaks within it.
@@ -77,22 +146,36 @@ impl Reader {
         if !line.contains(BREAK) {
             return self.line(line);
         }
-        let (mut asks, mut without) = (Vec::new(), Content::NotASetting(Skip::Blank));
+        let (mut asks, mut unclear, mut without) = (Vec::new(), Vec::new(), Content::NotASetting(Skip::Blank));
         for line in line.split(BREAK) {
             match self.line(line) {
                 Content::Settings(found) => asks.extend(found),
-                Content::NotUnderstood(why) => asks.push(Ask::not_understood(why)),
+                Content::NotUnderstood(why) => unclear.push(why),
                 Content::NotASetting(Skip::Blank) => {}
                 content => without = content,
             }
         }
-        if asks.is_empty() { without } else { Content::settings(asks) }
+        match (asks.is_empty(), unclear.is_empty()) {
+            (true, true) => without,
+            (true, false) => Content::not(unclear.join("; ")),
+            (false, _) => {
+                asks.extend(unclear.into_iter().map(Ask::not_understood));
+                Content::settings(asks)
+            }
+        }
     }
 
     fn line(&mut self, line: &str) -> Content {
         let line = line.trim();
-        if self.tags.is_in_script || line.is_empty() {
-            return Content::NotASetting(if line.is_empty() { Skip::Blank } else { Skip::Structure });
+        if line == END {
+            self.leave_table();
+            return Content::NotASetting(Skip::Blank);
+        }
+        if line.is_empty() {
+            if self.format == GuideFormat::Markdown {
+                self.leave_table();
+            }
+            return Content::NotASetting(Skip::Blank);
         }
         if let Some(end) = &self.script.here {
             if line == end {
@@ -101,7 +184,7 @@ impl Reader {
             }
             return match settings::line(line) {
                 // The text may be any file's.
-                Content::NotUnderstood(_) if mentioned(line).is_none() => Content::NotASetting(Skip::Command),
+                Content::NotUnderstood(_) if prose::mentioned(line).is_none() => Content::NotASetting(Skip::Command),
                 content => content,
             };
         }
@@ -113,33 +196,80 @@ impl Reader {
         if line.starts_with("#!") {
             return Content::NotASetting(Skip::Structure);
         }
-        let shown = if is_script { line } else { unmarked(line) };
         if is_script && line.starts_with('#') {
             return Content::NotASetting(Skip::Comment);
         }
-        if let Some(ask) = settings::assignment(shown).filter(|_| !shown.contains('`')) {
+        if !is_script && let Some(content) = self.row(line) {
+            return content;
+        }
+        self.text(line, is_script)
+    }
+
+    /// A row of a table, or the line below its head.
+    fn row(&mut self, line: &str) -> Option<Content> {
+        let before = std::mem::replace(&mut self.before, line.to_owned());
+        if line.starts_with('|') || self.is_bare && line.contains('|') {
+            return Some(self.table.row(line));
+        }
+        if table::is_rule(line) && before.contains('|') {
+            self.table.begin(&before);
+            self.is_bare = true;
+            return Some(Content::NotASetting(Skip::Structure));
+        }
+        self.leave_table();
+        None
+    }
+
+    fn leave_table(&mut self) {
+        self.table.end();
+        self.is_bare = false;
+    }
+
+    /// A line that is no part of a table: a setting, a command, or a sentence.
+    fn text(&mut self, line: &str, is_script: bool) -> Content {
+        let shown = if is_script { line } else { unmarked(line) };
+        let is_code = is_script || self.is_in_code;
+        let is_one = |ask: &Ask| !shown.contains('`') && (is_code || is_one_value(&ask.value));
+        if let Some(ask) = settings::assignment(shown).filter(is_one) {
             return Content::Settings(vec![ask]);
         }
         if let Some(asks) = names::by_known_arguments(shown).filter(|_| !is_script) {
             return Content::settings(asks);
         }
-        if let Some(content) = self.script.line(shown).filter(|_| is_script || !is_sentence(shown)) {
-            return content;
+        if is_code && shown.starts_with('#') {
+            return Content::NotASetting(Skip::Comment);
         }
-        if !is_script && line.starts_with('|') {
-            return row(line);
-        }
-        let asks = inline(shown);
-        match (asks.is_empty(), mentioned(shown)) {
-            (false, _) => Content::settings(asks),
-            (true, Some(name)) if !line.starts_with('#') => {
-                Content::not(format!("it names {name} without a value to set"))
-            }
-            _ if line.starts_with('#') && self.is_in_code => Content::NotASetting(Skip::Comment),
-            _ if is_script => Content::NotASetting(Skip::Command),
-            _ => Content::NotASetting(Skip::Prose),
+        let command = self.script.line(shown).filter(|_| is_script || !is_sentence(shown));
+        match (command, prose::content(shown)) {
+            // A word of a sentence may be one of a shell.
+            (Some(Content::NotASetting(_)), Some(content)) if !is_code => content,
+            (Some(content), _) => content,
+            (None, Some(Content::NotUnderstood(_))) if line.starts_with('#') => Content::NotASetting(Skip::Prose),
+            (None, Some(content)) => content,
+            (None, None) if is_script => Content::NotASetting(Skip::Command),
+            (None, None) => Content::NotASetting(Skip::Prose),
         }
     }
+}
+
+/// How many of the next lines belong to a quote that is open at the end of a line. None, if it never closes.
+fn rest_of_quote(line: &str, next: &[Line]) -> usize {
+    let Some(mut quote) = words::open_quote(line, None) else { return 0 };
+    for (at, line) in next.iter().take(QUOTED_MAX).enumerate() {
+        if line.text.starts_with("```") {
+            return 0;
+        }
+        match words::open_quote(&line.text, Some(quote)) {
+            Some(open) => quote = open,
+            None => return at + 1,
+        }
+    }
+    0
+}
+
+/// Whether a value is one word, or only numbers: behind the value of a sentence comes text.
+fn is_one_value(value: &str) -> bool {
+    !value.contains('=') && (!value.contains(' ') || value.split(' ').all(|word| word.parse::<i64>().is_ok()))
 }
 
 /// Commands that may follow a root's prompt, which looks like a comment or a heading.
@@ -175,166 +305,4 @@ fn is_sentence(line: &str) -> bool {
     let words = line.split_whitespace().count();
     let is_marked = line.contains(['=', '/', '|', '>', '-']);
     line.contains('`') || !is_marked && (words > 3 || line.ends_with(['.', ':', ',']))
-}
-
-/// A row of a table: the first cell with a sysctl's name, and the value in the next one.
-fn row(line: &str) -> Content {
-    let cells: Vec<&str> = line.split('|').map(|cell| cell.trim().trim_matches(['`', '*', ' '])).collect();
-    let at = cells
-        .iter()
-        .position(|cell| sysctl::known_path(cell).is_some_and(|path| path.contains('_') || path.contains('/')));
-    match at.and_then(|at| Some((cells.get(at)?, cells.get(at + 1)?))) {
-        Some((key, value)) if value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" _-".contains(&byte)) => {
-            let value = settings::plain_value(value)
-                .filter(|value| !value.contains(' ') || value.split(' ').all(|word| word.parse::<i64>().is_ok()));
-            match value.and_then(|value| names::by_key(key, value)) {
-                Some(ask) => Content::Settings(vec![ask]),
-                None => Content::not("the table has no value for it"),
-            }
-        }
-        Some(_) => Content::not("the value in the table is not plain"),
-        None => match (inline(line), mentioned(line)) {
-            (asks, Some(name)) if asks.is_empty() => Content::not(format!("it names {name} without a value to set")),
-            (asks, None) if asks.is_empty() => Content::NotASetting(Skip::Prose),
-            (asks, _) => Content::settings(asks),
-        },
-    }
-}
-
-/// Settings inside a sentence: `key=value`, `key = value`, "key to value".
-fn inline(line: &str) -> Vec<Ask> {
-    let words: Vec<&str> =
-        line.split(|letter: char| letter.is_whitespace() || letter == '`').filter(|word| !word.is_empty()).collect();
-    let trimmed = |word: &str| word.trim_matches(['"', '\'', ',', ';', ':', '.', '(', ')', '*']).to_owned();
-    // Every second part of the line is code.
-    let code = line.split('`').skip(1).step_by(2);
-    let mut found: Vec<Ask> = code.filter_map(names::by_known_arguments).flatten().collect();
-    for (at, word) in words.iter().enumerate() {
-        let word = trimmed(word);
-        if let Some((key, value)) = word.split_once('=')
-            && !value.is_empty()
-        {
-            let more = numbers(&words[at + 1..])
-                .filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()) && word.len() + 1 >= words[at].len());
-            let value = more.map_or_else(|| value.to_owned(), |more| format!("{value} {more}"));
-            found.extend(settings::plain_value(&value).and_then(|value| named(key, value)));
-            continue;
-        }
-        let key = word.trim_end_matches('=');
-        let (joint, rest) = match words.get(at + 1) {
-            Some(&("=" | "to" | "at")) => (true, words.get(at + 2..).unwrap_or_default()),
-            _ => (word.ends_with('='), words.get(at + 1..).unwrap_or_default()),
-        };
-        if let Some(value) = numbers(rest).filter(|_| joint) {
-            found.extend(named(key, &value));
-        }
-    }
-    found
-}
-
-/// A sysctl, or a file of the kernel; a bare word is none.
-fn named(key: &str, value: &str) -> Option<Ask> {
-    if key.starts_with("/proc/sys/") || key.starts_with("/sys/") {
-        return names::by_file(key, value);
-    }
-    names::by_key(key, value).filter(|_| key.contains('.'))
-}
-
-/// The numbers at the beginning of these words.
-fn numbers(words: &[&str]) -> Option<String> {
-    let mut found = Vec::new();
-    for word in words.iter().take(4) {
-        let plain = word.trim_matches(['"', '\'', ',', ';', ':', '.', ')']);
-        if plain.is_empty() || plain.parse::<i64>().is_err() {
-            break;
-        }
-        found.push(plain);
-        if word.ends_with(['.', ',', ';', ')']) {
-            break;
-        }
-    }
-    (!found.is_empty()).then(|| found.join(" "))
-}
-
-/// The first name of a sysctl or of a file of the kernel in a line.
-fn mentioned(line: &str) -> Option<String> {
-    let words = line.split(|letter: char| letter.is_whitespace() || "`\"'(),;=<>".contains(letter));
-    let is_name = |word: &&str| {
-        let is_file = (word.starts_with("/proc/sys/") || word.starts_with("/sys/")) && word.len() > 12;
-        let is_key = word.contains('.') && word.contains('_') && sysctl::known_path(word).is_some();
-        is_file || is_key
-    };
-    words
-        .into_iter()
-        .map(|word| word.trim_end_matches(['.', ':']))
-        .find(is_name)
-        .map(|word| word.chars().take(80).collect())
-}
-
-/// The most lines of one tag: a longer one is no tag, and its text counts.
-const TAG_LINES_MAX: usize = 30;
-
-/// Where a page breaks within a line of its file.
-const BREAK: char = '\u{1}';
-
-/// Where a page in HTML is.
-#[derive(Default)]
-struct Tags {
-    is_in_row: bool,
-    is_in_tag: bool,
-    lines_in_tag: usize,
-    is_in_script: bool,
-}
-
-impl Tags {
-    /// The text of a line; code becomes what Markdown has.
-    fn strip(&mut self, line: &str) -> String {
-        let (mut text, mut tag) = (String::new(), String::new());
-        self.lines_in_tag = if self.is_in_tag { self.lines_in_tag + 1 } else { 0 };
-        self.is_in_tag &= self.lines_in_tag < TAG_LINES_MAX;
-        let mut letters = line.chars().peekable();
-        while let Some(letter) = letters.next() {
-            let begins = letters.peek().is_some_and(|next| next.is_ascii_alphabetic() || *next == '/' || *next == '!');
-            match (self.is_in_tag, letter) {
-                (false, '<') if begins => {
-                    self.is_in_tag = true;
-                    tag.clear();
-                }
-                (true, '>') => {
-                    self.is_in_tag = false;
-                    self.leave(&tag, &mut text);
-                }
-                (true, letter) if tag.len() < 32 => tag.push(letter),
-                (true, _) => {}
-                (false, letter) => text.push(letter),
-            }
-        }
-        ["&gt;", "&lt;", "&quot;", "&#34;", "&#39;", "&nbsp;", "&amp;"]
-            .into_iter()
-            .zip([">", "<", "\"", "\"", "'", " ", "&"])
-            .fold(text, |text, (name, letter)| text.replace(name, letter))
-    }
-
-    fn leave(&mut self, tag: &str, text: &mut String) {
-        let tag = tag.to_ascii_lowercase();
-        let name = tag.split_whitespace().next().unwrap_or_default();
-        match name {
-            "script" | "style" => self.is_in_script = true,
-            "/script" | "/style" => self.is_in_script = false,
-            "code" | "/code" | "kbd" | "/kbd" | "tt" | "/tt" => text.push('`'),
-            "tr" => {
-                self.is_in_row = true;
-                text.push(BREAK);
-            }
-            "/tr" | "/table" => {
-                self.is_in_row = false;
-                text.push(BREAK);
-            }
-            // A row of Markdown.
-            "td" | "th" => text.push_str(" | "),
-            "/td" | "/th" => text.push(' '),
-            "br" | "br/" | "li" | "/li" | "p" | "/p" => text.push(BREAK),
-            _ => {}
-        }
-    }
 }

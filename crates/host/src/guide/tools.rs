@@ -1,10 +1,12 @@
 //! The settings of tools for network interfaces, frequencies and boot loaders.
 
+use evenkeel_sys::CpuSet;
+
 use super::line::{Ask, Skip, Target};
-use super::{commands, names};
+use super::{boot, commands, names};
 
 /// Tools whose effect evenkeel does not set: each line of theirs is listed, for the user to do.
-const BY_HAND: [&str; 24] = [
+const BY_HAND: [&str; 23] = [
     "systemctl",
     "service",
     "update-rc.d",
@@ -28,7 +30,6 @@ const BY_HAND: [&str; 24] = [
     "blockdev",
     "iptables",
     "nft",
-    "sed",
 ];
 /// What makes a command of [`BY_HAND`] a tuning.
 const TUNES: [&str; 22] = [
@@ -69,7 +70,7 @@ pub(super) fn asks(name: &str, arguments: &[&str]) -> Option<Result<Vec<Ask>, Sk
     let found = match name {
         "ethtool" => ethtool(arguments),
         "cpupower" | "cpufreq-set" => frequency(name, arguments),
-        "grubby" | "rpm-ostree" => arguments_of_boot(arguments),
+        "grubby" | "rpm-ostree" | "kernelstub" => boot::tool(name, arguments),
         name if BY_HAND.contains(&name) => {
             let is_mark = |word: &str, mark: &str| {
                 let rest = if mark.starts_with('-') { word.strip_prefix(mark) } else { None };
@@ -105,29 +106,32 @@ const LONG: [(&str, &str); 8] = [
 /// The options that set something.
 const SETS: [&str; 8] = ["-C", "-G", "-L", "-N", "-K", "-A", "-X", "-s"];
 
-/// `ethtool -C eth0 rx-usecs 0`: pairs of a name and a value after the device.
+/// `ethtool -C eth0 rx-usecs 0`: pairs of a name and a value after the device. What a knob does not express exactly stays in its own words.
 fn ethtool(arguments: &[&str]) -> Vec<Ask> {
     let [option, rest @ ..] = arguments else { return Vec::new() };
     let Some((device, rest)) = rest.split_first() else { return Vec::new() };
-    if let ["rx-flow-hash", kind, hash, ..] = rest {
-        return names::by_called(&format!("ethtool -N {kind}"), Some(device), hash).into_iter().collect();
-    }
     let option = LONG.iter().find(|(long, _)| long == option).map_or(*option, |(_, short)| short);
     if !SETS.contains(&option) {
         return Vec::new();
     }
-    let pairs = rest.chunks(2).map(|pair| {
-        let known = match pair {
-            [name, value] => names::by_called(&format!("ethtool {option} {name}"), Some(device), value),
-            _ => None,
-        };
-        known.unwrap_or_else(|| Ask::new(Target::Tool(format!("ethtool {option} {device} {}", pair.join(" "))), ""))
-    });
-    pairs.collect()
+    let own = |words: &[&str]| Ask::new(Target::Tool(joined("ethtool", &[&[option, device], words].concat())), "");
+    let known = |name: &str, value: &str| names::by_called(&format!("ethtool {option} {name}"), Some(device), value);
+    let whole = || vec![own(rest)];
+    match (option, rest) {
+        ("-N", ["rx-flow-hash", kind, hash]) => known(kind, hash).map_or_else(whole, |ask| vec![ask]),
+        ("-L", ["combined", value]) => known("combined", value).map_or_else(whole, |ask| vec![ask]),
+        // The knob switches adaptive moderation off.
+        ("-C", _) if rest.chunks(2).any(|pair| pair[0] == "adaptive-rx" && pair != ["adaptive-rx", "off"]) => whole(),
+        ("-C" | "-G" | "-K" | "-A", _) if rest.len() % 2 == 0 => {
+            let pairs = rest.chunks(2);
+            pairs.map(|pair| known(pair[0], pair[1]).unwrap_or_else(|| own(pair))).collect()
+        }
+        _ => whole(),
+    }
 }
 
-/// `coalesce=adaptive-rx off rx-usecs 0` of a TuneD profile, for every interface.
-pub(super) fn network_option(option: &str, value: &str) -> Option<Vec<Ask>> {
+/// `coalesce=adaptive-rx off rx-usecs 0` of a TuneD profile, for its devices or for every interface.
+pub(super) fn network_option(option: &str, value: &str, devices: Option<&str>) -> Option<Vec<Ask>> {
     let letter = match option {
         "coalesce" => "-C",
         "ring" => "-G",
@@ -137,36 +141,51 @@ pub(super) fn network_option(option: &str, value: &str) -> Option<Vec<Ask>> {
         _ => return None,
     };
     let words = value.split_whitespace();
-    let all: Vec<&str> = [letter, "*"].into_iter().chain(words).collect();
+    let all: Vec<&str> = [letter, devices.unwrap_or("*")].into_iter().chain(words).collect();
     Some(ethtool(&all))
 }
 
-/// `cpupower frequency-set -g performance`.
+/// `cpupower frequency-set -g performance`, and `cpufreq-set -g performance`, which without `-c` is for CPU 0.
 fn frequency(name: &str, arguments: &[&str]) -> Vec<Ask> {
-    let after = |names: &[&str]| {
-        let long = arguments.iter().find_map(|word| word.strip_prefix("--governor="));
-        let short =
-            arguments.iter().position(|word| names.contains(word)).and_then(|at| arguments.get(at + 1)).copied();
-        long.or(short)
-    };
-    if let Some(governor) = after(&["-g", "--governor"]) {
-        return names::by_called("cpupower governor", None, governor).into_iter().collect();
+    let (mut rest, mut governor, mut cpus, mut is_plain) = (arguments, None, None, true);
+    let mut verb = (name == "cpufreq-set").then_some("frequency-set");
+    while let Some((word, after)) = rest.split_first() {
+        let (option, joint) = match word.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (option, Some(value)),
+            _ => (*word, None),
+        };
+        let value = joint.or_else(|| after.first().copied());
+        let takes = match option {
+            "-g" | "--governor" => governor.insert(value),
+            "-c" | "--cpu" => cpus.insert(value),
+            word if verb.is_none() && !word.starts_with('-') => {
+                verb = Some(word);
+                rest = after;
+                continue;
+            }
+            _ => {
+                is_plain = false;
+                rest = after;
+                continue;
+            }
+        };
+        rest = if joint.is_none() && takes.is_some() { &after[1..] } else { after };
     }
-    match (name, arguments.first()) {
-        ("cpupower", Some(&("idle-set" | "set" | "frequency-set"))) | ("cpufreq-set", _) => {
+    let cpus = cpus.flatten().or((name == "cpufreq-set").then_some("0"));
+    match (verb, governor.flatten()) {
+        (Some("frequency-set"), Some(governor)) if is_plain => {
+            let place = match cpus.filter(|cpus| *cpus != "all") {
+                None => None,
+                Some(cpus) => match CpuSet::parse_list(cpus) {
+                    Some(set) => Some(set.iter().map(|cpu| format!("cpu{cpu}")).collect::<Vec<_>>().join(",")),
+                    None => return vec![Ask::new(Target::Tool(joined(name, arguments)), "")],
+                },
+            };
+            names::by_called("cpupower governor", place.as_deref(), governor).into_iter().collect()
+        }
+        (Some("idle-set" | "set" | "frequency-set"), _) => {
             vec![Ask::new(Target::Tool(joined(name, arguments)), "")]
         }
         _ => Vec::new(),
     }
-}
-
-/// `grubby --update-kernel=ALL --args="…"`.
-fn arguments_of_boot(arguments: &[&str]) -> Vec<Ask> {
-    let mut found = Vec::new();
-    for (at, word) in arguments.iter().enumerate() {
-        let value = ["--args=", "--append="].iter().find_map(|option| word.strip_prefix(option));
-        let next = || arguments.get(at + 1).copied().filter(|_| *word == "--args" || *word == "--append");
-        found.extend(value.or_else(next).into_iter().flat_map(names::by_arguments));
-    }
-    found
 }

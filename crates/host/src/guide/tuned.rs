@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::line::{Ask, Bound, Content, Guide, Skip, Target};
-use super::{names, settings, tools};
+use super::{boot, names, settings, tools};
 
 /// How deep profiles may include each other, and how many there may be.
 const DEPTH_MAX: usize = 8;
@@ -18,20 +18,28 @@ pub type Include<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Adds the lines of a profile, after those of the profiles that it includes.
 pub(super) fn read(guide: &mut Guide, text: &str, include: Include<'_>) {
-    let mut reader = Reader { include, variables: BTreeMap::new(), included: Vec::new() };
+    let mut reader = Reader { include, variables: BTreeMap::new(), included: Vec::new(), said: Vec::new() };
     reader.profile(guide, None, text, 0);
+    // A profile changes the units of the profiles that it includes, so no line is known before the last one.
+    let units = Units::of(&reader.said);
+    for said in &reader.said {
+        let content = units.content(said);
+        if let Some(line) = guide.lines.get_mut(said.at) {
+            line.content = content;
+        }
+    }
 }
 
 struct Reader<'a> {
     include: Include<'a>,
     variables: BTreeMap<String, String>,
     included: Vec<String>,
+    said: Vec<Said>,
 }
 
 impl Reader<'_> {
     fn profile(&mut self, guide: &mut Guide, file: Option<&str>, text: &str, depth: usize) {
-        let plugins = plugins(text);
-        let (mut section, mut contents, mut before) = (String::new(), Vec::new(), Vec::new());
+        let (mut section, mut contents, mut before, mut own) = (String::new(), Vec::new(), Vec::new(), Vec::new());
         for line in text.lines() {
             let line = line.trim();
             if let Some(name) = header(line) {
@@ -39,13 +47,12 @@ impl Reader<'_> {
                 contents.push(Content::NotASetting(Skip::Structure));
                 continue;
             }
-            let plugin = plugins.get(&section).map_or(section.as_str(), String::as_str);
             // A library's guide has settings and no sections.
             if section.is_empty() && option(line).is_some() {
                 contents.push(settings::line(line));
                 continue;
             }
-            match (plugin, option(line)) {
+            match (section.as_str(), option(line)) {
                 ("main" | "variables", Some(("include", names))) => {
                     let (content, found) = self.included(names, depth);
                     contents.push(content);
@@ -55,14 +62,30 @@ impl Reader<'_> {
                     self.variable(name, value);
                     contents.push(Content::NotASetting(Skip::Structure));
                 }
-                (plugin, _) => contents.push(self.line(plugin, line)),
+                (unit, Some((name, value))) => {
+                    own.push(Said {
+                        at: contents.len(),
+                        profile: 0,
+                        unit: unit.to_owned(),
+                        option: self.expanded(name).unwrap_or_else(|| name.to_owned()),
+                        value: self.expanded(value),
+                    });
+                    contents.push(Content::NotASetting(Skip::Structure));
+                }
+                (_, None) => contents.push(match line.chars().next() {
+                    None => Content::NotASetting(Skip::Blank),
+                    Some('#' | ';') => Content::NotASetting(Skip::Comment),
+                    Some(_) => Content::not("it is no option of a profile"),
+                }),
             }
             // The profiles before this one set the variables that it uses.
             for (name, text) in before.drain(..) {
                 self.profile(guide, Some(&name), &text, depth + 1);
             }
         }
+        let profile = guide.lines.len();
         guide.add_of(file, text, contents);
+        self.said.extend(own.into_iter().map(|said| Said { at: said.at + profile, profile, ..said }));
     }
 
     /// The texts of included profiles, each once.
@@ -112,50 +135,138 @@ impl Reader<'_> {
         }
         None
     }
+}
 
-    fn line(&self, plugin: &str, line: &str) -> Content {
-        match line.chars().next() {
-            None => return Content::NotASetting(Skip::Blank),
-            Some('#' | ';') => return Content::NotASetting(Skip::Comment),
-            Some(_) => {}
+/// An option of a unit, as one line has it.
+struct Said {
+    /// The index of the line in the guide, and that of the first line of its profile.
+    at: usize,
+    profile: usize,
+    unit: String,
+    option: String,
+    /// None: it needs a variable without a value, or a function of TuneD.
+    value: Option<String>,
+}
+
+/// What the options of a unit say about the unit itself.
+#[derive(Default)]
+struct Unit {
+    plugin: Option<String>,
+    is_off: bool,
+    devices: Devices,
+    /// The first line of the profile that replaces the unit: what earlier profiles said counts no more.
+    replaced: usize,
+    /// Options that a later profile drops, with the first line of that profile.
+    dropped: Vec<(String, usize)>,
+}
+
+/// The devices of a unit.
+#[derive(Default)]
+enum Devices {
+    #[default]
+    All,
+    These(String),
+    /// Only udev, or a variable without a value, knows them.
+    Unknown,
+}
+
+/// Options of a unit about itself.
+const OF_UNIT: [&str; 7] = ["type", "enabled", "replace", "priority", "devices", "devices_udev_regex", "drop"];
+/// Plugins whose settings belong to devices.
+const WITH_DEVICES: [&str; 3] = ["cpu", "disk", "net"];
+/// Plugins with settings of the kernel.
+const PLUGINS: [&str; 9] = ["sysctl", "sysfs", "cpu", "vm", "net", "disk", "bootloader", "irqbalance", "scheduler"];
+
+struct Units(BTreeMap<String, Unit>);
+
+impl Units {
+    fn of(all: &[Said]) -> Units {
+        let mut units: BTreeMap<String, Unit> = BTreeMap::new();
+        for said in all.iter().filter(|said| said.option == "replace" && said.is_true()) {
+            units.entry(said.unit.clone()).or_default().replaced = said.profile;
         }
-        let Some((option, value)) = option(line) else { return Content::not("it is no option of a profile") };
-        if ["type", "enabled", "replace", "priority", "devices", "devices_udev_regex", "drop"].contains(&option) {
+        for said in all {
+            let unit = units.entry(said.unit.clone()).or_default();
+            if said.at < unit.replaced {
+                continue;
+            }
+            match (said.option.as_str(), said.value.as_deref()) {
+                ("type", Some(plugin)) => unit.plugin = Some(plugin.to_owned()),
+                ("enabled", _) => unit.is_off = !said.is_true(),
+                ("devices", Some(devices)) => unit.devices = Devices::parse(devices),
+                ("devices", None) | ("devices_udev_regex", _) => unit.devices = Devices::Unknown,
+                ("drop", Some(names)) => unit.dropped.extend(
+                    names.split([',', ';', ' ']).map(|name| (name.trim().to_owned(), said.profile)).take(VARIABLES_MAX),
+                ),
+                _ => {}
+            }
+        }
+        Units(units)
+    }
+
+    fn content(&self, said: &Said) -> Content {
+        let Some(unit) = self.0.get(&said.unit) else { return Content::NotASetting(Skip::Structure) };
+        if OF_UNIT.contains(&said.option.as_str()) {
             return Content::NotASetting(Skip::Structure);
         }
-        let (option, Some(value)) = (self.expanded(option).unwrap_or_else(|| option.to_owned()), self.expanded(value))
-        else {
-            return match plugin {
-                "sysctl" | "sysfs" | "cpu" | "vm" | "net" | "disk" | "bootloader" | "irqbalance" | "scheduler" => {
-                    Content::not("it needs a variable or a function of TuneD")
-                }
-                _ => Content::NotASetting(Skip::Elsewhere),
+        let is_dropped = || unit.dropped.iter().any(|(name, from)| *name == said.option && said.at < *from);
+        if unit.is_off || said.at < unit.replaced || is_dropped() {
+            return Content::NotASetting(Skip::SwitchedOff);
+        }
+        let plugin = unit.plugin.as_deref().unwrap_or(&said.unit);
+        let Some(value) = &said.value else {
+            return match PLUGINS.contains(&plugin) {
+                true => Content::not("it needs a variable or a function of TuneD"),
+                false => Content::NotASetting(Skip::Elsewhere),
             };
         };
-        let (bound, plain) = bounded(&value);
-        let asks = asks(plugin, &option, plain);
-        match asks {
+        let (bound, plain) = bounded(value);
+        let devices = match &unit.devices {
+            Devices::All => None,
+            Devices::These(devices) => Some(devices.as_str()).filter(|_| WITH_DEVICES.contains(&plugin)),
+            Devices::Unknown if WITH_DEVICES.contains(&plugin) => {
+                return Content::not("evenkeel can't tell which devices the unit means");
+            }
+            Devices::Unknown => None,
+        };
+        match asks(plugin, &said.option, plain, devices) {
             None => Content::NotASetting(Skip::Elsewhere),
             Some(asks) if asks.is_empty() => Content::not("its value is none that evenkeel understands"),
-            Some(asks) => Content::settings(asks.into_iter().map(|ask| Ask { bound, ..ask }).collect()),
+            Some(asks) => Content::settings(asks.into_iter().map(|ask| Ask { bound, ..at(ask, devices) }).collect()),
         }
     }
 }
 
-/// The plugin of each section: its `type`, otherwise its name.
-fn plugins(text: &str) -> BTreeMap<String, String> {
-    let (mut section, mut plugins) = (String::new(), BTreeMap::new());
-    for line in text.lines().map(str::trim) {
-        match header(line) {
-            Some(name) => section = name.to_owned(),
-            None => {
-                if let Some(("type", plugin)) = option(line) {
-                    plugins.insert(section.clone(), plugin.to_owned());
-                }
-            }
+impl Said {
+    /// Whether the value is what TuneD takes for true; it takes everything else for false.
+    fn is_true(&self) -> bool {
+        self.value.as_deref().is_some_and(|value| ["true", "True", "1"].contains(&value))
+    }
+}
+
+impl Devices {
+    /// Names and patterns between spaces or commas; `!` excludes one.
+    fn parse(text: &str) -> Devices {
+        let rules: Vec<&str> = text
+            .split(|letter: char| letter == ',' || letter.is_whitespace())
+            .filter(|rule| !rule.is_empty())
+            .collect();
+        match rules.as_slice() {
+            [] | ["*"] => Devices::All,
+            rules => Devices::These(rules.join(",")),
         }
     }
-    plugins
+}
+
+/// A setting of a unit at the devices of the unit.
+fn at(mut ask: Ask, devices: Option<&str>) -> Ask {
+    let Some(devices) = devices else { return ask };
+    match &mut ask.target {
+        Target::Knob { id, place } if names::has_places(id) => *place = Some(devices.to_owned()),
+        Target::Tool(words) if !words.contains(devices) => *words += &format!(" for {devices}"),
+        _ => {}
+    }
+    ask
 }
 
 /// The name of a section, which may have a comment behind it.
@@ -181,7 +292,7 @@ fn bounded(value: &str) -> (Bound, &str) {
 }
 
 /// The settings of an option. `None` if it has no meaning outside TuneD.
-fn asks(plugin: &str, option: &str, value: &str) -> Option<Vec<Ask>> {
+fn asks(plugin: &str, option: &str, value: &str, devices: Option<&str>) -> Option<Vec<Ask>> {
     let first = value.split('|').next().unwrap_or(value).trim();
     let called = |value: &str| {
         names::by_called(&format!("tuned {plugin} {option}"), None, value).into_iter().collect::<Vec<_>>()
@@ -203,13 +314,15 @@ fn asks(plugin: &str, option: &str, value: &str) -> Option<Vec<Ask>> {
             dirty(option, first)
         }
         ("net", "txqueuelen" | "mtu") => tool(),
-        ("net", "coalesce" | "ring" | "channels" | "features" | "pause") => tools::network_option(option, value)?,
+        ("net", "coalesce" | "ring" | "channels" | "features" | "pause") => {
+            tools::network_option(option, value, devices)?
+        }
         ("disk", "readahead") => match first.strip_suffix('s').map(|sectors| sectors.trim().parse::<u64>()) {
             Some(sectors) => sectors.map(|sectors| called(&(sectors / 2).to_string())).unwrap_or_default(),
             None => called(first),
         },
         ("bootloader", option) if option.starts_with("cmdline") && value.starts_with('-') => {
-            vec![Ask::new(Target::Tool(format!("without the kernel argument {}", value.trim_start_matches('-'))), "")]
+            vec![boot::without(value.trim_start_matches('-'))]
         }
         ("bootloader", option) if option.starts_with("cmdline") => {
             names::by_arguments(value.trim_start_matches('+').trim_matches(['"', '\'']))

@@ -16,6 +16,7 @@ pub(super) struct Word {
 /// The words of a line up to its comment.
 pub(super) fn split(line: &str) -> Vec<Word> {
     let (mut words, mut word, mut quote): (Vec<Word>, Option<Word>, Option<char>) = (Vec::new(), None, None);
+    let operator = |text| Word { text, is_operator: true, is_expanded: false };
     let fresh = || Word { text: String::new(), is_operator: false, is_expanded: false };
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -30,16 +31,27 @@ pub(super) fn split(line: &str) -> Vec<Word> {
                 quote = Some(letter);
                 word.get_or_insert_with(fresh);
             }
+            (None, '\n') => {
+                words.extend(word.take());
+                words.push(operator(";".to_owned()));
+            }
             (None, letter) if letter.is_whitespace() => words.extend(word.take()),
             (None, '#') if word.is_none() => break,
             (None, '>' | '|' | ';' | '&' | '<' | '(' | ')') => {
+                let is_redirection = matches!(letter, '>' | '<') || letter == '&' && letters.peek() == Some(&'>');
                 // `2>` is a redirection of another stream, which carries no setting.
+                let is_number =
+                    |word: &Word| !word.text.is_empty() && word.text.bytes().all(|byte| byte.is_ascii_digit());
+                let stream = word.take_if(|word| is_redirection && is_number(word)).map(|word| word.text);
                 words.extend(word.take());
-                let mut text = letter.to_string();
-                while let Some(next) = letters.next_if(|next| *next == letter) {
+                let mut text = stream.filter(|stream| stream != "1").unwrap_or_default();
+                text.push(letter);
+                while let Some(next) =
+                    letters.next_if(|next| if is_redirection { "<>&|".contains(*next) } else { *next == letter })
+                {
                     text.push(next);
                 }
-                words.push(Word { text, is_operator: true, is_expanded: false });
+                words.push(operator(text));
             }
             (open, '\\') if open != Some('\'') => {
                 let word = word.get_or_insert_with(fresh);
@@ -57,4 +69,20 @@ pub(super) fn split(line: &str) -> Vec<Word> {
     }
     words.extend(word);
     words
+}
+
+/// The quote that is open at the end of a line of a shell, if it begins with this one open.
+pub(super) fn open_quote(line: &str, open: Option<char>) -> Option<char> {
+    let (mut quote, mut is_word, mut letters) = (open, open.is_some(), line.chars());
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(own), letter) if letter == own => quote = None,
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '#') if !is_word => return None,
+            (own, '\\') if own != Some('\'') => _ = letters.next(),
+            _ => {}
+        }
+        is_word = quote.is_some() || !letter.is_whitespace() && !";|&()".contains(letter);
+    }
+    quote
 }

@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
         lasts: Some(Lasts::Link { keys: "CombinedChannels={}\n", since: 239 }),
-        called: &["ethtool -L combined", "ethtool -L rx", "perftune num_rx_queues"],
+        called: &["ethtool -L combined", "perftune num_rx_queues"],
         ..Extras::NONE
     },
     advise,

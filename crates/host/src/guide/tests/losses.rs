@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{GuideFormat, check, read};
+use super::{Content, Guide, GuideFormat, check, read};
 
 #[test]
 fn shifts_and_sentences_open_no_text() {
@@ -26,7 +26,7 @@ fn words_of_loops_that_are_several_stand_for_none() {
         expect![[r#"
             Shell
             1 (Structure)
-            2 ? only a shell could expand it, and evenkeel runs nothing
+            2 net.core.busy_read=50 + net.core.busy_poll=50
             3 net.core.busy_read=50
         "#]],
     );
@@ -149,6 +149,159 @@ fn a_stranger_beside_a_setting_is_named() {
             2 net.core.busy_read=50 + not understood: evenkeel does not know the command frob
             3 ? evenkeel does not know the command frob
             4 (Command)
+        "#]],
+    );
+}
+
+#[test]
+fn units_that_are_off_are_not_tried() {
+    let base = "[disk]\nelevator=none\nreadahead=64\n[sysctl]\nvm.swappiness=10\nvm.dirty_ratio=5\n[vm]\ntransparent_hugepages=never\n";
+    let text = "[main]\ninclude=base\n[disk]\nenabled=false\n[sysctl]\ndrop=vm.dirty_ratio\nvm.dirty_background_ratio=3\n[vm]\nreplace=1\n\
+                dirty_bytes=10%\n[cpu]\nenabled=0\ngovernor=performance\n[net]\nenabled=true\nmtu=9000\ndevices_udev_regex=x\n";
+    let guide = Guide::parse("a guide", text, None, &|_| Some(base.to_owned())).unwrap();
+    let said = guide.lines.iter().map(|line| match &line.content {
+        Content::Settings(asks) => asks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + "),
+        Content::NotASetting(skip) => format!("({skip:?})"),
+        Content::NotUnderstood(why) => format!("? {why}"),
+    });
+    expect![[r#"
+        (Structure)
+        (SwitchedOff)
+        (SwitchedOff)
+        (Structure)
+        vm.swappiness=10
+        (SwitchedOff)
+        (Structure)
+        (SwitchedOff)
+        (Structure)
+        (Structure)
+        (Structure)
+        (Structure)
+        (Structure)
+        (Structure)
+        vm.dirty_background_ratio=3
+        (Structure)
+        (Structure)
+        vm.dirty_ratio=10
+        (Structure)
+        (Structure)
+        (SwitchedOff)
+        (Structure)
+        (Structure)
+        ? evenkeel can't tell which devices the unit means
+        (Structure)"#]]
+    .assert_eq(&(said.collect::<Vec<_>>().join("\n")));
+}
+
+#[test]
+fn commands_that_no_knob_expresses_stay_as_they_are() {
+    check(
+        "#!/bin/sh\nethtool -C eth0 adaptive-rx on rx-usecs 0\nethtool -L eth0 rx 2 tx 2\nethtool -L eth0 combined 1 rx 1\n\
+         ethtool -N eth0 flow-type udp4 dst-port 7777 action 2\nethtool -L eth0 combined 2\ncpupower frequency-set -g performance -d 2GHz\n\
+         cpupower -c all frequency-set --governor=powersave\ncpufreq-set -c 1 -g performance\ncpupower -c x frequency-set -g performance\n",
+        expect![[r#"
+            Shell
+            1 (Structure)
+            2 ethtool -C eth0 adaptive-rx on rx-usecs 0
+            3 ethtool -L eth0 rx 2 tx 2
+            4 ethtool -L eth0 combined 1 rx 1
+            5 ethtool -N eth0 flow-type udp4 dst-port 7777 action 2
+            6 net.channels@eth0=2
+            7 cpupower frequency-set -g performance -d 2GHz
+            8 cpufreq.governor=powersave
+            9 cpufreq.governor@cpu1=performance
+            10 cpupower -c x frequency-set -g performance
+        "#]],
+    );
+}
+
+#[test]
+fn commands_of_boot_loaders() {
+    check(
+        "#!/bin/sh\necho 'GRUB_CMDLINE_LINUX=\"preempt=full\"' >> /etc/default/grub\necho 'GRUB_CMDLINE_LINUX=\"preempt=full\"' | sudo tee -a /etc/default/grub\n\
+         grubby --update-kernel=ALL --remove-args=\"mitigations quiet\" --args \"nohz=off\"\nkernelstub -a \"maxcpus=2\"\n\
+         rpm-ostree kargs --append=skew_tick=1 --delete=rhgb\necho GRUB_TIMEOUT=0 >> /etc/default/grub\n\
+         sudo sed -i 's/^GRUB_CMDLINE_LINUX_DEFAULT=.*/GRUB_CMDLINE_LINUX_DEFAULT=\"quiet splash mitigations=off\"/' /etc/default/grub\n\
+         sed -n 's/a/b/' /etc/default/grub\n",
+        expect![[r#"
+            Shell
+            1 (Structure)
+            2 kernel.preempt=full
+            3 kernel.preempt=full
+            4 without the kernel argument mitigations + without the kernel argument quiet + kernel argument nohz=off
+            5 cmdline.maxcpus=2
+            6 kernel argument skew_tick=1 + without the kernel argument rhgb
+            7 (Command)
+            8 cmdline.mitigations=off
+            9 (Command)
+        "#]],
+    );
+}
+
+#[test]
+fn loops_groups_and_redirections() {
+    check(
+        "#!/bin/sh\nfor k in vm.dirty_ratio=33 vm.stat_interval=9; do sysctl -w $k; done\n{ echo 24; } > /proc/sys/vm/dirty_ratio\n\
+         (echo 25) > /proc/sys/vm/dirty_ratio\n>/proc/sys/kernel/timer_migration echo 0\necho never 2>/dev/null > /sys/kernel/mm/transparent_hugepage/enabled\n\
+         echo 0 > /proc/sys/kernel/numa_balancing 2>&1\ntee /proc/sys/vm/swappiness <<< 5\nfor i in $(seq 2 3); do\n\
+         echo performance > /sys/devices/system/cpu/cpu$i/cpufreq/scaling_governor\ndone\nfor d in eth0 eth1; do\nfor q in /sys/class/net/$d/queues/rx-0; do\n\
+         echo 1 > $q/rps_cpus\ndone\ndone\n{ cat x; } > /proc/sys/vm/dirty_ratio\n{\necho 1\n} > /proc/sys/vm/dirty_ratio\n\
+         printf '%s\\n' madvise > /sys/kernel/mm/transparent_hugepage/defrag\nprintf \"%d\\n\" 1 > /proc/sys/vm/compaction_proactiveness\n\
+         printf '%x' 1 > /proc/sys/vm/swappiness\nfor k in $(cat list); do sysctl -w $k; done\n",
+        expect![[r#"
+            Shell
+            1 (Structure)
+            2 vm.dirty_ratio=33 + vm.stat_interval=9
+            3 vm.dirty_ratio=24
+            4 vm.dirty_ratio=25
+            5 kernel.timer_migration=0
+            6 thp.enabled=never
+            7 kernel.numa_balancing=0
+            8 vm.swappiness=5
+            9 (Structure)
+            10 cpufreq.governor@cpu2=performance + cpufreq.governor@cpu3=performance
+            11 (Structure)
+            12 (Structure)
+            13 (Structure)
+            14 net.rps_cpus@eth0/rx-0=0 + net.rps_cpus@eth1/rx-0=0
+            15 (Structure)
+            16 (Structure)
+            17 ? the text that the group writes is not on this line
+            18 (Structure)
+            19 (Command)
+            20 ? the text that the group writes is not on this line
+            21 thp.defrag=madvise
+            22 vm.compaction_proactiveness=1
+            23 ? evenkeel can't tell what `printf` prints
+            24 ? only a shell could expand it, and evenkeel runs nothing
+        "#]],
+    );
+}
+
+#[test]
+fn texts_between_quotes_over_several_lines() {
+    check(
+        "#!/bin/sh\nSYSCTLS=\"vm.dirty_ratio=15\nnet.core.busy_read=50\"\nUSED='vm.swappiness=1\nvm.stat_interval=9'\n\
+         for s in $USED; do sysctl -w $s; done\nsudo sh -c '\n  echo 1 > /proc/sys/vm/zone_reclaim_mode\n  sysctl -w net.core.busy_poll=50\n'\n\
+         echo \"vm.dirty_ratio=3\nvm.dirty_background_ratio=2\" > /etc/sysctl.d/x.conf\n# don't\nsysctl -w vm.swappiness=2\necho it's\nsysctl -w vm.swappiness=3\n",
+        expect![[r#"
+            Shell
+            1 (Structure)
+            2 ? it is in a text between quotes, and evenkeel can't tell what becomes of it
+            3 ? it is in a text between quotes, and evenkeel can't tell what becomes of it
+            4 (Structure)
+            5 (Structure)
+            6 vm.swappiness=1 + vm.stat_interval=9
+            7 vm.zone_reclaim_mode=1 + net.core.busy_poll=50
+            8 (Structure)
+            9 (Structure)
+            10 (Structure)
+            11 vm.dirty_ratio=3 + vm.dirty_background_ratio=2
+            12 (Structure)
+            13 (Comment)
+            14 vm.swappiness=2
+            15 (Command)
+            16 vm.swappiness=3
         "#]],
     );
 }

@@ -1,0 +1,206 @@
+//! The commands of a line of a shell: their words, where their output goes, and what `echo` and `printf` print.
+
+use super::words::Word;
+
+/// The most words that braces and sequences make of one.
+const EXPANDED_MAX: usize = 64;
+/// The longest text that `printf` makes.
+const PRINTED_BYTES_MAX: usize = 1 << 16;
+
+/// A command with the file that its output goes to.
+pub(super) struct Command {
+    pub(super) words: Vec<Word>,
+    pub(super) file: Option<Word>,
+    /// The text behind `<<<`.
+    pub(super) input: Option<Word>,
+    /// It is the first of a group in parentheses.
+    pub(super) opens: bool,
+}
+
+/// The commands of a line, in order.
+pub(super) fn commands(words: &[Word]) -> Vec<Command> {
+    let is_end = |word: &Word| word.is_operator && !word.text.contains(['>', '<']);
+    let (mut found, mut from) = (Vec::new(), 0);
+    for at in 0..=words.len() {
+        if words.get(at).is_some_and(|word| !is_end(word)) {
+            continue;
+        }
+        // `$(` opens no group.
+        let is_group = |before: usize| {
+            words[before].text == "("
+                && before.checked_sub(1).is_none_or(|at| words[at].is_operator || words[at].text == "do")
+        };
+        if from < at {
+            let opens = from.checked_sub(1).is_some_and(is_group);
+            found.push(one(&words[from..at], opens));
+        }
+        from = at + 1;
+    }
+    found
+}
+
+fn one(words: &[Word], opens: bool) -> Command {
+    let mut command = Command { words: Vec::new(), file: None, input: None, opens };
+    let mut rest = words.iter().peekable();
+    while let Some(word) = rest.next() {
+        if !word.is_operator {
+            command.words.push(word.clone());
+            continue;
+        }
+        // Its file is no word of the command.
+        let Some(target) = rest.next_if(|next| !next.is_operator) else { continue };
+        match word.text.as_str() {
+            "<<<" => command.input = Some(target.clone()),
+            ">" | ">>" | ">|" | "&>" | "&>>" if target.text != "/dev/null" && command.file.is_none() => {
+                command.file = Some(target.clone());
+            }
+            _ => {}
+        }
+    }
+    command
+}
+
+/// The word that ends the text which a command of this line reads. A shift of numbers, as in `$((1 << 3))`, reads none.
+pub(super) fn here(words: &[Word]) -> Option<String> {
+    let at = words.iter().position(|word| word.is_operator && word.text == "<<")?;
+    if words[..at].iter().any(|word| word.is_operator && word.text == "((") {
+        return None;
+    }
+    let end = words.get(at + 1).filter(|word| !word.is_operator)?.text.trim_start_matches('-');
+    let is_name = !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then(|| end.to_owned())
+}
+
+/// `$(seq 0 3)` as the numbers themselves.
+pub(super) fn with_sequences(words: Vec<Word>) -> Vec<Word> {
+    let is = |word: &Word, text: &str| word.is_operator && word.text == text;
+    let (mut found, mut at) = (Vec::with_capacity(words.len()), 0);
+    while let Some(word) = words.get(at) {
+        let inner = words.get(at + 2..).unwrap_or_default();
+        let end = inner.iter().take(4).position(|word| is(word, ")"));
+        let numbers = match (word.text.as_str(), words.get(at + 1), end) {
+            ("$", Some(open), Some(end)) if is(open, "(") => sequence(&inner[..end]).map(|numbers| (numbers, end)),
+            _ => None,
+        };
+        match numbers {
+            Some((numbers, end)) => {
+                let plain = |number: u32| Word { text: number.to_string(), is_operator: false, is_expanded: false };
+                found.extend(numbers.map(plain));
+                at += end + 3;
+            }
+            None => {
+                found.push(word.clone());
+                at += 1;
+            }
+        }
+    }
+    found
+}
+
+fn sequence(words: &[Word]) -> Option<std::ops::RangeInclusive<u32>> {
+    let number = |word: &Word| word.text.parse::<u32>().ok();
+    let range = match words {
+        [name, last] if name.text == "seq" => 1..=number(last)?,
+        [name, first, last] if name.text == "seq" => number(first)?..=number(last)?,
+        _ => return None,
+    };
+    (range.clone().count() <= EXPANDED_MAX).then_some(range)
+}
+
+/// The words that `a{b,c}` and `a{0..3}` stand for; the word itself without braces.
+pub(super) fn braces(word: &str) -> Vec<String> {
+    let whole = || vec![word.to_owned()];
+    let Some((before, rest)) = word.split_once('{').filter(|(before, _)| !before.ends_with('$')) else {
+        return whole();
+    };
+    let Some((inner, after)) = rest.split_once('}') else { return whole() };
+    let range =
+        inner.split_once("..").and_then(|(first, last)| Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?));
+    let parts: Vec<String> = match range {
+        Some(range) if range.clone().count() <= EXPANDED_MAX => range.map(|number| number.to_string()).collect(),
+        None if inner.contains(',') => inner.split(',').map(str::to_owned).take(EXPANDED_MAX).collect(),
+        _ => return whole(),
+    };
+    parts.into_iter().map(|part| format!("{before}{part}{after}")).collect()
+}
+
+/// What `echo` or `printf` prints. None: another command, or what only a shell could print.
+pub(super) fn output(words: &[Word]) -> Option<String> {
+    let at = words.iter().position(|word| word.text == "echo" || word.text == "printf")?;
+    let texts: Vec<&str> = words.get(at + 1..)?.iter().map(|word| word.text.as_str()).collect();
+    if words[at].text == "printf" {
+        let (format, values) = texts.strip_prefix(&["--"]).unwrap_or(&texts).split_first()?;
+        return printed(format, values);
+    }
+    let said: Vec<&str> = texts.into_iter().skip_while(|text| ["-n", "-e", "-ne", "-en"].contains(text)).collect();
+    Some(said.join(" ").trim_end_matches("\\n").to_owned())
+}
+
+/// The format is used again until every value is printed.
+fn printed(format: &str, values: &[&str]) -> Option<String> {
+    let (mut text, mut values) = (String::new(), values.iter().copied().peekable());
+    loop {
+        let (before, mut letters) = (values.len(), format.chars());
+        while let Some(letter) = letters.next() {
+            match letter {
+                '\\' => text.push(match letters.next()? {
+                    'n' => '\n',
+                    't' => '\t',
+                    own @ ('\\' | '"' | '\'' | '%') => own,
+                    _ => return None,
+                }),
+                '%' => match letters.next()? {
+                    '%' => text.push('%'),
+                    's' => text.push_str(values.next().unwrap_or_default()),
+                    'b' => text.push_str(&values.next().unwrap_or_default().replace("\\n", "\n")),
+                    'd' | 'i' | 'u' => text += &values.next().unwrap_or("0").parse::<i64>().ok()?.to_string(),
+                    _ => return None,
+                },
+                letter => text.push(letter),
+            }
+        }
+        if text.len() > PRINTED_BYTES_MAX {
+            return None;
+        }
+        if values.peek().is_none() || values.len() == before {
+            return Some(text.trim_end_matches('\n').to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guide::words::split;
+
+    #[test]
+    fn what_printf_prints() {
+        for (line, expected) in [
+            (r"printf '%s\n' madvise", Some("madvise")),
+            (r#"printf "%d\n" 1"#, Some("1")),
+            (r"printf 'a=%s\nb=%d\n' 1 2", Some("a=1\nb=2")),
+            (r"printf '%s\n' a=1 b=2", Some("a=1\nb=2")),
+            ("printf never", Some("never")),
+            ("printf -- 100%%", Some("100%")),
+            (r"printf '%d' x", None),
+            (r"printf '%x' 10", None),
+            ("printf", None),
+            ("cat x", None),
+            (r"echo -n 5", Some("5")),
+        ] {
+            assert_eq!(output(&split(line)).as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn words_of_braces_and_sequences() {
+        assert_eq!(braces("cpu{0..2}/x"), ["cpu0/x", "cpu1/x", "cpu2/x"]);
+        assert_eq!(braces("sd{a,b}"), ["sda", "sdb"]);
+        for whole in ["${x}", "a{b}", "a{", "{0..99999}"] {
+            assert_eq!(braces(whole), [whole]);
+        }
+        let words = with_sequences(split("for i in $(seq 2 3) $(seq 2); do"));
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        assert_eq!(texts, ["for", "i", "in", "2", "3", "1", "2", ";", "do"]);
+    }
+}
