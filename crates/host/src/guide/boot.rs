@@ -89,6 +89,11 @@ fn plain(text: &str) -> String {
         match letter {
             '\\' => match letters.next() {
                 Some(digit) if digit.is_ascii_digit() => plain.push(' '),
+                // `\g<1>` of Python.
+                Some('g') if letters.as_str().starts_with('<') => {
+                    letters.by_ref().take_while(|letter| *letter != '>').for_each(drop);
+                    plain.push(' ');
+                }
                 Some('(' | ')' | 's' | 'b' | '+' | '<' | '>' | 'n' | 't') => plain.push(' '),
                 Some(other) => plain.push(other),
                 None => {}
@@ -153,6 +158,20 @@ pub(super) fn sed(arguments: &[&str]) -> Content {
         }
     }
     said(asks, unclear)
+}
+
+/// What becomes of a file whose text is replaced by another, as the modules of Ansible do it.
+pub(super) fn replaced(path: &str, old: &str, new: &str) -> Content {
+    let edit = Edit::Replace { of: String::new(), old: old.to_owned(), new: new.to_owned() };
+    let found = match path {
+        path if is_file(path) => of_arguments(path, &edit),
+        path if path.contains("sysctl") => of_sysctls(&edit),
+        _ => Ok(Vec::new()),
+    };
+    match found {
+        Ok(asks) => said(asks, Vec::new()),
+        Err(why) => Content::NotUnderstood(why),
+    }
 }
 
 /// What an edit of a file of kernel arguments changes.

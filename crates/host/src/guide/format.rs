@@ -45,7 +45,6 @@ const COMMANDS: [&str; 12] = [
 ];
 
 pub(super) fn recognise(text: &str) -> GuideFormat {
-    let text = text.trim_start_matches('\u{feff}');
     let lines = || text.lines().take(LINES_MAX).map(str::trim).filter(|line| !line.is_empty());
     let first = lines().next().unwrap_or_default();
     if first.starts_with('{') && lines().any(|line| line.contains("\"settings\"")) {
@@ -68,8 +67,10 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
         let rest = TASKS.iter().find_map(|begin| line.strip_prefix(begin));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
     };
-    let is_yaml = |line: &str| line.ends_with("sysctl:") || is_task(line);
-    if first == "---" || lines().any(is_yaml) {
+    let is_yaml = |line: &str| line.ends_with("sysctl:") || line == "sysctls:" || is_task(line);
+    // A page may begin with a block of YAML about itself.
+    let is_page = || lines().any(|line| line.starts_with("```") || line.starts_with("| ") || line.contains("](http"));
+    if first == "---" && !is_page() || first.starts_with("#cloud-config") || lines().any(is_yaml) {
         return GuideFormat::Ansible;
     }
     if lines().filter(|line| PERFTUNE.iter().any(|option| line.starts_with(option))).count() > 0 {

@@ -30,6 +30,10 @@ impl Guide {
         if text.len() > GUIDE_BYTES_MAX {
             return Err(GuideError::TooLong);
         }
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if text.lines().count() > LINES_MAX {
+            return Err(GuideError::TooManyLines);
+        }
         let format = format.unwrap_or_else(|| format::recognise(text));
         let mut guide = Guide { name: name.to_owned(), format, lines: Vec::new() };
         match format {

@@ -89,7 +89,7 @@ pub(super) struct Script {
 }
 
 /// What one command is.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 enum Found {
     Asks(Vec<Ask>),
     Skip(Skip),
@@ -181,7 +181,10 @@ impl Script {
                 self.variables.insert(name.clone(), vec![values[rest % values.len()].clone()]);
                 rest /= values.len();
             }
-            found.push(self.command(command, said, depth));
+            let one = self.command(command, said, depth);
+            if !found.contains(&one) {
+                found.push(one);
+            }
         }
         self.variables.extend(several);
         found

@@ -194,36 +194,36 @@ fn ansible_tasks() {
     check(
         ANSIBLE,
         expect![[r#"
-        Ansible
-        1 (Structure)
-        2 (Elsewhere)
-        3 (Structure)
-        4 (Elsewhere)
-        5 (Structure)
-        6 (Structure)
-        7 net.core.netdev_max_backlog=5000
-        8 (Elsewhere)
-        9 (Elsewhere)
-        10 (Structure)
-        11 (Structure)
-        12 (Command)
-        13 (Structure)
-        14 vm.swappiness=10
-        15 (Structure)
-        16 (Elsewhere)
-        17 (Structure)
-        18 (Structure)
-        19 net.core.somaxconn=1024
-        20 (Structure)
-        21 net.core.rmem_max=8388608
-        22 ? net.core.wmem_max has no value here
-        23 (Elsewhere)
-        24 thp.enabled=never
-        25 (Structure)
-        26 (Structure)
-        27 net.ipv4.tcp_fin_timeout=15
-        28 ? its value is empty, or a variable of Ansible
-    "#]],
+            Ansible
+            1 (Structure)
+            2 (Elsewhere)
+            3 (Structure)
+            4 (Elsewhere)
+            5 (Structure)
+            6 (Structure)
+            7 net.core.netdev_max_backlog=5000
+            8 (Elsewhere)
+            9 (Elsewhere)
+            10 (Structure)
+            11 (Structure)
+            12 (Command)
+            13 (Structure)
+            14 vm.swappiness=10
+            15 (Structure)
+            16 (Structure)
+            17 (Structure)
+            18 (Structure)
+            19 net.core.somaxconn=1024
+            20 (Structure)
+            21 net.core.rmem_max=8388608
+            22 ? net.core.wmem_max has no value here
+            23 (Elsewhere)
+            24 thp.enabled=never
+            25 (Structure)
+            26 (Structure)
+            27 net.ipv4.tcp_fin_timeout=15
+            28 ? its value is empty, or a variable of Ansible
+        "#]],
     );
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use evenkeel_host::guide::{GUIDE_BYTES_MAX, Guide, GuideFormat, LibraryGuide};
+use evenkeel_hostfs::user_file::UserFileError;
 use evenkeel_hostfs::{Root, user_file};
 
 use crate::exit;
@@ -20,7 +21,7 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
     if let Some(entry) = LibraryGuide::find(name).filter(|_| !path.exists()) {
         return entry.guide().map_err(failed);
     }
-    let text = user_file::read_text(path, GUIDE_BYTES_MAX as u64).map_err(|error| {
+    let text = text(path).map_err(|error| {
         let failure = Failure::user_file(format!("read the guide {name}"), &error);
         if path.exists() {
             failure
@@ -32,10 +33,20 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
     Guide::parse(name, &text, format, &|include| included(root, folder, include)).map_err(failed)
 }
 
+/// The text of a file. Old pages and configuration files may have letters that are not UTF-8, in comments most often: each is read as an unknown one.
+/// A file with zero bytes is no text.
+fn text(path: &Path) -> Result<String, UserFileError> {
+    let bytes = user_file::read(path, GUIDE_BYTES_MAX as u64)?;
+    match bytes.contains(&0) {
+        true => Err(UserFileError::NoText),
+        false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}
+
 /// The text of a profile, or of a file of variables, that another profile includes. A guide comes from anywhere, so it names files beside it and
 /// those that TuneD has on the machine that is read, and no others.
 fn included(root: &Root, folder: &Path, name: &str) -> Option<String> {
-    let beside = |path: &Path| user_file::read_text(path, GUIDE_BYTES_MAX as u64).ok();
+    let beside = |path: &Path| text(path).ok();
     let installed = |path: &str| root.text(path).ok().filter(|text| text.len() <= GUIDE_BYTES_MAX);
     if name.contains("..") {
         return None;
@@ -58,6 +69,22 @@ mod tests {
     use evenkeel_hostfs::Capture;
 
     use super::*;
+
+    #[test]
+    fn a_letter_that_is_not_utf_8_loses_no_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("guide");
+        let name = path.to_str().unwrap();
+        let root = Root::captured(Capture::default());
+        for (bytes, settings) in [
+            (b"caf\xe9 comment\nvm.dirty_ratio=15\n".as_slice(), Some(1)),
+            (b"\xef\xbb\xbfvm.dirty_ratio=15\nvm.swappiness=1\n", Some(2)),
+            (b"\x7fELF\0\0vm.dirty_ratio=15\n", None),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(guide(name, None, &root).ok().map(|guide| guide.asks().count()), settings);
+        }
+    }
 
     #[test]
     fn a_guide_includes_only_what_is_beside_it_and_what_tuned_has() {

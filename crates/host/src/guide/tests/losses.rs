@@ -127,11 +127,11 @@ fn maps_and_lists_on_one_line() {
             2 (Structure)
             3 vm.swappiness=10
             4 net.core.busy_read=50 + net.core.busy_poll=51
-            5 vm.dirty_ratio=5 + not understood: its key is no sysctl, or its value is a variable
+            5 vm.dirty_ratio=5
             6 vm.swappiness=3
-            7 (Structure)
+            7 ? its name is a variable of Ansible
             8 net.core.netdev_budget=600
-            9 ? its lists are nested too deep
+            9 net.core.netdev_budget=600
             10 (Elsewhere)
             11 (Structure)
             12 vm.swappiness=7
@@ -302,6 +302,130 @@ fn texts_between_quotes_over_several_lines() {
             14 vm.swappiness=2
             15 (Command)
             16 vm.swappiness=3
+        "#]],
+    );
+}
+
+#[test]
+fn tasks_in_every_form() {
+    check(
+        "---\n- sysctl: name=\"net.ipv4.udp_mem\" value=\"65536 131072 262144\" state=present\n- sysctl: name=net.ipv4.tcp_tw_recycle value=1 state=absent\n\
+         - sysctl: {name: kernel.nmi_watchdog, value: false}\n- ansible.posix.sysctl:\n    name: kernel.numa_balancing\n    value: \"no\"\n\
+         - sysctl: {name: \"{{ item }}\", value: 0}\n  loop: [kernel.nmi_watchdog, kernel.watchdog]\n\
+         - sysctl:\n    name: \"{{ item.0 }}\"\n    value: \"{{ item.1 }}\"\n  loop:\n    - [vm.compaction_proactiveness, 0]\n    - [vm.stat_interval, 9]\n\
+         - sysctl: {name: \"{{ item }}\", value: 0}\n  loop: \"{{ 'kernel.timer_migration kernel.sched_autogroup_enabled'.split() }}\"\n\
+         - local_action: sysctl name=net.core.busy_read value=50\n- sysctl:\n    name: net.core.busy_poll\n    value: >-\n      50\n\
+         - sysctl: {name: \"{{ item.key }}\", value: \"{{ item.value }}\"}\n  with_dict:\n    vm.dirty_ratio: 5\n\
+         - sysctl: {name: \"{{ item }}\", state: absent}\n  loop:\n    - net.ipv4.tcp_fack\n\
+         - sysctl: {name: \"{{ item }}\", value: 1}\n  loop: \"{{ others }}\"\n- sysctl: {name: \"{{ knob.name }}\", value: \"{{ knob.value }}\"}\n\
+         \x20 loop: \"{{ mine }}\"\n  loop_control: {loop_var: knob}\n- vars:\n    mine:\n      - {name: vm.swappiness, value: 1}\n",
+        expect![[r#"
+            Ansible
+            1 (Structure)
+            2 net.ipv4.udp_mem=65536 131072 262144
+            3 (Command)
+            4 kernel.nmi_watchdog=0
+            5 (Structure)
+            6 (Structure)
+            7 kernel.numa_balancing=0
+            8 (Structure)
+            9 kernel.nmi_watchdog=0 + kernel.watchdog=0
+            10 (Structure)
+            11 (Structure)
+            12 (Structure)
+            13 (Structure)
+            14 vm.compaction_proactiveness=0
+            15 vm.stat_interval=9
+            16 (Structure)
+            17 kernel.timer_migration=0 + kernel.sched_autogroup_enabled=0
+            18 net.core.busy_read=50
+            19 (Structure)
+            20 (Structure)
+            21 net.core.busy_poll=50
+            22 (Elsewhere)
+            23 (Structure)
+            24 (Structure)
+            25 vm.dirty_ratio=5
+            26 (Command)
+            27 (Structure)
+            28 (Structure)
+            29 ? its names are in others, which is not in this text
+            30 (Elsewhere)
+            31 (Structure)
+            32 (Elsewhere)
+            33 (Elsewhere)
+            34 (Structure)
+            35 (Structure)
+            36 vm.swappiness=1
+        "#]],
+    );
+}
+
+#[test]
+fn tasks_that_write_files() {
+    check(
+        "---\n- lineinfile:\n    path: /etc/default/grub\n    regexp: '^GRUB_CMDLINE_LINUX='\n    line: 'GRUB_CMDLINE_LINUX=\"isolcpus=2-3 mitigations=off\"'\n\
+         - lineinfile: {path: /etc/default/grub, regexp: '^(GRUB_CMDLINE_LINUX=\".*)\"$', line: '\\1 nohz=off\"', backrefs: yes}\n\
+         - replace:\n    path: /etc/default/grub\n    regexp: 'quiet splash'\n    replace: 'quiet splash preempt=full'\n\
+         - copy:\n    dest: /etc/sysctl.d/99-x.conf\n    content: |\n      # mine\n      vm.swappiness = 1\n      vm.dirty_ratio = {{ ratio }}\n\
+         - shell: |\n    echo never > /sys/kernel/mm/transparent_hugepage/enabled\n    sysctl -w vm.stat_interval={{ x }}\n\
+         - command: sysctl -w net.core.busy_read=50\n- lineinfile: path=/etc/sysctl.conf line='vm.dirty_ratio=3' state=absent\n",
+        expect![[r#"
+            Ansible
+            1 (Structure)
+            2 (Structure)
+            3 (Elsewhere)
+            4 (Elsewhere)
+            5 cmdline.isolcpus=2-3 + cmdline.mitigations=off
+            6 kernel argument nohz=off
+            7 (Structure)
+            8 (Elsewhere)
+            9 (Elsewhere)
+            10 kernel.preempt=full
+            11 (Structure)
+            12 (Elsewhere)
+            13 (Elsewhere)
+            14 (Comment)
+            15 vm.swappiness=1
+            16 ? its value is empty, or a variable of Ansible
+            17 (Elsewhere)
+            18 thp.enabled=never
+            19 ? its value is empty, or a variable of Ansible
+            20 net.core.busy_read=50
+            21 (Command)
+        "#]],
+    );
+    check(
+        "#cloud-config\nwrite_files:\n  - path: /etc/sysctl.d/99-x.conf\n    content: |\n      net.core.rmem_max=8388608\n  - path: /etc/other\n    content: |\n      vm.swappiness=1\n\
+         runcmd:\n  - [sysctl, -w, vm.swappiness=1]\n  - echo 0 > /proc/sys/kernel/numa_balancing\n  - [sh, -c, 'echo 1 > /proc/sys/vm/zone_reclaim_mode']\n\
+         bootcmd:\n  - sed -i 's/^GRUB_CMDLINE_LINUX=.*/GRUB_CMDLINE_LINUX=\"nosmt\"/' /etc/default/grub\n",
+        expect![[r#"
+            Ansible
+            1 (Comment)
+            2 (Structure)
+            3 (Elsewhere)
+            4 (Elsewhere)
+            5 net.core.rmem_max=8388608
+            6 (Elsewhere)
+            7 (Elsewhere)
+            8 (Elsewhere)
+            9 (Structure)
+            10 vm.swappiness=1
+            11 kernel.numa_balancing=0
+            12 vm.zone_reclaim_mode=1
+            13 (Structure)
+            14 kernel argument nosmt
+        "#]],
+    );
+    check(
+        "services:\n  game:\n    sysctls:\n      - net.core.somaxconn=1024\n      - net.ipv4.tcp_syncookies=0\n",
+        expect![[r#"
+            Ansible
+            1 (Structure)
+            2 (Structure)
+            3 (Structure)
+            4 net.core.somaxconn=1024
+            5 net.ipv4.tcp_syncookies=0
         "#]],
     );
 }

@@ -1,0 +1,127 @@
+//! What the lines of a text in YAML say, while its nodes are read in another order.
+
+use super::super::line::{Ask, Content, Skip};
+use super::super::{names, prose, settings};
+use crate::sysctl;
+
+/// Why a setting has no value here.
+pub(super) const NO_VALUE: &str = "its value is empty, or a variable of Ansible";
+/// The most settings that loops make of the tasks of a text.
+const LOOPED_MAX: usize = 20_000;
+
+/// What a line says.
+#[derive(Default)]
+pub(super) struct Line {
+    asks: Vec<Ask>,
+    unclear: Vec<String>,
+    skip: Option<Skip>,
+    /// A task has spoken for it.
+    is_done: bool,
+}
+
+impl Line {
+    pub(super) fn content(mut self, raw: &str, is_odd: bool) -> Content {
+        match (self.asks.is_empty(), self.unclear.is_empty()) {
+            (false, _) => {
+                self.asks.extend(self.unclear.into_iter().map(Ask::not_understood));
+                return Content::settings(self.asks);
+            }
+            (true, false) => return Content::not(self.unclear.join("; ")),
+            (true, true) => {}
+        }
+        if let Some(skip) = self.skip {
+            return Content::NotASetting(skip);
+        }
+        match raw.chars().next() {
+            None => Content::NotASetting(Skip::Blank),
+            Some('#') => Content::NotASetting(Skip::Comment),
+            Some(_) if is_odd && prose::mentioned(raw).is_some() => Content::not("evenkeel can't read it as YAML"),
+            Some(_) if raw.starts_with("---") || raw.ends_with(':') => Content::NotASetting(Skip::Structure),
+            Some(_) => Content::NotASetting(Skip::Elsewhere),
+        }
+    }
+}
+
+/// What the lines of the text say.
+pub(super) struct Lines {
+    lines: Vec<Line>,
+    looped: usize,
+}
+
+impl Lines {
+    pub(super) fn new(count: usize) -> Lines {
+        Lines { lines: (0..count).map(|_| Line::default()).collect(), looped: 0 }
+    }
+
+    pub(super) fn all(self) -> impl Iterator<Item = Line> {
+        self.lines.into_iter()
+    }
+
+    /// Whether a loop may make one setting more.
+    pub(super) fn may_loop(&mut self) -> bool {
+        self.looped += 1;
+        self.looped <= LOOPED_MAX
+    }
+
+    fn at(&mut self, line: usize, does: impl FnOnce(&mut Line)) {
+        if let Some(line) = self.lines.get_mut(line) {
+            does(line);
+        }
+    }
+
+    /// Whether a task has spoken for a line.
+    pub(super) fn is_done(&self, line: usize) -> bool {
+        self.lines.get(line).is_none_or(|line| line.is_done)
+    }
+
+    pub(super) fn done(&mut self, line: usize, skip: Skip) {
+        self.at(line, |line| {
+            line.is_done = true;
+            line.skip = line.skip.or(Some(skip));
+        });
+    }
+
+    pub(super) fn ask(&mut self, line: usize, ask: Ask) {
+        self.at(line, |line| line.asks.push(ask));
+    }
+
+    pub(super) fn not(&mut self, line: usize, why: impl Into<String>) {
+        let why = why.into();
+        self.at(line, |line| {
+            if !line.unclear.contains(&why) {
+                line.unclear.push(why);
+            }
+        });
+    }
+
+    pub(super) fn add(&mut self, line: usize, content: Content) {
+        match content {
+            Content::Settings(asks) => self.at(line, |line| line.asks.extend(asks)),
+            Content::NotUnderstood(why) => self.not(line, why),
+            Content::NotASetting(skip) => self.at(line, |line| line.skip = line.skip.or(Some(skip))),
+        }
+    }
+
+    /// A setting by its key and its value as Ansible has it.
+    pub(super) fn setting(&mut self, line: usize, key: &str, value: &str) {
+        match ask(key, value) {
+            Some(ask) => self.ask(line, ask),
+            None => self.not(line, NO_VALUE),
+        }
+    }
+}
+
+/// The setting of a key. The module writes booleans as 0 and 1.
+fn ask(key: &str, value: &str) -> Option<Ask> {
+    let value = match value.to_ascii_lowercase().as_str() {
+        "yes" | "true" | "on" | "y" | "t" => "1",
+        "no" | "false" | "off" | "n" | "f" => "0",
+        _ => value,
+    };
+    settings::plain_value(value).and_then(|value| names::by_key(key, value))
+}
+
+/// Whether a text is the name of a sysctl.
+pub(super) fn is_name(text: &str) -> bool {
+    text.contains('.') && !text.contains(' ') && sysctl::known_path(text).is_some()
+}
