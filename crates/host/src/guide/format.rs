@@ -1,7 +1,7 @@
 //! Recognises the format of a guide by its content.
 
 use super::line::GuideFormat;
-use super::{settings, tuned, words};
+use super::{settings, tuned, unit, words};
 
 /// The most lines to look at.
 const LINES_MAX: usize = 2000;
@@ -50,8 +50,15 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     if first.starts_with('{') && lines().any(|line| line.contains("\"settings\"")) {
         return GuideFormat::Plan;
     }
-    if first.starts_with("#!") {
+    // A Dockerfile is a list of commands.
+    let instructions = || lines().filter(|line| !line.starts_with('#'));
+    let is_dockerfile = instructions().next().is_some_and(|line| line.starts_with("FROM ") || line.starts_with("ARG "))
+        && instructions().any(|line| line.starts_with("RUN "));
+    if first.starts_with("#!") || is_dockerfile {
         return GuideFormat::Shell;
+    }
+    if unit::is_one(text) {
+        return GuideFormat::Sysctl;
     }
     if lines().any(|line| tuned::header(line).is_some_and(|name| SECTIONS.contains(&name))) {
         return GuideFormat::Tuned;

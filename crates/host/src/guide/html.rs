@@ -12,7 +12,7 @@ pub(super) const BREAK: char = '\u{1}';
 pub(super) const END: &str = "\u{3}";
 
 /// Elements that begin a line of their own, and end it.
-const BLOCKS: [&str; 52] = [
+const BLOCKS: [&str; 51] = [
     "address",
     "article",
     "aside",
@@ -61,7 +61,6 @@ const BLOCKS: [&str; 52] = [
     "summary",
     "table",
     "textarea",
-    "title",
     "tr",
     "ul",
     "video",
@@ -74,7 +73,7 @@ pub(super) struct Tags {
     pub(super) is_in_row: bool,
     /// Within text whose lines are lines of the page.
     pub(super) is_in_pre: bool,
-    /// Within a script or a style.
+    /// Within a script, a style or a title.
     pub(super) is_in_script: bool,
     is_in_tag: bool,
     is_in_comment: bool,
@@ -115,6 +114,7 @@ impl Tags {
                     rest = &rest[length..];
                     continue;
                 }
+                (false, _) if self.is_in_script => {}
                 (false, letter) => text.extend(plain(letter)),
             }
             rest = after;
@@ -127,8 +127,9 @@ impl Tags {
         let name = tag.split(|letter: char| letter.is_whitespace()).next().unwrap_or_default();
         let name = name.strip_suffix('/').filter(|name| !name.is_empty()).unwrap_or(name);
         match name {
-            "script" | "style" => self.is_in_script = true,
-            "/script" | "/style" => self.is_in_script = false,
+            // A title is no advice.
+            "script" | "style" | "title" => self.is_in_script = true,
+            "/script" | "/style" | "/title" => self.is_in_script = false,
             "pre" | "/pre" | "textarea" | "/textarea" => {
                 self.is_in_pre = !name.starts_with('/');
                 text.push(BREAK);

@@ -29,6 +29,7 @@ mod tests;
 mod text;
 mod tools;
 mod tuned;
+mod unit;
 mod words;
 
 pub use judge::{Judged, SettingState, judge};

@@ -2,7 +2,7 @@
 
 use super::library::LibraryGuide;
 use super::line::{GUIDE_BYTES_MAX, Guide, GuideError, GuideFormat, LINES_MAX};
-use super::{ansible, format, own, perftune, settings, text as page, tuned};
+use super::{ansible, format, own, perftune, settings, text as page, tuned, unit};
 
 pub use super::tuned::Include;
 
@@ -37,6 +37,7 @@ impl Guide {
         let format = format.unwrap_or_else(|| format::recognise(text));
         let mut guide = Guide { name: name.to_owned(), format, lines: Vec::new() };
         match format {
+            GuideFormat::Sysctl if unit::is_one(text) => guide.add(text, unit::read(text)),
             GuideFormat::Sysctl => guide.add(text, settings::read(text)),
             GuideFormat::Tuned => tuned::read(&mut guide, text, include),
             GuideFormat::Shell | GuideFormat::Markdown | GuideFormat::Html => guide.add(text, page::read(text, format)),

@@ -18,11 +18,11 @@ pub(super) fn content(line: &str) -> Option<Content> {
             rest.push_str(part);
         }
     }
-    for sentence in sentences(&rest) {
-        let against = against(sentence);
-        let found = inline(sentence);
+    for part in sentences(&rest) {
+        let against = against(part);
+        let found = inline(part);
         if found.is_empty() {
-            unclear.extend(mentioned(sentence).map(|name| format!("it names {name} without a value to set")));
+            unclear.extend(mentioned(part).map(|name| format!("it names {name} without a value to set")));
         }
         for said in found {
             match (said, &against) {
@@ -118,19 +118,19 @@ const AGAINST_IN_TWO: [[&str; 2]; 7] = [
 ];
 
 /// The word of a sentence that makes it unclear whether its settings are wanted.
-fn against(sentence: &str) -> Option<String> {
+fn against(part: &str) -> Option<String> {
     let plain = |word: &str| {
         let word = word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
         word.replace(['\u{2019}', '\u{2018}'], "'")
     };
-    let words: Vec<String> = sentence.split_whitespace().map(plain).filter(|word| !word.is_empty()).collect();
+    let words: Vec<String> = part.split_whitespace().map(plain).filter(|word| !word.is_empty()).collect();
     let one = words.iter().find(|word| AGAINST.contains(&word.as_str())).cloned();
     let two = || {
         let found =
             words.windows(2).find(|pair| AGAINST_IN_TWO.iter().any(|own| own[0] == pair[0] && own[1] == pair[1]));
         found.map(|pair| pair.join(" "))
     };
-    let asks = || sentence.trim_end().ends_with('?').then(|| "?".to_owned());
+    let asks = || part.trim_end().ends_with('?').then(|| "?".to_owned());
     one.or_else(two).or_else(asks)
 }
 
@@ -166,15 +166,13 @@ const UNITS: [&str; 27] = [
 ];
 
 /// Settings inside a sentence: `key=value`, `key = value`, `key: value`, "key to value".
-fn inline(sentence: &str) -> Vec<Result<Ask, String>> {
-    let words: Vec<&str> = sentence
-        .split(|letter: char| letter.is_whitespace() || letter == '`')
-        .filter(|word| !word.is_empty())
-        .collect();
+fn inline(part: &str) -> Vec<Result<Ask, String>> {
+    let words: Vec<&str> =
+        part.split(|letter: char| letter.is_whitespace() || letter == '`').filter(|word| !word.is_empty()).collect();
     let trimmed =
         |word: &str| word.trim_matches(['"', '\'', ',', ';', ':', '.', '(', ')', '*', '[', ']', '!', '?']).to_owned();
     // Every second part of the line is code.
-    let code = sentence.split('`').skip(1).step_by(2);
+    let code = part.split('`').skip(1).step_by(2);
     let mut found: Vec<Result<Ask, String>> = code.filter_map(names::by_known_arguments).flatten().map(Ok).collect();
     for (at, raw) in words.iter().enumerate() {
         let word = trimmed(raw);

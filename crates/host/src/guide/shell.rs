@@ -106,6 +106,9 @@ impl Script {
 
     fn nested(&mut self, line: &str, depth: usize) -> Option<Content> {
         let words = with_sequences(split(line));
+        if let Some(array) = self.array(&words) {
+            return Some(array);
+        }
         self.here = here(&words);
         let mut all = All::default();
         // What the command before printed, and what all of a group did.
@@ -138,6 +141,21 @@ impl Script {
             }
         }
         all.content()
+    }
+
+    /// `NAME=(WORD…)`: a variable with several words.
+    fn array(&mut self, words: &[Word]) -> Option<Content> {
+        let [name, open, values @ .., close] = words else { return None };
+        let is = |word: &Word, text: &str| word.is_operator && word.text == text;
+        let name = name.text.strip_suffix('=').filter(|_| is_variable(&name.text))?;
+        let is_array = is(open, "(") && is(close, ")") && (1..=LOOP_MAX).contains(&values.len());
+        let is_known = is_array && !values.iter().any(|word| word.is_operator && word.text != ";" || word.is_expanded);
+        if !is_known || self.variables.len() >= VARIABLES_MAX {
+            return None;
+        }
+        let short = |word: &Word| word.text.chars().take(EXPANDED_BYTES_MAX).collect();
+        self.variables.insert(name.to_owned(), values.iter().filter(|word| !word.is_operator).map(short).collect());
+        Some(Content::NotASetting(Skip::Structure))
     }
 
     /// What a group of commands writes to a file.
@@ -213,6 +231,7 @@ impl Script {
                 Some(braced) => braced,
                 None => part.split_at(part.find(|letter| !is_name(letter)).unwrap_or(part.len())),
             };
+            let name = name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")).unwrap_or(name);
             match self.variables.get(name).map(Vec::as_slice) {
                 Some([value]) => expanded.extend([value.as_str(), rest]),
                 _ => expanded.extend(["$", part]),
@@ -228,7 +247,9 @@ impl Script {
     fn alternatives(&self, text: &str) -> Vec<String> {
         let mut all = vec![self.expand(text)];
         for (name, values) in self.variables.iter().filter(|(_, values)| values.len() > 1) {
-            let uses = [format!("${{{name}}}"), format!("${name}")];
+            let uses =
+                ["[@]}", "[*]}", "}"].map(|end| format!("${{{name}{end}")).into_iter().chain([format!("${name}")]);
+            let uses: Vec<String> = uses.collect();
             if uses.iter().any(|uses| text.contains(uses.as_str())) && all.len() * values.len() <= LOOP_MAX {
                 let with = |text: &String| {
                     let of = |value: &String| uses.iter().fold(text.clone(), |text, uses| text.replace(uses, value));

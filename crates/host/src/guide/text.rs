@@ -37,6 +37,7 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
     // Where a line comes for the last time: text that a command reads must end somewhere.
     let last: HashMap<&str, usize> = text.lines().map(str::trim).zip(0..).collect();
     let raw: Vec<&str> = text.lines().collect();
+    let uses = uses(text);
     while let Some(first) = lines.get(contents.len()) {
         let at = contents.len();
         if format == GuideFormat::Html {
@@ -60,8 +61,8 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
         let is_quiet = matches!(content, Content::NotASetting(_));
         contents.push(content);
         contents.extend((1..parts).map(|_| Content::NotASetting(Skip::Structure)));
-        if is_quiet && parts > 1 {
-            quoted(&lines[at..], &mut contents[at..]);
+        if is_quiet && reader.has_code() {
+            unused(&lines[at..], at, &uses, &mut contents[at..]);
         }
     }
     contents
@@ -81,18 +82,32 @@ fn lines(text: &str, format: GuideFormat) -> Vec<Line> {
     text.lines().map(one).collect()
 }
 
-/// Lines of a text between quotes that look like settings, if nothing after it names the variable that has the text.
-fn quoted(lines: &[Line], contents: &mut [Content]) {
-    let (own, after) = lines.split_at(contents.len());
-    let name = own[0].text.trim().split('=').next().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
-    let uses = [format!("${name}"), format!("${{{name}")];
-    if !name.is_empty() && after.iter().any(|line| uses.iter().any(|uses| line.text.contains(uses.as_str()))) {
+/// Where each variable of a shell is used for the last time.
+fn uses(text: &str) -> HashMap<&str, usize> {
+    let mut last = HashMap::new();
+    for (number, line) in text.lines().enumerate() {
+        for part in line.split('$').skip(1) {
+            let part = part.strip_prefix('{').unwrap_or(part);
+            let end = part.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(part.len());
+            last.insert(&part[..end], number);
+        }
+    }
+    last
+}
+
+/// Settings in the text of a variable that is not used after these lines, which begin at `at`.
+fn unused(lines: &[Line], at: usize, uses: &HashMap<&str, usize>, contents: &mut [Content]) {
+    let first = lines[0].text.trim();
+    let first = ["export ", "local ", "readonly "].iter().find_map(|begin| first.strip_prefix(begin)).unwrap_or(first);
+    let Some((name, _)) = first.split_once('=').filter(|(name, _)| !name.contains(' ')) else { return };
+    if uses.get(name).is_some_and(|last| *last >= at + contents.len()) {
         return;
     }
-    for (line, content) in own.iter().zip(contents) {
-        let text = line.text.rsplit(['"', '\'']).find(|part| part.contains('=')).unwrap_or_default();
-        if settings::assignment(text).is_some() {
-            *content = Content::not("it is in a text between quotes, and evenkeel can't tell what becomes of it");
+    for (line, content) in lines.iter().zip(contents) {
+        let text = line.text.rsplit(['"', '\'', '(', ')']).find(|part| part.contains('=')).unwrap_or_default();
+        if text.trim() != first && settings::assignment(text).is_some() {
+            *content =
+                Content::not(format!("it is in the variable {name}, and evenkeel can't tell what becomes of it"));
         }
     }
 }
@@ -122,7 +137,11 @@ impl Reader {
                 count += 1;
                 continue;
             }
-            let more = if self.has_quotes(&whole) { rest_of_quote(&whole, &lines[count..]) } else { 0 };
+            let more = match self.has_quotes(&whole) {
+                true if opens_array(&whole) => rest_of_array(&lines[count..]),
+                true => rest_of_quote(&whole, &lines[count..]),
+                false => 0,
+            };
             if more == 0 || count >= CONTINUED_MAX {
                 return (Some(whole), count);
             }
@@ -132,6 +151,10 @@ impl Reader {
             }
             count += more;
         }
+    }
+
+    fn has_code(&self) -> bool {
+        self.format == GuideFormat::Shell || self.is_in_code
     }
 
     /// Whether a quote that is open at the end of a line is one of a shell, and no apostrophe.
@@ -250,6 +273,17 @@ impl Reader {
             (None, None) => Content::NotASetting(Skip::Prose),
         }
     }
+}
+
+/// Whether a line begins an array, `NAME=(`, and does not end it.
+fn opens_array(line: &str) -> bool {
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    line.trim().split_once("=(").is_some_and(|(name, rest)| is_name(name) && !rest.contains(')'))
+}
+
+/// How many of the next lines belong to an array. None, if it never ends.
+fn rest_of_array(next: &[Line]) -> usize {
+    next.iter().take(QUOTED_MAX).position(|line| line.text.contains(')')).map_or(0, |at| at + 1)
 }
 
 /// How many of the next lines belong to a quote that is open at the end of a line. None, if it never closes.

@@ -13,7 +13,7 @@ pub(super) struct Word {
     pub(super) is_expanded: bool,
 }
 
-/// The words of a line up to its comment.
+/// The words of a line without its comment.
 pub(super) fn split(line: &str) -> Vec<Word> {
     let (mut words, mut word, mut quote): (Vec<Word>, Option<Word>, Option<char>) = (Vec::new(), None, None);
     let operator = |text| Word { text, is_operator: true, is_expanded: false };
@@ -36,7 +36,7 @@ pub(super) fn split(line: &str) -> Vec<Word> {
                 words.push(operator(";".to_owned()));
             }
             (None, letter) if letter.is_whitespace() => words.extend(word.take()),
-            (None, '#') if word.is_none() => break,
+            (None, '#') if word.is_none() => while letters.next_if(|next| *next != '\n').is_some() {},
             (None, '>' | '|' | ';' | '&' | '<' | '(' | ')') => {
                 let is_redirection = matches!(letter, '>' | '<') || letter == '&' && letters.peek() == Some(&'>');
                 // `2>` is a redirection of another stream, which carries no setting.
@@ -78,7 +78,7 @@ pub(super) fn open_quote(line: &str, open: Option<char>) -> Option<char> {
         match (quote, letter) {
             (Some(own), letter) if letter == own => quote = None,
             (None, '"' | '\'') => quote = Some(letter),
-            (None, '#') if !is_word => return None,
+            (None, '#') if !is_word => drop(letters.find(|letter| *letter == '\n')),
             (own, '\\') if own != Some('\'') => _ = letters.next(),
             _ => {}
         }

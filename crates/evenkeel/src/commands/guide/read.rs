@@ -34,10 +34,11 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
 }
 
 /// The text of a file. Old pages and configuration files may have letters that are not UTF-8, in comments most often: each is read as an unknown one.
-/// A file with zero bytes is no text.
+/// A file with zero bytes, as UTF-16 has them, is no text.
 fn text(path: &Path) -> Result<String, UserFileError> {
     let bytes = user_file::read(path, GUIDE_BYTES_MAX as u64)?;
-    match bytes.contains(&0) {
+    let is_utf_16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
+    match is_utf_16 || bytes.contains(&0) {
         true => Err(UserFileError::NoText),
         false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
     }

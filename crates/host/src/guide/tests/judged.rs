@@ -181,7 +181,6 @@ fn commands_are_the_knobs_that_exist() {
             NotHere cpuidle.state_disable=1: there is no idle driver here: there are no states to disable
             ByHand x86_energy_perf_policy performance: evenkeel has no knob for it
             NotHere cpuidle.state_disable=1: there is no idle driver here: there are no states to disable
-            NotHere cpuidle.state_disable=1: there is no idle driver here: there are no states to disable
         "#]],
     );
     check(

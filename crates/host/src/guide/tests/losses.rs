@@ -127,7 +127,7 @@ fn maps_and_lists_on_one_line() {
             2 (Structure)
             3 vm.swappiness=10
             4 net.core.busy_read=50 + net.core.busy_poll=51
-            5 vm.dirty_ratio=5
+            5 vm.dirty_ratio=5 + not understood: its value is empty, or a variable of Ansible
             6 vm.swappiness=3
             7 ? its name is a variable of Ansible
             8 net.core.netdev_budget=600
@@ -287,8 +287,8 @@ fn texts_between_quotes_over_several_lines() {
         expect![[r#"
             Shell
             1 (Structure)
-            2 ? it is in a text between quotes, and evenkeel can't tell what becomes of it
-            3 ? it is in a text between quotes, and evenkeel can't tell what becomes of it
+            2 ? it is in the variable SYSCTLS, and evenkeel can't tell what becomes of it
+            3 ? it is in the variable SYSCTLS, and evenkeel can't tell what becomes of it
             4 (Structure)
             5 (Structure)
             6 vm.swappiness=1 + vm.stat_interval=9
@@ -426,6 +426,56 @@ fn tasks_that_write_files() {
             3 (Structure)
             4 net.core.somaxconn=1024
             5 net.ipv4.tcp_syncookies=0
+        "#]],
+    );
+}
+
+#[test]
+fn arrays_units_and_images() {
+    check(
+        "#!/bin/bash\nSYSCTLS=(\n  \"net.core.rmem_max=8388608\" # large\n  vm.swappiness=1\n)\nfor s in \"${SYSCTLS[@]}\"; do\n  sysctl -w \"$s\"\ndone\n\
+         OTHER=(vm.dirty_ratio=5)\nLOST=(\n\"vm.stat_interval=9\"\n)\n",
+        expect![[r#"
+            Shell
+            1 (Structure)
+            2 (Structure)
+            3 (Structure)
+            4 (Structure)
+            5 (Structure)
+            6 (Structure)
+            7 net.core.rmem_max=8388608 + vm.swappiness=1
+            8 (Structure)
+            9 ? it is in the variable OTHER, and evenkeel can't tell what becomes of it
+            10 (Structure)
+            11 ? it is in the variable LOST, and evenkeel can't tell what becomes of it
+            12 (Structure)
+        "#]],
+    );
+    check(
+        "[Unit]\nDescription=game\n[Service]\nCPUAffinity=2 3\nLimitNOFILE=65536\nExecStartPre=-/sbin/sysctl -w net.core.busy_poll=50\n\
+         ExecStartPre=+/bin/sh -c 'echo 0 > /proc/sys/kernel/numa_balancing'\nExecStart=/srv/server\n",
+        expect![[r#"
+            Sysctl
+            1 (Structure)
+            2 (Elsewhere)
+            3 (Structure)
+            4 process.cpu_affinity=2,3
+            5 (Elsewhere)
+            6 net.core.busy_poll=50
+            7 kernel.numa_balancing=0
+            8 (Elsewhere)
+        "#]],
+    );
+    check(
+        "# syntax\nFROM debian:12\nRUN apt-get update\nRUN sysctl -w net.core.rmem_max=8388608 && \\\n    sysctl -w vm.swappiness=1\nCMD [\"./server\"]\n",
+        expect![[r#"
+            Shell
+            1 (Comment)
+            2 (Command)
+            3 (Command)
+            4 net.core.rmem_max=8388608 + vm.swappiness=1
+            5 (Structure)
+            6 (Command)
         "#]],
     );
 }
