@@ -43,7 +43,8 @@ namespace Evenkeel
             if (tick == null) throw new ArgumentNullException("tick");
             if (period <= TimeSpan.Zero) throw new ArgumentOutOfRangeException("period");
             this.tick = tick;
-            periodNs = (ulong)period.Ticks * 100;
+            // A product beyond the numbers would be another period. The library refuses the largest number.
+            periodNs = period.Ticks > long.MaxValue / 100 ? ulong.MaxValue : (ulong)period.Ticks * 100;
             Advice = "";
             thread = new Thread(Run) { Name = name, IsBackground = true };
             thread.Start();
@@ -64,8 +65,8 @@ namespace Evenkeel
         }
 
         /// <summary>
-        /// Ends the thread after the current tick, and returns how well the ticks kept time. It throws what <c>tick</c> threw.
-        /// Do not call it from <c>tick</c>.
+        /// Ends the thread after the next tick, which takes up to a period, and returns how well the ticks kept time. It throws what <c>tick</c>
+        /// threw. Do not call it from <c>tick</c>.
         /// </summary>
         public string Stop()
         {
@@ -74,7 +75,7 @@ namespace Evenkeel
             return report;
         }
 
-        /// <summary>Ends the thread after the current tick.</summary>
+        /// <summary>Ends the thread after the next tick, which takes up to a period.</summary>
         public void Dispose()
         {
             stopping = true;

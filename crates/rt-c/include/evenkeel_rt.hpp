@@ -218,7 +218,8 @@ public:
 private:
     static EvenkeelTickLoopSettings with_period(Nanoseconds period) {
         auto settings = prepared<EvenkeelTickLoopSettings>();
-        settings.period_ns = static_cast<std::uint64_t>(period.count());
+        // In C, 0 is the default. Here a period is named, so one of 0 is out of range, as a negative one is.
+        settings.period_ns = period.count() > 0 ? static_cast<std::uint64_t>(period.count()) : UINT64_MAX;
         return settings;
     }
     detail::Handle<EvenkeelTickLoop, evenkeel_tick_loop_free> ticks_;

@@ -113,9 +113,16 @@ pub(crate) fn no_function() -> Failure {
     Failure::new(EvenkeelStatus::NullPointer, "the pointer to a function is null")
 }
 
-/// The failure for a null pointer to this type. If a function takes several pointers, the type's name shows which one was null.
+/// The failure for a null pointer to this type. If a function takes several pointers, the type's name in C shows which one was null.
 pub(crate) fn null<T: ?Sized>() -> Failure {
-    let name = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
+    let name = match std::any::type_name::<T>().rsplit("::").next().unwrap_or_default() {
+        "i8" => "char",
+        "u8" => "uint8_t",
+        "u32" => "uint32_t",
+        "u64" => "uint64_t",
+        "usize" => "size_t",
+        other => other,
+    };
     Failure::new(EvenkeelStatus::NullPointer, format_args!("the pointer to {name} is null"))
 }
 

@@ -29,7 +29,8 @@ pub struct EvenkeelThreadConfig {
     pub version: u32,
     /// Runs the thread on these CPUs only, as a list such as "2-3,6". Null: the kernel chooses.
     pub cpus: *const c_char,
-    /// The scheduler's time slice, in nanoseconds (Linux 6.12 and later). 0: 100,000.
+    /// The scheduler's time slice, in nanoseconds (Linux 6.12 and later): 100,000 to 100,000,000, else the report says that it has no effect.
+    /// 0: 100,000.
     pub slice_ns: u64,
     /// How late the kernel may end a sleep, in nanoseconds. 0: 1.
     pub timer_slack_ns: u64,

@@ -117,7 +117,7 @@ impl ThreadReport {
                 "the thread is not pinned to its CPUs",
                 "name CPUs that are online and in the cpuset of this control group",
             ),
-            (self.slice, "the thread has the scheduler's default slice", "it needs Linux 6.12"),
+            (self.slice, "the thread has the scheduler's default slice", "it needs Linux 6.12, and 0.1 to 100 ms"),
             (
                 self.timer_slack,
                 "sleeps of the thread may end 50 us late",
@@ -263,7 +263,8 @@ mod tests {
         assert_eq!(
             fine.advice(),
             [
-                "the thread has the scheduler's default slice, although the kernel accepted the call: it needs Linux 6.12",
+                "the thread has the scheduler's default slice, although the kernel accepted the call: it needs Linux 6.12, and 0.1 to \
+                 100 ms",
                 "the thread is not real-time, operation not permitted (EPERM): give CAP_SYS_NICE or raise RLIMIT_RTPRIO \
                  (LimitRTPRIO=99 in a systemd unit)"
             ]

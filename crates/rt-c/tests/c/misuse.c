@@ -66,6 +66,7 @@ static int handles(void)
     EvenkeelClockSettings settings;
     EvenkeelClock *clock = NULL, *other = NULL;
     uint64_t due = 7;
+    char text[256];
 
     CHECK(EVENKEEL_INIT(&settings), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OK);
@@ -79,6 +80,8 @@ static int handles(void)
     CHECK(evenkeel_clock_next_due((EvenkeelClock *)(uintptr_t)-1, &due), EVENKEEL_STATUS_BAD_HANDLE);
     CHECK(evenkeel_clock_next_due(NULL, &due), EVENKEEL_STATUS_NULL_POINTER);
     CHECK(evenkeel_clock_next_due(other, NULL), EVENKEEL_STATUS_NULL_POINTER);
+    CHECK(evenkeel_last_error(text, sizeof text), EVENKEEL_STATUS_OK);
+    HOLDS(strstr(text, "uint64_t") != NULL);
     CHECK(evenkeel_clock_next_due(other, (uint64_t *)((char *)&due + 1)), EVENKEEL_STATUS_MISALIGNED);
     CHECK(evenkeel_clock_free(other), EVENKEEL_STATUS_OK);
     return 0;

@@ -30,7 +30,9 @@ EvenkeelStatus status_of(Call &&call) {
 }
 
 int ticks() {
-    CHECK(status_of([] { evenkeel::TickLoop(1ns); }) == EVENKEEL_STATUS_OUT_OF_RANGE);
+    for (const evenkeel::Nanoseconds period : {1ns, 0ns, -1ns, evenkeel::Nanoseconds(10h)}) {
+        CHECK(status_of([&] { const evenkeel::TickLoop never(period); }) == EVENKEEL_STATUS_OUT_OF_RANGE);
+    }
     evenkeel::TickLoop loop(5ms);
     {
         auto tick = loop.wait();

@@ -38,6 +38,17 @@ static class TickThreadTest
         {
         }
 
+        // A hundred times as many would not fit into 64 bits, and what is left of them would be a period.
+        try
+        {
+            new TickThread("never", new TimeSpan(184467440737195516), seconds => { });
+            Expect(false, "a period of centuries is refused");
+        }
+        catch (EvenkeelException error)
+        {
+            Expect(error.Status == EvenkeelStatus.OutOfRange, "a period of centuries is refused");
+        }
+
         double moved = 0;
         var ten = new ManualResetEvent(false);
         using (var ticks = new TickThread("ten", TimeSpan.FromMilliseconds(1), seconds =>

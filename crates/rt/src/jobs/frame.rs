@@ -36,7 +36,7 @@ pub enum PushError {
     #[error("push a job with a completion of another job: wait until that job has ended, or use another completion")]
     StillPending,
     /// The job system has ended.
-    #[error("push a job: the job system has ended; drop it later")]
+    #[error("push a job: the job system has ended: end it after the last push")]
     Ended,
 }
 
