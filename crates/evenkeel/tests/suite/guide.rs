@@ -30,6 +30,8 @@ fn assert_complete(text: &str, guide: &Value) {
 fn every_guide_of_the_library_is_judged_on_every_captured_machine() {
     let scene = crate::support::Scene::new();
     let (_, library) = scene.json("guide --list");
+    let behind: serde_json::Value = serde_json::from_str(&scene.run("guide --list --json").stdout).unwrap();
+    assert_eq!(behind, library, "--json may stand behind --list too");
     let guides = library["guides"].as_array().unwrap();
     assert!(guides.len() >= 12, "{library}");
     for (name, text) in crate::pages::hosts() {

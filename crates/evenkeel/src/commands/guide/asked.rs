@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(value_name = "GUIDE", value_parser = Completed(names), hide_possible_values = true, required_unless_present = "list")]
     pub(super) guides: Vec<String>,
     /// List the guides of the library
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["guides", "format", "md", "out", "report"])]
     pub(super) list: bool,
     /// Read the files in this format [default: recognised by content]
     #[arg(long, value_enum, value_name = "FORMAT")]
