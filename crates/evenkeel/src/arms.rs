@@ -9,6 +9,7 @@ use evenkeel_trial::{ARMS_MAX, Arm, ArmName, Away, Level};
 
 use crate::exit;
 use crate::failure::Failure;
+use crate::selection;
 use crate::workload_settings;
 
 /// The arms that are compared with the unchanged machine.
@@ -189,7 +190,9 @@ fn words(text: &str) -> Vec<String> {
 /// The settings of one arm.
 pub(crate) fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
     let parsed = texts.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
-    parsed.map_err(|error| Failure::text(exit::WRONG_USE, "read the settings", error))
+    let parsed = parsed.map_err(|error| selection::wrong_setting("read the settings", error))?;
+    selection::refuse_clash(&parsed, "read the settings")?;
+    Ok(parsed)
 }
 
 #[cfg(test)]
@@ -241,7 +244,10 @@ mod tests {
             (&["vm.swappiness=1", ""], "arm C has no setting"),
             (&[""], "no setting is named"),
             (&["vm.swappiness=1", "vm.swappiness=1"], "arm C (vm.swappiness=1) is there already"),
-            (&["vm.swappiness=1", "vm.swappiness=1 vm.swappiness=2"], "arm C sets vm.swappiness twice"),
+            (
+                &["vm.swappiness=1", "vm.swappiness=1 vm.swappiness=2"],
+                "vm.swappiness=1 and vm.swappiness=2 are two values for one knob",
+            ),
             (&["net.rps_cpus=0", "net.rps_cpus@eth0/rx-0=1"], "are one knob at all its places and at one"),
             (&["vm.swappiness=1", "vm.colour=1"], "unknown knob"),
             (&["vm.swappiness=1", "stray"], "="),

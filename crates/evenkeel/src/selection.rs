@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_change::persist::{PersistContext, boot_files};
 use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError, ServiceName};
-use evenkeel_host::{Action, Advice, Facts, Knob, Setting, SettingError, State as Advised, advise, knobs};
+use evenkeel_host::{
+    Action, Advice, Clash, Facts, Knob, SYSCTL_PREFIX, Setting, SettingError, State as Advised, advise, knobs,
+};
 use evenkeel_hostfs::{Root, RootKind, user_file};
 
 use crate::args::{Completed, GoalArgs, settings};
@@ -74,6 +76,7 @@ impl Selection {
 
     fn make(&self, root: &Root, facts: &Facts, log: &Log, wanted: Wanted) -> Result<Selected, Failure> {
         let Wanted { settings, title, term, unit } = wanted;
+        refuse_clash(&settings, "plan the change")?;
         let program = program(root);
         let boot_files = if root.kind() == RootKind::Mounted { boot_files(root) } else { Vec::new() };
         let own_arguments = log.own_arguments();
@@ -94,7 +97,6 @@ impl Selection {
                 Failure::new(exit::NOT_POSSIBLE, error).hint("`evenkeel inspect --all` shows queues and interrupts")
             })?
         };
-        refuse_twice(&plan)?;
         Ok(Selected { plan, stale: None, given: None })
     }
 
@@ -124,7 +126,7 @@ impl Selection {
             self.refuse_spaces()?;
             self.what.iter().map(|text| Setting::parse(text)).collect()
         };
-        settings.map_err(wrong_setting)
+        settings.map_err(|error| wrong_setting("plan the change", error))
     }
 
     /// Refuses `KNOB = VALUE`, which the shell splits.
@@ -164,18 +166,31 @@ pub(crate) fn add_value(word: &str) -> Option<String> {
     Some(format!("write {word}=VALUE; `evenkeel explain {}` shows the values it takes", knob.id))
 }
 
-fn wrong_setting(error: SettingError) -> Failure {
+/// The failure for words that are no setting. `tried` follows "failed to".
+pub(crate) fn wrong_setting(tried: &str, error: SettingError) -> Failure {
     let hint = match &error {
         SettingError::NoValue { text } => add_value(text).unwrap_or_else(|| {
             "`evenkeel explain` lists the knobs; a plan's file ends in .json or has a / in its path".to_owned()
         }),
         SettingError::BadValue { knob, .. } => format!("`evenkeel explain {knob}` shows what each value does"),
         SettingError::Never { .. } => "other settings can be planned without it".to_owned(),
-        SettingError::UnknownKnob { .. } => {
-            "write KNOB=VALUE; `evenkeel explain KNOB` shows the values that it takes".to_owned()
-        }
+        SettingError::UnknownKnob { id, nearest } => unknown_knob(id, *nearest),
     };
-    Failure::text(exit::WRONG_USE, "plan the change", error).hint(hint)
+    Failure::text(exit::WRONG_USE, tried, error).hint(hint)
+}
+
+/// The hint for an unknown knob: how it is written if it is a sysctl. A name that is nearly a knob's is a misspelt one.
+pub(crate) fn unknown_knob(id: &str, nearest: Option<&str>) -> String {
+    const SLIPS_MAX: usize = 2;
+    let is_misspelt = nearest.is_some_and(|nearest| strsim::osa_distance(id, nearest) <= SLIPS_MAX);
+    match knobs::find(&format!("{SYSCTL_PREFIX}{id}")) {
+        Ok(sysctl) if !is_misspelt && sysctl.id.starts_with(SYSCTL_PREFIX) => {
+            format!("a sysctl that has no knob is written as {}=VALUE", sysctl.id)
+        }
+        Ok(knob) if !is_misspelt => format!("write it as {}=VALUE", knob.id),
+        Err(never @ SettingError::Never { .. }) => format!("leave it out: {never}"),
+        _ => "write KNOB=VALUE; `evenkeel explain KNOB` shows the values that it takes".to_owned(),
+    }
 }
 
 struct Wanted {
@@ -220,18 +235,12 @@ fn program(root: &Root) -> Option<String> {
     ["/usr/", "/opt/"].iter().any(|top| path.starts_with(top)).then(|| path.to_owned())
 }
 
-fn refuse_twice(plan: &PlanFile) -> Result<(), Failure> {
-    for (index, planned) in plan.steps.iter().enumerate() {
-        let step = &planned.step;
-        let is_same = |before: &evenkeel_change::PlannedStep| {
-            (&before.step.knob, &before.step.place) == (&step.knob, &step.place)
-        };
-        if plan.steps[..index].iter().any(is_same) {
-            let error = format!("{} is set twice at {}", step.knob, step.place);
-            return Err(Failure::text(exit::WRONG_USE, "plan the change", error));
-        }
+/// Refuses settings that cannot be in force together. `tried` follows "failed to".
+pub(crate) fn refuse_clash(settings: &[Setting], tried: &str) -> Result<(), Failure> {
+    match Clash::find(settings) {
+        None => Ok(()),
+        Some(clash) => Err(Failure::text(exit::WRONG_USE, tried, &clash).hint(clash.todo())),
     }
-    Ok(())
 }
 
 impl Selection {

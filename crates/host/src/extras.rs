@@ -4,6 +4,9 @@
 use crate::facts::Facts;
 use crate::rank::Effect;
 
+/// From the value of a knob to a file and the value that this file has then.
+pub type Along = fn(&str) -> Option<(&'static str, &str)>;
+
 /// Properties that only some knobs have.
 #[derive(Clone, Copy, Debug)]
 pub struct Extras {
@@ -13,6 +16,8 @@ pub struct Extras {
     pub counter: Option<Counter>,
     /// Files that the kernel changes along with the knob's own: whole paths or, for a device's knob, names in the device's folder.
     pub side_effects: &'static [&'static str],
+    /// The file of another knob that has this value too, as long as the knob has the given one: another value there contradicts it.
+    pub along: Option<Along>,
     /// Why this machine must not have a value that is within the knob's range. `None` if it may, or if no fact shows it.
     pub reject_for: Option<fn(&Facts, &str) -> Option<String>>,
     /// The largest value of older kernels, if it was smaller than the knob's own.
@@ -45,6 +50,7 @@ impl Extras {
         read_in: &[],
         counter: None,
         side_effects: &[],
+        along: None,
         reject_for: None,
         max_before: None,
         risk_at: RiskAt::Any,

@@ -6,6 +6,7 @@
 
 mod advice;
 pub mod catalogue;
+mod clash;
 mod cores;
 pub mod credits;
 mod document;
@@ -34,10 +35,11 @@ mod testing;
 mod value;
 
 pub use advice::{Advice, advise};
+pub use clash::{Clash, ClashReason};
 pub use document::knobs_page;
 pub use evenkeel_sys::CpuSet;
 pub use extras::{
-    Counter, CounterPlace, Extras, Lasts, MaxBefore, Owner, Process, ProcessFiles, Program, RiskAt, ServerUnit,
+    Along, Counter, CounterPlace, Extras, Lasts, MaxBefore, Owner, Process, ProcessFiles, Program, RiskAt, ServerUnit,
     TunedProfile, UnitLimit, Wait,
 };
 pub use fact::Fact;

@@ -11,6 +11,7 @@ use crate::args::StateArgs;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
+use crate::selection;
 use crate::show::Out;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 
 /// The knobs to search among, as requested.
 fn wanted(knobs: &[String], args: &PlanArgs) -> Result<Wanted, Failure> {
-    let bad = |error: evenkeel_host::SettingError| Failure::text(exit::WRONG_USE, "read --knobs", error);
+    let bad = |error: evenkeel_host::SettingError| selection::wrong_setting("read --knobs", error);
     let mut named = Vec::new();
     for text in knobs {
         named.push(match text.contains('=') {

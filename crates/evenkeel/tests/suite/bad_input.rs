@@ -157,7 +157,8 @@ fn arguments_that_make_no_sense() {
             $ evenkeel apply --host host.txt vm.swappiness=1 vm.swappiness=2
             exit code 2
             -- stderr
-            error: failed to plan the change: vm.swappiness is set twice at /proc/sys/vm/swappiness
+            error: failed to plan the change: vm.swappiness=1 and vm.swappiness=2 are two values for one knob
+            hint: leave one of them out
         "#]],
     );
     check(

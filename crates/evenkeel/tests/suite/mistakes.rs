@@ -41,6 +41,23 @@ const LINES: &[&str] = &[
     "apply vm.swappiness --host host.txt",
     "apply vm.swappiness=abc --host host.txt",
     "apply vm.swappiness=201 --host host.txt",
+    "apply vm.nosuch=1 --host host.txt",
+    "apply net.ipv4.tcp_rmem=1 --host host.txt",
+    "apply kernel.panic=1 --host host.txt",
+    "prove vm/nosuch=1 --state state",
+    "explain vm.nosuch",
+    "apply vm.swappiness=1 vm.swappiness=2 --host host.txt",
+    "apply vm.swappiness=1 sysctl:vm.swappiness=1 --host host.txt",
+    "apply vm.dirty_ratio=10 vm.dirty_bytes=8192000 --host host.txt",
+    "apply clash.json --host host.txt",
+    "plan cmdline.idle=poll cmdline.idle=halt --host host.txt",
+    "script irq.affinity=0 irq.affinity@27=1 --host host.txt",
+    "image root net.rps_cpus=0 net.rps_cpus=1",
+    "image root cmdline.clocksource=tsc clocksource=hpet",
+    "prove vm.dirty_ratio=10 vm.dirty_bytes=8192000 --state state",
+    "tune --knobs vm.nosuch --state state",
+    "guide --list tuned:network-latency",
+    "capacity vm.swappiness=1 vm.swappiness=2 --workload simulated --state state",
     "apply irq.affinity@nope=0 --host host.txt",
     "apply irq.affinity@nope --host host.txt",
     "apply vm.swappiness=1 --try abc --state state",
@@ -93,6 +110,11 @@ fn each_mistake_has_an_answer() {
     scene.write("list.json", "[]\n");
     scene.write("broken.json", "{\n");
     scene.write("wrong.json", "{\"a\": 1}\n");
+    scene.write(
+        "clash.json",
+        r#"{"format": 1, "evenkeel": "0", "title": "", "settings": ["vm.swappiness=1", "vm.swappiness=2"], "steps": []}"#,
+    );
+    std::fs::create_dir_all(scene.path("root/etc")).unwrap();
     scene.write("newer.json", "{\"format\": 99}\n");
     scene.write("newer.txt", HOST.replace("evenkeel-capture 1", "evenkeel-capture 2"));
     let mut all = String::new();

@@ -9,6 +9,7 @@ use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::one;
 
 const ARGUMENT: &str = "clocksource";
+const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.clocksource",
@@ -36,7 +37,8 @@ pub(super) const KNOB: Knob = Knob {
         },
     ],
     extras: Extras {
-        read_in: &[CounterPlace::File("/sys/devices/system/clocksource/clocksource0/current_clocksource")],
+        read_in: &[CounterPlace::File(CURRENT)],
+        along: Some(|value| Some((CURRENT, value))),
         risk_at: RiskAt::Values(&["tsc"]),
         ..Extras::NONE
     },

@@ -33,6 +33,8 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[],
         // The kernel counts wake-ups of its threads only together with all others.
         side_effects: &["/proc/sys/kernel/nmi_watchdog", "/proc/sys/kernel/soft_watchdog"],
+        // While both are off, a 1 in the other's file has no effect, and the file reads 0.
+        along: Some(|value| (value == "0").then_some(("/proc/sys/kernel/nmi_watchdog", "0"))),
         risk_at: RiskAt::Values(&["0"]),
         ..Extras::NONE
     },

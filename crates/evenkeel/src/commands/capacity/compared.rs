@@ -16,6 +16,7 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::Failure;
 use crate::needs::Needs;
+use crate::selection;
 use crate::workload_settings;
 
 /// The settings, their plans, and what they need.
@@ -40,9 +41,10 @@ impl Compared {
         }
         let parse = |text: &String| {
             workload_settings::parse(text)
-                .map_err(|error| Failure::text(exit::WRONG_USE, format_args!("read the setting {text}"), error))
+                .map_err(|error| selection::wrong_setting(&format!("read the setting {text}"), error))
         };
         let settings = texts.iter().map(parse).collect::<Result<Vec<Setting>, Failure>>()?;
+        selection::refuse_clash(&settings, "read the settings")?;
         let facts = Facts::probe(root);
         let needs = Needs::from_settings(&facts, &settings)?;
         needs.refuse_without_root("capacity", &settings)?;
