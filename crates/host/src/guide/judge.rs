@@ -319,8 +319,10 @@ fn said(setting: &Setting, plan: &Plan, present: Option<&str>) -> String {
         _ if setting.knob.id.starts_with(sysctl::PREFIX) => {
             "evenkeel has no advice for this sysctl; the kernel checks the value".to_owned()
         }
-        _ => risk_of(setting, present)
-            .map_or_else(|| "evenkeel knows no risk of this value".to_owned(), |risk| format!("risk: {risk}")),
+        _ => risk_of(setting, present).map_or_else(
+            || "evenkeel can try it, and restores the present value".to_owned(),
+            |risk| format!("risk: {risk}"),
+        ),
     }
 }
 

@@ -331,6 +331,8 @@ fn asks(plugin: &str, option: &str, value: &str, devices: Option<&str>) -> Optio
             names::by_key(&format!("kernel.{name}"), value).into_iter().collect()
         }
         ("scheduler", "isolated_cores" | "default_irq_smp_affinity") => tool(),
+        ("scheduler", option) if option.starts_with("group.") => tool(),
+        ("uncore" | "acpi", _) => tool(),
         ("systemd", "cpu_affinity") | ("modules" | "service" | "rtentsk", _) => tool(),
         _ => Some(called(first)).filter(|asks| !asks.is_empty())?,
     })

@@ -15,7 +15,7 @@ impl Span {
     pub(super) fn between(before: &Sample, after: &Sample) -> Span {
         let elapsed_ns = match after.at.monotonic_ns.checked_sub(before.at.monotonic_ns) {
             _ if !after.is_live => Err("a captured host has the counters of one moment"),
-            Some(0) => Err("no time passed between the samples"),
+            Some(0) => Err("a rate needs an earlier sample, and there is none"),
             Some(elapsed_ns) => Ok(elapsed_ns),
             None => Err("the host booted between the samples"),
         };

@@ -96,7 +96,7 @@ fn what_says_nothing_is_unknown_with_the_reason() {
         assert_eq!(model.servers[0].cpu.known(), None);
         all
     };
-    assert_eq!(why(&one, &one), "no time passed between the samples");
+    assert_eq!(why(&one, &one), "a rate needs an earlier sample, and there is none");
     assert_eq!(why(&other, &one), "the host booted between the samples");
     let captured = Sample { is_live: false, ..other.clone() };
     assert_eq!(why(&one, &captured), "a captured host has the counters of one moment");

@@ -32,7 +32,7 @@ fn values_are_read_as_the_kernel_reads_them() {
         "vm.dirty_ratio=0\nvm.dirty_background_ratio=0x0f\nvm.stat_interval=010\nvm.swappiness=+15\nvm.min_free_kbytes=1\nnet.core.netdev_budget=many\n",
         expect![[r#"
             BadValue vm.dirty_ratio=0: evenkeel accepts a whole number of percent from 1 to 100 there
-            Try vm.dirty_background_ratio=0x0f: evenkeel knows no risk of this value
+            Try vm.dirty_background_ratio=0x0f: evenkeel can try it, and restores the present value
             Try vm.stat_interval=010: risk: figures in /proc/vmstat and /proc/meminfo lag by up to this interval
             BadValue vm.swappiness=+15: evenkeel accepts a whole number from 0 to 200 there
             BadValue vm.min_free_kbytes=1: evenkeel accepts a whole number of KiB from 1024 to 2147483647 there
@@ -143,22 +143,22 @@ fn a_risk_is_one_of_the_value() {
                 Try kernel.watchdog=0: risk: the kernel no longer reports hung CPUs, neither soft nor hard lockups
             "#]],
             "vm.compaction_proactiveness=60" => expect![[r#"
-                Try vm.compaction_proactiveness=60: evenkeel knows no risk of this value
+                Try vm.compaction_proactiveness=60: evenkeel can try it, and restores the present value
             "#]],
             "vm.compaction_proactiveness=0" => expect![[r#"
                 Try vm.compaction_proactiveness=0: risk: at 0, huge pages are found less often, or only after a wait at the fault
             "#]],
             "vm.watermark_boost_factor=100000" => expect![[r#"
-                Try vm.watermark_boost_factor=100000: evenkeel knows no risk of this value
+                Try vm.watermark_boost_factor=100000: evenkeel can try it, and restores the present value
             "#]],
             "vm.dirty_ratio=30" => expect![[r#"
-                Try vm.dirty_ratio=30: evenkeel knows no risk of this value
+                Try vm.dirty_ratio=30: evenkeel can try it, and restores the present value
             "#]],
             "vm.dirty_ratio=10" => expect![[r#"
                 Try vm.dirty_ratio=10: risk: a lower share slows bursts of writing that a higher one would absorb
             "#]],
             _ => expect![[r#"
-                Try kernel.nmi_watchdog=1: evenkeel knows no risk of this value
+                Try kernel.nmi_watchdog=1: evenkeel can try it, and restores the present value
             "#]],
         };
         check(OF_6_12, line, expected);
