@@ -166,23 +166,22 @@ impl<M: Metrics> Controller<M> {
         goal: &str,
         generation: Option<i64>,
     ) -> Result<(), kube::Error> {
+        let change = |before: &[Release]| with_release(before, goal, generation);
         if let Some(state) = cluster.states.get(node) {
-            let released = with_release(&state.spec.released, goal, generation);
-            return self.releases.write(state, &released).await;
+            return self.releases.change(state, change).await.map(drop);
         }
         match cluster.nodes.iter().find(|known| known.name == node) {
-            Some(node) => self.releases.create(node, with_release(&[], goal, generation)).await,
+            Some(node) => self.releases.change_new(node, change).await.map(drop),
             None => Ok(()),
         }
     }
 
     async fn forget_deleted(&self, cluster: &Cluster, goals: &BTreeSet<String>) -> Result<(), kube::Error> {
         for state in cluster.states.values() {
-            let kept: Vec<Release> =
-                state.spec.released.iter().filter(|release| goals.contains(&release.goal)).cloned().collect();
-            if kept.len() < state.spec.released.len() {
-                self.releases.write(state, &kept).await?;
-            }
+            let kept = |before: &[Release]| {
+                before.iter().filter(|release| goals.contains(&release.goal)).cloned().collect::<Vec<Release>>()
+            };
+            self.releases.change(state, kept).await?;
         }
         Ok(())
     }

@@ -8,6 +8,9 @@ use serde_json::json;
 use super::rollout::NodeInfo;
 use super::state::{HostState, HostStateSpec, Release};
 
+/// How often a change is tried against others who change the same state.
+const TRIES_MAX: usize = 5;
+
 /// The states of all nodes.
 pub(super) struct Releases(Api<HostState>);
 
@@ -20,23 +23,62 @@ impl Releases {
         Ok(self.0.list(&ListParams::default()).await?.items)
     }
 
-    /// Creates the state of a node that has none; it is deleted with the node. If it exists by now, it stays as it is.
-    pub(super) async fn create(&self, node: &NodeInfo, released: Vec<Release>) -> Result<(), Error> {
+    /// Creates the state of a node that has none; it is deleted with the node. Returns whether it did: if it exists by now, it stays as it is.
+    pub(super) async fn create(&self, node: &NodeInfo, released: Vec<Release>) -> Result<bool, Error> {
         let mut state = HostState::new(&node.name, HostStateSpec { released });
         state.metadata.owner_references = node.owner.clone().map(|owner| vec![owner]);
         match self.0.create(&PostParams::default(), &state).await {
-            Err(Error::Api(error)) if error.is_already_exists() => Ok(()),
-            created => created.map(|_| ()),
+            Err(Error::Api(error)) if error.is_already_exists() => Ok(false),
+            created => created.map(|_| true),
         }
     }
 
-    /// Replaces the releases of a node. If somebody changed its state since it was read, nothing is written, and the next pass sees the change.
-    pub(super) async fn write(&self, state: &HostState, released: &[Release]) -> Result<(), Error> {
-        let version = state.resource_version();
-        let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "released": released } });
-        match self.0.patch(&state.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
-            Err(Error::Api(error)) if error.is_conflict() || error.is_not_found() => Ok(()),
-            patched => patched.map(|_| ()),
+    /// Changes the releases of a node. If somebody changed its state since it was read, it is read again: a release that is lost would be
+    /// missing in its wave. Returns whether something was written; a state that is gone or keeps changing is left to the next pass.
+    pub(super) async fn change(
+        &self,
+        state: &HostState,
+        change: impl Fn(&[Release]) -> Vec<Release>,
+    ) -> Result<bool, Error> {
+        let mut state = state.clone();
+        for _ in 0..TRIES_MAX {
+            let released = change(&state.spec.released);
+            if released == state.spec.released {
+                return Ok(false);
+            }
+            let version = state.resource_version();
+            let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "released": released } });
+            match self.0.patch(&state.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
+                Err(Error::Api(error)) if error.is_not_found() => return Ok(false),
+                Err(Error::Api(error)) if error.is_conflict() => match self.read(&state.name_any()).await? {
+                    Some(read) => state = read,
+                    None => return Ok(false),
+                },
+                patched => return patched.map(|_| true),
+            }
         }
+        Ok(false)
+    }
+
+    /// Changes the releases of a node that had no state when it was read. Returns whether something was written.
+    pub(super) async fn change_new(
+        &self,
+        node: &NodeInfo,
+        change: impl Fn(&[Release]) -> Vec<Release>,
+    ) -> Result<bool, Error> {
+        if self.create(node, change(&[])).await? {
+            return Ok(true);
+        }
+        // The node's agent has created it meanwhile.
+        match self.read(&node.name).await? {
+            Some(state) => self.change(&state, change).await,
+            None => Ok(false),
+        }
+    }
+
+    /// The state of a node by now. A list of one, because the roles allow no other way to read.
+    async fn read(&self, name: &str) -> Result<Option<HostState>, Error> {
+        let listing = ListParams::default().fields(&format!("metadata.name={name}"));
+        Ok(self.0.list(&listing).await?.items.pop())
     }
 }

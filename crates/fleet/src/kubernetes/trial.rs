@@ -12,7 +12,7 @@ use super::goal::{Allow, HostGoal};
 use super::names::TRIAL;
 use super::releases::Releases;
 use super::rollout::{ClusterView, NodeInfo, with_release};
-use super::state::GoalPhase;
+use super::state::{GoalPhase, Release};
 use super::why::why;
 
 /// How often to check whether the hosts have reached the requested state.
@@ -147,11 +147,8 @@ impl TrialGoal {
         let mut written = 0;
         for state in &states {
             let wanted = with.contains(&state.name_any()).then_some(generation);
-            let released = with_release(&state.spec.released, &self.name, wanted);
-            if released != state.spec.released {
-                self.releases.write(state, &released).await?;
-                written += 1;
-            }
+            let change = |before: &[Release]| with_release(before, &self.name, wanted);
+            written += usize::from(self.releases.change(state, change).await?);
         }
         let known: BTreeSet<String> = states.iter().map(ResourceExt::name_any).collect();
         if with.is_subset(&known) {
@@ -159,8 +156,8 @@ impl TrialGoal {
         }
         for node in self.nodes.list(&ListParams::default()).await?.items.iter().map(NodeInfo::from_node) {
             if with.contains(&node.name) && !known.contains(&node.name) {
-                self.releases.create(&node, with_release(&[], &self.name, Some(generation))).await?;
-                written += 1;
+                let change = |before: &[Release]| with_release(before, &self.name, Some(generation));
+                written += usize::from(self.releases.change_new(&node, change).await?);
             }
         }
         Ok(written)
