@@ -20,6 +20,7 @@ except ModuleNotFoundError:
     print("kube: python3 has no yaml: apt-get install --no-install-recommends python3-yaml", file=sys.stderr)
     sys.exit(4)
 
+import reboots
 from cluster import GOALS, MERGE, NAMESPACE, NODES, STATES, Cluster, Hosts, Refused, rendered, until
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -122,6 +123,9 @@ def step_schema(lab):
         goal("wrong", ["--state=/tmp"]),
         goal("wrong", allow="everything"),
         goal("wrong", rollout={"maxUnavailable": "0%"}),
+        goal("wrong", reboot={}, rollout={}),
+        goal("wrong", allow="reboot", reboot={}),
+        goal("wrong", allow="reboot", reboot={"drainSeconds": 0}, rollout={}),
         goal("wrong", rollout={"guards": [{"name": "x", "query": "", "worse": "higher"}]}),
     ]
     for thing in wrong:
@@ -131,6 +135,7 @@ def step_schema(lab):
             assert refused.status == 422, refused
         else:
             sys.exit(f"accepted: {json.dumps(thing)}")
+    lab.cluster.apply(goal("right", allow="reboot", reboot={"drainSeconds": 60}, rollout={}), dry_run=True)
     lab.cluster.apply(goal("right", rollout={"canaries": {"count": 2}, "maxUnavailable": "25%"}), dry_run=True)
 
 
@@ -363,6 +368,11 @@ def step_prove(lab):
         lab.cluster.ask("DELETE", f"{NODES}/fake-{i:02}")
 
 
+def step_reboots(lab):
+    """A node is drained and rebooted for a goal; one that cannot be drained is not."""
+    reboots.reboots(lab)
+
+
 def step_kills(lab):
     """Agents and the controller are killed at random moments while goals change."""
     seed = int(os.environ.get("EVENKEEL_KUBE_SEED", "1"))
@@ -426,7 +436,8 @@ def step_rights(lab):
         (f"{STATES}/host2/status", status, MERGE),
         (f"{NODES}/host2", {"metadata": {"labels": {"evenkeel.dev/x": "y"}}}, MERGE),
         (f"{NODES}/host1", {"metadata": {"labels": {"pool": "voice"}}}, MERGE),
-        (f"{NODES}/host1", {"spec": {"unschedulable": True}}, MERGE),
+        (f"{NODES}/host1", {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}}, MERGE),
+        (f"{NODES}/host2", {"spec": {"unschedulable": True}}, MERGE),
     ]:
         try:
             lab.cluster.ask("PATCH", path, body, kind, token=token)
@@ -434,6 +445,9 @@ def step_rights(lab):
             assert refused.status in (403, 422) and "an agent" in refused.message, refused
         else:
             sys.exit(f"an agent of host1 may write {path} {body}")
+    # An agent that may not reboot its node has no right to its pods, nor to what it is cordoned by.
+    plain = json.dumps(rendered(TOOLS, CHART, reboots=False))
+    assert '"pods"' not in plain and "an agent changes no node's spec\"" in plain, plain
     roles = [thing for thing in lab.things if thing["kind"] in ("ClusterRole", "Role")]
     used = {(user["username"].rsplit(":", 1)[-1], verb, resource) for user, verb, resource in used}
     count = 0
@@ -485,6 +499,8 @@ def agent_without(lab, says):
     """An agent that starts, takes a goal, sees drift come and go, and gives the goal back, until it says which right is missing."""
     log, host = WORK / "host1-agent.log", "host1"
     begun = len(log.read_text())
+    if 'resource "pods' in says:
+        return reboots.without(lab, says, lambda: said_since(log, begun, says))
     lab.hosts.kill(host)
     lab.cluster.delete(f"{STATES}/{host}")
     labels = lab.cluster.get(f"{NODES}/{host}")["metadata"]["labels"]
@@ -573,7 +589,7 @@ def step_scale(lab):
     lab.delete("many")
 
 
-STEPS = [step_schema, step_chart, step_goals, step_rollout, step_prove, step_kills, step_outage, step_scale, step_rights, step_each_right]
+STEPS = [step_schema, step_chart, step_goals, step_rollout, step_reboots, step_prove, step_kills, step_outage, step_scale, step_rights, step_each_right]
 
 
 def main():

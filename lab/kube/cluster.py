@@ -218,7 +218,8 @@ class Hosts:
 
     def spawn(self, host):
         log = open(self.work / f"{host}-agent.log", "a")
-        argv = self.argv(host, "/opt/evenkeel/bin/evenkeel", "agent", "--node", host, "--kubeconfig", "/srv/agent.conf", "--verify-every", "2s")
+        argv = self.argv(host, "/opt/evenkeel/bin/evenkeel", "agent", "--node", host, "--kubeconfig", "/srv/agent.conf", "--verify-every", "2s",
+                         "--reboot-command", "/srv/reboot")
         self.agents[host] = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self, host):
@@ -236,8 +237,9 @@ class Hosts:
         agent.wait()
 
 
-def rendered(tools, chart):
+def rendered(tools, chart, reboots=True):
     """The objects of the chart: by Helm, so that what users install is what is tested."""
     argv = [f"{tools}/helm", "template", "evenkeel", str(chart), "--namespace", NAMESPACE, "--include-crds", "--kube-version", "1.37"]
+    argv += ["--set", "agent.rebootCommand={/srv/reboot}"] if reboots else []
     text = subprocess.run(argv, check=True, text=True, capture_output=True).stdout
     return [thing for thing in yaml.safe_load_all(text) if thing]

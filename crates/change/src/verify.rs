@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use evenkeel_host::{Action, Advice, AdviceContext, Fact, Facts, Owner, Step, TakesEffect, advise, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::CpuSet;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::apply::is_booted_with;
 use crate::deadline::overdue;
@@ -77,7 +77,7 @@ pub struct Pending {
 }
 
 /// What something waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitsFor {
@@ -86,7 +86,7 @@ pub enum WaitsFor {
     /// A start of the server's process, or of the unit that holds a device.
     Start,
     /// The user: nothing persists it.
-    Hand,
+    User,
 }
 
 /// Reads every value that should be in force according to the journal, and lists those that are not. If several transactions set one file,
@@ -240,14 +240,14 @@ impl Judge<'_> {
                 Found::Drift(self.drift(step, Fact::Known(line.trim().to_owned()), why))
             }
             Some(_) => Found::Pending(pending(step, WaitsFor::Reboot, "reboot".to_owned())),
-            None => Found::Pending(pending(step, WaitsFor::Hand, add_argument(argument))),
+            None => Found::Pending(pending(step, WaitsFor::User, add_argument(argument))),
         }
     }
 
     fn process(&self, step: &Step) -> Found {
         let (Some(unit), Some(carried)) = (self.logged.unit_of(step), self.logged.carried(step)) else {
             let todo = format!("start the server with {}={}", step.knob, step.wanted);
-            return Found::Pending(pending(step, WaitsFor::Hand, todo));
+            return Found::Pending(pending(step, WaitsFor::User, todo));
         };
         match carried.takes_effect {
             TakesEffect::AtOnce => self.in_group(step, unit, &carried.by),
@@ -315,7 +315,7 @@ impl Judge<'_> {
         match self.logged.carrier(step) {
             None => {
                 let todo = "let the server keep the device open, or apply with --persist".to_owned();
-                Found::Pending(pending(step, WaitsFor::Hand, todo))
+                Found::Pending(pending(step, WaitsFor::User, todo))
             }
             Some(_) if server::main_process(self.root, HOLDER).is_some() => Found::Holds,
             Some(_) => Found::Pending(pending(step, WaitsFor::Start, format!("systemctl start {HOLDER}"))),

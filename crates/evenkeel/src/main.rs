@@ -13,6 +13,7 @@ mod experiment;
 mod failure;
 mod help_text;
 mod host;
+mod host_command;
 mod needs;
 mod output_file;
 mod overdue;

@@ -116,7 +116,7 @@ fn pending_settings_are_no_drift() {
               "knob": "cmdline.intel_idle.max_cstate",
               "place": "intel_idle.max_cstate",
               "wanted": "0",
-              "waits_for": "hand",
+              "waits_for": "user",
               "todo": "add intel_idle.max_cstate=0 to the kernel command line in the boot loader's configuration, and reboot"
             }
           ],

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::args::StateArgs;
 use crate::failure::Outcome;
+use crate::host_command::HostCommand;
 use crate::show::Out;
 use crate::times;
 
@@ -12,11 +13,12 @@ use crate::times;
 ///
 /// One agent runs on each node. It applies each goal for this node as a transaction in the journal of the host, verifies the goals, and
 /// writes the result of each to the HostState of the node. It reverts a goal when it is deleted. When the agent ends, the settings stay in
-/// force, and `evenkeel revert` on the host undoes them.
+/// force, and `evenkeel revert` on the host undoes them. If a goal asks for it, and with --reboot-command, it drains the node and reboots the host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel agent --node worker-1
-  evenkeel agent --node worker-1 --root /host      in a container that has the host's root at /host")]
+  evenkeel agent --node worker-1 --root /host      in a container that has the host's root at /host
+  evenkeel agent --node worker-1 --reboot-command '/usr/bin/systemctl reboot'")]
 pub(crate) struct Args {
     /// Name of the node that this host is
     #[arg(long, value_name = "NAME")]
@@ -30,6 +32,10 @@ pub(crate) struct Args {
     /// How often to verify what is in force
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = verify_every)]
     verify_every: Duration,
+    /// Command that reboots the host, in the host's root: an absolute path and its arguments, such as "/usr/bin/systemctl reboot". Without it,
+    /// this agent drains and reboots nothing
+    #[arg(long, value_name = "COMMAND")]
+    reboot_command: Option<HostCommand>,
     #[command(flatten)]
     state: StateArgs,
 }
@@ -56,6 +62,10 @@ pub(crate) use self::with_kubernetes::run;
 mod host;
 
 #[cfg(feature = "kubernetes")]
+#[path = "agent_labels.rs"]
+mod labels;
+
+#[cfg(feature = "kubernetes")]
 mod with_kubernetes {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,11 +82,12 @@ mod with_kubernetes {
 
     pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         let stop = stop_flag()?;
-        let host = Arc::new(ThisHost::new(args.root.as_deref(), &args.state)?);
+        let host = Arc::new(ThisHost::new(args.root.as_deref(), &args.state, args.reboot_command.clone())?);
         let options = agent::Options {
             node: args.node.clone(),
             verify_every: args.verify_every,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            reboots: args.reboot_command.is_some(),
             labels: host.labels(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

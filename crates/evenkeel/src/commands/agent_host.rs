@@ -3,23 +3,25 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use evenkeel_change::{Owner, Status};
+use evenkeel_change::{Owner, Status, WaitsFor};
 use evenkeel_fleet::kubernetes::{
-    AdvisedGoal, Allow, Applied, Desired, DriftedKnob, GROUP, GoalOwner, Host, HostError, Journal, OwnedTransaction,
-    Verified,
+    AdvisedGoal, Allow, Applied, Desired, DriftedKnob, GoalOwner, Host, HostError, Journal, OwnedTransaction,
+    PendingKnob, Verified,
 };
 use evenkeel_sys::process;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::labels::labels;
 use crate::args::StateArgs;
 use crate::exit;
 use crate::failure::Failure;
+use crate::host_command::HostCommand;
 
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
@@ -27,14 +29,17 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 const COMMAND_MAX: Duration = Duration::from_secs(120);
 /// How often to look whether it ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The kernel's file with the id of the present boot, below the root.
+const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// The longest message that goes into the status of a node.
 const MESSAGE_CHARS_MAX: usize = 1000;
 
 /// The host on which this agent runs.
 pub(crate) struct ThisHost {
-    program: std::path::PathBuf,
-    /// What comes before a command: how to enter the host's root.
-    enter: Vec<OsString>,
+    program: PathBuf,
+    /// The root of the host, if it is not this program's own.
+    root: Option<PathBuf>,
+    reboot: Option<HostCommand>,
     state: Vec<OsString>,
 }
 
@@ -69,6 +74,7 @@ struct VerifyDrift {
 #[derive(Deserialize)]
 struct VerifyPending {
     knob: String,
+    waits_for: WaitsFor,
 }
 
 #[derive(Deserialize)]
@@ -92,32 +98,32 @@ struct ApplyStep {
 }
 
 impl ThisHost {
-    /// The host whose root is at `root`, or this machine.
-    pub(crate) fn new(root: Option<&Path>, state: &StateArgs) -> Result<ThisHost, Failure> {
+    /// The host whose root is at `root`, or this machine, and the command that reboots it.
+    pub(crate) fn new(
+        root: Option<&Path>,
+        state: &StateArgs,
+        reboot: Option<HostCommand>,
+    ) -> Result<ThisHost, Failure> {
         let program =
             std::env::current_exe().map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find this program", &error))?;
-        let enter =
-            root.map(|root| vec!["helper".into(), "in-root".into(), root.into(), "--".into()]).unwrap_or_default();
         let state = state.state.iter().flat_map(|dir| ["--state".into(), dir.into()]).collect();
-        Ok(ThisHost { program, enter, state })
+        Ok(ThisHost { program, root: root.map(Path::to_path_buf), reboot, state })
     }
 
     /// The labels of the node that say what machine it is; none for what is not known.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
-        let mut labels = BTreeMap::new();
-        let Ok((facts, _)) = self.run::<Value>(&["inspect"], false) else { return labels };
-        for (label, pointer) in [("hypervisor", "/facts/hypervisor/kind"), ("cpu-model", "/facts/cpus/model")] {
-            let value = facts.pointer(pointer).and_then(Value::as_str).map(label_value);
-            labels.extend(value.filter(|value| !value.is_empty()).map(|value| (format!("{GROUP}/{label}"), value)));
-        }
-        labels
+        let inspected = self.run::<Value>(&["inspect"], false).ok();
+        labels(inspected.as_ref().map(|(answer, _)| answer), self.root.as_deref().unwrap_or(Path::new("/")))
     }
 
     fn run<T: DeserializeOwned>(&self, words: &[&str], takes_state: bool) -> Result<(T, u8), HostError> {
         let unreachable = |why: String| HostError::Unreachable { why };
         let mut command = Command::new(&self.program);
         let (name, rest) = words.split_at(1);
-        command.args(&self.enter).arg("--json").args(name);
+        if let Some(root) = &self.root {
+            command.args(["helper", "in-root"]).arg(root).arg("--");
+        }
+        command.arg("--json").args(name);
         if takes_state {
             command.args(&self.state);
         }
@@ -191,14 +197,6 @@ fn error_of(code: u8, message: &str) -> HostError {
     }
 }
 
-/// In the characters that a label's value may have.
-fn label_value(text: &str) -> String {
-    let safe: String =
-        text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(63).collect();
-    let words: Vec<&str> = safe.split('-').filter(|word| !word.is_empty()).collect();
-    words.join("-").trim_matches('.').to_owned()
-}
-
 fn found_text(found: &Value) -> String {
     match found {
         Value::String(text) => text.clone(),
@@ -226,7 +224,8 @@ impl Host for ThisHost {
             why: drift.why,
             mend: drift.mend,
         };
-        let pending = verify.pending.into_iter().map(|pending| pending.knob).collect();
+        let pending = verify.pending.into_iter();
+        let pending = pending.map(|pending| PendingKnob { knob: pending.knob, waits_for: pending.waits_for }).collect();
         let verified = Verified { drift: verify.drift.into_iter().map(drifted).collect(), pending };
         Ok(Journal { transactions, verified })
     }
@@ -260,6 +259,37 @@ impl Host for ThisHost {
         Ok(text.chars().take(MESSAGE_CHARS_MAX).collect())
     }
 
+    fn boot(&self) -> Result<String, HostError> {
+        let root = self.root.as_deref().unwrap_or(Path::new("/"));
+        let unreachable = |why: &dyn std::fmt::Display| HostError::Unreachable { why: format!("{BOOT_ID}: {why}") };
+        let text = std::fs::read_to_string(root.join(BOOT_ID)).map_err(|error| unreachable(&error))?;
+        let id = text.trim();
+        let is_id = !id.is_empty() && id.len() <= 64 && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        if is_id { Ok(id.to_owned()) } else { Err(unreachable(&"it is no id")) }
+    }
+
+    fn reboot(&self) -> Result<(), HostError> {
+        let unreachable = |why: String| HostError::Unreachable { why };
+        let Some(HostCommand { program, arguments }) = &self.reboot else {
+            return Err(unreachable("this agent was started without --reboot-command".to_owned()));
+        };
+        let mut command = match &self.root {
+            Some(root) => {
+                let mut command = Command::new(&self.program);
+                command.args(["helper", "in-root", "--program"]).arg(program).arg(root).arg("--");
+                command
+            }
+            None => Command::new(program),
+        };
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|error| unreachable(format!("{}: {error}", program.display())))?;
+        match finish(child) {
+            Ok((_, 0)) => Ok(()),
+            Ok((_, code)) => Err(unreachable(format!("{} ended with exit code {code}", program.display()))),
+            Err(why) => Err(unreachable(format!("{}: {why}", program.display()))),
+        }
+    }
+
     fn revert(&self, transaction: u64) -> Result<(), HostError> {
         let number = transaction.to_string();
         let (_, code) = self.run::<Value>(&["revert", &number], true)?;
@@ -273,21 +303,6 @@ impl Host for ThisHost {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn labels_have_only_the_characters_that_kubernetes_takes() {
-        let table = [
-            ("Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz", "Intel-R-Xeon-R-Platinum-8259CL-CPU-2.50GHz"),
-            ("kvm", "kvm"),
-            ("--a--", "a"),
-            ("...", ""),
-            ("", ""),
-        ];
-        for (text, value) in table {
-            assert_eq!(label_value(text), value, "{text}");
-        }
-        assert!(label_value(&"x y".repeat(100)).len() <= 63);
-    }
 
     #[test]
     fn exit_codes_are_states() {

@@ -241,7 +241,7 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView, again: &
         let word = match pending.waits_for {
             WaitsFor::Reboot => "at reboot",
             WaitsFor::Start => "at restart",
-            WaitsFor::Hand => "to do",
+            WaitsFor::User => "to do",
         };
         entry(&mut page, (WARN, word), &format!("{} = {}", pending.knob, pending.wanted), &pending.todo);
     }

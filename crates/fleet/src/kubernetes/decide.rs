@@ -81,6 +81,7 @@ impl NodeView<'_> {
             advised: goal.spec.advised,
             allow: goal.spec.allow,
             on_drift: goal.spec.on_drift,
+            reboot: goal.spec.reboot,
             permission,
         }
     }

@@ -3,8 +3,8 @@
 use evenkeel_change::Status;
 use evenkeel_host::Setting;
 
-use super::goal::{Advised, Allow, OnDrift};
-use super::journal::{GoalOwner, Journal, OwnedTransaction};
+use super::goal::{Advised, Allow, OnDrift, RebootPolicy};
+use super::journal::{GoalOwner, Journal, OwnedTransaction, PendingKnob};
 use super::state::DriftedKnob;
 
 /// How often a goal's drift is healed within an hour. If something changes a setting more often, a person must find out what it is.
@@ -23,6 +23,8 @@ pub struct Desired {
     pub allow: Allow,
     /// What happens after a drift.
     pub on_drift: OnDrift,
+    /// How the node is rebooted for it; without it, it is not.
+    pub reboot: Option<RebootPolicy>,
     /// Whether it may be applied.
     pub permission: Permission,
 }
@@ -67,6 +69,15 @@ impl Desired {
             self.advised.is_some() || self.settings.iter().any(names_it)
         };
         drift.iter().filter(is_ours).collect()
+    }
+
+    /// The knobs of this goal that wait for something after its settings were written.
+    pub(super) fn pending<'a>(&self, journal: &'a Journal) -> Vec<&'a PendingKnob> {
+        let is_ours = |pending: &&PendingKnob| {
+            self.advised.is_some()
+                || self.settings.iter().any(|setting| setting.split(['=', '@']).next() == Some(pending.knob.as_str()))
+        };
+        journal.verified.pending.iter().filter(is_ours).collect()
     }
 
     pub(super) fn transactions<'a>(&self, journal: &'a Journal) -> impl Iterator<Item = &'a OwnedTransaction> {

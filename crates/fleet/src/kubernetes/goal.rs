@@ -33,6 +33,8 @@ use super::guard::{Guard, GuardState};
 #[x_kube(
     validation = Rule::new("has(self.advised) != (has(self.settings) && size(self.settings) > 0)").message("name either settings or advised"),
     validation = Rule::new("!has(self.rollout) || self.allow != 'audit'").message("a goal that only audits has nothing to roll out"),
+    validation = Rule::new("!has(self.reboot) || self.allow == 'reboot'").message("a goal that reboots its nodes needs allow: reboot"),
+    validation = Rule::new("!has(self.reboot) || has(self.rollout)").message("a goal that reboots its nodes needs a rollout, which limits how many reboot at once"),
 )]
 pub struct HostGoalSpec {
     /// The nodes that the goal is for; without it, all nodes.
@@ -58,6 +60,24 @@ pub struct HostGoalSpec {
     /// With it, each node waits until the rollout releases the goal. Without it, every node applies the goal at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+    /// With it, the agent drains and reboots a node whose settings wait for a reboot. It needs `allow: reboot` and a rollout. Without it, the
+    /// agent only reports that a reboot is pending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<RebootPolicy>,
+}
+
+/// How a node is drained and rebooted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RebootPolicy {
+    /// How long the node's pods may take to end, in seconds. If one is left then, the node is not rebooted and takes new pods again.
+    #[serde(default = "default_drain_seconds")]
+    #[schemars(range(min = 1, max = 86_400))]
+    pub drain_seconds: u32,
+}
+
+fn default_drain_seconds() -> u32 {
+    3600
 }
 
 /// The audit's advice, for a goal.
@@ -91,7 +111,8 @@ pub enum Allow {
     Audit,
     /// Settings of the running kernel. The agent applies them again after a boot.
     Runtime,
-    /// Files that take effect at the next boot too, such as kernel arguments. The agent reports that a reboot is pending, and reboots nothing.
+    /// Files that take effect at the next boot too, such as kernel arguments. The agent reports that a reboot is pending; it reboots the node
+    /// only if the goal has `reboot`.
     Reboot,
 }
 

@@ -23,6 +23,18 @@ pub trait Host: Send + Sync + 'static {
     /// As [`Host::apply`].
     fn audit(&self, goal: &Desired) -> Result<String, HostError>;
 
+    /// The id of the present boot, which another boot does not have.
+    ///
+    /// # Errors
+    /// If the kernel's file cannot be read.
+    fn boot(&self) -> Result<String, HostError>;
+
+    /// Tells the host to reboot, and returns before it does.
+    ///
+    /// # Errors
+    /// If the command that reboots it could not be run, or failed.
+    fn reboot(&self) -> Result<(), HostError>;
+
     /// Reverts one transaction.
     ///
     /// # Errors

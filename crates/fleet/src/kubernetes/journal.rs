@@ -1,6 +1,6 @@
 //! The goals in the journal of a host: their transactions, and whether these are in force.
 
-use evenkeel_change::{Owner, Status};
+use evenkeel_change::{Owner, Status, WaitsFor};
 
 use super::state::DriftedKnob;
 
@@ -59,6 +59,15 @@ pub struct Journal {
 pub struct Verified {
     /// Settings that somebody else changed.
     pub drift: Vec<DriftedKnob>,
-    /// Knobs that wait for a reboot or a restart.
-    pub pending: Vec<String>,
+    /// Knobs that are written, and not in force yet.
+    pub pending: Vec<PendingKnob>,
+}
+
+/// A knob that is written, and not in force yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingKnob {
+    /// The knob.
+    pub knob: String,
+    /// What has to happen first.
+    pub waits_for: WaitsFor,
 }

@@ -25,6 +25,7 @@ mod host;
 mod journal;
 pub mod manifests;
 mod names;
+pub mod reboot;
 mod releases;
 mod report;
 pub mod rollout;
@@ -40,12 +41,12 @@ pub use decide::{NodeView, Step, decide};
 pub use desired::{Desired, HEALS_PER_HOUR_MAX, Permission};
 pub use goal::{
     Advised, AdvisedGoal, Allow, Canaries, Counts, HostGoal, HostGoalSpec, HostGoalStatus, MaxUnavailable, OnDrift,
-    Rollout, RolloutPhase, RolloutStatus,
+    RebootPolicy, Rollout, RolloutPhase, RolloutStatus,
 };
 pub use guard::{Guard, GuardLook, GuardState, Worse};
 pub use host::{Applied, Host, HostError};
-pub use journal::{GoalOwner, Journal, OwnedTransaction, Verified};
-pub use names::{GROUP, NODE_CONDITION, TRIAL, UNDO};
+pub use journal::{GoalOwner, Journal, OwnedTransaction, PendingKnob, Verified};
+pub use names::{GROUP, NODE_CONDITION, REBOOT, TRIAL, UNDO};
 pub use selector::matches;
 pub use state::{DriftedKnob, GoalPhase, GoalState, HostState, HostStateSpec, HostStateStatus, Release};
 pub use why::why;

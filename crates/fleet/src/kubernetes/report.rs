@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_change::WaitsFor;
+
 use super::desired::{Desired, HEALS_PER_HOUR_MAX, Permission};
 use super::goal::{Allow, OnDrift};
 use super::host::HostError;
@@ -35,7 +37,16 @@ fn state_of(goal: &Desired, journal: &Journal, outcomes: &Outcomes) -> GoalState
         (Permission::Free, _) => (GoalPhase::Waiting, "not applied yet".to_owned()),
     };
     let drift = drift.into_iter().cloned().collect();
-    GoalState { goal: goal.owner.name.clone(), generation: goal.owner.generation, phase, transaction, drift, message }
+    let waits_for_reboot = goal.pending(journal).iter().any(|pending| pending.waits_for == WaitsFor::Reboot);
+    GoalState {
+        goal: goal.owner.name.clone(),
+        generation: goal.owner.generation,
+        phase,
+        needs_reboot: phase == GoalPhase::PendingReboot && waits_for_reboot,
+        transaction,
+        drift,
+        message,
+    }
 }
 
 fn phase_of(error: &HostError) -> GoalPhase {
@@ -56,15 +67,22 @@ fn drifted(goal: &Desired) -> String {
 }
 
 fn in_force(journal: &Journal, goal: &Desired) -> (GoalPhase, String) {
-    let is_ours = |knob: &&String| {
-        goal.advised.is_some()
-            || goal.settings.iter().any(|setting| setting.split(['=', '@']).next() == Some(knob.as_str()))
-    };
-    let pending: Vec<&str> = journal.verified.pending.iter().filter(is_ours).map(String::as_str).collect();
+    let pending = goal.pending(journal);
     if pending.is_empty() {
         return (GoalPhase::InForce, String::new());
     }
-    (GoalPhase::PendingReboot, format!("a reboot or a restart of the server is missing for {}", pending.join(", ")))
+    let waiting = |waits_for: WaitsFor| {
+        let knobs = pending.iter().filter(|pending| pending.waits_for == waits_for);
+        knobs.map(|pending| pending.knob.as_str()).collect::<Vec<&str>>().join(", ")
+    };
+    let texts = [
+        (waiting(WaitsFor::Reboot), "a reboot is missing for"),
+        (waiting(WaitsFor::Start), "a restart of the server is missing for"),
+        (waiting(WaitsFor::User), "`evenkeel verify` on the host says what is left to do for"),
+    ];
+    let texts = texts.iter().filter(|(knobs, _)| !knobs.is_empty());
+    let message = texts.map(|(knobs, what)| format!("{what} {knobs}")).collect::<Vec<String>>().join("; ");
+    (GoalPhase::PendingReboot, message)
 }
 
 fn summary(goals: &[GoalState]) -> String {

@@ -10,8 +10,9 @@ use kube::{Resource, ResourceExt};
 use super::goal::{Allow, Counts, HostGoal, RolloutPhase, RolloutStatus};
 use super::guard::GuardLook;
 use super::names::{TRIAL, UNDO};
+use super::reboot::{REBOOT_SECONDS_MAX, RebootPhase, RebootRecord};
 use super::selector::matches;
-use super::state::{GoalPhase, HostState, Release};
+use super::state::{GoalPhase, GoalState, HostState, Release};
 
 /// Each wave is this many times as large as all earlier waves together.
 const GROWTH: usize = 2;
@@ -25,6 +26,8 @@ pub struct NodeInfo {
     pub labels: BTreeMap<String, String>,
     /// Whether its kubelet reports that it is ready.
     pub is_ready: bool,
+    /// Its last reboot for goals.
+    pub reboot: Option<RebootRecord>,
     /// The owner reference by which an object is deleted with the node.
     pub owner: Option<OwnerReference>,
 }
@@ -34,7 +37,8 @@ impl NodeInfo {
     pub fn from_node(node: &Node) -> NodeInfo {
         let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let is_ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
-        NodeInfo { name: node.name_any(), labels: node.labels().clone(), is_ready, owner: node.owner_ref(&()) }
+        let reboot = RebootRecord::read(node.annotations()).ok().flatten();
+        NodeInfo { name: node.name_any(), labels: node.labels().clone(), is_ready, reboot, owner: node.owner_ref(&()) }
     }
 }
 
@@ -79,11 +83,26 @@ impl ClusterView<'_> {
     }
 
     /// The state of the goal's present generation on a node.
-    fn phase_on(&self, node: &str) -> Option<GoalPhase> {
+    fn state_on(&self, node: &str) -> Option<&GoalState> {
         let status = self.states.get(node)?.status.as_ref()?;
         let name = self.goal.name_any();
-        let goal = status.goals.iter().find(|state| state.goal == name && state.generation == self.generation())?;
-        Some(goal.phase)
+        status.goals.iter().find(|state| state.goal == name && state.generation == self.generation())
+    }
+
+    fn phase_on(&self, node: &str) -> Option<GoalPhase> {
+        Some(self.state_on(node)?.phase)
+    }
+
+    /// The reboot of a node for the goal's present generation.
+    fn reboot_of<'n>(&self, node: &'n NodeInfo) -> Option<&'n RebootRecord> {
+        node.reboot.as_ref().filter(|record| record.is_for(&self.goal.name_any(), self.generation()))
+    }
+
+    /// Whether the goal has come as far on a node as it can: the settings are in force, after a reboot if the goal has one.
+    fn is_done_on(&self, node: &NodeInfo) -> bool {
+        let is_rebooting = self.reboot_of(node).is_some_and(|record| record.phase.is_under_way());
+        let waits = |state: &GoalState| self.goal.spec.reboot.is_some() && state.needs_reboot;
+        self.state_on(&node.name).is_some_and(|state| state.phase.is_good() && !waits(state)) && !is_rebooting
     }
 
     /// The generation that is released to a node.
@@ -163,6 +182,20 @@ fn undo(view: &ClusterView<'_>, status: RolloutStatus, counts: Counts) -> Next {
 /// Why nothing more may be released.
 fn halt(view: &ClusterView<'_>, selected: &[&NodeInfo], guards: &[(String, GuardLook)]) -> Option<String> {
     for node in selected.iter().filter(|node| view.is_released(&node.name)) {
+        if let Some(record) = view.reboot_of(node) {
+            let waited = view.now.saturating_sub(record.since);
+            match record.phase {
+                RebootPhase::Failed => {
+                    return Some(format!("node {}: its reboot failed: {}", node.name, record.message));
+                }
+                // It is not ready, and its agent says nothing new.
+                RebootPhase::Rebooting if waited <= REBOOT_SECONDS_MAX => continue,
+                RebootPhase::Rebooting if !node.is_ready => {
+                    return Some(format!("node {} was told to reboot {waited} s ago, and is not ready", node.name));
+                }
+                _ => {}
+            }
+        }
         match view.phase_on(&node.name) {
             Some(phase) if phase.is_bad() => return Some(format!("node {} reports {phase:?}", node.name)),
             _ if !node.is_ready => return Some(format!("node {} is not ready", node.name)),
@@ -186,11 +219,10 @@ impl Wave<'_> {
     fn go_on(&self, pause_seconds: u32, status: RolloutStatus) -> (RolloutStatus, Vec<String>) {
         let (released, waiting): (Vec<&NodeInfo>, Vec<&NodeInfo>) =
             self.selected.iter().copied().partition(|node| self.view.is_released(&node.name));
-        let is_done = |node: &&&NodeInfo| self.view.phase_on(&node.name).is_some_and(GoalPhase::is_good);
-        let open = released.len() - released.iter().filter(is_done).count();
+        let open: Vec<&&NodeInfo> = released.iter().filter(|node| !self.view.is_done_on(node)).collect();
         let progressing = RolloutStatus { phase: RolloutPhase::Progressing, message: String::new(), ..status };
-        if open > 0 {
-            let message = format!("{open} of {} released nodes have not answered yet", released.len());
+        if let Some(first) = open.first() {
+            let message = self.waiting(open.len(), released.len(), first);
             return (RolloutStatus { message, wave_in_force_since: None, ..progressing }, Vec::new());
         }
         let now = self.view.now;
@@ -212,6 +244,19 @@ impl Wave<'_> {
         };
         let wave = progressing.wave + u32::from(!names.is_empty());
         (RolloutStatus { wave, message, wave_in_force_since: None, ..progressing }, names)
+    }
+
+    /// How many nodes the rollout waits for, and what the first of them waits for.
+    fn waiting(&self, open: usize, released: usize, first: &NodeInfo) -> String {
+        let text = format!("{open} of {released} released nodes do not have it in force yet");
+        let reboot = self.view.reboot_of(first).filter(|record| record.phase.is_under_way());
+        let state = self.view.state_on(&first.name);
+        match (reboot, state) {
+            (Some(record), _) if record.message.is_empty() => format!("{text}; {}: {:?}", first.name, record.phase),
+            (Some(record), _) => format!("{text}; {}: {:?}, {}", first.name, record.phase, record.message),
+            (None, Some(state)) if !state.message.is_empty() => format!("{text}; {}: {}", first.name, state.message),
+            (None, _) => text,
+        }
     }
 
     /// The canaries first; then twice as many nodes as have the goal, up to the number that may be unavailable.

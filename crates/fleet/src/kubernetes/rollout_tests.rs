@@ -24,8 +24,13 @@ impl Cluster {
         };
         let mut goal = HostGoal::new("steady", spec);
         goal.metadata.generation = Some(1);
-        let node =
-            |i: usize| NodeInfo { name: format!("vm-{i:03}"), labels: BTreeMap::new(), is_ready: true, owner: None };
+        let node = |i: usize| NodeInfo {
+            name: format!("vm-{i:03}"),
+            labels: BTreeMap::new(),
+            is_ready: true,
+            reboot: None,
+            owner: None,
+        };
         Cluster { goal, nodes: (0..nodes).map(node).collect(), states: BTreeMap::new(), now: 1_000 }
     }
 
@@ -51,6 +56,7 @@ impl Cluster {
                 goal: release.goal.clone(),
                 generation: release.generation,
                 phase: phase(name),
+                needs_reboot: phase(name) == GoalPhase::PendingReboot,
                 transaction: None,
                 drift: Vec::new(),
                 message: String::new(),
@@ -105,7 +111,7 @@ fn nothing_more_is_released_while_a_node_is_open() {
         cluster.now += 1_000;
         assert!(cluster.step(&[]).release.is_empty());
     }
-    assert_eq!(cluster.message(), "2 of 2 released nodes have not answered yet");
+    assert_eq!(cluster.message(), "2 of 2 released nodes do not have it in force yet");
     // A controller that dies after it wrote the status, and before it released, releases again.
     let mut died = Cluster::new(20, rollout("25%"));
     died.step(&[]);
@@ -203,4 +209,64 @@ fn hosts_that_cannot_have_it_are_counted_and_do_not_halt() {
     assert_eq!(cluster.phase(), RolloutPhase::Complete);
     assert_eq!(MaxUnavailable("10%".to_owned()).nodes(5), 1);
     assert_eq!(MaxUnavailable("odd".to_owned()).nodes(5), 1);
+}
+
+#[test]
+fn nodes_that_reboot_are_waited_for_and_one_that_does_not_come_back_halts_it() {
+    use super::super::goal::RebootPolicy;
+
+    let record = |phase: RebootPhase, since: i64| RebootRecord {
+        phase,
+        goals: vec![Release { goal: "steady".to_owned(), generation: 1 }],
+        boot: "one".to_owned(),
+        since,
+        was_cordoned: false,
+        message: if phase == RebootPhase::Rebooting { String::new() } else { "waits for 1 pod: games/a".to_owned() },
+    };
+    let begun = || {
+        let mut cluster = Cluster::new(20, rollout("25%"));
+        cluster.goal.spec.allow = Allow::Reboot;
+        cluster.step(&[]);
+        cluster.agents(|_| GoalPhase::PendingReboot);
+        cluster
+    };
+    let mut without = begun();
+    without.now += 10;
+    without.step(&[]);
+    without.now += 100;
+    assert_eq!(without.step(&[]).release.len(), 4, "without a policy a person reboots them, and nothing waits");
+    let mut cluster = begun();
+    cluster.goal.spec.reboot = Some(RebootPolicy { drain_seconds: 600 });
+    cluster.now += 1_000;
+    assert!(cluster.step(&[]).release.is_empty());
+    cluster.nodes[0].reboot = Some(record(RebootPhase::Draining, cluster.now));
+    cluster.step(&[]);
+    let message = "2 of 2 released nodes do not have it in force yet; vm-000: Draining, waits for 1 pod: games/a";
+    assert_eq!(cluster.message(), message);
+    // It is not ready while it boots.
+    cluster.nodes[0].reboot = Some(record(RebootPhase::Rebooting, cluster.now));
+    cluster.nodes[0].is_ready = false;
+    cluster.now += REBOOT_SECONDS_MAX;
+    cluster.step(&[]);
+    assert_eq!(cluster.phase(), RolloutPhase::Progressing);
+    let mut lost =
+        Cluster { goal: cluster.goal.clone(), nodes: cluster.nodes.clone(), states: cluster.states.clone(), ..cluster };
+    lost.now += 1;
+    lost.step(&[]);
+    assert_eq!(lost.message(), "node vm-000 was told to reboot 901 s ago, and is not ready");
+    assert_eq!(lost.phase(), RolloutPhase::Halted);
+    cluster.nodes[0] =
+        NodeInfo { is_ready: true, reboot: Some(record(RebootPhase::Failed, 0)), ..cluster.nodes[0].clone() };
+    cluster.step(&[]);
+    assert_eq!(cluster.message(), "node vm-000: its reboot failed: waits for 1 pod: games/a");
+    // What failed for an older generation does not count.
+    let mut next = begun();
+    next.goal.spec.reboot = Some(RebootPolicy { drain_seconds: 600 });
+    let mut old = record(RebootPhase::Failed, 0);
+    old.goals[0].generation = 0;
+    next.nodes[0].reboot = Some(old);
+    next.agents(|_| GoalPhase::InForce);
+    next.step(&[]);
+    next.now += 100;
+    assert_eq!(next.step(&[]).release.len(), 4);
 }

@@ -64,6 +64,9 @@ pub struct GoalState {
     pub generation: i64,
     /// The state of the goal.
     pub phase: GoalPhase,
+    /// Whether a setting waits for a reboot, and not only for a restart of the server.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub needs_reboot: bool,
     /// The newest transaction of the host's journal that belongs to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transaction: Option<u64>,

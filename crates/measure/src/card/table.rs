@@ -166,8 +166,8 @@ fn trait_of(card: &Card, name: &str) -> String {
     found.map_or_else(|| "unknown".to_owned(), |one| one.value.clone())
 }
 
-/// How the hypervisor gives CPU time, by the numbers of `quantum`.
-fn time_slices(card: &Card) -> &'static str {
+/// How the hypervisor gives CPU time, by the numbers of `quantum`: `fixed slots`, `irregular`, `none` or `unknown`.
+pub fn time_slices(card: &Card) -> &'static str {
     match (number(card, "quantum_slots_ppm"), number(card, "quantum_irregular_ppm")) {
         (None, _) | (_, None) => "unknown",
         (Some(slots), _) if slots > 0.0 => "fixed slots",

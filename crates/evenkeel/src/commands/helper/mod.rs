@@ -67,6 +67,9 @@ enum Role {
     Tick(tick::Settings),
     /// Run a command of this program with DIR as the root; the agent of a node does, for its host
     InRoot {
+        /// Run a program of the new root instead, by its absolute path
+        #[arg(long, value_name = "PATH")]
+        program: Option<PathBuf>,
         /// The host's root
         dir: PathBuf,
         /// The command
@@ -76,8 +79,8 @@ enum Role {
 }
 
 pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
-    if let Role::InRoot { dir, command } = &args.role {
-        return Err(in_root(dir, command));
+    if let Role::InRoot { program, dir, command } = &args.role {
+        return Err(in_root(dir, program.as_deref(), command));
     }
     let helper =
         start(&args.role).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start a helper of a workload", &error));
@@ -100,12 +103,13 @@ fn start(role: &Role) -> io::Result<Box<dyn Helper>> {
     })
 }
 
-/// Becomes the command, or says why not. The program itself need not be in the new root, whose `/proc` leads back to it.
-fn in_root(dir: &Path, command: &[OsString]) -> Failure {
+/// Becomes the command, or says why not. This program need not be in the new root, whose `/proc` leads back to it.
+fn in_root(dir: &Path, program: Option<&Path>, command: &[OsString]) -> Failure {
+    let program = program.unwrap_or(Path::new("/proc/self/exe"));
     let entered = chroot(dir).and_then(|()| std::env::set_current_dir("/"));
     let error = match entered {
-        Ok(()) => Command::new("/proc/self/exe").args(command).exec(),
+        Ok(()) => Command::new(program).args(command).exec(),
         Err(error) => error,
     };
-    Failure::io(exit::NOT_POSSIBLE, format_args!("run a command in {}", dir.display()), &error)
+    Failure::io(exit::NOT_POSSIBLE, format_args!("run {} in {}", program.display(), dir.display()), &error)
 }

@@ -32,6 +32,8 @@ pub struct Options {
     pub verify_every: Duration,
     /// Its own version.
     pub version: String,
+    /// Whether it may drain and reboot its node.
+    pub reboots: bool,
     /// The labels of the node that it maintains, below the group `evenkeel.dev`.
     pub labels: BTreeMap<String, String>,
 }

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod node;
+mod reboots;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,9 +21,12 @@ use kube::{Api, Client, ResourceExt};
 
 use self::cluster::Cluster;
 pub use self::cluster::Options;
-use self::node::NodeAgent;
+use self::node::{Brought, NodeAgent};
+use self::reboots::{LOOK_EVERY, Reboots};
 use super::goal::HostGoal;
 use super::host::Host;
+use super::names::REBOOT;
+use super::reboot::{RebootPhase, RebootRecord};
 use super::state::HostState;
 use super::why::why;
 
@@ -64,6 +68,7 @@ pub async fn run<H: Host>(
     let mut goals = watcher(Api::<HostGoal>::all(client.clone()), watcher::Config::default()).default_backoff().boxed();
     let mut nodes = watch_object(Api::<Node>::all(client.clone()), &options.node).default_backoff().boxed();
     let mut states = watch_object(Api::<HostState>::all(client.clone()), &options.node).default_backoff().boxed();
+    let reboots = options.reboots.then(|| Reboots::new(client.clone(), &options.node));
     let cluster = Cluster::new(client, &options);
     let mut agent = NodeAgent::new(options.version.clone());
     let mut seen = Seen::default();
@@ -78,7 +83,7 @@ pub async fn run<H: Host>(
             Some(state) = states.next() => seen.state_changed(state, log),
             () = wait => {
                 due = Instant::now() + options.verify_every;
-                if let Some(at) = pass(&cluster, &host, &mut agent, &seen, log).await {
+                if let Some(at) = pass(&cluster, reboots.as_ref(), &host, &mut agent, &seen, log).await {
                     due = due.min(at);
                 }
                 false
@@ -93,6 +98,7 @@ pub async fn run<H: Host>(
 /// Makes the host match the goals in the cluster, and writes its status. Returns the latest time of the next call.
 async fn pass<H: Host>(
     cluster: &Cluster,
+    reboots: Option<&Reboots>,
     host: &Arc<H>,
     agent: &mut NodeAgent,
     seen: &Seen,
@@ -102,16 +108,16 @@ async fn pass<H: Host>(
     let goals: Vec<HostGoal> = goals.values().take(GOALS_MAX).cloned().collect();
     let released = state.as_ref().map(|state| state.spec.released.clone()).unwrap_or_default();
     let labels = node.labels().clone();
-    let host = Arc::clone(host);
+    let worker = Arc::clone(host);
     let mut working = std::mem::take(agent);
     // The host's program takes seconds, in which this thread keeps the connections of the watches alive.
     let done = tokio::task::spawn_blocking(move || {
-        let status = working.bring(&*host, &goals, &labels, &released, Instant::now());
+        let status = working.bring(&*worker, &goals, &labels, &released, Instant::now());
         (working, status, goals)
     });
     let (working, brought, goals) = done.await.ok()?;
     *agent = working;
-    let brought = match brought {
+    let mut brought = match brought {
         Ok(brought) => brought,
         Err(error) => {
             log.note(&error.to_string());
@@ -121,11 +127,42 @@ async fn pass<H: Host>(
     for line in &brought.notes {
         log.note(line);
     }
+    note_reboot(&mut brought, node, reboots.is_some());
     let missed = cluster.write(node, state.as_ref(), &brought.status, &goals).await;
     for line in &missed.lines {
         log.note(line);
     }
-    if missed.state { Some(Instant::now() + AGAIN) } else { brought.again }
+    let mut again = if missed.state { Some(Instant::now() + AGAIN) } else { brought.again };
+    if let Some(reboots) = reboots {
+        let rebooted = reboots.step(node, &brought, host).await;
+        for line in &rebooted.lines {
+            log.note(line);
+        }
+        let soon = rebooted.is_under_way.then(|| Instant::now() + LOOK_EVERY);
+        again = again.into_iter().chain(soon).min();
+    }
+    again
+}
+
+/// Adds to the status how far the reboot of the node is, or that this agent may not reboot it.
+fn note_reboot(brought: &mut Brought, node: &Node, may_reboot: bool) {
+    if !may_reboot {
+        for wanted in &brought.reboots {
+            let mut states = brought.status.goals.iter_mut();
+            if let Some(state) = states.find(|state| state.goal == wanted.goal.goal) {
+                state.message += "; this agent was started without --reboot-command, so it does not reboot the node";
+            }
+        }
+        return;
+    }
+    match RebootRecord::read(node.annotations()) {
+        Ok(Some(record)) if record.phase != RebootPhase::Done => {
+            let message = if record.message.is_empty() { String::new() } else { format!(": {}", record.message) };
+            brought.status.summary += &format!("; reboot {:?}{message}", record.phase);
+        }
+        Ok(_) => {}
+        Err(error) => brought.status.summary += &format!("; {error}"),
+    }
 }
 
 impl Seen {
@@ -159,7 +196,10 @@ impl Seen {
     fn node_changed(&mut self, node: watcher::Result<Option<Node>>, log: &mut dyn Log) -> bool {
         match node {
             Ok(Some(node)) => {
-                let is_new = self.node.as_ref().is_none_or(|before| before.labels() != node.labels());
+                let is_new = self.node.as_ref().is_none_or(|before| {
+                    before.labels() != node.labels()
+                        || before.annotations().get(REBOOT) != node.annotations().get(REBOOT)
+                });
                 self.node = Some(node);
                 is_new
             }

@@ -8,8 +8,9 @@ use super::super::desired::{Desired, HEALS_PER_HOUR_MAX};
 use super::super::goal::HostGoal;
 use super::super::host::{Host, HostError};
 use super::super::journal::{GoalOwner, Journal};
+use super::super::reboot::RebootWanted;
 use super::super::report::{Outcomes, report};
-use super::super::state::{HostStateStatus, Release};
+use super::super::state::{GoalState, HostStateStatus, Release};
 
 /// A pass ends after this many rounds of steps, so that a host that keeps changing cannot block the agent.
 const ROUNDS_MAX: usize = 3;
@@ -48,6 +49,10 @@ struct Failed {
 pub(super) struct Brought {
     /// The status of the node.
     pub status: HostStateStatus,
+    /// The goals whose settings wait for a reboot, and that allow one.
+    pub reboots: Vec<RebootWanted>,
+    /// The id of the host's boot; none if it cannot be read.
+    pub boot: Option<String>,
     /// When to retry something.
     pub again: Option<Instant>,
     /// What was done, for the log.
@@ -98,7 +103,8 @@ impl NodeAgent {
             status.summary += &format!("; transaction {transaction} could not be put back: {why}");
         }
         let retries = self.failed.values().map(|failed| failed.next).chain(self.stuck.values().map(|(next, _)| *next));
-        Ok(Brought { status, again: retries.min(), notes })
+        let reboots = reboots(&desired, &status);
+        Ok(Brought { status, reboots, boot: host.boot().ok(), again: retries.min(), notes })
     }
 
     /// The steps to take now. Steps that wait for their next attempt are left out.
@@ -199,6 +205,20 @@ impl NodeAgent {
         self.outcomes
             .retain(|name, _| failed.contains_key(name) || already_so.contains_key(name) || audited.contains_key(name));
     }
+}
+
+/// The goals for which the node has to reboot now.
+fn reboots(desired: &[Desired], status: &HostStateStatus) -> Vec<RebootWanted> {
+    let waits = |goal: &&Desired| {
+        let mut states = status.goals.iter();
+        let is_it = |state: &GoalState| state.goal == goal.owner.name && state.generation == goal.owner.generation;
+        states.any(|state| is_it(state) && state.needs_reboot)
+    };
+    let wanted = |goal: &Desired| {
+        let release = Release { goal: goal.owner.name.clone(), generation: goal.owner.generation };
+        Some(RebootWanted { goal: release, policy: goal.reboot? })
+    };
+    desired.iter().filter(waits).filter_map(wanted).collect()
 }
 
 #[cfg(test)]

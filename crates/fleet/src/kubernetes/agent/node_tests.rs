@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::sync::Mutex;
 
-use evenkeel_change::Status;
+use evenkeel_change::{Status, WaitsFor};
 use kube::ResourceExt;
 
-use super::super::super::goal::{Allow, HostGoalSpec, OnDrift};
+use super::super::super::goal::{Allow, HostGoalSpec, OnDrift, RebootPolicy};
 use super::super::super::host::Applied;
-use super::super::super::journal::{OwnedTransaction, Verified};
+use super::super::super::journal::{OwnedTransaction, PendingKnob, Verified};
 use super::super::super::state::{DriftedKnob, GoalPhase};
 use super::*;
 
@@ -25,6 +25,7 @@ struct Inner {
     transactions: Vec<(OwnedTransaction, Values, Values)>,
     dies_in: Option<u32>,
     refuses: bool,
+    pending: Vec<PendingKnob>,
     calls: u32,
 }
 
@@ -58,7 +59,8 @@ impl Host for FakeHost {
             why: String::new(),
             mend: String::new(),
         });
-        Ok(Journal { transactions, verified: Verified { drift: drift.collect(), pending: Vec::new() } })
+        let verified = Verified { drift: drift.collect(), pending: inner.pending.clone() };
+        Ok(Journal { transactions, verified })
     }
 
     fn apply(&self, goal: &Desired) -> Result<Applied, HostError> {
@@ -79,6 +81,14 @@ impl Host for FakeHost {
         } else {
             Ok(Applied { already_so: false })
         }
+    }
+
+    fn boot(&self) -> Result<String, HostError> {
+        Ok("one".to_owned())
+    }
+
+    fn reboot(&self) -> Result<(), HostError> {
+        unreachable!("a pass over the host reboots nothing")
     }
 
     fn audit(&self, goal: &Desired) -> Result<String, HostError> {
@@ -224,4 +234,39 @@ fn an_audit_changes_nothing_and_is_made_once_an_hour() {
     }
     let calls = host.0.lock().unwrap().calls;
     assert_eq!((calls, host.values().as_str()), (1, AS_BEFORE));
+}
+
+#[test]
+fn only_what_waits_for_a_boot_asks_for_a_reboot() {
+    let host = FakeHost::new();
+    let policy = RebootPolicy { drain_seconds: 60 };
+    let mut one = goal("one", &["vm.swappiness=10", "vm.dirty_ratio=5"]);
+    one.spec.allow = Allow::Reboot;
+    let waits = |knob: &str, waits_for| PendingKnob { knob: knob.to_owned(), waits_for };
+    let rows = [
+        (vec![], GoalPhase::InForce, "", false),
+        (
+            vec![waits("vm.swappiness", WaitsFor::Start)],
+            GoalPhase::PendingReboot,
+            "a restart of the server is missing for vm.swappiness",
+            false,
+        ),
+        (
+            vec![waits("vm.swappiness", WaitsFor::Reboot), waits("vm.dirty_ratio", WaitsFor::User)],
+            GoalPhase::PendingReboot,
+            "a reboot is missing for vm.swappiness; `evenkeel verify` on the host says what is left to do for vm.dirty_ratio",
+            true,
+        ),
+        (vec![waits("thp.enabled", WaitsFor::Reboot)], GoalPhase::InForce, "", false),
+    ];
+    for (pending, phase, message, needs_reboot) in rows {
+        host.0.lock().unwrap().pending = pending;
+        for reboot in [None, Some(policy)] {
+            one.spec.reboot = reboot;
+            let brought = bring(&mut NodeAgent::default(), &host, std::slice::from_ref(&one), Instant::now());
+            let state = &brought.status.goals[0];
+            assert_eq!((state.phase, state.message.as_str(), state.needs_reboot), (phase, message, needs_reboot));
+            assert_eq!(brought.reboots.len(), usize::from(needs_reboot && reboot.is_some()));
+        }
+    }
 }
