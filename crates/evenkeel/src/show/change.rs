@@ -309,7 +309,7 @@ pub(crate) fn history(transactions: &[Transaction], journal: &JournalView, again
 }
 
 /// `2026-03-14T09:26:53Z`.
-fn utc(at_ns: u64) -> String {
+pub(crate) fn utc(at_ns: u64) -> String {
     let seconds = i64::try_from(at_ns / 1_000_000_000).unwrap_or(i64::MAX);
     jiff::Timestamp::from_second(seconds).map_or_else(|_| "unknown time".to_owned(), |time| time.to_string())
 }

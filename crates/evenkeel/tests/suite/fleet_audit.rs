@@ -105,6 +105,8 @@ fn files_that_are_no_captures_are_named_and_the_rest_goes_on() {
     assert_eq!(unread, ["hosts/cut.txt", "nowhere.txt"]);
     assert_eq!(fleet["caveats"][0], "this answer is without 2 files that could not be read");
     assert_eq!(scene.run("fleet audit hosts").code, 0);
+    let by = |traits: &str| scene.json(&format!("fleet audit hosts {traits}")).1["by"].clone();
+    assert_eq!(by("--by none --by cpu"), by("--by cpu"), "every trait splits the group of all");
     std::fs::create_dir(scene.path("empty")).unwrap();
     for (line, code, expected) in [
         ("fleet audit empty", 2, "failed to find a capture: there is no file *.txt"),

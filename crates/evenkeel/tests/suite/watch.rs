@@ -84,7 +84,7 @@ fn samples_are_stored_and_replayed() {
     assert!(stored["elapsed_ns"].as_u64() >= Some(100_000_000), "{stored}");
     assert!(stored["host"]["all"]["idle"].is_f64(), "{stored}");
     let seen = scene.run("watch --replay samples --at 1999-01-01T00:00:00Z");
-    assert!(seen.code == 2 && seen.stderr.contains("it has no sample of that time"), "{seen}");
+    assert!(seen.code == 2 && seen.stderr.contains("it has no sample of that time: it begins at 20"), "{seen}");
     let seen = scene.run("watch --replay nothing");
     assert!(seen.code == 2 && seen.stderr.contains("read the folder nothing"), "{seen}");
     let seen = scene.run("watch --replay samples --at noon");

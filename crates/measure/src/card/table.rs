@@ -17,6 +17,8 @@ pub struct TableAsked {
     pub by: Vec<String>,
     /// Numbers and the most that a machine may have of them; the least, if more is better.
     pub limits: Vec<(String, f64)>,
+    /// Numbers that the user wants to see.
+    pub lines: Vec<String>,
 }
 
 /// The table.
@@ -101,6 +103,10 @@ enum Caveat {
     Interrupted(String),
     #[error("no card has the number {0}, which is a limit")]
     NoSuchNumber(String),
+    #[error("no card has the number {0}, which --line names")]
+    NoSuchLine(String),
+    #[error("no card has the trait {0}: those of a card are the names in its list `host`, and `{TIME_SLICES}`")]
+    NoSuchTrait(String),
 }
 
 /// Makes the table of cards, each with the name of its file.
@@ -204,6 +210,11 @@ fn caveats(cards: &[(String, Card)], asked: &TableAsked, generations: &[Generati
     caveats.extend(stopped.map(|(file, _)| Caveat::Interrupted(file.clone())));
     let missing = asked.limits.iter().filter(|(id, _)| cards.iter().all(|(_, card)| number(card, id).is_none()));
     caveats.extend(missing.map(|(id, _)| Caveat::NoSuchNumber(id.clone())));
+    let missing = asked.lines.iter().filter(|id| cards.iter().all(|(_, card)| number(card, id).is_none()));
+    caveats.extend(missing.map(|id| Caveat::NoSuchLine(id.clone())));
+    let has = |card: &Card, name: &str| card.host.iter().any(|one| one.name.eq_ignore_ascii_case(name));
+    let missing = asked.by.iter().filter(|name| *name != TIME_SLICES && !cards.iter().any(|(_, card)| has(card, name)));
+    caveats.extend(missing.map(|name| Caveat::NoSuchTrait(name.clone())));
     let alone = generations.iter().filter(|one| one.cards.len() == 1);
     caveats.extend(alone.map(|one| Caveat::OneCard(one.name())));
     caveats
@@ -234,7 +245,23 @@ mod tests {
         let cards: Vec<(String, Card)> =
             cards.into_iter().enumerate().map(|(at, card)| (format!("{at}.json"), card)).collect();
         let limits = limits.iter().map(|(id, value)| ((*id).to_owned(), *value)).collect();
-        table(&cards, &TableAsked { by: vec!["CPU".to_owned(), TIME_SLICES.to_owned()], limits })
+        table(&cards, &TableAsked { by: vec!["CPU".to_owned(), TIME_SLICES.to_owned()], limits, lines: Vec::new() })
+    }
+
+    #[test]
+    fn names_that_no_card_has_are_caveats() {
+        let asked = TableAsked {
+            by: vec!["cpu".to_owned(), "colour".to_owned()],
+            limits: vec![("none_ns".to_owned(), 1.0)],
+            lines: vec!["late_ns_p99".to_owned(), "other_ns".to_owned()],
+        };
+        let cards = [("a.json".to_owned(), card("A", &[("late_ns_p99", 1.0, "lower")]))];
+        let expected = [
+            "no card has the number none_ns, which is a limit",
+            "no card has the number other_ns, which --line names",
+            "no card has the trait colour: those of a card are the names in its list `host`, and `time slices`",
+        ];
+        assert_eq!(table(&cards, &asked).caveats[..3], expected);
     }
 
     #[test]

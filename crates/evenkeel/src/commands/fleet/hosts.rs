@@ -79,6 +79,10 @@ impl CaptureArgs {
                 by.push(one);
             }
         }
+        // Every trait splits the group of all hosts.
+        if by.len() > 1 {
+            by.retain(|one| *one != By::None);
+        }
         if by.is_empty() { vec![By::Instance, By::Kernel, By::Cpu] } else { by }
     }
 }

@@ -81,6 +81,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         } else {
             args.limit.clone()
         },
+        lines: args.line.clone(),
     };
     let answer = Answer { table: table(&cards, &asked), unread };
     let lines = if args.line.is_empty() { USUAL_LINES.map(str::to_owned).to_vec() } else { args.line.clone() };

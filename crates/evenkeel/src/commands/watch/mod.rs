@@ -82,12 +82,17 @@ fn once(mut collector: Collector, mut outputs: Outputs, out: &Out) -> Outcome {
 /// The moment of a store that `--at` names, or its last one.
 fn replay(args: &Args, dir: &Path, out: &Out) -> Outcome {
     let mut replay = Replay::open(dir).map_err(store_failure)?;
-    let nothing =
-        || Failure::text(exit::WRONG_USE, format_args!("replay {}", dir.display()), "it has no sample of that time");
+    let failed = |cause: String| Failure::text(exit::WRONG_USE, format_args!("replay {}", dir.display()), cause);
+    let nothing = || failed("it has no sample of that time".to_owned());
+    let first = replay.first().and_then(|first| Some(replay.sample(first)?.at.realtime_ns));
+    let early = || match first {
+        Some(first) => failed(format!("it has no sample of that time: it begins at {}", show::change::utc(first))),
+        None => nothing(),
+    };
     let last = replay.last().ok_or_else(nothing)?;
     let last_ns = replay.sample(last).ok_or_else(nothing)?.at.realtime_ns;
     let position = match args.at {
-        Some(at) => at.realtime_ns(last_ns).and_then(|ns| replay.at(ns)).ok_or_else(nothing)?,
+        Some(at) => at.realtime_ns(last_ns).and_then(|ns| replay.at(ns)).ok_or_else(early)?,
         None => last,
     };
     if !args.once && !out.is_json() && is_interactive() {
