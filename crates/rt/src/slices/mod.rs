@@ -76,6 +76,17 @@ impl Slices {
 
     /// Whether this CPU is followed: if the process may not run there, or no such CPU exists, the kernel refused it. Not requested if
     /// [`start`](Slices::start) did not name the CPU, and until its thread has started.
+    ///
+    /// ```
+    /// use evenkeel_rt::{ApplyStatus, Slices};
+    ///
+    /// let slices = Slices::start(&[0].into_iter().collect())?;
+    /// if let ApplyStatus::Refused(errno) = slices.pinned(0) {
+    ///     eprintln!("the slices of CPU 0 stay unknown: {errno}");
+    /// }
+    /// assert_eq!(slices.pinned(7), ApplyStatus::NotRequested);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn pinned(&self, cpu: usize) -> ApplyStatus {
         let place = self.scouts.table.places.get(cpu);
         place.and_then(|place| place.pinned.get().copied()).unwrap_or(ApplyStatus::NotRequested)
