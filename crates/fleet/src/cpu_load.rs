@@ -18,7 +18,7 @@ pub(crate) struct CpuLoad {
 }
 
 impl CpuLoad {
-    /// The load of a session that uses so many CPUs. `load_max` is the bound of a CPU that several sessions share, in millionths.
+    /// The load of a session that uses this number of CPUs. `load_max` is the bound of a CPU that several sessions share, in millionths.
     pub(crate) fn new(cpus: f64, load_max: u32) -> CpuLoad {
         let total = needed(cpus);
         // A session of up to a CPU has one busy thread: a second CPU would not help it.

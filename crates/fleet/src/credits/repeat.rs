@@ -93,7 +93,7 @@ impl Free {
     }
 }
 
-/// Repeats the trace for so many seconds, or uses it once if it is longer.
+/// Repeats the trace until `seconds` are over, or uses it once if it is longer.
 pub(super) fn repeat(
     rates: &CreditRates,
     mode: CreditMode,
@@ -138,7 +138,7 @@ pub(super) fn repeat(
     Repeated { balance, lowest_credits: lowest, sums }
 }
 
-/// The stretches one after the other, for at most so many seconds.
+/// The stretches one after the other, until `left_s` seconds are over.
 fn once(
     rates: &CreditRates,
     mode: CreditMode,

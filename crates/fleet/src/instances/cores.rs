@@ -57,7 +57,7 @@ impl Cores {
         CpuLoad::new(cpus, self.load_max)
     }
 
-    /// Whether so many sessions of each kind fit, by a first answer that may miss a placement.
+    /// Whether these numbers of sessions of each kind fit, by a first answer that may miss a placement.
     pub(super) fn hold(&self, sessions: &[(CpuLoad, u64)]) -> bool {
         let Some((whole, threads)) = self.shared(sessions) else { return false };
         [true, false].iter().any(|is_part_first| {

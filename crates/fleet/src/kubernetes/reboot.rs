@@ -52,7 +52,7 @@ pub struct RebootRecord {
 pub enum RebootPhase {
     /// The node takes no new pods, and its pods are evicted.
     Draining,
-    /// The host was told to reboot.
+    /// The command that reboots the host was run.
     Rebooting,
     /// It has rebooted, and the goals are in force.
     Done,
@@ -219,7 +219,7 @@ impl RebootView<'_> {
         }
         match self.now.saturating_sub(record.since) {
             waited if waited > REBOOT_SECONDS_MAX => {
-                let message = format!("the host was told to reboot {waited} s ago, and is still in the same boot");
+                let message = format!("the reboot command ran {waited} s ago, and the host is still in the same boot");
                 RebootStep::End(record.then(RebootPhase::Failed, self.now, message))
             }
             waited if waited >= COMMAND_AGAIN_SECONDS => RebootStep::Reboot(record.clone()),

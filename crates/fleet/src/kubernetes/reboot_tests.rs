@@ -39,12 +39,14 @@ fn a_node_is_drained_rebooted_and_given_back() {
         "waits for 2 pods: games/b (nothing starts it again elsewhere: delete it yourself), games/a"
     );
     assert_eq!((waiting.phase, waiting.since), (RebootPhase::Draining, 100));
-    let RebootStep::Reboot(told) = (RebootView { pods: Some(&[]), ..look }).next() else { panic!() };
-    assert_eq!((told.phase, told.since), (RebootPhase::Rebooting, 130));
-    assert_eq!(view(&goals, Some(&told), 135).next(), RebootStep::Rest);
+    let RebootStep::Reboot(rebooting) = (RebootView { pods: Some(&[]), ..look }).next() else { panic!() };
+    assert_eq!((rebooting.phase, rebooting.since), (RebootPhase::Rebooting, 130));
+    assert_eq!(view(&goals, Some(&rebooting), 135).next(), RebootStep::Rest);
     // The agent may have died before it ran the command.
-    assert_eq!(view(&goals, Some(&told), 190).next(), RebootStep::Reboot(told.clone()));
-    let RebootStep::End(done) = (RebootView { boot: "two", ..view(&[], Some(&told), 200) }).next() else { panic!() };
+    assert_eq!(view(&goals, Some(&rebooting), 190).next(), RebootStep::Reboot(rebooting.clone()));
+    let RebootStep::End(done) = (RebootView { boot: "two", ..view(&[], Some(&rebooting), 200) }).next() else {
+        panic!()
+    };
     assert_eq!((done.phase, done.message.as_str()), (RebootPhase::Done, ""));
     assert_eq!(
         RebootView { boot: "two", ..view(&goals, Some(&done), 300) }.next(),
@@ -82,9 +84,9 @@ fn what_comes_after_the_boot_decides() {
         assert_eq!(failed.phase, RebootPhase::Failed);
         assert_eq!(failed.message, "the host has rebooted, and goal steady is Drifted: x");
     }
-    let told = RebootRecord { phase: RebootPhase::Rebooting, ..begun(&goals) };
-    let RebootStep::End(failed) = view(&goals, Some(&told), 1001).next() else { panic!() };
-    assert_eq!(failed.message, "the host was told to reboot 901 s ago, and is still in the same boot");
+    let rebooting = RebootRecord { phase: RebootPhase::Rebooting, ..begun(&goals) };
+    let RebootStep::End(failed) = view(&goals, Some(&rebooting), 1001).next() else { panic!() };
+    assert_eq!(failed.message, "the reboot command ran 901 s ago, and the host is still in the same boot");
 }
 
 #[test]
@@ -120,7 +122,7 @@ proptest! {
     ) {
         let (mut record, mut is_cordoned) = (None::<RebootRecord>, was_cordoned);
         let (mut now, mut boots, mut generation, mut is_pending) = (0, 0, 1, true);
-        let mut told = BTreeMap::<i64, String>::new();
+        let mut commands = BTreeMap::<i64, String>::new();
         for (event, wait, left) in events {
             now += wait;
             match event {
@@ -153,7 +155,7 @@ proptest! {
                 }
                 RebootStep::Reboot(begun) => {
                     // The command comes again only for a boot that did not come.
-                    let first = told.entry(begun.goals[0].generation).or_insert_with(|| boot.clone());
+                    let first = commands.entry(begun.goals[0].generation).or_insert_with(|| boot.clone());
                     prop_assert_eq!(&*first, &boot);
                     prop_assert!(seen.as_ref().is_some_and(|seen| seen.phase == RebootPhase::Rebooting) || left == 0);
                     prop_assert!(is_cordoned);
@@ -166,7 +168,7 @@ proptest! {
                 }
                 RebootStep::Cancel { was_cordoned } => {
                     (record, is_cordoned) = (None, was_cordoned);
-                    told.clear();
+                    commands.clear();
                 }
             }
             let is_under_way = record.as_ref().is_some_and(|record| record.phase.is_under_way());

@@ -191,7 +191,7 @@ fn halt(view: &ClusterView<'_>, selected: &[&NodeInfo], guards: &[(String, Guard
                 // It is not ready, and its agent says nothing new.
                 RebootPhase::Rebooting if waited <= REBOOT_SECONDS_MAX => continue,
                 RebootPhase::Rebooting if !node.is_ready => {
-                    return Some(format!("node {} was told to reboot {waited} s ago, and is not ready", node.name));
+                    return Some(format!("node {} ran its reboot command {waited} s ago, and is not ready", node.name));
                 }
                 _ => {}
             }

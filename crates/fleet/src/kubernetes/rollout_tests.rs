@@ -253,7 +253,7 @@ fn nodes_that_reboot_are_waited_for_and_one_that_does_not_come_back_halts_it() {
         Cluster { goal: cluster.goal.clone(), nodes: cluster.nodes.clone(), states: cluster.states.clone(), ..cluster };
     lost.now += 1;
     lost.step(&[]);
-    assert_eq!(lost.message(), "node vm-000 was told to reboot 901 s ago, and is not ready");
+    assert_eq!(lost.message(), "node vm-000 ran its reboot command 901 s ago, and is not ready");
     assert_eq!(lost.phase(), RolloutPhase::Halted);
     cluster.nodes[0] =
         NodeInfo { is_ready: true, reboot: Some(record(RebootPhase::Failed, 0)), ..cluster.nodes[0].clone() };

@@ -58,12 +58,11 @@ pub(super) struct Missed {
 
 impl Cluster {
     pub(super) fn new(client: Client, options: &Options) -> Cluster {
-        let reporter = Reporter { controller: format!("{GROUP}/agent"), instance: Some(options.node.clone()) };
         Cluster {
             releases: Releases::new(client.clone()),
             states: Api::all(client.clone()),
             nodes: Api::all(client.clone()),
-            recorder: Recorder::new(client, reporter),
+            recorder: recorder(client, &options.node),
             name: options.node.clone(),
             labels: options.labels.clone(),
         }
@@ -165,11 +164,10 @@ impl Cluster {
                 "" => format!("node {}, generation {}", self.name, state.generation),
                 why => format!("node {}: {why}", self.name),
             };
-            let note: String = note.chars().take(NOTE_CHARS_MAX).collect();
             let event = Event {
                 type_: if is_bad { EventType::Warning } else { EventType::Normal },
                 reason: format!("{:?}", state.phase),
-                note: Some(note),
+                note: Some(event_note(&note)),
                 action: "Apply".to_owned(),
                 secondary: None,
             };
@@ -177,6 +175,17 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// Writes events in the name of the agent of a node.
+pub(super) fn recorder(client: Client, node: &str) -> Recorder {
+    let reporter = Reporter { controller: format!("{GROUP}/agent"), instance: Some(node.to_owned()) };
+    Recorder::new(client, reporter)
+}
+
+/// The text of an event, as long as the API accepts it.
+pub(super) fn event_note(text: &str) -> String {
+    text.chars().take(NOTE_CHARS_MAX).collect()
 }
 
 /// The API's times have whole seconds.

@@ -6,23 +6,22 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, Preconditions};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::super::host::Host;
-use super::super::names::{GROUP, REBOOT};
+use super::super::names::REBOOT;
 use super::super::reboot::{DrainedPod, RebootPhase, RebootRecord, RebootStep, RebootView};
 use super::super::state::HostStateStatus;
 use super::super::why::why;
+use super::cluster::{event_note, recorder};
 use super::node::Brought;
 
 /// How often a node that is drained is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A node has a few hundred pods at the most. The rest is evicted in the next passes.
 const EVICTIONS_MAX: usize = 100;
-/// The API takes a kilobyte, and a character has up to four bytes.
-const NOTE_CHARS_MAX: usize = 256;
 /// The annotation of a pod that the kubelet runs from a file, and that the API server cannot end.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -44,8 +43,7 @@ pub(super) struct Rebooted {
 
 impl Reboots {
     pub(super) fn new(client: Client, node: &str) -> Reboots {
-        let reporter = Reporter { controller: format!("{GROUP}/agent"), instance: Some(node.to_owned()) };
-        let recorder = Recorder::new(client.clone(), reporter);
+        let recorder = recorder(client.clone(), node);
         Reboots { nodes: Api::all(client.clone()), client, recorder, name: node.to_owned() }
     }
 
@@ -128,9 +126,9 @@ impl Reboots {
                     self.write(node, Some(&record), None, rebooted).await?;
                 }
                 let host = Arc::clone(host);
-                let told = tokio::task::spawn_blocking(move || host.reboot()).await;
-                rebooted.lines.push(match told {
-                    Ok(Ok(())) => "told the host to reboot".to_owned(),
+                let ran = tokio::task::spawn_blocking(move || host.reboot()).await;
+                rebooted.lines.push(match ran {
+                    Ok(Ok(())) => "ran the reboot command".to_owned(),
                     // The command is run again until the host's time is over; then the record says that it did not reboot.
                     Ok(Err(error)) => format!("failed to reboot the host: {error}"),
                     Err(error) => format!("failed to reboot the host: {error}"),
@@ -175,7 +173,7 @@ impl Reboots {
         let event = Event {
             type_: if is_bad { EventType::Warning } else { EventType::Normal },
             reason,
-            note: Some(note.chars().take(NOTE_CHARS_MAX).collect()),
+            note: Some(event_note(&note)),
             action: "Reboot".to_owned(),
             secondary: None,
         };
