@@ -23,6 +23,12 @@ fn partner_of(path: &str) -> Option<&'static str> {
     })
 }
 
+/// The key of the other file of the pair, both as `sysctl.d` names them, with slashes.
+pub(crate) fn partner_key(key: &str) -> Option<&'static str> {
+    const PREFIX: &str = "/proc/sys/";
+    partner_of(&format!("{PREFIX}{key}")).and_then(|path| path.strip_prefix(PREFIX))
+}
+
 /// Whether `own` is restored after `sides`, because one of them is the other file of its pair.
 pub(crate) fn goes_last<'a>(own: Old<'_>, mut sides: impl Iterator<Item = &'a str>) -> bool {
     own.text == "0" && sides.any(|side| partner_of(own.path) == Some(side))

@@ -36,12 +36,29 @@ pub enum ClashReason {
     Along(&'static str),
 }
 
+impl ClashReason {
+    /// Whether nothing is left of the earlier one of the two once the later one is written. A setting of one place leaves what another gave to
+    /// the rest, and what comes along with a setting is only a part of it.
+    pub fn later_replaces_earlier(self) -> bool {
+        match self {
+            ClashReason::Repeated | ClashReason::SameKnob | ClashReason::SameFile(_) | ClashReason::Exclusive => true,
+            ClashReason::AllAndOne | ClashReason::SameArgument(_) | ClashReason::Along(_) => false,
+        }
+    }
+}
+
 impl<'s> Clash<'s> {
     /// The first two of these settings that cannot be in force together.
     pub fn find(settings: &'s [Setting]) -> Option<Clash<'s>> {
-        settings.iter().enumerate().find_map(|(at, second)| {
-            settings[..at].iter().find_map(|first| Some(Clash { first, second, why: reason(first, second)? }))
-        })
+        settings
+            .iter()
+            .enumerate()
+            .find_map(|(at, second)| settings[..at].iter().find_map(|first| Clash::between(first, second)))
+    }
+
+    /// Whether these two cannot be in force together, and why.
+    pub fn between(first: &'s Setting, second: &'s Setting) -> Option<Clash<'s>> {
+        reason(first, second).map(|why| Clash { first, second, why })
     }
 
     /// What to do about it.

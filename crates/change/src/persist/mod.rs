@@ -32,12 +32,13 @@ pub use recipe::{BootFile, PersistContext};
 pub use session_units::{SESSION_UNITS_MAX, SessionUnit, UnitLines, has_unit_file, is_session_unit, session_units};
 
 use evenkeel_host::facts::Container;
-use evenkeel_host::{Facts, Place, Setting};
+use evenkeel_host::{Clash, Facts, Place, Setting};
 
 use self::recipe::{Recipe, refuse};
 use crate::persist_plan::{Cannot, PersistPlan, PersistedCommand};
 
-/// The plan that makes `settings` persist over a boot. Of two settings of one knob and place, the later one counts.
+/// The plan that makes `settings` persist over a boot. Of two settings that write the same place, or of which the kernel resets one when it
+/// gets the other, the later one counts.
 pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     let mut plan = PersistPlan::default();
     if !context.is_image && is_of_container(context.facts) {
@@ -108,8 +109,12 @@ const RECIPES: &[Recipe] = &[
 ];
 
 fn newest(settings: &[Setting]) -> Vec<&Setting> {
-    let same = |one: &Setting, other: &Setting| one.knob.id == other.knob.id && one.place == other.place;
-    let is_newest = |(at, setting): &(usize, &Setting)| !settings[at + 1..].iter().any(|later| same(setting, later));
+    let is_newest = |(at, setting): &(usize, &Setting)| {
+        !settings[at + 1..].iter().any(|later| {
+            let clash = Clash::between(setting, later);
+            clash.is_some_and(|clash| clash.why.later_replaces_earlier())
+        })
+    };
     settings.iter().enumerate().filter(is_newest).map(|(_, setting)| setting).collect()
 }
 

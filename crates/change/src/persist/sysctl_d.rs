@@ -7,6 +7,7 @@ use std::fmt::Write;
 use evenkeel_host::{Place, Setting, TakesEffect};
 
 use super::recipe::{HEAD, PersistContext, Recipe};
+use crate::exclusive_pair;
 use crate::persist_plan::{Cannot, Carried, Content, PersistPlan, PersistedFile};
 
 const PATH: &str = "/etc/sysctl.d/90-evenkeel.conf";
@@ -34,10 +35,12 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     for setting in settings {
         let Some(key) = key(setting) else { continue };
         // The file that sorts later wins, so the next boot would undo our setting.
-        if let Some(later) = later_owner(context, key) {
+        if let Some((later, theirs)) = later_owner(context, key) {
+            let sets =
+                if theirs == key { format!("also sets {key}") } else { format!("sets {theirs}, which resets {key}") };
             plan.cannot.push(Cannot {
                 setting: setting.to_string(),
-                why: format!("{later} also sets {key}, and is read after {PATH}"),
+                why: format!("{later} {sets}, and is read after {PATH}"),
                 todo: format!("change it in {later}, which evenkeel does not own"),
             });
             continue;
@@ -64,18 +67,14 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// The file that is read after ours and also sets `key`.
-fn later_owner(context: &PersistContext<'_>, key: &str) -> Option<String> {
+/// The file that is read after ours and also sets `key`, or what resets it; and what it sets.
+fn later_owner<'a>(context: &'a PersistContext<'_>, key: &'a str) -> Option<(&'a str, &'a str)> {
     let files = context.facts.owners.sysctl_files.known()?;
-    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let ours = name(PATH);
-    let sets = |settings: &[evenkeel_host::facts::SysctlSetting]| {
-        settings.iter().any(|setting| setting.value.is_some() && setting.key == key)
-    };
-    files
-        .read
-        .iter()
-        .filter(|file| name(&file.path) > ours)
-        .find(|file| file.settings.known().is_some_and(|settings| sets(settings)))
-        .map(|file| file.path.clone())
+    let name = |path: &'a str| path.rsplit('/').next().unwrap_or_default();
+    let undoes = |theirs: &str| theirs == key || exclusive_pair::partner_key(key) == Some(theirs);
+    files.read.iter().filter(|file| name(&file.path) > name(PATH)).find_map(|file| {
+        let settings = file.settings.known()?;
+        let setting = settings.iter().find(|setting| setting.value.is_some() && undoes(&setting.key))?;
+        Some((file.path.as_str(), setting.key.as_str()))
+    })
 }

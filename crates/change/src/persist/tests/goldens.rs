@@ -53,6 +53,35 @@ fn sysctls() {
 }
 
 #[test]
+fn of_settings_that_reset_each_other_the_later_one_is_written() {
+    let facts = host("debian-12");
+    for (texts, expected) in [
+        (["vm.dirty_bytes=8388608", "vm.dirty_ratio=10"], "vm.dirty_ratio=10"),
+        (["vm.dirty_ratio=10", "vm.dirty_bytes=8388608"], "vm.dirty_bytes=8388608"),
+        (["sysctl:vm.swappiness=1", "vm.swappiness=10"], "vm.swappiness=10"),
+    ] {
+        let plan = plan(&context(&facts), &settings(&texts));
+        let carried: Vec<&str> = plan.carried.iter().map(|carried| carried.setting.as_str()).collect();
+        assert_eq!(carried, [expected], "{texts:?}");
+    }
+}
+
+#[test]
+fn a_sysctl_that_a_later_file_resets_is_not_promised() {
+    let more = "/run/sysctl.d/ :! ENOENT\n/usr/local/lib/sysctl.d/ :! ENOENT\n/usr/lib/sysctl.d/ :! ENOENT\n\
+        /lib/sysctl.d/ :! ENOENT\n/etc/sysctl.d/ : 99-zz.conf\n/etc/sysctl.d/99-zz.conf = vm.dirty_bytes = 8388608\n";
+    let facts = host_with("debian-13", more);
+    expect![[r#"
+        == /etc/sysctl.d/90-evenkeel.conf 644
+        # Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.
+        vm/dirty_background_ratio = 5
+        vm.dirty_background_ratio=5: /etc/sysctl.d/90-evenkeel.conf (AtOnce)
+        vm.dirty_ratio=10: CANNOT, /etc/sysctl.d/99-zz.conf sets vm/dirty_bytes, which resets vm/dirty_ratio, and is read after /etc/sysctl.d/90-evenkeel.conf; change it in /etc/sysctl.d/99-zz.conf, which evenkeel does not own
+    "#]]
+    .assert_eq(&to_text(&plan(&context(&facts), &settings(&["vm.dirty_ratio=10", "vm.dirty_background_ratio=5"]))));
+}
+
+#[test]
 fn a_sysctl_that_a_later_file_sets_is_not_promised() {
     let more = "/run/sysctl.d/ :! ENOENT\n/usr/local/lib/sysctl.d/ :! ENOENT\n/usr/lib/sysctl.d/ :! ENOENT\n\
         /lib/sysctl.d/ :! ENOENT\n/etc/sysctl.d/ : 90-evenkeel.conf 99-zz.conf\n/etc/sysctl.d/90-evenkeel.conf = vm.swappiness = 5\n\
