@@ -1,5 +1,6 @@
 //! Many servers: where to put them, on which machines, for how much, and how their hosts differ. Reads and computes; neither prints nor changes a host.
 
+pub mod agones;
 pub mod audit;
 pub mod capacity;
 mod cpu_load;

@@ -52,6 +52,23 @@ pub struct Session {
 const NUMBER: &str = "{n}";
 
 impl Session {
+    /// One session of which only this is known.
+    pub(crate) fn new(name: &str, cpus: f64, memory_mib: Option<f64>) -> Session {
+        Session {
+            name: name.to_owned(),
+            count: 1,
+            cpus,
+            tick_hz: None,
+            work_us_p99: None,
+            memory_mib,
+            cache_kib: None,
+            packets_per_s: None,
+            network_mbps: None,
+            unit: None,
+            cpu_weight: None,
+        }
+    }
+
     /// The service of one of these sessions, by its number from 1.
     pub fn unit(&self, number: u32) -> Option<String> {
         self.unit.as_ref().map(|unit| unit.replace(NUMBER, &number.to_string()))

@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// this agent drains and reboots nothing
     #[arg(long, value_name = "COMMAND")]
     reboot_command: Option<HostCommand>,
+    /// Make the host's folder /run/evenkeel-phases, in which pods of `evenkeel pack agones --phases` spread their ticks
+    #[arg(long)]
+    phases: bool,
     #[command(flatten)]
     state: StateArgs,
 }
@@ -66,7 +69,12 @@ mod host;
 mod labels;
 
 #[cfg(feature = "kubernetes")]
+#[path = "agent_phases.rs"]
+mod phases;
+
+#[cfg(feature = "kubernetes")]
 mod with_kubernetes {
+    use std::path::Path;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
@@ -74,7 +82,7 @@ mod with_kubernetes {
     use evenkeel_fleet::kubernetes::agent;
 
     use super::host::ThisHost;
-    use super::{Args, Out, Outcome};
+    use super::{Args, Out, Outcome, phases};
     use crate::cluster::connect;
     use crate::exit;
     use crate::experiment::stop_flag;
@@ -82,6 +90,11 @@ mod with_kubernetes {
 
     pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         let stop = stop_flag()?;
+        if args.phases {
+            // Goals do not need it, and pods that do wait for it.
+            let made = phases::make(args.root.as_deref().unwrap_or(Path::new("/")));
+            made.unwrap_or_else(|error| out.warn(&format!("failed to make the folder of phases: {error}\n")));
+        }
         let host = Arc::new(ThisHost::new(args.root.as_deref(), &args.state, args.reboot_command.clone())?);
         let options = agent::Options {
             node: args.node.clone(),

@@ -36,6 +36,7 @@ mod mistakes;
 mod mutations;
 mod old_sessions;
 mod output;
+mod pack_agones;
 mod pack_apply;
 mod pack_run;
 mod packs;

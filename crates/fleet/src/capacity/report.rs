@@ -302,19 +302,8 @@ fn need(curve: &[Step], windows: &[Window], tick_hz: Option<f64>) -> Option<Sess
     let own: Vec<f64> = windows.iter().filter_map(|window| window.session_cpus).collect();
     let cpus = evenkeel_stats::quantile(&own, 0.5).or_else(|| slope(&points(|machine| machine.cpus_busy)));
     let memory_mib = slope(&points(|machine| -machine.memory_available_mib)).filter(|mib| *mib >= 0.1);
-    Some(Session {
-        name: "session".to_owned(),
-        count: 1,
-        cpus: cpus.filter(|cpus| *cpus > 0.0)?,
-        tick_hz,
-        work_us_p99: None,
-        memory_mib,
-        cache_kib: None,
-        packets_per_s: None,
-        network_mbps: None,
-        unit: None,
-        cpu_weight: None,
-    })
+    let cpus = cpus.filter(|cpus| *cpus > 0.0)?;
+    Some(Session { tick_hz, ..Session::new("session", cpus, memory_mib) })
 }
 
 /// The slope by least squares; none for fewer than two points.

@@ -1,5 +1,6 @@
 //! `evenkeel pack`: many sessions of a server on one machine.
 
+pub(super) mod agones;
 mod apply;
 mod question;
 mod run;
@@ -20,7 +21,7 @@ use crate::show::{self, Out};
 /// Place many sessions of a server on the CPUs of one machine
 ///
 /// `pack plan` computes which CPUs each session gets, and changes nothing. `pack apply` gives them to systemd services. `pack run` starts
-/// the sessions on them, to try it.
+/// the sessions on them, to try it. `pack agones` renders the manifests for a cluster, whose scheduler places the sessions.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -33,6 +34,7 @@ enum What {
     Plan(PlanArgs),
     Apply(apply::Args),
     Run(run::Args),
+    Agones(agones::Args),
 }
 
 /// Compute which CPUs each session gets, and prove that no placement is better
@@ -73,6 +75,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         What::Plan(args) => plan(args, out),
         What::Apply(args) => apply::run(args, out),
         What::Run(args) => run::run(args, out),
+        What::Agones(args) => agones::run(args, out),
     }
 }
 

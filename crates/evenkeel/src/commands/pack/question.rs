@@ -56,7 +56,7 @@ enum Sets {
 }
 
 /// The table of sessions.
-fn table(path: &Path) -> Result<Vec<Session>, Failure> {
+pub(super) fn table(path: &Path) -> Result<Vec<Session>, Failure> {
     let table = user_table::open(path, FILE_BYTES_MAX)?;
     read_sessions(table).map_err(|error| user_table::failure(path, &error, SESSION_COLUMNS))
 }

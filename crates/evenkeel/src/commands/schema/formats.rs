@@ -145,6 +145,7 @@ formats! {
     "pack-plan" 1 "evenkeel pack plan" => pack::PlanAnswer;
     "pack-apply" 1 "evenkeel pack apply" => show::pack_apply::Answer;
     "pack-run" 1 "evenkeel pack run" => show::pack_run::Answer;
+    "pack-agones" 1 "evenkeel pack agones" => pack::agones::AgonesAnswer;
     "regions" 1 "evenkeel regions" => regions::Answer;
     "capacity" 1 "evenkeel capacity" => capacity::Answer;
     "instances" 1 "evenkeel instances" => instances::Answer;

@@ -1,0 +1,53 @@
+//! The folder of the host in which the sessions of several pods find each other's ticks. Kubernetes would make it for root alone, so the agent makes
+//! it. It is in memory, like /dev/shm and with its rights, and stays while pods may have it open: the next boot starts without it.
+
+use std::fs::{DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+
+use evenkeel_fleet::agones::PHASES_FOLDER;
+
+/// Everybody may make files, and remove only their own.
+const MODE: u32 = 0o1777;
+
+/// Makes the folder below the host's root.
+pub(super) fn make(root: &Path) -> io::Result<()> {
+    let folder = root.join(PHASES_FOLDER.trim_start_matches('/'));
+    match DirBuilder::new().mode(MODE).create(&folder) {
+        // The mode of a new folder is cut by the umask.
+        Ok(()) => std::fs::set_permissions(&folder, Permissions::from_mode(MODE)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => already(&folder),
+        Err(error) => Err(error),
+    }
+}
+
+/// A folder that is there keeps its mode: somebody chose it. A link could lead anywhere.
+fn already(folder: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(folder)?.is_dir() {
+        true => Ok(()),
+        false => Err(io::Error::from(io::ErrorKind::NotADirectory)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_may_write_and_what_is_there_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("run/evenkeel-phases");
+        let mode = || std::fs::metadata(&folder).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(make(root.path()).unwrap_err().kind(), io::ErrorKind::NotFound, "a host has /run");
+        std::fs::create_dir(root.path().join("run")).unwrap();
+        make(root.path()).unwrap();
+        assert_eq!(mode(), MODE);
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+        make(root.path()).unwrap();
+        assert_eq!(mode(), 0o700);
+        std::fs::remove_dir(&folder).unwrap();
+        std::os::unix::fs::symlink("/tmp", &folder).unwrap();
+        assert_eq!(make(root.path()).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+    }
+}

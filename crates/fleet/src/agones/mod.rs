@@ -1,0 +1,22 @@
+//! Manifests for Agones from what a session needs: a `Fleet` whose requests make the scheduler of Kubernetes place sessions as `pack` would, and a
+//! `FleetAutoscaler` with a buffer for the time that a new node takes.
+//!
+//! `size` computes requests, `buffer` the autoscaler's buffer, `render` makes the objects and says why each number is what it is, and `yaml` writes
+//! them. Pure: nothing here asks a cluster, so the default program has it.
+
+mod buffer;
+mod measured;
+mod names;
+mod objects;
+mod render;
+mod size;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+pub use self::buffer::{Buffer, BufferAdvice, BufferError, Demand, Input};
+pub use self::measured::{CAPACITY_BYTES_MAX, Measured, MeasuredError, read_measured};
+pub use self::names::{DnsLabel, Image, NameError, NodeLabel, Protocol, ServerPort};
+pub use self::objects::{Fleet, FleetAutoscaler, Scheduling};
+pub use self::render::{Asked, PHASES_FOLDER, RenderError, Rendered, render};
+pub use self::size::{CpuMode, CpusBy, NodeRoom, Size, SizeError};
