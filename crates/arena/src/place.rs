@@ -10,7 +10,7 @@ use evenkeel_rt::{ApplyStatus, CpuSet, ThreadConfig, TickThread};
 pub fn stay_on(cpu: usize) -> Result<(), String> {
     let cpus: CpuSet = [cpu].into_iter().collect();
     if !cpus.contains(cpu) {
-        return Err(format!("run on CPU {cpu}: no machine has so many"));
+        return Err(format!("run on CPU {cpu}: no machine has this many CPUs"));
     }
     let config = ThreadConfig { cpus: Some(cpus), slice_ns: None, timer_slack_ns: None, ..ThreadConfig::default() };
     match TickThread::set_up(&config).report().cpus {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use evenkeel_rt::jobs::{JobSettings, Jobs, JobsError, Queue, WorkerSettings};
 
-/// The most parts of a list for jobs that change its items. The bound avoids an allocation.
+/// The maximum number of parts of a list for jobs that change its items. The bound avoids an allocation.
 const PARTS: usize = 16;
 /// The queue that a tick waits for.
 const FRAME: Queue = Queue(0);

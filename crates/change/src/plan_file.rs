@@ -224,7 +224,7 @@ impl PlanFile {
     /// The text that [`PlanFile::parse`] reads.
     ///
     /// # Errors
-    /// None known: every field is plain data.
+    /// No error is known: every field is plain data.
     pub fn text(&self) -> Result<String, PlanFileError> {
         serde_json::to_string_pretty(self)
             .map(|text| text + "\n")

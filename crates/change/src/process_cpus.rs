@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use evenkeel_hostfs::proc::{self, ProcessStat};
 use evenkeel_sys::{CpuSet, Errno, thread};
 
-/// The most threads of one process.
+/// The maximum number of threads of one process.
 const THREADS_MAX: usize = 4096;
 /// A process may start threads while its threads are set. New threads inherit their creator's CPUs, so look this many times for new ones.
 const LOOKS_MAX: usize = 8;
@@ -16,7 +16,7 @@ const LOOKS_MAX: usize = 8;
 pub struct ProcessCpus {
     /// Its number.
     pub pid: u32,
-    /// When it started, in the kernel's ticks. With the number it names the process for ever.
+    /// When it started, in the kernel's ticks. Together with its number, this identifies the process for ever.
     pub start_ticks: u64,
     /// The CPUs.
     pub cpus: CpuSet,
@@ -25,7 +25,7 @@ pub struct ProcessCpus {
 /// Why the CPUs of a process can't be set. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProcessCpusError {
-    /// It has ended, or its number is that of another process now.
+    /// It has ended, or another process now has its number.
     #[error("place process {0}: it does not run")]
     Gone(u32),
     /// It pins its threads.
@@ -110,7 +110,8 @@ impl ProcessCpus {
         .map_or(Ok(()), |found| Err(ProcessCpusError::ReadsOtherwise { pid: self.pid, found, wanted: wanted.clone() }))
     }
 
-    /// Gives its threads their CPUs back, if they still have `placed`: somebody may have placed them since. A process that has ended needs nothing.
+    /// Restores the CPUs of its threads, if they still have `placed`: another program may have changed them since. A process that has
+    /// ended needs nothing.
     ///
     /// # Errors
     /// If the kernel refuses.

@@ -132,7 +132,7 @@ pub enum PersistedOutcome {
     AsBefore,
     /// It is restored.
     Restored,
-    /// Another owner had changed it since; only our part was removed.
+    /// Another owner had changed it since; evenkeel removed only its own part.
     Foreign,
     /// The command that undoes it ran.
     Ran,

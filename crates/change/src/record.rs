@@ -131,7 +131,7 @@ pub struct Until {
     pub seconds: u64,
 }
 
-/// All that is needed to restore a configuration file.
+/// The data needed to restore a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FileIntent {
@@ -162,7 +162,7 @@ pub(crate) struct CommandIntent {
     pub(crate) undo: String,
 }
 
-/// All that is needed to restore a file and its side effects.
+/// The data needed to restore a file and its side effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Intent {

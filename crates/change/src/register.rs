@@ -40,7 +40,7 @@ pub(crate) struct Holder {
     /// The kernel could have changed the file together with another one, but did not.
     #[serde(default, skip_serializing_if = "is_false")]
     is_idle: bool,
-    /// The journal that received its value to restore; that journal may not have recorded it yet.
+    /// The other journal that now has the value to restore. It may not have recorded that value yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left_to: Option<JournalDir>,
 }

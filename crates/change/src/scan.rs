@@ -168,7 +168,7 @@ impl Scanner {
     /// Checks by its number whether the record is the next one. A gap before it is a loss. Records of older programs have no numbers and
     /// count by their position.
     fn count(&mut self, start: u64, bytes: u64, seq: Option<u64>, begins_anew: bool) -> bool {
-        // The largest number has no successor. Only a foreign record has it, and that is no reason to stop.
+        // The largest number has no successor. Only a foreign record has it, and that is not a reason to stop.
         let expected = self.last.saturating_add(1);
         let seq = seq.unwrap_or(expected);
         if seq < expected {

@@ -26,7 +26,7 @@ use crate::why::culprit;
 pub struct Verification {
     /// How many values and files hold.
     pub holds: usize,
-    /// Those that do not.
+    /// Values and files that do not hold.
     pub drift: Vec<Drift>,
     /// What waits for a boot, or for a start of the server.
     pub pending: Vec<Pending>,

@@ -64,7 +64,8 @@ pub(crate) struct HostArgs {
 /// Whether to ask the cloud about this machine.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct MetadataArgs {
-    /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most); on some it is found in no other way
+    /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most); some machines show it in no
+    /// other way
     #[arg(long, conflicts_with_all = ["host", "root"])]
     pub(crate) metadata: bool,
 }
@@ -75,7 +76,7 @@ pub(crate) struct GoalArgs {
     /// What to favour where one costs another: latency, throughput or density
     #[arg(long, value_name = "WORD", default_value_t, value_parser = goals(), hide_possible_values = true)]
     pub(crate) goal: Goal,
-    /// What is known of the server, such as pps=3840,cpus=2,players=64
+    /// What you know of the server, such as pps=3840,cpus=2,players=64
     #[arg(long, value_name = "KEY=N,…", value_parser = Server::from_str, default_value = "", hide_default_value = true)]
     pub(crate) server: Server,
 }
@@ -91,7 +92,7 @@ fn goals() -> impl TypedValueParser<Value = Goal> {
     PossibleValuesParser::new(["latency", "throughput", "density"]).try_map(|name| name.parse::<Goal>())
 }
 
-/// Any text, for which shells complete these values. The command that reads it reports invalid texts, with the nearest value.
+/// Any text. Shells complete these values. The command that reads it reports invalid texts, with the nearest value.
 #[derive(Clone, Debug)]
 pub(crate) struct Completed(pub(crate) fn() -> Vec<PossibleValue>);
 

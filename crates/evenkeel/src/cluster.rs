@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::exit;
 use crate::failure::Failure;
 
-/// What this program cannot do, because its client for Kubernetes was left out.
+/// The commands that this program lacks, because it was built without its client for Kubernetes.
 #[cfg(not(feature = "kubernetes"))]
 pub(crate) fn without_kubernetes(tried: &str) -> Failure {
     let cause = "this program was built without Kubernetes, whose client would make it a third larger";
@@ -27,7 +27,7 @@ pub(crate) async fn connect(file: Option<&Path>) -> Result<evenkeel_fleet::kuber
         let why = evenkeel_fleet::kubernetes::why(&error);
         let looked = match file {
             Some(file) => file.display().to_string(),
-            None => format!("this is no pod of a cluster, and {}", looked_for()),
+            None => format!("this is not a pod of a cluster, and {}", looked_for()),
         };
         Failure::text(exit::WRONG_USE, "find the cluster", format_args!("{looked}: {why}")).hint(HINT)
     })

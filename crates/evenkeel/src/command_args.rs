@@ -141,7 +141,7 @@ impl CommandArgs {
             settings.load = Some(parsed.map_err(|why| Failure::text(exit::WRONG_USE, "read the load", why))?);
         }
         settings.lines_from = match self.lines_from {
-            None => LinesFrom::Usual,
+            None => LinesFrom::Auto,
             Some(Whose::Server) => LinesFrom::Server,
             Some(Whose::Stderr) => LinesFrom::ServerErrors,
             Some(Whose::Load) => LinesFrom::Load,

@@ -38,7 +38,7 @@ pub(crate) struct Args {
 pub(crate) enum Refused {
     /// The requested help or version, or the help for a command line without a command.
     Help(clap::Error),
-    /// The line is no command line of today.
+    /// The line is not a command line of this version.
     WrongUse(Failure),
 }
 
@@ -102,7 +102,7 @@ fn of_old_unit(mut line: Vec<OsString>) -> Vec<OsString> {
     line
 }
 
-/// Today's spelling, if the line has an option that used to be a mode.
+/// The current spelling, if the line has an option that used to be a mode.
 fn old_spelling(line: &[OsString]) -> Option<Failure> {
     let old = with_old_options(Args::command());
     let matches = old.try_get_matches_from(line).ok()?;

@@ -424,7 +424,7 @@ pub(crate) fn window_with_ticks(workload: &dyn Workload, usual: Duration) -> Dur
 }
 
 /// The default guards of a metric: the tail of the same measurement that a window of this length can show; `None` for windows without end. A
-/// better median with a worse tail is no gain; but a tail of two ticks differs by chance, and would reject what helps.
+/// better median with a worse tail is not a gain; but a tail of two ticks differs by chance, and would reject what helps.
 pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric, window: Option<Duration>) -> Vec<Guard> {
     let ticks = workload.ticks_per_s().zip(window).map(|(hz, window)| hz * window.as_secs_f64());
     let tail = fitting_tail(&metric.name, ticks);

@@ -1,5 +1,5 @@
-//! Fits the text below the options of `--help` to the width of the terminal. The parser would break an example between an option and its
-//! value. Here a command continues after a backslash, so that it can still be copied.
+//! Fits `--help` to the width of the terminal: its usage, and the text below the options. The parser breaks no usage, and would break an
+//! example between an option and its value. Here a command continues after a backslash, so that it can still be copied.
 
 use clap::Command;
 
@@ -15,14 +15,68 @@ pub(crate) fn width() -> usize {
     terminal().or_else(named).filter(|width| *width > 0).map_or(WIDTH_MAX, |width| width.min(WIDTH_MAX))
 }
 
-/// The command and those below it, with that text wrapped.
-pub(crate) fn fit(command: Command, width: usize) -> Command {
+/// The command and those below it, with both wrapped.
+pub(crate) fn fit(mut command: Command, width: usize) -> Command {
+    if width < WIDTH_MAX {
+        // Only a built command knows its usage. No usage is wider than the maximum.
+        command.build();
+    }
+    fitted(command, width)
+}
+
+fn fitted(command: Command, width: usize) -> Command {
     let text = command.get_after_help().map(ToString::to_string);
+    let usage = if width < WIDTH_MAX { narrow_usage(&command.clone().render_usage().to_string(), width) } else { None };
     let command = match text {
         Some(text) => command.after_help(wrapped(&text, width)),
         None => command,
     };
-    command.mut_subcommands(|below| fit(below, width))
+    let command = match usage {
+        Some(usage) => command.override_usage(usage),
+        None => command,
+    };
+    command.mut_subcommands(|below| fitted(below, width))
+}
+
+/// The usage without its title, wrapped between arguments; `None` if it fits.
+fn narrow_usage(usage: &str, width: usize) -> Option<String> {
+    const TITLE: &str = "Usage: ";
+    if usage.lines().all(|line| line.chars().count() <= width) {
+        return None;
+    }
+    let (indent, continued) = (" ".repeat(TITLE.len()), " ".repeat(TITLE.len() + 4));
+    let mut lines = Vec::new();
+    for line in usage.trim_start_matches(TITLE).lines() {
+        let mut shown = indent.clone();
+        for (at, argument) in arguments(line.trim()).iter().enumerate() {
+            if at > 0 && shown.chars().count() + 1 + argument.chars().count() > width {
+                lines.push(std::mem::replace(&mut shown, continued.clone()));
+            } else if at > 0 {
+                shown.push(' ');
+            }
+            shown.push_str(argument);
+        }
+        lines.push(shown);
+    }
+    Some(lines.join("\n").trim_start().to_owned())
+}
+
+/// The words of a usage, with brackets and an option's value in one piece.
+fn arguments(usage: &str) -> Vec<String> {
+    let is_open = |text: &str| {
+        let count = |brackets: [char; 2]| text.matches(brackets).count();
+        count(['<', '[']) > count(['>', ']'])
+    };
+    let mut all: Vec<String> = Vec::new();
+    for word in usage.split(' ') {
+        match all.last_mut() {
+            Some(last) if is_open(last) || (last.starts_with("--") && !last.contains('<') && word.starts_with('<')) => {
+                *last += &format!(" {word}");
+            }
+            _ => all.push(word.to_owned()),
+        }
+    }
+    all
 }
 
 fn wrapped(text: &str, width: usize) -> String {
@@ -117,6 +171,16 @@ fn filled(text: &str, first: &str, rest: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_usage_is_broken_between_arguments() {
+        let usage =
+            "Usage: evenkeel one [OPTIONS] --two <TWO> <--a <A>|--b <B>> [-- <CMD>...]\n       evenkeel one <COMMAND>";
+        let expected = "evenkeel one\n           [OPTIONS]\n           --two <TWO>\n           <--a <A>|--b <B>>\n           [-- <CMD>...]\n       \
+                        evenkeel one\n           <COMMAND>";
+        assert_eq!(narrow_usage(usage, 28).as_deref(), Some(expected));
+        assert_eq!(narrow_usage(usage, 80), None);
+    }
 
     #[test]
     fn text_below_the_options_fits() {

@@ -1,4 +1,4 @@
-//! A file that an option names: it is written whole or not at all, and replaces another only with `--force`.
+//! A file that an option names. It is written completely or not at all, and replaces another only with `--force`.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) fn is_free(path: &Path, force: bool) -> Result<(), Failure> {
     refuse_unwritable(path)
 }
 
-/// Refuses a file that can't be written, before the work whose result it is for.
+/// Refuses a file that can't be written, before the work that produces its content.
 pub(crate) fn refuse_unwritable(path: &Path) -> Result<(), Failure> {
     let tried = || format!("write {}", path.display());
     let refused =
@@ -35,7 +35,7 @@ pub(crate) fn refuse_unwritable(path: &Path) -> Result<(), Failure> {
     Err(Failure::text(exit::WRONG_USE, tried(), why).hint("name a file in a folder that exists"))
 }
 
-/// Creates a folder if it is missing, and refuses one that can't be written to, before the work whose result it is for.
+/// Creates a folder if it is missing, and refuses one that can't be written to, before the work that produces its content.
 pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
     let tried = || format!("write into {}", folder.display());
     if folder.exists() && !folder.is_dir() {

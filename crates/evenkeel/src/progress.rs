@@ -14,7 +14,7 @@ use crate::show::page;
 
 /// The interval in a log, on the trial's own clock.
 const LINE_EVERY: Duration = Duration::from_secs(15);
-/// The most redraws per second, so that a slow connection is not filled by them.
+/// The maximum number of redraws per second, so that a slow connection is not filled by them.
 const PICTURES_HZ: u8 = 4;
 
 /// How progress is shown.

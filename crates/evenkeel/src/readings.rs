@@ -6,7 +6,7 @@ use evenkeel_hostfs::proc::{field, hex_column, parse_per_cpu, under_name};
 use evenkeel_hostfs::{Refusal, Root, Why};
 use serde::Serialize;
 
-/// The most files of one directory that are read.
+/// The maximum number of files of one directory that are read.
 const FILES_MAX: usize = 64;
 
 /// The most of a file that is shown, in characters.

@@ -10,6 +10,7 @@ use evenkeel_host::{
     Action, Advice, Clash, Facts, Knob, SYSCTL_PREFIX, Setting, SettingError, State as Advised, advise, knobs,
 };
 use evenkeel_hostfs::{Root, RootKind, user_file};
+use evenkeel_workload::SETTING_PREFIX;
 
 use crate::args::{Completed, GoalArgs, settings};
 use crate::exit;
@@ -160,13 +161,13 @@ fn is_file(word: &str) -> bool {
     !word.contains('=') && (path.exists() || is_path())
 }
 
-/// The hint for a knob without a value; `None` if it is no knob.
+/// The hint for a knob without a value; `None` if it is not a knob.
 pub(crate) fn add_value(word: &str) -> Option<String> {
     let knob = knobs::find(word.split('@').next().unwrap_or(word)).ok()?;
     Some(format!("write {word}=VALUE; `evenkeel explain {}` shows the values it takes", knob.id))
 }
 
-/// The failure for words that are no setting. `tried` follows "failed to".
+/// The failure for words that are not a setting. `tried` follows "failed to".
 pub(crate) fn wrong_setting(tried: &str, error: SettingError) -> Failure {
     let hint = match &error {
         SettingError::NoValue { text } => add_value(text).unwrap_or_else(|| {
@@ -182,6 +183,11 @@ pub(crate) fn wrong_setting(tried: &str, error: SettingError) -> Failure {
 /// The hint for an unknown knob: how it is written if it is a sysctl. A name that is nearly a knob's is a misspelt one.
 pub(crate) fn unknown_knob(id: &str, nearest: Option<&str>) -> String {
     const SLIPS_MAX: usize = 2;
+    if id.starts_with(SETTING_PREFIX) {
+        return format!(
+            "write {SETTING_PREFIX}NAME=VALUE; `evenkeel prove workloads` lists the settings of each workload"
+        );
+    }
     let is_misspelt = nearest.is_some_and(|nearest| strsim::osa_distance(id, nearest) <= SLIPS_MAX);
     match knobs::find(&format!("{SYSCTL_PREFIX}{id}")) {
         Ok(sysctl) if !is_misspelt && sysctl.id.starts_with(SYSCTL_PREFIX) => {

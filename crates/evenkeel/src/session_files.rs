@@ -15,9 +15,9 @@ use crate::failure::Failure;
 
 const LOCK: &str = "trial.lock";
 const FOLDER: &str = "sessions";
-/// The most sessions that are stored by default; older ones are removed.
+/// The maximum number of sessions that are stored by default; older ones are removed.
 const KEPT_MAX: usize = 50;
-/// What a user may have meant who named another file.
+/// Hints for a user who named another kind of file.
 const WHAT_SESSIONS_ARE: &str = "a session is the .jsonl file of a trial: `evenkeel prove` prints its name, and `prove report` without FILE takes \
                                  the newest";
 /// The name of the newest session.
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(left(&shared, || fs::write(shared.join("journal"), "").unwrap()), ["journal", FOLDER, LOCK]);
         fs::create_dir(&there).unwrap();
         assert_eq!(left(&there, || ()), [FOLDER, LOCK]);
-        // Once more, where a lock lies already.
+        // Once more, if there is already a lock.
         assert_eq!(left(&there, || ()), [FOLDER, LOCK]);
     }
 }

@@ -26,7 +26,7 @@ impl StateArgs {
         State::open_to_revert(&self.made()?).map_err(failure)
     }
 
-    /// The directory, whose parent is there.
+    /// The directory, if its parent exists.
     fn made(&self) -> Result<PathBuf, Failure> {
         let dir = self.dir()?;
         if self.state.is_none()

@@ -1,4 +1,4 @@
-//! What a user reads of a store that can't be used.
+//! The messages about a store that can't be used.
 
 use evenkeel_watch::store::StoreError;
 

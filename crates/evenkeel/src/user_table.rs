@@ -1,4 +1,4 @@
-//! Tables that the user names: opened, and what is wrong with them.
+//! Opens tables that the user names, and reports what is wrong with them.
 
 use std::path::Path;
 
@@ -8,10 +8,13 @@ use evenkeel_hostfs::user_file::{UserFile, UserFileReader};
 use crate::exit;
 use crate::failure::Failure;
 
+const NAME_A_FILE: &str = "name a readable file; a relative path starts in the current folder";
+
 /// Opens a file of the user that is read piece by piece.
 pub(crate) fn open(path: &Path, limit_bytes: u64) -> Result<UserFileReader, Failure> {
     let opened = UserFile::open(path, limit_bytes);
-    Ok(opened.map_err(|error| Failure::user_file(format_args!("read {}", path.display()), &error))?.into_reader())
+    let refused = |error| Failure::user_file(format_args!("read {}", path.display()), &error).or_hint(NAME_A_FILE);
+    Ok(opened.map_err(refused)?.into_reader())
 }
 
 /// The failure for a table that can't be used. `columns` describes a good one, and is the hint if the columns or a value are wrong.

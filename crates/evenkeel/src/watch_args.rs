@@ -1,4 +1,4 @@
-//! What is watched, as `watch` and `serve` take it.
+//! The options of `watch` and `serve` that choose what to watch.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,7 +79,7 @@ impl WatchArgs {
     /// # Errors
     /// If there is no folder for the journal.
     pub(crate) fn options(&self, root: &Root) -> Result<CollectorOptions, Failure> {
-        // The journal of this machine says nothing about another one.
+        // The journal of this machine does not apply to another one.
         let has_journal = root.kind() == RootKind::Live || self.state.state.is_some();
         let journal: Option<PathBuf> = has_journal.then(|| self.state.path()).transpose()?;
         Ok(CollectorOptions {

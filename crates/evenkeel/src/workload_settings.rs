@@ -58,7 +58,7 @@ static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
 });
 
 fn advise(_: &Facts, _: &AdviceContext) -> Vec<Finding> {
-    let (place, reason) = ("server".to_owned(), "what a workload is like is no setting of a host".to_owned());
+    let (place, reason) = ("server".to_owned(), "a workload's properties are not settings of a host".to_owned());
     vec![Finding {
         place,
         state: State::NotHere,

@@ -33,7 +33,7 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
         ErrorKind::InvalidSubcommand => {
             let asked = first(ContextKind::InvalidSubcommand);
             let what = format!("{name} has no command {asked:?}");
-            // What the word means says more than how it is spelled.
+            // The meaning of the word says more than its spelling.
             let meant = MEANT.iter().find(|(word, command)| *word == asked && *command != name);
             let near = match meant {
                 Some((_, command)) => vec![(*command).to_owned()],
@@ -47,8 +47,7 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
         }
         ErrorKind::UnknownArgument => {
             let kind = if argument.starts_with('-') { "option" } else { "argument" };
-            let near = texts(error, ContextKind::SuggestedArg);
-            let shown: Vec<String> = near.iter().filter(|near| is_listed(command, near)).cloned().collect();
+            let shown = if kind == "option" { nearest(&argument, &options(command)) } else { Vec::new() };
             (format!("{name} takes no {kind} {argument:?}"), did_you_mean(&shown) + &format!("{help} what it takes"))
         }
         ErrorKind::InvalidValue if value.is_empty() => {
@@ -65,11 +64,11 @@ pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -
             (format!("{argument} does not take {value:?}"), takes)
         }
         ErrorKind::ValueValidation => {
-            let cause = error.source().map_or_else(|| "it is no value for it".to_owned(), cause);
+            let cause = error.source().map_or_else(|| "its value is invalid".to_owned(), cause);
             (format!("{argument} does not take {value:?}: {cause}"), format!("{help} what it takes"))
         }
         ErrorKind::MissingRequiredArgument => (
-            format!("{name} needs {}", texts(error, ContextKind::InvalidArg).join(" ")),
+            format!("{name} needs {}", plain(&texts(error, ContextKind::InvalidArg).join(" and "))),
             format!("{help} what it takes"),
         ),
         ErrorKind::ArgumentConflict => {
@@ -112,7 +111,7 @@ fn commands(command: &Command) -> Vec<String> {
     listed.map(|command| command.get_name().to_owned()).collect()
 }
 
-/// The words that are spelled most like `asked`; none if none is alike. The parser's own measure prefers common letters to their order.
+/// The words with a spelling most like `asked`; none if no word is similar. The parser's own measure ignores the order of letters.
 pub(crate) fn nearest(asked: &str, words: &[String]) -> Vec<String> {
     const BEGINNING_CHARS_MIN: usize = 3;
     let begun: Vec<String> = words.iter().filter(|word| word.starts_with(asked)).cloned().collect();
@@ -126,10 +125,15 @@ pub(crate) fn nearest(asked: &str, words: &[String]) -> Vec<String> {
     by_edits.filter(|(edits, _)| Some(*edits) == fewest).map(|(_, word)| word.clone()).collect()
 }
 
-/// Whether help lists an option.
-fn is_listed(command: &Command, option: &str) -> bool {
-    let is_it = |arg: &&Arg| arg.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long));
-    command.get_arguments().find(is_it).is_some_and(|arg| !arg.is_hide_set())
+/// The options of a command that its help lists.
+fn options(command: &Command) -> Vec<String> {
+    let listed = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    listed.filter_map(Arg::get_long).map(|long| format!("--{long}")).collect()
+}
+
+/// `<--pid <PID,…>|--recording <FILE>>` and `<GUIDE>...` as a reader writes them: `--pid PID,… or --recording FILE`, `GUIDE`.
+fn plain(arguments: &str) -> String {
+    arguments.replace("...", "").replace("|-", " or -").replace(['<', '>'], "")
 }
 
 fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
@@ -198,6 +202,19 @@ mod tests {
         ];
         for (argument, expected) in table {
             assert_eq!(short(argument), expected);
+        }
+    }
+
+    #[test]
+    fn missing_arguments_have_no_brackets() {
+        let table = [
+            ("<--pid <PID,…>|--recording <FILE>>", "--pid PID,… or --recording FILE"),
+            ("<GUIDE>...", "GUIDE"),
+            ("--node <NAME>", "--node NAME"),
+            ("<KNOB=VALUE|PLAN>", "KNOB=VALUE|PLAN"),
+        ];
+        for (argument, expected) in table {
+            assert_eq!(plain(argument), expected);
         }
     }
 

@@ -11,11 +11,12 @@ use std::time::Instant;
 use evenkeel_fleet::Session;
 use evenkeel_fleet::pack::{CpuSets, Machine, MachineCache, MachineCpu, MachineNode, Options, plan};
 
-/// What a CPU does while its sibling is busy, as a share of what it does alone.
-const BESIDE_BUSY: f64 = 0.6;
+/// The speed of a CPU while its sibling is busy, as a share of its full speed.
+const BUSY_SIBLING_SPEED: f64 = 0.6;
 /// The CPU time of a packet where its interrupt is served, in milliseconds, as the plan assumes it.
 const PACKET_MS: f64 = 0.002;
-/// What a thread takes longer on another CPU than before: its 300 KiB come from the shared cache, or from the other node, in milliseconds.
+/// The additional time of a thread on another CPU than before: its 300 KiB come from the shared cache, or from the other node, in
+/// milliseconds.
 const MOVE_MS: f64 = 0.03;
 const MOVE_NODE_MS: f64 = 0.2;
 /// The simulated time, and what of it comes before the first tick that counts.
@@ -46,7 +47,7 @@ enum Placement {
     UnpinnedSticky,
     /// Session i on CPU i, again from the first CPU when all have one.
     RoundRobin,
-    /// Whole CPUs for each session, threads of a core one after the other, one CPU reserved.
+    /// Complete CPUs for each session, threads of a core one after the other, one CPU reserved.
     KubernetesStatic,
     Plan,
     /// The plan, with the ticks of a CPU spread over the period.
@@ -107,7 +108,7 @@ fn equal_load(machine: &Machine, work: Work) -> usize {
     ((0.4 * machine.cpus.len() as f64 / mean) as usize).min(machine.cpus.len() - 1)
 }
 
-/// The most sessions whose ticks are not too late in any of three runs.
+/// The maximum number of sessions whose ticks are not too late in any of three runs.
 fn most(machine: &Machine, work: Work, placement: Placement) -> usize {
     let fits = |count| {
         (1..=3).all(|seed| simulate(machine, work, placement, count, seed).is_some_and(|(p99, _)| p99 <= LATE_MS_MAX))
@@ -196,7 +197,7 @@ fn session(work: Work, kind: usize, count: usize) -> Session {
     }
 }
 
-/// The p99 of lateness over all ticks, and that of the session with the highest; none if a session has no place.
+/// The p99 of lateness over all ticks, and of the session with the highest. `None` if a session has no place.
 fn simulate(machine: &Machine, work: Work, placement: Placement, count: usize, seed: u64) -> Option<(f64, f64)> {
     let places = places(machine, work, placement, count)?;
     let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -262,7 +263,7 @@ struct Tick {
 #[derive(Default)]
 struct Cpu {
     running: Option<(Tick, f64)>,
-    /// When the remaining work was last updated. `speed` is how fast it goes.
+    /// When the remaining work was last updated. `speed` is its present speed.
     since: f64,
     speed: f64,
     /// Ends of an older number are not valid any more.
@@ -273,7 +274,7 @@ struct Cpu {
     node: usize,
 }
 
-/// An event's time in nanoseconds, for it has to have an order; then a number that makes it one of a kind.
+/// An event's time in nanoseconds, because it needs an order; then a number that makes it unique.
 type Event = Reverse<(u64, u64, What)>;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -286,7 +287,7 @@ struct Host {
     now: f64,
     cpus: Vec<Cpu>,
     tickers: Vec<Ticker>,
-    /// Ticks that wait for a CPU of a node, and those that wait for any.
+    /// Ticks that wait for a CPU of a node, and ticks that wait for any CPU.
     waiting: [VecDeque<Tick>; 3],
     is_sticky: bool,
     events: BinaryHeap<Event>,
@@ -381,14 +382,14 @@ impl Host {
         self.pace(self.cpus[cpu].sibling);
     }
 
-    /// Brings what is left up to date, and says when it ends at the speed of now.
+    /// Updates the remaining work, and returns when it ends at the present speed.
     fn pace(&mut self, cpu: usize) {
         let is_beside_busy = self.cpus[self.cpus[cpu].sibling].running.is_some();
         let on = &mut self.cpus[cpu];
         let Some((_, left)) = &mut on.running else { return };
         *left -= (self.now - on.since) * on.speed;
         on.since = self.now;
-        on.speed = (1.0 - on.interrupts) * if is_beside_busy { BESIDE_BUSY } else { 1.0 };
+        on.speed = (1.0 - on.interrupts) * if is_beside_busy { BUSY_SIBLING_SPEED } else { 1.0 };
         on.version += 1;
         let (end, version) = (self.now + left.max(0.0) / on.speed, on.version);
         self.event(end, What::End(cpu, version));
@@ -409,7 +410,7 @@ impl Host {
     }
 }
 
-/// 64 sessions of random sizes: what the search proves, and what exchanges alone reach.
+/// 64 sessions of random sizes: the proof of the search, and the result of exchanges alone.
 fn proofs() {
     println!(
         "\n| CPUs | sessions | load, exchanges alone | after the search | no placement is below | proven | states | seconds |"

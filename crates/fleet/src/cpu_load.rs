@@ -3,17 +3,17 @@
 /// One CPU, in the unit of loads: millionths.
 pub(crate) const CPU: u32 = 1_000_000;
 
-/// Products of decimal fractions are this close to the whole number that they mean.
+/// Products of decimal fractions are this close to the intended whole number.
 const ROUNDING: f64 = 1e-3;
 
-/// What one session takes of each of its CPUs.
+/// The load that one session adds to each of its CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CpuLoad {
     /// How many CPUs it gets.
     pub(crate) width: u32,
     /// Its load on each of them, in millionths of a CPU.
     pub(crate) load: u32,
-    /// Whether it alone loads a CPU above the bound, and so gets a CPU of its own.
+    /// Whether it alone loads a CPU above the bound, and so gets its own CPU.
     pub(crate) is_exclusive: bool,
 }
 

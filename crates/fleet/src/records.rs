@@ -6,13 +6,13 @@ use std::io::{self, Read};
 
 /// The longest record, in bytes.
 const RECORD_BYTES_MAX: usize = 64 << 10;
-/// The most fields of a record.
+/// The maximum number of fields of a record.
 const FIELDS_MAX: usize = 1024;
 /// How much one `read` asks for.
 const PIECE_BYTES: usize = 64 << 10;
-/// The most characters of a field that an error quotes.
+/// The maximum number of characters of a field that an error quotes.
 const QUOTED_CHARS_MAX: usize = 40;
-/// The most columns that an error names.
+/// The maximum number of columns that an error names.
 const NAMED_MAX: usize = 12;
 /// The order of the bytes, which some programs write before UTF-8.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -54,12 +54,12 @@ pub enum TableFault {
     #[error("it is UTF-16; save it as UTF-8")]
     Utf16,
     /// A field begins with a quote and has no second one.
-    #[error("a quote begins a field here, and nothing ends it")]
+    #[error("a quote opens a field here, and is never closed")]
     OpenQuote,
     /// The columns are not separated by commas.
     #[error("its columns are separated by {0}; save it as CSV with commas")]
     Separator(&'static str),
-    /// The number of columns differs from that of the first line.
+    /// The number of columns differs from the first line.
     #[error("{found} column{}, and the first line has {expected}", if *.found == 1 { "" } else { "s" })]
     Columns {
         /// The columns of this line.
@@ -88,7 +88,7 @@ pub enum TableFault {
         /// The names in the first line.
         found: String,
     },
-    /// A column with a name that means nothing here.
+    /// A column with an unknown name.
     #[error("no column is called {name:?}; the columns are {known}")]
     UnknownColumn {
         /// The name in the file.
@@ -127,7 +127,7 @@ impl TableFault {
         TableFault::NoColumn { wanted, found }
     }
 
-    /// A column whose name means nothing.
+    /// A column with an unknown name.
     pub(crate) fn unknown_column(name: &str, known: &[&str]) -> TableFault {
         TableFault::UnknownColumn { name: shortened(name), known: known.join(", ") }
     }
@@ -158,7 +158,7 @@ pub(crate) struct Records<R> {
     quote: Quote,
 }
 
-/// Where in a field the last byte was, for quotes that nothing ends.
+/// The last byte's position in a field, for unterminated quotes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Quote {
     /// At the start of a field.
@@ -204,7 +204,7 @@ impl<R: Read> Records<R> {
     pub(crate) fn has_columns(&self, fields: &Fields, expected: usize) -> Result<(), TableError> {
         match fields.len() {
             found if found == expected => Ok(()),
-            // A quote that nothing ends takes the next lines along.
+            // An unterminated quote includes the next lines.
             _ if fields.text.contains('\n') => Err(self.fault(TableFault::OpenQuote)),
             found => Err(self.fault(TableFault::Columns { found, expected })),
         }
@@ -312,7 +312,7 @@ impl Fields {
         self.ends.len()
     }
 
-    /// A field without the white space around it; empty if there is none.
+    /// A field without the white space around it. Empty if it has only white space.
     pub(crate) fn get(&self, at: usize) -> &str {
         let start = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         let end = self.ends.get(at).copied().unwrap_or(start);
@@ -324,7 +324,7 @@ impl Fields {
     }
 }
 
-/// Refuses a first line whose columns are separated by something else than commas.
+/// Refuses a first line with another separator than commas.
 ///
 /// # Errors
 /// If it is one field with semicolons or tabs in it.
@@ -339,7 +339,7 @@ pub(crate) fn has_commas<R: Read>(records: &Records<R>, fields: &Fields) -> Resu
 /// The names of the columns: the first record.
 ///
 /// # Errors
-/// If there is none, a name is a number, or two columns have one name.
+/// If there is no first line, a name is a number, or two columns have one name.
 pub(crate) fn header<R: Read>(records: &mut Records<R>) -> Result<Vec<String>, TableError> {
     let mut fields = Fields::default();
     if !records.next(&mut fields)? {
@@ -393,14 +393,14 @@ mod tests {
         let (mut wide, mut quoted) =
             (Records::new(io::repeat(b',')), Records::new(Read::chain(&b"\""[..], io::repeat(b'\n'))));
         assert_eq!(wide.next(&mut fields).unwrap_err().to_string(), "line 1: more than 1024 columns");
-        let open = "a quote begins a field here, and nothing ends it";
+        let open = "a quote opens a field here, and is never closed";
         assert_eq!(quoted.next(&mut fields).unwrap_err().to_string(), format!("line 1: {open}"));
         assert_eq!(all(b"a\n\xff\n").unwrap_err(), "line 2: it is not text");
     }
 
     #[test]
     fn what_a_spreadsheet_does_wrong_is_named() {
-        let open = |line: u64| format!("line {line}: a quote begins a field here, and nothing ends it");
+        let open = |line: u64| format!("line {line}: a quote opens a field here, and is never closed");
         assert_eq!(all(b"a,b\n1,\"x\n2,y\n").unwrap_err(), open(2));
         assert_eq!(all(b"a,b\n1,\"x").unwrap_err(), open(2));
         assert_eq!(all(b"a,b\n1,5\" disk").unwrap()[1], ["1", "5\" disk"]);

@@ -7,18 +7,18 @@ use serde::Serialize;
 
 use crate::records::{Fields, Records, TableError, TableFault, header};
 
-/// What the column of the CPU time takes.
+/// The valid values of the column of the CPU time.
 const CPUS: &str = "a number of CPUs above 0, at most 10000, such as 0.12";
-/// The most rows.
+/// The maximum number of rows.
 const ROWS_MAX: u64 = 10_000;
-/// The most sessions of a row.
+/// The maximum number of sessions of a row.
 const COUNT_MAX: u32 = 100_000;
 /// The longest name, in bytes.
 const NAME_BYTES_MAX: usize = 100;
 /// The largest `CPUWeight=` of systemd.
 pub(crate) const CPU_WEIGHT_MAX: u32 = 10_000;
 
-/// What one session needs, and how many equal sessions there are.
+/// The needs of one session, and the number of equal sessions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
@@ -142,7 +142,7 @@ fn row(names: &[String], fields: &Fields, nth: usize) -> Result<Session, TableFa
             .ok_or_else(|| TableFault::value("count", count, "a whole number from 1 to 100000"))?,
     };
     let cpus = number("cpus", CPUS, |number| number > 0.0 && number <= 10_000.0)?;
-    // A measured 0 is below what the measurement rounds to.
+    // A measured 0 is smaller than the rounding of the measurement.
     let from_zero = |number: f64| (0.0..=1e9).contains(&number);
     Ok(Session {
         name,

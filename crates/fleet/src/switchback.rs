@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 /// The number of each host in one block; a host without a number is missing.
 pub type Numbers = BTreeMap<String, f64>;
 
-/// The most hosts of a trial.
+/// The maximum number of hosts of a trial.
 pub const HOSTS_MAX: usize = 2_000;
-/// The most blocks that the power table looks ahead, and the most ratios of a pair in a block.
+/// The maximum number of blocks that the power table looks ahead, and the maximum number of ratios of a pair in a block.
 const BLOCKS_MAX: usize = 400;
 const RATIOS_MAX: usize = 10_000;
 /// How many trials the power table simulates for each effect.

@@ -7,7 +7,7 @@ fn normal(dice: &mut ChaCha8Rng) -> f64 {
     (0..12).map(|_| dice.random::<f64>()).sum::<f64>() - 6.0
 }
 
-/// A fleet whose hosts differ by a fifth, drift by themselves, and live through days.
+/// A fleet whose hosts differ by a fifth, drift by themselves, and have a daily load.
 struct Fleet {
     dice: ChaCha8Rng,
     hosts: Vec<(String, f64, f64)>,
@@ -77,7 +77,7 @@ fn twenty_hosts_together_find_five_percent_sooner_than_each_by_itself() {
         let look = evidence.look();
         assert_eq!((look.verdict, look.ratio < 1.0), (Verdict::Better, true), "{seed}: {look:?}");
         together.push(decided.unwrap() * 20);
-        // One host by itself: pairs of blocks, one with the settings and one without.
+        // A single host: pairs of blocks, one with the settings and one without.
         let mut fleet = Fleet::new(seed + 1_000, 1, 0.05);
         let design = PairDesign::new(0, seed);
         let mut test = Sequential::new(options()).unwrap();

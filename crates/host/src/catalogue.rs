@@ -119,7 +119,7 @@ kinds! {
     SurplusUsdPerVcpuHour = "surplus_usd_per_vcpu_hour", Number, "price of surplus credits", "USD a CPU and hour";
 }
 
-/// What every instance type has, documented or not.
+/// The fields that every instance type has, documented or not.
 const OF_EVERY_TYPE: &[Kind] =
     &[Kind::Vcpus, Kind::ThreadsPerCore, Kind::MemoryGib, Kind::Network, Kind::NumaNodes, Kind::CStates, Kind::PStates];
 
@@ -172,7 +172,7 @@ pub fn instance(name: &str) -> Option<Instance> {
 
 /// All instance types of a cloud, in the order of the documents.
 ///
-/// The clouds are `aws`, `azure` and `google`; there is none in others.
+/// The clouds are `aws`, `azure` and `google`. Others have no credits.
 pub fn instances(cloud: &str) -> Vec<Instance> {
     let text = TEXTS.iter().find(|(_, name, _)| *name == cloud).map_or("", |(_, _, text)| *text);
     let mut order: Vec<&str> = Vec::new();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     /// A credit is one minute of one CPU, and up to a day's worth accumulates. Amazon's burstable types have names with T, Microsoft's with
-    /// B; Microsoft rounds what it writes of the first series. Google's shared-core types have a baseline without credits.
+    /// B; Microsoft rounds the figures of the first series. Google's shared-core types have a baseline without credits.
     #[test]
     fn burstable_types_and_no_others_have_a_baseline_and_credits() {
         for (name, figures) in all() {

@@ -30,7 +30,7 @@ pub enum ClashReason {
     SameFile(&'static str),
     /// Both are this argument of the kernel.
     SameArgument(&'static str),
-    /// The kernel resets the one when it gets the other.
+    /// The kernel resets one of them when it gets the other.
     Exclusive,
     /// The one gives this file another value than the other does.
     Along(&'static str),

@@ -1,13 +1,13 @@
 //! CPU credits of burstable instances: a credit is one minute of one CPU. An instance earns them at a fixed rate, and spends them while it
 //! uses more than its baseline.
 //!
-//! The model is exact for the rules that Amazon and Microsoft document; what the cloud has in its own books is known to it alone.
+//! The model follows the rules that Amazon and Microsoft document exactly. Only the cloud knows the real balance.
 
 use serde::Serialize;
 
 use crate::catalogue::{Figure, Instance, Kind};
 
-/// A balance below this is none: sums of minutes are not exact.
+/// A balance below this counts as empty, because sums of minutes are not exact.
 const NOTHING: f64 = 1e-9;
 
 /// The rates of an instance type, in credits.
@@ -18,13 +18,13 @@ pub struct CreditRates {
     pub vcpus: u32,
     /// Credits earned per hour.
     pub per_hour: f64,
-    /// The most credits that it keeps.
+    /// The maximum number of credits that it keeps.
     pub max: f64,
     /// Launch credits, given at the start. `null` if the catalogue does not know; T3 and later have none.
     pub initial: Option<f64>,
     /// Whether launch credits are spent first and do not count towards the maximum, as with T2.
     pub is_initial_apart: bool,
-    /// Whether it can go on without credits, for money.
+    /// Whether it can continue without credits, at a price.
     pub can_be_unlimited: bool,
     /// The price of a CPU and hour beyond the credits, in US dollars.
     pub surplus_usd_per_vcpu_hour: Option<f64>,
@@ -33,7 +33,7 @@ pub struct CreditRates {
 }
 
 impl CreditRates {
-    /// The rates of a type; none if the catalogue has no credits of it.
+    /// The rates of a type. `None` if the catalogue has no credits for it.
     pub fn from_instance(instance: &Instance) -> Option<CreditRates> {
         let used = [
             Kind::Vcpus,
@@ -60,7 +60,7 @@ impl CreditRates {
         })
     }
 
-    /// What the cloud chooses: T2 and Azure are held at their baseline, T3 and later go on.
+    /// The cloud's default: T2 and Azure are held at their baseline, T3 and later continue.
     pub fn usual_mode(&self) -> CreditMode {
         match self.can_be_unlimited && !self.is_initial_apart {
             true => CreditMode::Unlimited,
@@ -73,7 +73,7 @@ impl CreditRates {
         self.max + self.initial.filter(|_| self.is_initial_apart).unwrap_or(0.0)
     }
 
-    /// The CPUs that it may use for ever.
+    /// The number of CPUs that it may use for ever.
     pub fn baseline_cpus(&self) -> f64 {
         self.per_hour / 60.0
     }
@@ -86,14 +86,14 @@ impl CreditRates {
 pub enum CreditMode {
     /// The instance is held at its baseline.
     Standard,
-    /// It goes on. What it does not earn back within a day is charged.
+    /// The instance continues. The cloud charges what it does not earn back within a day.
     Unlimited,
 }
 
 /// The credits of an instance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CreditBalance {
-    /// Credits of the start that do not count for the maximum.
+    /// Launch credits, which do not count toward the maximum.
     launch: f64,
     /// Earned and not spent; below 0, what was spent without being earned.
     earned: f64,
@@ -104,7 +104,7 @@ pub struct CreditBalance {
 pub struct Spent {
     /// How long the instance was held at its baseline, in seconds.
     pub limited_s: f64,
-    /// The CPU time that it would have used, and did not get, in seconds.
+    /// The CPU time that the server needed and did not get, in seconds.
     pub unserved_cpu_s: f64,
     /// CPU time beyond all credits, in hours.
     pub charged_vcpu_hours: f64,
@@ -113,13 +113,14 @@ pub struct Spent {
 }
 
 impl CreditBalance {
-    /// With so many credits, at most what the type keeps. What exceeds the maximum is of the start, if the type has credits that do not count for it.
+    /// Starts with this many credits, at most the maximum of the type. If the type has launch credits, the credits above the maximum
+    /// are launch credits.
     pub fn new(rates: &CreditRates, credits: f64) -> CreditBalance {
         let launch = (credits - rates.max).clamp(0.0, rates.credits_max() - rates.max);
         CreditBalance { launch, earned: credits.clamp(0.0, rates.max) }
     }
 
-    /// Of an instance that starts now.
+    /// The balance of an instance that starts now.
     pub fn at_launch(rates: &CreditRates, mode: CreditMode) -> CreditBalance {
         let initial = rates.initial.unwrap_or(0.0);
         match (rates.is_initial_apart, mode) {
@@ -130,38 +131,38 @@ impl CreditBalance {
         }
     }
 
-    /// All credits; below 0, what was spent without being earned.
+    /// The total balance. Below 0, the credits that the instance owes.
     pub fn credits(&self) -> f64 {
         self.launch + self.earned
     }
 
-    /// Credits of the start that are left and do not count for the maximum.
+    /// The remaining launch credits, which do not count toward the maximum.
     pub fn launch(&self) -> f64 {
         self.launch
     }
 
-    /// Adds the effect of a time in which the instance has launch credits, or meets neither an empty balance nor the maximum: what it `used`, and
-    /// what it earned, in credits.
+    /// Adds the effect of a time in which the instance has launch credits, or reaches neither an empty balance nor the maximum: what
+    /// it `used`, and what it earned, in credits.
     pub fn pass(&mut self, rates: &CreditRates, used: f64, earned: f64) {
         let of_launch = used.min(self.launch);
         self.launch -= of_launch;
         self.earned = (self.earned + earned - (used - of_launch)).min(rates.max);
     }
 
-    /// What was spent without being earned, in hours of a CPU. It is charged if the instance stops now.
+    /// The owed credits, in hours of a CPU. The cloud charges them if the instance stops now.
     pub fn owed_vcpu_hours(&self) -> f64 {
         (-self.earned).max(0.0) / 60.0
     }
 
-    /// How long the credits last if the instance uses so many CPUs, in seconds; none if for ever.
+    /// How long the credits last if the instance uses this many CPUs, in seconds. `None` if for ever.
     pub fn lasts_s(&self, rates: &CreditRates, cpus: f64) -> Option<f64> {
         let mut balance = *self;
-        // No rate is so low that a full balance lasts longer, unless it lasts for ever.
+        // A finite rate empties a full balance within this time.
         let spent = balance.spend(rates, CreditMode::Standard, cpus, 1e12);
         spent.empty_after_s
     }
 
-    /// Uses so many CPUs for so many seconds.
+    /// Uses this many CPUs for this many seconds.
     pub fn spend(&mut self, rates: &CreditRates, mode: CreditMode, cpus: f64, seconds: f64) -> Spent {
         let (cpus, earns) = (cpus.clamp(0.0, f64::from(rates.vcpus)), rates.baseline_cpus());
         let (mut left_min, mut spent) = (seconds.max(0.0) / 60.0, Spent::default());
@@ -245,7 +246,7 @@ mod tests {
         assert!((CreditBalance::new(&medium, 576.0).lasts_s(&medium, 2.0).unwrap() - 576.0 / 1.6 * 60.0).abs() < 1e-6);
     }
 
-    /// As documented: a t2.micro that idles for a day after its start has 174 credits, of which 30 are of the start.
+    /// As documented: a t2.micro that idles for a day after its start has 174 credits, of which 30 are launch credits.
     #[test]
     fn credits_of_the_start_do_not_count_for_the_maximum_of_t2() {
         let micro = rates("t2.micro");

@@ -14,9 +14,9 @@ pub struct Extras {
     pub read_in: &'static [CounterPlace],
     /// The counter that shows a trial whether the knob was engaged.
     pub counter: Option<Counter>,
-    /// Files that the kernel changes along with the knob's own: whole paths or, for a device's knob, names in the device's folder.
+    /// Files that the kernel changes along with the knob's file: complete paths or, for a device's knob, names in the device's folder.
     pub side_effects: &'static [&'static str],
-    /// The file of another knob that has this value too, as long as the knob has the given one: another value there contradicts it.
+    /// The file of another knob that holds the same value while the knob has the given value. A different value there contradicts it.
     pub along: Option<Along>,
     /// Why this machine must not have a value that is within the knob's range. `None` if it may, or if no fact shows it.
     pub reject_for: Option<fn(&Facts, &str) -> Option<String>>,
@@ -93,16 +93,16 @@ pub enum RiskAt {
     Values(&'static [&'static str]),
     /// All but these.
     Except(&'static [&'static str]),
-    /// Those above the present value.
+    /// The values above the present one.
     Higher,
-    /// Those below the present value.
+    /// The values below the present one.
     Lower,
     /// Those up to this number.
     UpTo(i64),
 }
 
 impl RiskAt {
-    /// Whether a value has the risk. Of an unknown present value nothing excludes it.
+    /// Whether a value has the risk. An unknown present value may have it.
     pub fn has(self, value: &str, present: Option<&str>) -> bool {
         let differs = |is_it: fn(&i64, &i64) -> bool| {
             let numbers =
@@ -228,7 +228,7 @@ pub struct ServerUnit {
 }
 
 impl ServerUnit {
-    /// For a property that no line sets.
+    /// A property that no line of a unit sets.
     pub const NONE: ServerUnit = ServerUnit { lines: |_| None, along: None, without_lines: None, only_permits: None };
 }
 
@@ -237,7 +237,7 @@ impl ServerUnit {
 pub struct UnitLimit {
     /// The reason.
     pub why: &'static str,
-    /// What to do; `None` if the knob's place already says it.
+    /// What to do. `None` if the knob's place already says it.
     pub todo: Option<&'static str>,
 }
 

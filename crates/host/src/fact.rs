@@ -83,7 +83,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Whether nothing was found: the machine does not have it, or the capture does not contain it.
+    /// Whether the value is absent: the machine does not have it, or the capture does not contain it.
     pub fn is_absent(&self) -> bool {
         matches!(self, Fact::Absent { .. } | Fact::Unseen { .. })
     }
@@ -155,7 +155,7 @@ mod schema {
 
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-    /// The JSON of an unknown, for its schema only.
+    /// The JSON of an unknown value, for its schema only.
     #[derive(serde::Serialize, JsonSchema)]
     #[serde(tag = "unknown", rename_all = "lowercase")]
     #[expect(dead_code, reason = "only its schema is used")]

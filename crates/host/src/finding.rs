@@ -43,7 +43,7 @@ impl State {
         }
     }
 
-    /// Whether somebody may have to act: the levels of `audit --fail-on`.
+    /// Whether the user may have to act: the levels of `audit --fail-on`.
     pub fn is_finding(self) -> bool {
         self <= State::Unknown
     }
@@ -57,7 +57,7 @@ pub enum Against {
     Nothing,
     /// Every value.
     Every,
-    /// These. Thin, so that a finding stays small enough to be an error.
+    /// The optional fields, boxed, so that a finding stays small enough to be an error.
     Values(&'static &'static [&'static str]),
 }
 

@@ -29,7 +29,7 @@ pub struct AdviceContext {
     pub server: Server,
 }
 
-/// What the user says about the server.
+/// The user's information about the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Server {

@@ -16,7 +16,7 @@ use crate::reading::Reading;
 pub struct Knob {
     /// Its stable name. For a sysctl, the sysctl's own name, otherwise area and name, such as `thp.enabled`.
     pub id: &'static str,
-    /// What it sets, in under ten words.
+    /// The effect of the knob, in under ten words.
     pub title: &'static str,
     /// The part of the machine that it belongs to.
     pub area: Area,
@@ -109,7 +109,7 @@ pub enum Place {
     },
     /// A file that moved or disappeared in newer kernels.
     FileSince {
-        /// The first kernel of each place, the oldest first; no path once it is gone.
+        /// The first kernel of each place, the oldest first. No path from the kernel on that removed it.
         files: &'static [Since],
         /// How its text is parsed.
         reading: Reading,

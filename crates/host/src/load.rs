@@ -21,7 +21,7 @@ pub(crate) const PPS_A_PLAYER: u64 = 60;
 pub(crate) struct Load {
     /// Packets per second.
     pub(crate) pps: u64,
-    /// What the user gave, for reasons.
+    /// The user's input, for reasons.
     pub(crate) label: String,
 }
 

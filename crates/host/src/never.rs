@@ -1,5 +1,6 @@
-//! Sysctls without a knob that evenkeel writes, and those that it never writes, each with its reason: they can cut the connection, stop the
-//! machine, open it, or can't be undone. Kernels get new sysctls, so only those in some areas are written at all.
+//! Sysctls without a knob: which of them evenkeel writes, and which it never writes, each with its reason. They can cut the
+//! connection, stop the machine, open it to attackers, or can't be undone. Kernels get new sysctls, so evenkeel writes only those in
+//! some areas.
 
 use crate::number::kernel_number;
 
@@ -139,7 +140,7 @@ const RUNS: &str = "it names a program that the kernel starts as root, or what s
 const DUMPS: &str = "it decides where the memory of programs that crash goes, and who can read it";
 const TRACES: &str = "live patches and tracers need it, so a change can break them";
 const FLOODS: &str = "it protects TCP connections from forged and surplus packets";
-const IDENTITY: &str = "it names the machine or its processes, and is no tuning";
+const IDENTITY: &str = "it names the machine or its processes, and is not for tuning";
 const LIMIT: &str = "it limits every program of the machine: a value that is too small stops logins, and a larger one only helps at the limit";
 const CUT: &str = "it decides which packets pass, so it can cut your connection";
 const PORTS: &str = "it decides which ports programs get: with too few, new connections of every program fail";
@@ -157,7 +158,7 @@ const LOCAL: &str =
 pub(crate) enum Never {
     /// A write can do harm, for this reason.
     Harm(&'static str),
-    /// Nobody has said yet what a write does.
+    /// The effect of a write is not known.
     Outside,
 }
 
@@ -176,7 +177,7 @@ pub(crate) fn reason(path: &str) -> Option<Never> {
     harm.or_else(|| (!AREAS.iter().any(|area| path.starts_with(area))).then_some(Never::Outside))
 }
 
-/// Values with which sysctls protect the machine: paths below /proc/sys as in [`NEVER`], with the least value, or else the greatest.
+/// Values with which sysctls protect the machine: paths below /proc/sys as in [`NEVER`], with the minimum or the maximum value.
 const PROTECT: &[(&str, Protects)] = &[
     ("kernel/sysrq", Protects::UpTo(0)),
     ("kernel/modules_disabled", Protects::From(1)),
@@ -216,7 +217,7 @@ enum Protects {
     UpTo(i64),
 }
 
-/// Whether a sysctl that is never written protects the machine with this value, so that a guide's line does no harm.
+/// Whether this value of a never-written sysctl protects the machine, so that a guide's line does no harm.
 pub(crate) fn protects(path: &str, value: &str) -> bool {
     let Some(number) = kernel_number(value.trim()) else { return false };
     let of_it = PROTECT.iter().find(|(pattern, _)| fits(pattern, path));
@@ -226,8 +227,8 @@ pub(crate) fn protects(path: &str, value: &str) -> bool {
     })
 }
 
-/// The least that evenkeel writes to a sysctl without a knob, where the kernel accepts less. Far below each default, and below what any guide
-/// asks for.
+/// The minimum value that evenkeel writes to a sysctl without a knob, where the kernel accepts less. Far below each default, and below
+/// what any guide asks for.
 const LEAST: &[(&str, i64, &str)] = &[
     ("net/core/dev_weight", 8, CUT_BELOW),
     ("net/core/dev_weight_rx_bias", 1, CUT_BELOW),
@@ -349,7 +350,7 @@ mod tests {
             assert_eq!(protects(path, value), expected, "{path}={value}");
         }
         for (path, ..) in PROTECT.iter().filter(|(path, _)| !path.contains('*')) {
-            assert!(matches!(reason(path), Some(Never::Harm(_))), "{path} is no sysctl of NEVER");
+            assert!(matches!(reason(path), Some(Never::Harm(_))), "{path} is not a sysctl of NEVER");
         }
     }
 
@@ -425,7 +426,7 @@ mod tests {
             assert!(fits(pattern, path), "{pattern} {path}");
         }
         for (pattern, _) in NEVER.iter().filter(|(pattern, _)| !pattern.contains('*')) {
-            assert!(crate::sysctl::known_path(pattern).is_some_and(|path| path == *pattern), "{pattern} is no path");
+            assert!(crate::sysctl::known_path(pattern).is_some_and(|path| path == *pattern), "{pattern} is not a path");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers as the kernel reads them in a sysctl.
 
-/// The number of a text: `0x0f` and `017` are 15, and `+15` is none.
+/// The number in a text: `0x0f` and `017` are 15. `+15` is not a number.
 pub(crate) fn kernel_number(text: &str) -> Option<i64> {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
     let (base, digits) = match digits.strip_prefix('0') {

@@ -26,7 +26,7 @@ const PATH_BYTES_MAX: usize = 120;
 
 static KNOBS: LazyLock<Mutex<BTreeMap<String, &'static Knob>>> = LazyLock::new(Mutex::default);
 
-/// A sysctl's path below /proc/sys, from a key with dots or slashes, as `sysctl(8)` reads it. `None` if it is no such path.
+/// A sysctl's path below /proc/sys, from a key with dots or slashes, as `sysctl(8)` reads it. `None` if the key is not such a path.
 pub(crate) fn path(key: &str) -> Option<String> {
     let key = key.trim();
     let key = key.strip_prefix(FOLDER).or_else(|| key.strip_prefix("/proc/sys.")).unwrap_or(key);
@@ -66,7 +66,7 @@ pub(crate) fn id(path: &str) -> String {
 /// The generic knob of a sysctl; `key` is the part of the id after [`PREFIX`].
 ///
 /// # Errors
-/// If it is no sysctl, or one that is never written.
+/// If it is not a sysctl, or evenkeel never writes it.
 pub(crate) fn find(key: &str) -> Result<&'static Knob, SettingError> {
     let unknown = || SettingError::UnknownKnob { id: shown(&format!("{PREFIX}{key}")), nearest: None };
     let path = known_path(key).filter(|path| !path.contains('*')).ok_or_else(unknown)?;

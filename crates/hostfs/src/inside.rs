@@ -19,7 +19,7 @@ pub(crate) enum Links {
     Beneath,
 }
 
-/// The most links to follow. This is the kernel's own limit.
+/// The maximum number of links to follow. This is the kernel's own limit.
 const LINKS_MAX: u32 = 40;
 
 /// How often to try. The kernel gives up if something was renamed while it processed `..`.

@@ -1,9 +1,10 @@
-//! What is wrong with a file of JSON, or of another format that serde reads, in words for its user. The parser's own texts name types of this program, and say "at line 1 column 2".
+//! Describes for the user what is wrong with a file of JSON, or of another format that serde reads. The parser's own texts name types
+//! of this program, and say "at line 1 column 2".
 
 use serde_json::Error;
 use serde_json::error::Category;
 
-/// What is wrong, with the place if the parser knows one.
+/// Describes what is wrong, with the place if the parser knows one.
 pub fn plain(error: &Error) -> String {
     let said = in_line(error);
     if error.column() == 0 && error.line() > 1 {

@@ -7,7 +7,6 @@
 //! Requests that need unsafe code (ioctls, mappings) are in `evenkeel-sys`, behind safe functions.
 #![forbid(unsafe_code)]
 
-pub mod asleep;
 mod capture;
 pub mod cgroup;
 pub mod characters;
@@ -29,6 +28,7 @@ mod pseudo;
 mod refusal;
 mod root;
 pub mod scratch;
+pub mod sleep_deadline;
 pub mod timer_files;
 mod tree;
 pub mod user_file;

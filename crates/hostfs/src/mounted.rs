@@ -37,7 +37,7 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// The links to namespaces are for privileged readers. Each network has files of its own in /proc, and their numbers are unique.
+    /// The links to namespaces are for privileged readers. Each network has its own files in /proc, and their numbers are unique.
     fn is_in_other_network(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
         let number = |file: std::fs::File| file.metadata().map(|metadata| metadata.ino()).ok();

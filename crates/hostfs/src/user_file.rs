@@ -18,7 +18,7 @@ use rustix::time::Timespec;
 const WRITER_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// Files smaller than this may consist of holes, because reading them costs little.
 const HOLES_CHECKED_FROM_BYTES: u64 = 16 << 20;
-/// The most extents of a file to examine.
+/// The maximum number of extents of a file to examine.
 const EXTENTS_MAX: usize = 65_536;
 /// At least one part in this many of a file must be data.
 const DATA_PART: u64 = 4;
@@ -30,7 +30,7 @@ const MEMORY_MAJOR: u32 = 1;
 const HARMLESS_MINORS: [u32; 5] = [3, 5, 7, 8, 9];
 /// `tty`, `ttyS` and the terminals of `devpts`.
 const TERMINAL_MAJORS: [u32; 10] = [4, 5, 136, 137, 138, 139, 140, 141, 142, 143];
-/// `ptmx` creates a new terminal each time it is opened, and nobody will ever type there.
+/// `ptmx` creates a new terminal each time it is opened, and no input will ever arrive there.
 const NEW_TERMINAL: (u32, u32) = (5, 2);
 
 /// Why a file of the user cannot be read. Each text fits at the end of a sentence.

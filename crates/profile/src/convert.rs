@@ -19,9 +19,9 @@ const MARK_KERNEL: u64 = -128_i64 as u64;
 const MARK_USER: u64 = -512_i64 as u64;
 /// The prefix of the kernel's name in records; the symbol at its start follows.
 const KERNEL: &str = "[kernel.kallsyms]";
-/// The most mappings copied from parents to children in all. A child that maps nothing before exec costs none.
+/// The maximum number of mappings copied from parents to children in all. A child that maps nothing before exec costs none.
 const COPIES_MAX: usize = 1 << 20;
-/// The most caveats of a recording.
+/// The maximum number of caveats of a recording.
 const CAVEATS_MAX: usize = 16;
 
 /// The last call chain is kept for this many processes.

@@ -17,7 +17,7 @@ use crate::stack::{FrameId, StackId};
 use crate::ticks::Tick;
 use crate::tree::{Kind, clean};
 
-/// The most markers, because more make a browser slow. The longest are kept.
+/// The maximum number of markers, because more make a browser slow. The longest are kept.
 const MARKS_MAX: usize = 200_000;
 /// The sampling interval if the recording has none.
 const INTERVAL_NS: u64 = 10_101_010;

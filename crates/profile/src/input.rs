@@ -57,7 +57,7 @@ fn is_perf_data(head: &[u8]) -> bool {
 /// user's stack, `unwind` follows them.
 ///
 /// # Errors
-/// If it is neither, or is damaged; the error has the position.
+/// If it is neither, or is damaged. The error has the position.
 pub fn read(bytes: &[u8], unwind: &mut dyn Unwind) -> Result<Recording, ReadError> {
     check_head(bytes)?;
     match is_perf_data(bytes) {

@@ -224,7 +224,7 @@ pub struct Life {
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Its parent process; none if it ended.
+    /// Its parent process. `None` if that ended.
     pub made_by: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What `perf script` prints, read back: for recordings of other machines, whose names it has found already.
+//! Reads the output of `perf script`, for recordings of other machines. Their names are already resolved there.
 //!
 //! A sample is a header line, and a line for each frame, innermost first:
 //!
@@ -31,7 +31,7 @@ pub struct BadLine {
     pub line: usize,
 }
 
-/// The most events. Further ones count as the last.
+/// The maximum number of events. Further ones count as the last.
 const EVENTS_MAX: usize = 4096;
 
 /// Reads the output of `perf script`. Other lines are skipped and reported as a caveat.

@@ -137,7 +137,8 @@ namespace Evenkeel
 
         /// <summary>
         ///  Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
-        ///  time, the clock makes it an ordinary thread, so that somebody can still log in and stop the server. The thread's handle is no longer valid.
+        ///  time, the clock makes it an ordinary thread, so that an administrator can still log in and stop the server. The thread's handle is
+        ///  no longer valid.
         ///
         ///  Threads: only the thread that evenkeel_thread_new set up, and that ticks.
         /// </summary>
@@ -280,7 +281,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_last_error(byte* buffer, System.UIntPtr size);
 
         /// <summary>
-        ///  Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is no list of CPUs,
+        ///  Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is not a list of CPUs,
         ///  EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
         ///
         ///  Threads: any. Free it with evenkeel_jobs_free.
@@ -709,7 +710,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_event_init(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before.
+        ///  Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before the call.
         ///
         ///  Threads: any, at any time.
         ///
@@ -839,7 +840,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_checkpoint(EvenkeelClock* clock);
 
         /// <summary>
-        ///  How the CPU is taken away from the tick's thread, as far as the clock has detected it, and what the clock does about it.
+        ///  How the CPU is taken away from the tick's thread, as far as the clock has detected it, and how the clock reacts to it.
         ///
         ///  Threads: one at a time.
         ///
@@ -1159,7 +1160,7 @@ namespace Evenkeel
 
         /// <summary>
         ///  Sets up the calling thread and starts a loop. The first tick is due one period later. It allocates all memory of the loop. Settings that the
-        ///  kernel refuses are no error: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder
+        ///  kernel refuses are not errors: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder
         ///  of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created. EVENKEEL_STATUS_NO_ROOM if too many threads record
         ///  scopes, EVENKEEL_STATUS_BUSY if this thread records them under another name, as that of an earlier loop.
         ///
@@ -1271,7 +1272,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_report(EvenkeelTickLoop* ticks, EvenkeelClockReport* report);
 
         /// <summary>
-        ///  How the ticks are spread among those of other sessions.
+        ///  How the ticks are spread among the ticks of other sessions.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1360,7 +1361,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_work(EvenkeelTickLoop* ticks, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  How the CPU is taken away from the loop's thread, as far as the loop has detected it, and what it does about it.
+        ///  How the CPU is taken away from the loop's thread, as far as the loop has detected it, and how the loop reacts to it.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1991,7 +1992,7 @@ namespace Evenkeel
         /// </summary>
         public ulong jobs;
         /// <summary>
-        ///  Those that ran on the thread that opened the frame.
+        ///  The jobs that ran on the thread that opened the frame.
         /// </summary>
         public ulong by_caller;
         /// <summary>
@@ -2376,7 +2377,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  How a session's ticks are spread among those of others.
+    ///  How a session's ticks are spread among the ticks of others.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelPhaseReport
@@ -2408,7 +2409,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  How the CPU is taken away, and what the clock does about it.
+    ///  How the CPU is taken away, and how the clock reacts to it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelQuantum
@@ -3213,7 +3214,7 @@ namespace Evenkeel
         /// </summary>
         public uint bytes_max;
         /// <summary>
-        ///  The most packets that wait to be sent, up to 65,536. 0: 512.
+        ///  The maximum number of packets that wait to be sent, up to 65,536. 0: 512.
         /// </summary>
         public uint queue_packets;
         /// <summary>
@@ -3490,7 +3491,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What a loop does about the phases of other sessions: EvenkeelPhaseReport.state.
+    ///  How a loop reacts to the phases of other sessions: EvenkeelPhaseReport.state.
     /// </summary>
     public enum EvenkeelPhaseState : uint
     {
@@ -3544,7 +3545,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What the clock does about it: EvenkeelQuantum.alignment.
+    ///  How the clock reacts to it: EvenkeelQuantum.alignment.
     /// </summary>
     public enum EvenkeelAlignment : uint
     {
@@ -3631,7 +3632,7 @@ namespace Evenkeel
         /// </summary>
         Refused = 2,
         /// <summary>
-        ///  It was active, and is off for now: the tick used nearly all of its CPU, and the rest of the machine would have starved.
+        ///  The setting was active and is suspended: the tick used nearly all of its CPU, and the rest of the machine would have starved.
         /// </summary>
         Suspended = 3,
         /// <summary>

@@ -99,7 +99,7 @@ typedef uint32_t EvenkeelAlign;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What the clock does about it: EvenkeelQuantum.alignment.
+// How the clock reacts to it: EvenkeelQuantum.alignment.
 enum EvenkeelAlignment
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -165,7 +165,7 @@ enum EvenkeelApplyStatus
     EVENKEEL_APPLY_STATUS_ACTIVE = 1,
     // The kernel refused it. The next field has the error number.
     EVENKEEL_APPLY_STATUS_REFUSED = 2,
-    // It was active, and is off for now: the tick used nearly all of its CPU, and the rest of the machine would have starved.
+    // The setting was active and is suspended: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     EVENKEEL_APPLY_STATUS_SUSPENDED = 3,
     // The kernel accepted it without effect.
     EVENKEEL_APPLY_STATUS_NO_EFFECT = 4,
@@ -222,7 +222,7 @@ typedef uint32_t EvenkeelOverrun;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What a loop does about the phases of other sessions: EvenkeelPhaseReport.state.
+// How a loop reacts to the phases of other sessions: EvenkeelPhaseReport.state.
 enum EvenkeelPhaseState
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -709,7 +709,7 @@ typedef struct EvenkeelFrameCounters {
     uint32_t version;
     // Jobs of the frame that ran.
     uint64_t jobs;
-    // Those that ran on the thread that opened the frame.
+    // The jobs that ran on the thread that opened the frame.
     uint64_t by_caller;
     // Those that ran on workers.
     uint64_t by_workers;
@@ -839,7 +839,7 @@ typedef struct EvenkeelTickMemory {
     uint64_t swapped_in;
 } EvenkeelTickMemory;
 
-// How the CPU is taken away, and what the clock does about it.
+// How the CPU is taken away, and how the clock reacts to it.
 typedef struct EvenkeelQuantum {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -984,7 +984,7 @@ typedef struct EvenkeelTickLoopSettings {
     const struct EvenkeelPhaseSettings *phases;
 } EvenkeelTickLoopSettings;
 
-// How a session's ticks are spread among those of others.
+// How a session's ticks are spread among the ticks of others.
 typedef struct EvenkeelPhaseReport {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -1014,7 +1014,7 @@ typedef struct EvenkeelUdpSettings {
     uint32_t send;
     // The longest datagram, in bytes, up to 65,527. 0: 1,500.
     uint32_t bytes_max;
-    // The most packets that wait to be sent, up to 65,536. 0: 512.
+    // The maximum number of packets that wait to be sent, up to 65,536. 0: 512.
     uint32_t queue_packets;
     // How many players, or other peers, send to the socket: the receive buffer gets room for their packets. 0: the system's default size.
     uint32_t players;
@@ -1347,7 +1347,8 @@ EvenkeelStatus evenkeel_clock_new(const struct EvenkeelClockSettings *asked,
 EvenkeelStatus evenkeel_clock_free(struct EvenkeelClock *clock);
 
 // Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
-// time, the clock makes it an ordinary thread, so that somebody can still log in and stop the server. The thread's handle is no longer valid.
+// time, the clock makes it an ordinary thread, so that an administrator can still log in and stop the server. The thread's handle is
+// no longer valid.
 //
 // Threads: only the thread that evenkeel_thread_new set up, and that ticks.
 EvenkeelStatus evenkeel_clock_take_thread(struct EvenkeelClock *clock,
@@ -1452,7 +1453,7 @@ const char *evenkeel_status_text(uint32_t status);
 EvenkeelStatus evenkeel_last_error(char *buffer,
                                    size_t size);
 
-// Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is no list of CPUs,
+// Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is not a list of CPUs,
 // EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
 //
 // Threads: any. Free it with evenkeel_jobs_free.
@@ -1767,7 +1768,7 @@ EvenkeelStatus evenkeel_rw_lock_destroy(struct EvenkeelRwLock *lock);
 // `event` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_event_init(struct EvenkeelEvent *event);
 
-// Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before.
+// Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before the call.
 //
 // Threads: any, at any time.
 //
@@ -1869,7 +1870,7 @@ EvenkeelStatus evenkeel_memory_free(struct EvenkeelMemory *memory);
 // Threads: only the thread that ticks.
 EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
 
-// How the CPU is taken away from the tick's thread, as far as the clock has detected it, and what the clock does about it.
+// How the CPU is taken away from the tick's thread, as far as the clock has detected it, and how the clock reacts to it.
 //
 // Threads: one at a time.
 //
@@ -2122,7 +2123,7 @@ EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struc
 EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
 
 // Sets up the calling thread and starts a loop. The first tick is due one period later. It allocates all memory of the loop. Settings that the
-// kernel refuses are no error: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder
+// kernel refuses are not errors: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder
 // of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created. EVENKEEL_STATUS_NO_ROOM if too many threads record
 // scopes, EVENKEEL_STATUS_BUSY if this thread records them under another name, as that of an earlier loop.
 //
@@ -2206,7 +2207,7 @@ EvenkeelStatus evenkeel_tick_loop_free(struct EvenkeelTickLoop *ticks);
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_tick_loop_report(const struct EvenkeelTickLoop *ticks, struct EvenkeelClockReport *report);
 
-// How the ticks are spread among those of other sessions.
+// How the ticks are spread among the ticks of other sessions.
 //
 // Threads: only the loop's own thread.
 //
@@ -2280,7 +2281,7 @@ EvenkeelStatus evenkeel_tick_loop_due_to_done(const struct EvenkeelTickLoop *tic
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_tick_loop_work(const struct EvenkeelTickLoop *ticks, struct EvenkeelSummary *summary);
 
-// How the CPU is taken away from the loop's thread, as far as the loop has detected it, and what it does about it.
+// How the CPU is taken away from the loop's thread, as far as the loop has detected it, and how the loop reacts to it.
 //
 // Threads: only the loop's own thread.
 //

@@ -244,7 +244,8 @@ pub extern "C" fn evenkeel_clock_free(clock: *mut EvenkeelClock) -> EvenkeelStat
 }
 
 /// Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
-/// time, the clock makes it an ordinary thread, so that somebody can still log in and stop the server. The thread's handle is no longer valid.
+/// time, the clock makes it an ordinary thread, so that an administrator can still log in and stop the server. The thread's handle is
+/// no longer valid.
 ///
 /// Threads: only the thread that evenkeel_thread_new set up, and that ticks.
 #[unsafe(no_mangle)]

@@ -470,7 +470,7 @@ pub unsafe extern "C" fn evenkeel_event_init(event: *mut EvenkeelEvent) -> Evenk
     caught(|| unsafe { init(event, Event::new()) })
 }
 
-/// Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before.
+/// Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before the call.
 ///
 /// Threads: any, at any time.
 ///

@@ -8,7 +8,7 @@ use crate::clock::EvenkeelClock;
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
 use crate::structs::{self, structs};
-use crate::thread::{EVENKEEL_DO_NOT_ASK, got};
+use crate::thread::{EVENKEEL_DO_NOT_ASK, apply_status};
 
 /// Memory settings that are applied.
 #[derive(Debug)]
@@ -169,8 +169,8 @@ pub unsafe extern "C" fn evenkeel_memory_report(
 }
 
 pub(crate) fn filled(found: MemoryReport) -> EvenkeelMemoryReport {
-    let [(present, present_errno), (future, future_errno)] = [found.present, found.future].map(got);
-    let [(stack, stack_errno), (heap, heap_errno)] = [found.stack, found.heap].map(got);
+    let [(present, present_errno), (future, future_errno)] = [found.present, found.future].map(apply_status);
+    let [(stack, stack_errno), (heap, heap_errno)] = [found.stack, found.heap].map(apply_status);
     EvenkeelMemoryReport {
         size: 0,
         version: 0,

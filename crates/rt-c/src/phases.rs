@@ -1,4 +1,4 @@
-//! Ticks that are spread among those of other sessions on the host.
+//! Ticks that are spread among the ticks of other sessions on the host.
 
 use std::ffi::c_char;
 
@@ -20,7 +20,7 @@ pub struct EvenkeelPhaseSettings {
     pub folder: *const c_char,
 }
 
-/// What a loop does about the phases of other sessions: EvenkeelPhaseReport.state.
+/// How a loop reacts to the phases of other sessions: EvenkeelPhaseReport.state.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelPhaseState {
@@ -36,7 +36,7 @@ pub enum EvenkeelPhaseState {
     Settled = 4,
 }
 
-/// How a session's ticks are spread among those of others.
+/// How a session's ticks are spread among the ticks of others.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelPhaseReport {

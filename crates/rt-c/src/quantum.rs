@@ -1,4 +1,4 @@
-//! What a clock knows of how the CPU is taken away.
+//! What a clock knows about the time slices of its CPU.
 
 use evenkeel_rt::{Aligned, Alignment, Quantum};
 
@@ -23,7 +23,7 @@ pub enum EvenkeelQuantumModel {
     Irregular = 4,
 }
 
-/// What the clock does about it: EvenkeelQuantum.alignment.
+/// How the clock reacts to it: EvenkeelQuantum.alignment.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelAlignment {
@@ -39,7 +39,7 @@ pub enum EvenkeelAlignment {
     NoMultiple = 4,
 }
 
-/// How the CPU is taken away, and what the clock does about it.
+/// How the CPU is taken away, and how the clock reacts to it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelQuantum {
@@ -91,7 +91,7 @@ pub extern "C" fn evenkeel_clock_checkpoint(clock: *mut EvenkeelClock) -> Evenke
     })
 }
 
-/// How the CPU is taken away from the tick's thread, as far as the clock has detected it, and what the clock does about it.
+/// How the CPU is taken away from the tick's thread, as far as the clock has detected it, and how the clock reacts to it.
 ///
 /// Threads: one at a time.
 ///

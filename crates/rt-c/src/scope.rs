@@ -12,9 +12,9 @@ use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::structs::{self, structs};
 use crate::text;
 
-/// The most scopes that one thread may be in at once.
+/// The maximum number of scopes that one thread may be in at once.
 const DEPTH_MAX: usize = 128;
-/// The most names.
+/// The maximum number of names.
 const NAMES_MAX: usize = 4096;
 
 /// Scopes by their numbers, which begin at 1.

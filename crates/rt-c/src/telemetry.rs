@@ -296,7 +296,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus_of_all(
                     pages.extend(running.filter_map(|session| session.reader.read().ok()));
                 }
                 Err(Errno::OPNOTSUPP) => return Err(PageError::Unsupported.into()),
-                // One of the default folders may be missing; that is no error.
+                // One of the default folders may be missing; that is not an error.
                 Err(errno) if is_named => {
                     let what = format_args!("failed to read {}: {errno}", folder.display());
                     return Err(Failure::new(EvenkeelStatus::Refused, what));

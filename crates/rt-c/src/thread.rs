@@ -55,7 +55,7 @@ pub enum EvenkeelApplyStatus {
     Active = 1,
     /// The kernel refused it. The next field has the error number.
     Refused = 2,
-    /// It was active, and is off for now: the tick used nearly all of its CPU, and the rest of the machine would have starved.
+    /// The setting was active and is suspended: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     Suspended = 3,
     /// The kernel accepted it without effect.
     NoEffect = 4,
@@ -152,7 +152,7 @@ pub(crate) unsafe fn asked(config: EvenkeelThreadConfig) -> Result<ThreadConfig,
     })
 }
 
-/// The CPUs of a list such as "2-3,6"; none if it is null.
+/// The CPUs of a list such as "2-3,6". `None` if it is null.
 ///
 /// # Safety
 /// `list` is null or a text that ends with a zero.
@@ -167,8 +167,8 @@ pub(crate) unsafe fn cpu_list(list: *const c_char) -> Result<Option<CpuSet>, Fai
 }
 
 /// The status of a setting, and its errno.
-pub(crate) fn got(got: ApplyStatus) -> (u32, i32) {
-    match got {
+pub(crate) fn apply_status(status: ApplyStatus) -> (u32, i32) {
+    match status {
         ApplyStatus::NotRequested => (EvenkeelApplyStatus::NotRequested as u32, 0),
         ApplyStatus::Active => (EvenkeelApplyStatus::Active as u32, 0),
         ApplyStatus::Refused(errno) => (EvenkeelApplyStatus::Refused as u32, errno.raw()),
@@ -179,8 +179,8 @@ pub(crate) fn got(got: ApplyStatus) -> (u32, i32) {
 
 pub(crate) fn filled(report: ThreadReport) -> EvenkeelThreadReport {
     let [(cpus, cpus_errno), (slice, slice_errno), (timer_slack, timer_slack_errno)] =
-        [report.cpus, report.slice, report.timer_slack].map(got);
-    let [(fifo, fifo_errno), (dma_latency, dma_latency_errno)] = [report.fifo, report.dma_latency].map(got);
+        [report.cpus, report.slice, report.timer_slack].map(apply_status);
+    let [(fifo, fifo_errno), (dma_latency, dma_latency_errno)] = [report.fifo, report.dma_latency].map(apply_status);
     EvenkeelThreadReport {
         size: 0,
         version: 0,

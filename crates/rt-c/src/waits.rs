@@ -8,7 +8,7 @@ use evenkeel_rt::waits::{self, Kind, LongWait};
 use crate::failure::{EvenkeelStatus, caught};
 use crate::structs::{self, structs};
 
-/// The most waits that the log holds. Later ones are only counted.
+/// The maximum number of waits that the log holds. Later ones are only counted.
 const KEPT_MAX: usize = 4096;
 
 struct Taken {

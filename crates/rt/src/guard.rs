@@ -1,5 +1,5 @@
 //! `Guard`: keeps a real-time tick from starving the rest of the machine. An overloaded server would otherwise leave no time for the shell
-//! that somebody needs to stop it. Pure: callers pass the times.
+//! that an administrator needs to stop it. Pure: callers pass the times.
 
 /// The shortest window to judge.
 const WINDOW_NS: u64 = 1_000_000_000;

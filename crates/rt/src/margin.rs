@@ -28,7 +28,7 @@ pub(crate) struct Margin {
 }
 
 impl Margin {
-    /// A margin of at most this much; none if that is too little to be useful.
+    /// The same margin, limited to this length. `None` if that is too little to be useful.
     pub(crate) fn up_to(most_ns: u64) -> Option<Margin> {
         let most_ns = most_ns.min(MOST_NS);
         let ns = FIRST_NS.min(most_ns) as f64;

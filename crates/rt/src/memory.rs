@@ -11,7 +11,7 @@ use crate::telemetry::Faults;
 use crate::thread::{ApplyStatus, apply};
 use crate::tick::Done;
 
-/// The most stack that [`Memory`] loads.
+/// The maximum size of stack that [`Memory`] loads.
 pub const STACK_BYTES_MAX: usize = 64 << 20;
 /// Stack that stays free below the loaded part, for the calls of this module.
 const STACK_SPARE_BYTES: usize = 64 << 10;
@@ -26,7 +26,7 @@ pub enum MemoryLock {
     Nothing,
     /// All that is mapped now, loaded at once.
     Present,
-    /// All that is mapped now or later, loaded at once, with the whole stack of every thread.
+    /// All memory that is mapped now or later, loaded at once, with the whole stack of every thread.
     All,
     /// All that is mapped now or later, each page from its first use on. It costs no memory that is not used.
     #[default]
@@ -251,12 +251,12 @@ impl Memory {
 /// ```
 ///
 /// # Errors
-/// If the kernel is older than Linux 5.14, or there is no room.
+/// If the kernel is older than Linux 5.14, or memory is full.
 pub fn prefault(memory: &mut [u8]) -> Result<(), MemoryError> {
     resident::populate(memory).map_err(|errno| MemoryError { errno })
 }
 
-/// Loads the pages of a vector's free capacity, for what ticks will push.
+/// Loads the pages of a vector's free capacity, so that pushes in ticks cause no page faults.
 ///
 /// # Errors
 /// As [`prefault`].

@@ -23,8 +23,8 @@ pub(crate) struct Preemptions {
 }
 
 impl Preemptions {
-    /// The count of the calling thread; none if the kernel or the C library does not report it. The first call of a process takes up to 0.3
-    /// s.
+    /// The count of the calling thread. `None` if the kernel or the C library does not report it. The first call of a process takes up
+    /// to 0.3 s.
     pub(crate) fn of_this_thread() -> Option<Rc<Preemptions>> {
         if !*SERVES.get_or_init(serves) {
             return None;
@@ -37,7 +37,7 @@ impl Preemptions {
         OWN.try_with(|own| own.get_or_init(made).clone()).ok().flatten()
     }
 
-    /// How often the thread was preempted so far. Several preemptions between two looks count once.
+    /// How often the thread was preempted so far. Several preemptions between two calls count as one.
     #[inline(always)]
     pub(crate) fn count(&self) -> u64 {
         if !self.watcher.intact() {

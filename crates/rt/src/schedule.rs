@@ -8,7 +8,7 @@ pub enum Overrun {
     Skip,
     /// Up to `at_most` late ticks run right after one another; earlier ones are missed. The phase stays.
     CatchUp {
-        /// The most ticks in a row that may be behind their time.
+        /// The maximum number of ticks in a row that may be behind their time.
         at_most: u32,
     },
     /// Time stretches: the next tick is one period after the late one began, and none is missed. The phase moves.
@@ -129,7 +129,7 @@ mod tests {
                 taken += 1 + due.missed;
                 prop_assert_eq!(due.due_ns, before_ns + due.missed * 10);
                 prop_assert_eq!(schedule.due_ns(), 1000 + taken * 10);
-                // How far behind a tick may begin is what the policy says.
+                // The overrun policy says how far behind a tick may begin.
                 let most = if skips { 10 } else { (u64::from(at_most) + 1) * 10 };
                 prop_assert!(now_ns < due.due_ns + most, "{} at {}", due.due_ns, now_ns);
                 now_ns = now_ns.max(due.due_ns) + late_ns;

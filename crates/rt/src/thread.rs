@@ -38,7 +38,7 @@ impl Default for ThreadConfig {
 }
 
 impl ThreadConfig {
-    /// Changes nothing of the thread.
+    /// Changes no setting of the thread.
     pub const fn unchanged() -> ThreadConfig {
         ThreadConfig { cpus: None, slice_ns: None, timer_slack_ns: None, fifo: None, dma_latency_us: None }
     }
@@ -53,14 +53,14 @@ pub enum ApplyStatus {
     Active,
     /// The kernel refused.
     Refused(Errno),
-    /// It was active, and is off for now: the tick used nearly all of its CPU, and the rest of the machine would have starved.
+    /// The setting was active and is suspended: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     Suspended,
     /// The kernel accepted it without effect: it is too old, or a later call undid it.
     NoEffect,
 }
 
 impl ApplyStatus {
-    /// Why the setting is not active although it was requested; none if it is active, was not requested, or is suspended for now.
+    /// Why the setting is not active although it was requested. `None` if it is active, was not requested, or is suspended.
     pub(crate) fn why_missing(self) -> Option<String> {
         match self {
             ApplyStatus::Refused(errno) => Some(errno.to_string()),

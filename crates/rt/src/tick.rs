@@ -19,7 +19,7 @@ use crate::thread::{ApplyStatus, ThreadReport, TickThread};
 pub struct TickSettings {
     /// From one tick to the next.
     pub period: Duration,
-    /// What happens to ticks that a long tick runs over.
+    /// What happens to ticks that are due while a long tick still runs.
     pub overrun: Overrun,
     /// Whether the clock spins for the end of the wait.
     pub spinning: Spinning,
@@ -109,7 +109,7 @@ impl Done {
     }
 }
 
-/// How well ticks kept time so far. Printed, it has a line for each figure.
+/// How well ticks kept time so far. `Display` writes one line for each figure.
 ///
 /// ```
 /// # let mut ticks = evenkeel_rt::TickLoop::builder().rate_hz(500).build()?;
@@ -212,7 +212,7 @@ impl TickClock {
             Align::Measured => Keeper::start(clock::monotonic_ns(), period_ns),
             Align::Never => None,
         };
-        // After the keeper, whose test of the kernel takes up to 0.2 s on a busy CPU: the first ticks would be missed.
+        // Do this after creating the keeper: its test of the kernel takes up to 0.2 s on a busy CPU, and the first ticks would be missed.
         let now_ns = clock::monotonic_ns();
         Ok(TickClock {
             schedule: Schedule::new(now_ns.saturating_add(period_ns), period_ns, settings.overrun),
@@ -230,7 +230,7 @@ impl TickClock {
     }
 
     /// Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the time, the
-    /// clock makes it an ordinary thread, so that somebody can still log in and stop the server.
+    /// clock makes it an ordinary thread, so that an administrator can still log in and stop the server.
     #[must_use]
     pub fn on(mut self, thread: TickThread) -> TickClock {
         self.take_thread(thread);
@@ -309,7 +309,7 @@ impl TickClock {
         }
     }
 
-    /// Ends the tick. None if no tick has begun.
+    /// Ends the tick. `None` if no tick has begun.
     pub fn done(&mut self) -> Option<Done> {
         self.done_at(clock::monotonic_ns())
     }
@@ -356,7 +356,7 @@ impl TickClock {
     /// If the folder does not accept the session's file, no thread can be started, or the system is not Linux.
     pub fn join_phases(&mut self, settings: &PhaseSettings) -> Result<(), PhaseError> {
         let (period_ns, due_ns, is_first) = (self.schedule.period_ns(), self.schedule.due_ns(), self.next_number == 0);
-        // The slot of an earlier call is no neighbour.
+        // The slot of an earlier call does not count as a neighbour.
         self.phases = None;
         let (phases, delay_ns) = PhaseKeeper::join(settings, period_ns, due_ns, is_first)?;
         self.schedule.shift(i64::try_from(delay_ns).unwrap_or_default(), 0);

@@ -1,5 +1,5 @@
 //! `TickLoop`: a server loop whose thread, memory, rate, scopes and telemetry one builder sets up. Dropping a tick's guard ends the tick
-//! and does all bookkeeping of it, so that no call can be forgotten or made in the wrong order.
+//! and does all its bookkeeping, so that no call can be forgotten or made in the wrong order.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -89,7 +89,7 @@ impl TickLoopBuilder {
         TickLoopBuilder { adaptive: Some(settings), ..self }
     }
 
-    /// What happens to ticks that a long tick runs over.
+    /// What happens to ticks that are due while a long tick still runs.
     pub fn overrun(self, overrun: Overrun) -> TickLoopBuilder {
         TickLoopBuilder { overrun, ..self }
     }
@@ -130,7 +130,7 @@ impl TickLoopBuilder {
     }
 
     /// Sets up the calling thread and starts the loop: the first tick is due one period later, or up to two with
-    /// [`phases`](TickLoopBuilder::phases). It allocates all memory of the loop. Settings that the kernel refuses are no error:
+    /// [`phases`](TickLoopBuilder::phases). It allocates all memory of the loop. Settings that the kernel refuses are not errors:
     /// [`TickLoop::setup`] lists them.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl TickLoop {
 
     /// Sleeps until the next tick is due, and begins it. Dropping the guard ends the tick.
     pub fn wait(&mut self) -> TickGuard<'_> {
-        // A guard that was leaked has ended nothing.
+        // A leaked guard has not ended its tick.
         self.finish();
         let tick = self.clock.wait();
         TickGuard { tick, ticks: self }
@@ -249,7 +249,7 @@ impl TickLoop {
         (self.clock.next_due_ns() <= monotonic_ns()).then(|| self.wait())
     }
 
-    /// Ends a tick whose guard was [detached](TickGuard::detach). None if no tick has begun.
+    /// Ends a tick whose guard was [detached](TickGuard::detach). `None` if no tick has begun.
     pub fn done(&mut self) -> Option<Done> {
         self.finish()
     }
@@ -269,7 +269,7 @@ impl TickLoop {
         SetupReport { thread: self.clock.thread(), memory: self.memory.as_ref().map(Memory::report) }
     }
 
-    /// The time from one tick to the next, as it is now.
+    /// The current time from one tick to the next.
     pub fn period(&self) -> Duration {
         self.clock.period()
     }
@@ -305,7 +305,7 @@ impl TickLoop {
     }
 
     /// Moves the period at once into the range of another phase of the game. Without an [`adaptive
-    /// rate`](TickLoopBuilder::adaptive_rate), the period stays as it is.
+    /// rate`](TickLoopBuilder::adaptive_rate), the period does not change.
     pub fn enter_phase(&mut self, phase: RatePhase) {
         if self.rate.as_mut().is_some_and(|rate| rate.enter(phase).is_some()) {
             self.period_changed();
@@ -323,7 +323,7 @@ impl TickLoop {
         self.rate.as_ref()
     }
 
-    /// Ends the tick that has begun, if one has.
+    /// Ends the current tick, if there is one.
     fn finish(&mut self) -> Option<Done> {
         let done = self.clock.done()?;
         let quantum = (self.telemetry.is_some() || self.rate.is_some()).then(|| self.clock.quantum());
@@ -346,7 +346,7 @@ impl TickLoop {
         Some(done)
     }
 
-    /// Passes the period of the rate to the clock, and that of the clock to the telemetry page.
+    /// Passes the period of the rate to the clock, and the period of the clock to the telemetry page.
     fn period_changed(&mut self) {
         if let Some(rate) = &self.rate {
             // A ladder has no rung of 0.
@@ -411,7 +411,7 @@ impl TickGuard<'_> {
     /// ```
     pub fn detach(self) -> Tick {
         let tick = self.tick;
-        // The guard owns nothing except the duty to end the tick.
+        // The guard's only purpose is to end the tick.
         std::mem::forget(self);
         tick
     }
@@ -419,7 +419,7 @@ impl TickGuard<'_> {
     /// Ends the tick, and returns its times.
     pub fn done(self) -> Done {
         let ended = Done { tick: self.tick, done_ns: self.tick.began_ns };
-        // The tick has begun and nobody else can have ended it.
+        // The tick has begun, and only this guard can end it.
         self.ticks.finish().unwrap_or(ended)
     }
 }
@@ -443,7 +443,7 @@ impl Drop for TickGuard<'_> {
 ///
 /// ```
 /// # let ticks = evenkeel_rt::TickLoop::builder().build()?;
-/// eprint!("{}", ticks.setup()); // prints nothing if all is active
+/// eprint!("{}", ticks.setup()); // prints nothing if all settings are active
 /// # Ok::<(), evenkeel_rt::TickLoopError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -112,7 +112,7 @@ impl Histogram {
     }
 
     /// The values in bars with upper ends 1, 2, 5, 10, 20, 50 and so on, from the smallest value's bar to the largest's, including empty
-    /// ones. None when nothing was recorded.
+    /// ones. `None` if nothing was recorded.
     #[must_use]
     pub fn bars(&self) -> Vec<Bar> {
         let (Some(min), Some(max)) = (self.min(), self.max()) else { return Vec::new() };

@@ -3,7 +3,7 @@
 //!
 //! On a rented machine the noise is autocorrelated and drifts. A test that treats windows as independent (all of A, then all of B, then
 //! Welch or Mann-Whitney) calls a system different from itself far more often than it promises. Everything here relies on the one random
-//! choice that we control: the coin that decides which arm of a pair goes first.
+//! choice that evenkeel controls: the coin that decides which arm of a pair goes first.
 //! `docs/statistics.md` explains the method in plain words and gives its error rates.
 //!
 //! | step | item |

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// The most groups to read, from ours up to the root.
+/// The maximum number of groups to read, from the calling thread's group up to the root.
 const DEPTH_MAX: usize = 64;
 
 /// Where control groups are mounted. Version 2 is alone or next to version 1. The CPU controller of version 1 is alone or together with cpuacct.
@@ -26,7 +26,7 @@ pub struct CpuLimit {
     pub period_ns: u64,
 }
 
-/// What a limit has taken since its group was made.
+/// The time that a limit took since its group was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttled {
     /// The number of periods in which it ran out. None if nothing counts this.
@@ -118,7 +118,7 @@ impl Counters {
         self.files.is_empty()
     }
 
-    /// What all these limits have taken so far.
+    /// The time that all these limits took so far.
     pub fn read(&self) -> Throttled {
         let mut sum = Throttled::default();
         let add = |sum: Option<u64>, one: Option<u64>| match (sum, one) {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use httparse::{ParserConfig, Status};
 
-/// The most bytes of a head, of the trailer of a chunked body, or of the line before a chunk.
+/// The maximum number of bytes of a head, of the trailer of a chunked body, or of the line before a chunk.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// The most headers in a head or trailer.
+/// The maximum number of headers in a head or trailer.
 const HEADERS_MAX: usize = 100;
 
 /// The most interim answers (1xx) that may precede the final one.

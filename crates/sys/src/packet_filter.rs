@@ -15,7 +15,7 @@ pub struct Instruction {
     pub k: u32,
 }
 
-/// The most ports. No server has more.
+/// The maximum number of ports. No server has more.
 pub const PORTS_MAX: usize = 64;
 /// How many bytes of a packet to keep: the longest IPv4 header, or an IPv6 header, plus a UDP header.
 pub const KEPT_BYTES: u32 = 68;

@@ -30,7 +30,7 @@ impl ProbeKind {
     /// For the running kernel.
     ///
     /// # Errors
-    /// `ENOENT` if it has no such events; `EINVAL` if its description is not understood.
+    /// `ENOENT` if the kernel has no such events; `EINVAL` if it rejects the description.
     pub fn of_kernel() -> Result<ProbeKind, Errno> {
         let read =
             |file: &str| std::fs::read_to_string(format!("{DEVICE}/{file}")).map_err(|error| Errno::from(&error));

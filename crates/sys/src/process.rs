@@ -187,7 +187,7 @@ pub fn is_set_id() -> bool {
     rustix::process::getuid() != rustix::process::geteuid() || rustix::process::getgid() != rustix::process::getegid()
 }
 
-/// Asks a process that we started to end (SIGTERM). If it has ended already, that is no error.
+/// Asks a process that we started to end (SIGTERM). If it has ended already, that is not an error.
 pub fn ask_to_end(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, Signal::TERM);

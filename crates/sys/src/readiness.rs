@@ -12,7 +12,7 @@ use crate::timer_fd::Alarm;
 
 /// The timer's name. Sockets have names of 32 bits, so this differs from all of them.
 const ALARM: u64 = u64::MAX;
-/// The most sockets that one wait returns. The others follow with the next wait.
+/// The maximum number of sockets that one wait returns. The others follow with the next wait.
 const EVENTS_MAX: usize = 64;
 /// Practically never: 146 years.
 const NEVER_NS: u64 = u64::MAX / 4;

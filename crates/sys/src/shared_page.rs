@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::errno::Errno;
 
-/// The most bytes of a page.
+/// The maximum number of bytes of a page.
 pub const PAGE_BYTES_MAX: usize = 1 << 16;
 
 /// Who else may read the file.

@@ -132,7 +132,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.to.write_all(b"{\"id\": 0, \"method\": \"Browser.close\"}\0");
-        // What the browser still says must not fill the pipe.
+        // Read what the browser still writes, so that it does not block on a full pipe.
         let mut rest = Vec::new();
         while self.from.read_until(0, &mut rest).is_ok_and(|read| read > 0) {
             rest.clear();

@@ -42,7 +42,7 @@ impl Group {
     fn below(parent: &Path, files: &[(&str, String)]) -> Result<Group, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         if !parent.join("cgroup.procs").exists() {
-            return Err(format!("{} is no control group", parent.display()));
+            return Err(format!("{} is not a control group", parent.display()));
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("evenkeel-test-{}-{number}", std::process::id()));

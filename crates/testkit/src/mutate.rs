@@ -179,6 +179,6 @@ pub fn mutated_file(files: &[String], chance: &mut Chance) -> String {
 }
 
 /// How many mutations to try: `EVENKEEL_MUTATIONS`, or the default.
-pub fn asked(unless_told: u64) -> u64 {
-    std::env::var("EVENKEEL_MUTATIONS").map_or(unless_told, |count| count.parse().unwrap())
+pub fn asked(default_count: u64) -> u64 {
+    std::env::var("EVENKEEL_MUTATIONS").map_or(default_count, |count| count.parse().unwrap())
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What it does to measured packets. It passes on all other packets.
+/// What the relay does to measured packets. It passes on all other packets.
 #[derive(Clone, Copy, Debug)]
 pub enum Play {
     /// Nothing.

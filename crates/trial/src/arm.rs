@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The most arms of a session, including the unchanged machine. The windows of a block should be close in time, and each additional arm
-/// requires more evidence for all of them.
+/// The maximum number of arms of a session, including the unchanged machine. The windows of a block should be close in time, and each
+/// additional arm requires more evidence for all of them.
 pub const ARMS_MAX: usize = 8;
 
 /// The name of an arm; A is the machine as it was.
@@ -50,7 +50,7 @@ pub enum Level {
     AsItWas,
     /// The value that was asked for.
     Planned,
-    /// Another value, in the kernel's spelling; it has been checked as the asked one was.
+    /// Another value, in the kernel's form, checked like the requested one.
     Value(String),
 }
 
@@ -70,12 +70,12 @@ impl Arm {
         Arm(vec![Level::Planned; settings])
     }
 
-    /// The level of a setting; one that was never named is as it was.
+    /// The level of a setting. A setting that was never named keeps its value.
     pub fn level(&self, setting: usize) -> &Level {
         self.0.get(setting).unwrap_or(&Level::AsItWas)
     }
 
-    /// Whether it leaves everything as it was.
+    /// Whether it leaves everything unchanged.
     pub fn is_as_it_was(&self) -> bool {
         self.0.iter().all(|level| *level == Level::AsItWas)
     }

@@ -152,7 +152,7 @@ mod tests {
         assert!(sees("tune??[31m") && theirs.look().contains(&who("prove ours")), "{:?} {theirs:?}", ours.look());
         let sentence = format!("another trial ({}) runs at the same time: each disturbs the other", who("tune??[31m"));
         assert!(ours.news().contains(&sentence), "reported when it is seen");
-        // Other trials may begin meanwhile, and be news.
+        // Other trials may begin in the meantime, and are reported then.
         assert!(!ours.look().is_empty() && !ours.news().contains(&sentence), "and once");
         drop(theirs);
         // A child that another test starts at this moment inherits the socket, and holds it until it executes its program.

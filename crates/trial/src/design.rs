@@ -9,13 +9,13 @@ use crate::arm::ARMS_MAX;
 use crate::error::TrialError;
 use crate::rules::Rules;
 
-/// The most pairs of one trial. With windows of one second they take more than five hours.
+/// The maximum number of pairs of one trial. With windows of one second they take more than five hours.
 const PAIRS_MAX: usize = 10_000;
-/// The most guards, because each gets a share of the error that is allowed for all of them.
+/// The maximum number of guards, because each gets a share of the error that is allowed for all of them.
 const GUARDS_MAX: usize = 16;
 /// The shortest window, and the shortest interleave.
 const WINDOW_MIN: Duration = Duration::from_millis(10);
-/// The most interleaves of one window.
+/// The maximum number of interleaves of one window.
 const INTERLEAVES_MAX: u32 = 100;
 /// The maximum settle time: a slower setting can't be switched between windows.
 const SETTLE_MAX: Duration = Duration::from_secs(600);
@@ -104,7 +104,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// The most pairs that count.
+    /// The maximum number of pairs that count.
     pub fn pairs_max(self) -> usize {
         match self {
             Stop::After { pairs } => pairs,

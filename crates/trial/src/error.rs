@@ -89,7 +89,7 @@ impl InvalidLine {
     }
 }
 
-/// A number in few letters, however large or small it is.
+/// A number as a short text, however large or small it is.
 fn shown(value: f64) -> String {
     if value == 0.0 || (1e-6..1e15).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }

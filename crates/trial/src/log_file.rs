@@ -140,7 +140,7 @@ impl LogFile {
     }
 }
 
-/// The parts of a log: its head, how many of its bytes are whole lines, and its records with their line numbers.
+/// The parts of a log: its head, the length of its complete lines in bytes, and its records with their line numbers.
 pub(crate) struct Lines<'b, H> {
     pub(crate) head: H,
     pub(crate) whole_bytes: u64,

@@ -295,7 +295,7 @@ fn latency_us(step: &Step, value: &str) -> Result<i32, TrialError> {
     value.parse().map_err(|_| TrialError::Switch {
         knob: step.knob.clone(),
         wanted: value.to_owned(),
-        why: "it is no number of microseconds".into(),
+        why: "it is not a number of microseconds".into(),
     })
 }
 

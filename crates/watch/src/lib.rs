@@ -1,4 +1,4 @@
-//! What a host and the servers on it do, each second: the live side of evenkeel. It only reads.
+//! Shows each second what a host and the servers on it do. This crate only reads.
 //!
 //! [`Collector`] reads a [`Sample`]: the raw counters of one moment. [`Model::from_samples`] is a pure function of two of them: what happened
 //! between. Everything that is shown comes from a model, whether its samples are live or stored.

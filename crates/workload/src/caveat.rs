@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why something other than the server may have been measured, or less than requested.
+/// Why the numbers may belong to something other than the server, or cover less than requested.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 pub enum WorkloadCaveat {

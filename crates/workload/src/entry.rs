@@ -16,7 +16,7 @@ use crate::metric::Metric;
 use crate::placement::Placement;
 use crate::workload::Workload;
 
-/// The options of all workloads. Each uses those that concern it.
+/// The options of all workloads. Each workload uses the ones that it needs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The folder of evenkeel's own programs.

@@ -10,7 +10,7 @@ use evenkeel_sys::{CpuSet, Errno, thread};
 
 use crate::error::WorkloadError;
 
-/// The most threads of one process to set.
+/// The maximum number of threads of one process to set.
 const THREADS_MAX: usize = 4096;
 /// A server may start threads while its threads are being set. New threads inherit their creator's old values, so check this many times for
 /// new ones.

@@ -1,4 +1,4 @@
-//! Processes in /proc: which of them belong to a program that we started, and what they used during a window.
+//! Processes in /proc: which of them belong to a program that evenkeel started, and their usage during a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,9 +12,9 @@ use evenkeel_sys::{clock, foreign_process, schedstat};
 
 use crate::workload::Sample;
 
-/// The most processes to read.
+/// The maximum number of processes to read.
 const PROCESSES_MAX: usize = 65_536;
-/// The most threads of one process whose context switches are counted.
+/// The maximum number of threads of one process whose context switches are counted.
 const THREADS_MAX: usize = 4096;
 
 /// Every visible process.
@@ -46,7 +46,7 @@ pub(crate) struct Family {
     seen: BTreeMap<u32, u64>,
     /// The program files that they run.
     files: BTreeSet<PathBuf>,
-    /// Whether an orphan without any mark can only be ours.
+    /// Whether an orphan without any mark must be a process of evenkeel's program.
     knows_orphans: bool,
     takes_orphans: bool,
 }
@@ -199,7 +199,7 @@ struct Counts {
 }
 
 impl Used {
-    /// The usage of these processes so far. A process that has ended counts nothing, so that servers which start many processes can be
+    /// The usage of these processes so far. A process that has ended adds nothing, so that servers which start many processes can be
     /// measured.
     pub(crate) fn until_now(of: &[ProcessStat]) -> Used {
         let counts = |stat: &ProcessStat| {
@@ -270,7 +270,7 @@ impl Used {
 fn switches_of(pid: u32) -> Option<BTreeMap<u32, Switches>> {
     let mut switches = BTreeMap::new();
     for tid in proc::threads(pid).take(THREADS_MAX) {
-        // If a thread has ended since the folder was read, that is no error.
+        // If a thread has ended since the folder was read, that is not an error.
         let Ok(status) = fs::read(format!("/proc/{pid}/task/{tid}/status")) else { continue };
         switches.insert(tid, parse_switches(&String::from_utf8_lossy(&status))?);
     }

@@ -11,7 +11,7 @@ use crate::error::WorkloadError;
 use crate::metric::Metric;
 use crate::workload::{SETTING_PREFIX, Sample, Workload};
 
-/// The most caveats of earlier starts to keep.
+/// The maximum number of caveats of earlier starts to keep.
 const CAVEATS_MAX: usize = 20;
 
 /// A workload with its start options.

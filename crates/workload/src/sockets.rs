@@ -8,9 +8,9 @@ use std::path::Path;
 
 use evenkeel_hostfs::proc::{ProcessStat, parse_sockets};
 
-/// The most bytes of a socket table to read.
+/// The maximum number of bytes of a socket table to read.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
-/// The most open files of one process to examine.
+/// The maximum number of open files of one process to examine.
 const FILES_MAX: usize = 1 << 20;
 
 /// The states of a TCP socket that listens, and of a UDP socket without a peer.
@@ -201,7 +201,7 @@ mod tests {
         while holder(&us, tcp) == Holder::Another && dropped.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(holder(&us, tcp), Holder::Nobody, "a connection is no listener");
+        assert_eq!(holder(&us, tcp), Holder::Nobody, "a connection is not a listener");
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let udp = Port { protocol: Some(Protocol::Udp), number: socket.local_addr().unwrap().port() };
         assert_eq!(holder(&us, udp), Holder::Them);

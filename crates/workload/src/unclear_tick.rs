@@ -4,7 +4,7 @@ use evenkeel_measure::meters::ticks::choice::{Choice, Unclear};
 use evenkeel_measure::meters::ticks::loops::TickLoop;
 use evenkeel_measure::meters::ticks::stream::Stream;
 
-/// The most loops or threads to list.
+/// The maximum number of loops or threads to list.
 const NAMED_MAX: usize = 4;
 
 /// evenkeel could not find the server's tick.

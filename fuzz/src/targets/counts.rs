@@ -48,7 +48,7 @@ pub(super) fn kernel_counts(text: &str) {
     for line in text.lines() {
         let _ = (proc::parse_process(line), proc::parse_amount(line));
         let _ = evenkeel_sys::schedstat::parse_schedstat(line.as_bytes());
-        let _ = evenkeel_hostfs::asleep::parse_syscall(line);
+        let _ = evenkeel_hostfs::sleep_deadline::parse_syscall(line);
         let _ = evenkeel_hostfs::timer_files::parse_timer(line);
         let _ = evenkeel_hostfs::timer_files::parse_set(line);
     }

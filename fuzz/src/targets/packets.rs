@@ -76,7 +76,7 @@ pub(super) fn udp_packets(text: &str) {
     let (known, stranger) = ([10, 0, 0, 1], [10, 0, 0, 2]);
     let mut admit = |from: [u8; 4], bytes: &[u8]| {
         let act = gate.admit(Arrival { from: (from, 7).into(), now_ns: 7, bytes });
-        if let Ok(Act::Say(answer)) = act {
+        if let Ok(Act::Reply(answer)) = act {
             assert!(answer.bytes_min() < bytes.len(), "{answer:?}");
         }
         act
@@ -86,9 +86,9 @@ pub(super) fn udp_packets(text: &str) {
         message.write(&mut packet);
         admit(known, &packet)
     };
-    let Ok(Act::Say(FromServer::Challenge { cookie, .. })) = say(FromClient::Hello { nonce: 1 }) else { panic!() };
+    let Ok(Act::Reply(FromServer::Challenge { cookie, .. })) = say(FromClient::Hello { nonce: 1 }) else { panic!() };
     let opened = say(FromClient::Open { nonce: 1, cookie });
-    let Ok(Act::Say(FromServer::Welcome { session, .. })) = opened else { panic!() };
+    let Ok(Act::Reply(FromServer::Welcome { session, .. })) = opened else { panic!() };
     for packet in text.split(|c: char| u8::try_from(c).is_err()) {
         let mut bytes: Vec<u8> = packet.chars().map(|c| c as u8).collect();
         let _ = FromServer::parse(&bytes);
@@ -99,7 +99,7 @@ pub(super) fn udp_packets(text: &str) {
             let _ = stream::Result::parse(result);
         }
         kernel_records(&bytes);
-        assert!(matches!(admit(stranger, &bytes), Err(_) | Ok(Act::Say(_))));
+        assert!(matches!(admit(stranger, &bytes), Err(_) | Ok(Act::Reply(_))));
         if bytes.get(8..16) == Some(b"SSSSSSSS") {
             bytes[8..16].copy_from_slice(&session.to_be_bytes());
         }

@@ -36,7 +36,7 @@ struct Arguments {
     /// Ticks per second: 10 to 500. Each tick sends a snapshot to every player
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = range!(u16).range(10..=500))]
     tick_hz: u16,
-    /// The most players at a time: 1 to 255
+    /// The maximum number of players at a time: 1 to 255
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = range!(u8).range(1..))]
     players: u8,
     /// Seed of the map and of the places where players appear

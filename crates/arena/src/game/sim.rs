@@ -33,7 +33,7 @@ pub struct SimConfig {
     pub seed: u64,
     /// Ticks per second, 10 to 500.
     pub tick_hz: u16,
-    /// The most players at a time, at most 255.
+    /// The maximum number of players at a time, at most 255.
     pub slots: usize,
 }
 

@@ -73,7 +73,7 @@ pub enum Refusal {
 /// The facts about the game that the gate needs.
 #[derive(Debug, Clone, Copy)]
 pub struct GateConfig {
-    /// The most players at a time.
+    /// The maximum number of players at a time.
     pub slots: usize,
     /// Ticks per second; sent to clients in the welcome.
     pub tick_hz: u16,

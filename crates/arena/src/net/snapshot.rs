@@ -12,7 +12,7 @@ use crate::game::visibility::Entity;
 use crate::net::bits::{BitReader, BitWriter, fits};
 use crate::net::error::WireError;
 
-/// The most players that always fit into one datagram, even if all earlier ones are gone and all others are new.
+/// The maximum number of players that always fit into one datagram, even if all earlier ones are gone and all others are new.
 pub const MAX_SEEN: usize = 88;
 /// The maximum age of a baseline, in ticks.
 pub const MAX_BASE_TICKS: u32 = 63;

@@ -11,7 +11,8 @@ use thiserror::Error;
 
 use crate::game::sim::SimConfig;
 
-/// The most events between the threads. More than 255 players may send in one period at 10 Hz (the gate allows 200 per second each).
+/// The maximum number of events between the threads. More than 255 players may send in one period at 10 Hz (the gate allows 200 per second
+/// each).
 pub(super) const QUEUE_EVENTS: usize = 8_192;
 
 /// How the tick thread keeps time.
@@ -32,7 +33,7 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Ticks per second, 10 to 500.
     pub tick_hz: u16,
-    /// The most players at a time, 1 to 255.
+    /// The maximum number of players at a time, 1 to 255.
     pub players: u8,
     /// Seed of the map and of the places where players appear.
     pub seed: u64,

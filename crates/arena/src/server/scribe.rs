@@ -12,7 +12,7 @@ use crate::room::{Act, Room};
 use crate::server::config::ServerError;
 
 const PIECE_BYTES: usize = 64 * 1024;
-/// The most pieces on their way to the disk: seconds of a match with 64 players.
+/// The maximum number of pieces on their way to the disk: seconds of a match with 64 players.
 const PIECES: usize = 16;
 
 /// The recorder of a running match, and its way to the file.

@@ -54,7 +54,7 @@ impl Watcher {
     }
 }
 
-/// The most that one of them lost within a tick since the last call.
+/// The maximum time that one of them lost within a tick since the last call.
 fn lost_ns(watchers: &[Watcher]) -> u64 {
     watchers.iter().map(|watcher| watcher.most_ns.swap(0, Ordering::Relaxed)).max().unwrap_or(0)
 }
@@ -100,7 +100,8 @@ fn sixty_four_bots_for(seconds: u64) {
         most_ns = most_ns.max(gap_ns);
         (ticks, missed) = (ticks + last.ticks, missed + last.missed_ticks);
         if last.missed_ticks > 0 {
-            // A pause between the server's answer and our reading of the watchers is seen before the tick that it caused to be missed.
+            // If the machine pauses between the server's answer and the reading of the watchers, the watchers show the pause before
+            // the missed tick.
             let enough_ns = lost::enough_ns(PERIOD_NS, (1e3 * last.work_us.p50.unwrap_or(0.0)) as u64);
             let explained = gap_ns.max(before_ns) >= enough_ns || stolen > 0;
             unexplained += if explained { 0 } else { last.missed_ticks };

@@ -13,7 +13,7 @@ use super::units;
 use crate::ServiceName;
 use crate::persist_plan::{Carried, Content, PersistPlan, PersistedFile};
 
-/// The most services of one transaction, whose record the journal holds in one line.
+/// The maximum number of services of one transaction, whose record the journal holds in one line.
 pub const SESSION_UNITS_MAX: usize = 1000;
 
 /// The name of our file in the folder of each service. `90-evenkeel.conf` is that of the settings of one server.

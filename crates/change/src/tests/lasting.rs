@@ -330,7 +330,7 @@ fn going_on_puts_back_only_what_failed() {
     assert_eq!(outcomes, ["applied", "blocked", "did-not-take", "applied"]);
     assert_eq!((stage.text(SWAPPINESS), stage.text("/proc/irq/26/smp_affinity_list")), ("10".into(), "0-1".into()));
     let found = check(&stage);
-    assert_eq!((found.holds, found.drift.len()), (2, 0), "what was missed is no drift: {found:?}");
+    assert_eq!((found.holds, found.drift.len()), (2, 0), "a missed value is not drift: {found:?}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::times;
   evenkeel agent --node worker-1 --root /host      in a container that has the host's root at /host
   evenkeel agent --node worker-1 --reboot-command '/usr/bin/systemctl reboot'")]
 pub(crate) struct Args {
-    /// Name of the node that this host is
+    /// Name of this host's node
     #[arg(long, value_name = "NAME")]
     node: String,
     /// Root of the host, mounted with its /proc and /sys [default: this machine's]

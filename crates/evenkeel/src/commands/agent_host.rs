@@ -27,11 +27,11 @@ use crate::host_command::HostCommand;
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// How long a command may take.
 const COMMAND_MAX: Duration = Duration::from_secs(120);
-/// How often to look whether it ended.
+/// How often to check whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The kernel's file with the id of the present boot, below the root.
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
-/// The longest message that goes into the status of a node.
+/// The maximum length of a message in the status of a node.
 const MESSAGE_CHARS_MAX: usize = 1000;
 
 /// The host on which this agent runs.
@@ -110,7 +110,7 @@ impl ThisHost {
         Ok(ThisHost { program, root: root.map(Path::to_path_buf), reboot, state })
     }
 
-    /// The labels of the node that say what machine it is; none for what is not known.
+    /// The labels of the node that describe its machine. Unknown values give no label.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         let inspected = self.run::<Value>(&["inspect"], false).ok();
         labels(inspected.as_ref().map(|(answer, _)| answer), self.root.as_deref().unwrap_or(Path::new("/")))
@@ -165,7 +165,7 @@ fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
     let stdout = child.stdout.take().ok_or("its output cannot be read")?;
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What came before an error is all there is.
+        // The output before an error is complete.
         let _ = stdout.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
         bytes
     });
@@ -265,7 +265,7 @@ impl Host for ThisHost {
         let text = std::fs::read_to_string(root.join(BOOT_ID)).map_err(|error| unreachable(&error))?;
         let id = text.trim();
         let is_id = !id.is_empty() && id.len() <= 64 && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-        if is_id { Ok(id.to_owned()) } else { Err(unreachable(&"it is no id")) }
+        if is_id { Ok(id.to_owned()) } else { Err(unreachable(&"it is not an id")) }
     }
 
     fn reboot(&self) -> Result<(), HostError> {

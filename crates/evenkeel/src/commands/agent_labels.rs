@@ -1,4 +1,4 @@
-//! The labels of a node that say what machine it is: from facts, and from what was measured when its image or the host was prepared.
+//! The labels of a node that describe its machine: from facts, and from measurements when its image or the host was prepared.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,12 +12,12 @@ use serde_json::Value;
 
 /// Where the answer of `evenkeel measure all --json` is looked for, below the host's root.
 const CARD: &str = "etc/evenkeel/card.json";
-/// Where the answer of `evenkeel capacity --json` is looked for.
+/// The path of the stored answer of `evenkeel capacity --json`.
 const CAPACITY: &str = "etc/evenkeel/capacity.json";
 /// The longest value that a label may have.
 const VALUE_BYTES_MAX: usize = 63;
 
-/// The labels from the answer of `evenkeel inspect` and from files below `root`; none for what is not known.
+/// The labels from the answer of `evenkeel inspect` and from files below `root`. Unknown values give no label.
 pub(super) fn labels(inspected: Option<&Value>, root: &Path) -> BTreeMap<String, String> {
     let fact = |pointer: &str| inspected?.pointer(pointer)?.as_str().map(str::to_owned);
     let values = [
@@ -50,7 +50,7 @@ fn text(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// In the characters that a label's value may have.
+/// Replaces characters that a label's value may not have.
 fn label_value(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.';
     let safe: String = text.chars().map(|c| if is_plain(c) { c } else { '-' }).take(VALUE_BYTES_MAX).collect();

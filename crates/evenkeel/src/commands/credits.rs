@@ -23,9 +23,9 @@ use crate::user_table;
 
 /// The largest trace.
 const TRACE_BYTES_MAX: u64 = 1 << 30;
-/// How often this machine's CPU use is read.
+/// How often to read this machine's CPU use.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often a signal is looked for.
+/// How often to check for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Forecast when the CPU credits of a burstable instance run out
@@ -52,16 +52,16 @@ pub(crate) struct Args {
     /// The credits at the start: full, launch (of a new instance), or a number [default: full]
     #[arg(long, value_name = "CREDITS", default_value = "full", hide_default_value = true, value_parser = start_credits)]
     credits: StartCredits,
-    /// Repeat the CPU use for so many days, at most 366 [default: 30]
+    /// Repeat the CPU use for this many days, at most 366 [default: 30]
     #[arg(long, value_name = "DAYS", default_value = "30", hide_default_value = true, value_parser = days)]
     days: f64,
     /// Observe this machine for TIME [default: 1m]
     #[arg(long = "for", value_name = "TIME", default_value = "1m", hide_default_value = true, value_parser = times::time, conflicts_with = "trace")]
     observe: Duration,
-    /// The number of CPUs that percentages in the file are of [default: that of the type]
+    /// The number of CPUs that 100 % in the file stands for [default: the type's]
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     vcpus: Option<u32>,
-    /// The least memory of other types, in GiB
+    /// The minimum memory of other types, in GiB
     #[arg(long, value_name = "GIB", value_parser = positive)]
     memory: Option<f64>,
     /// The price of a CPU and hour beyond the credits in US dollars [default: the documented one]
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 impl Args {
-    /// The type that is named, or that of the machine.
+    /// The named type, or the machine's own.
     fn type_of_machine(&self) -> Result<String, Failure> {
         if let Some(name) = &self.instance_type {
             return Ok(name.clone());
@@ -207,7 +207,7 @@ fn all_cpus() -> Result<CpuTicks, Failure> {
     stat.ok_or_else(|| Failure::text(exit::NOT_POSSIBLE, "read the CPU use", "/proc/stat can't be read"))
 }
 
-/// How long it was, and how many CPUs were busy.
+/// The length of the observation, and how many CPUs were busy.
 fn stretch(before: (Instant, CpuTicks), now: (Instant, CpuTicks)) -> (f64, f64) {
     let seconds = (now.0 - before.0).as_secs_f64();
     let busy_ns = now.1.since(&before.1).busy() * proc::TICK_NS;

@@ -1,6 +1,6 @@
 //! `explain`: all information about one knob, and the advice for this machine.
 
-use evenkeel_host::{Advice, Facts, Knob, advise, knobs};
+use evenkeel_host::{Advice, Facts, Knob, SettingError, advise, knobs};
 use serde::Serialize;
 
 use crate::args::{Completed, GoalArgs, HostArgs, knob_ids};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             out.answer(&answer, || show::knob::list(&answer.knobs))?;
         }
         Some(id) => {
-            let knob = knobs::find(id).map_err(|error| Failure::text(exit::WRONG_USE, "explain a knob", error))?;
+            let knob = knobs::find(id).map_err(|error| unknown(id, &error))?;
             let root = args.host.open()?;
             let facts = Facts::probe(&root);
             let advice = advice_on(knob, args, &facts);
@@ -61,6 +61,17 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
     }
     Ok(exit::WELL)
+}
+
+/// The failure for a name that is not a knob. A setting with its place or value is close to one.
+fn unknown(id: &str, error: &SettingError) -> Failure {
+    match id.split_once(['@', '=']) {
+        Some((knob, _)) if knobs::find(knob).is_ok() => {
+            Failure::text(exit::WRONG_USE, format!("explain {id}"), "expected a knob without a place or a value")
+                .hint(format!("`evenkeel explain {knob}` shows all its places and values"))
+        }
+        _ => Failure::text(exit::WRONG_USE, "explain a knob", error),
+    }
 }
 
 fn advice_on(knob: &Knob, args: &Args, facts: &Facts) -> Vec<Advice> {

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
 }
 
-/// What the lines are here, without a measurement.
+/// The state of each line here, without a measurement.
 fn only_judged(args: &Args, out: &Out, judgement: &Judgement) -> Outcome {
     if args.out.out.is_some() || args.report.is_some() {
         return Err(Failure::wrong_use("--out and --report need a server to measure: name one after --".to_owned()));

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if is_overdue { exit::NO } else { exit::WELL })
 }
 
-/// What an empty journal says, and where another one is. Only its folder is known: other journals may have changed this machine.
+/// The text for an empty journal, and where another one is. Only its folder is known: other journals may have changed this machine.
 fn nothing(args: &Args, root: &Root) -> String {
     let Ok(dir) = args.state.path() else { return String::new() };
     let mut text = match dir.join(JOURNAL).exists() {

@@ -1,4 +1,4 @@
-//! `evenkeel instances`: which instance type for what sessions need.
+//! `evenkeel instances`: finds the instance type for the needs of sessions.
 
 use std::path::{Path, PathBuf};
 

@@ -58,7 +58,7 @@ enum What {
     Resume(resume::Args),
 }
 
-/// What a new search is asked for.
+/// The request of a new search.
 #[derive(Debug, clap::Args)]
 struct SearchArgs {
     #[command(flatten)]
@@ -110,7 +110,7 @@ fn wanted(knobs: &[String], args: &PlanArgs) -> Result<Wanted, Failure> {
     })
 }
 
-/// What a new search begins with.
+/// The starting state of a new search.
 pub(crate) struct Begin<'a> {
     pub(crate) wanted: Wanted,
     pub(crate) plan: &'a PlanArgs,

@@ -1,4 +1,4 @@
-//! `verify`: whether what was applied still holds.
+//! `verify`: whether applied settings still hold.
 
 use evenkeel_change::{PutBack, Verification};
 use evenkeel_host::Facts;

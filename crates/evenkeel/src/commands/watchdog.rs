@@ -20,14 +20,14 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 
-/// How often it looks whether it is still wanted, and tries again.
+/// How often it checks whether it is still needed, and tries again.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
 /// After trying for this long, the watchdog tries less often, because the obstacle will not be gone in a second.
 const HASTE_NS: u64 = 600_000_000_000;
 const LATER_NS: u64 = 30_000_000_000;
 
-/// How long its parent waits for its first sign.
+/// How long its parent waits for its first message.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// The sign that it watches.
@@ -76,7 +76,7 @@ enum Look {
     Over,
     /// The journal has no such transaction: somebody moved it away, or its disk is not there.
     Gone,
-    /// The journal can't be read, or lost what it said of the transaction.
+    /// The journal can't be read, or has lost the transaction's records.
     Unknown,
 }
 
@@ -86,7 +86,7 @@ struct Watch<'a> {
     args: &'a Args,
     /// The inode, length and time of the journal that was read last. If they are unchanged, it is not read again.
     seen: Option<(u64, u64, i64, i64)>,
-    /// The journal when it last said that the transaction waits. It undoes the change if the journal is gone by then.
+    /// The last journal in which the transaction still waits. If the journal is gone by the deadline, this copy undoes the change.
     held: Option<Remains>,
 }
 

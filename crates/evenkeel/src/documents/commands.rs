@@ -161,7 +161,7 @@ fn item(arg: &Arg) -> String {
     text
 }
 
-/// `text` whose characters outside of `code` are no markup.
+/// `text`, with the characters outside of `code` escaped.
 fn escaped(text: &str) -> String {
     let mut parts = text.split('`').enumerate().map(|(at, part)| match at % 2 {
         0 => part.replace('<', "\\<").replace('*', "\\*"),

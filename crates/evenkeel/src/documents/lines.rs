@@ -23,7 +23,7 @@ const PLACEHOLDERS: [(&str, &str); 10] = [
 /// The first lines of files that begin with the program's name.
 const HEADS_OF_FILES: [&str; 2] = ["ticks 1", "ticks 2"];
 
-/// A command line of evenkeel, and where it stands.
+/// A command line of evenkeel, and its position.
 struct Line {
     place: String,
     text: String,
@@ -98,7 +98,7 @@ fn refused(line: &Line) -> Option<String> {
     (!is_fine).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
-/// A valid value in place of a word that stands for one.
+/// A valid value in place of a placeholder.
 fn value_for(word: String) -> String {
     if let Some((_, value)) = PLACEHOLDERS.iter().find(|(placeholder, _)| *placeholder == word) {
         return (*value).to_owned();

@@ -8,8 +8,7 @@ use expect_test::expect_file;
 
 const HEAD: &str = "# Metrics
 
-Every number that may decide a trial (`evenkeel prove --metric NAME`) or guard one (`--guard NAME=PERCENT`), by workload. The first of a workload
-decides if you name none, except where [proving](proving.md) says otherwise. A window yields one value of each.
+Every number that may decide a trial (`evenkeel prove --metric NAME`) or guard one (`--guard NAME=PERCENT`), by workload. The first metric of a workload decides if you name none, except where [proving](proving.md) says otherwise. A window yields one value of each.
 
 This page is generated from the workloads in `crates/workload/src/workloads`. To regenerate it, run
 `UPDATE_EXPECT=1 cargo test -p evenkeel --bin evenkeel documents`.

@@ -10,7 +10,7 @@ use crate::view::{Block, Column, Text, html, sentence};
 
 /// The longest name in a column.
 const NAME_MAX: usize = 24;
-/// The most machines that are named; of more, only the first are.
+/// The maximum number of machines to name, the first ones.
 const NAMED_MAX: usize = 6;
 
 /// The page.
@@ -111,7 +111,7 @@ fn signed(ratio: f64) -> String {
     }
 }
 
-/// By which guard a gain came to nothing.
+/// The guard that rejected a gain.
 fn veto(cell: &Cell) -> String {
     cell.vetoed_by.as_ref().map_or_else(String::new, |guard| format!(" by {guard}"))
 }

@@ -246,7 +246,7 @@ fn guards(report: &BootsReport) -> Option<Block> {
     (!report.guards.is_empty()).then(|| Block::section("Guards", vetoed.into_iter().chain([table]).collect()))
 }
 
-/// The result of a guard. "Not worse" is no proof: few boots show only a large harm.
+/// The result of a guard. "Not worse" is not proof: few boots show only a large harm.
 fn harm(guard: &GuardOfBoots) -> String {
     let margin = share(guard.margin);
     match guard.is_harmed {

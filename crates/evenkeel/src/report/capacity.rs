@@ -22,7 +22,7 @@ pub(crate) struct Shown<'a> {
     /// Without the settings, if some were compared.
     pub(crate) report: &'a CapacityReport,
     pub(crate) compared: Option<&'a Comparison>,
-    /// The files that were written: what it is, and its name.
+    /// The written files: a description and the name of each.
     pub(crate) files: Vec<(&'static str, String)>,
 }
 

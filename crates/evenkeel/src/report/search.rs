@@ -121,7 +121,7 @@ fn ladders(answer: &Answer) -> Option<Block> {
     (!rows.is_empty()).then(|| Block::section("Other values", vec![Block::table(header, rows)]))
 }
 
-/// What each two of the knobs that moved the metric do together.
+/// The joint effect of each two of the knobs that moved the metric.
 fn interactions(answer: &Answer) -> Option<Block> {
     let row = |found: &Interaction| {
         let p_value = if found.p_value < 0.001 { "below 0.001".to_owned() } else { format!("{:.3}", found.p_value) };

@@ -107,7 +107,7 @@ impl<'a> Claim<'a> {
             ),
             (false, Outcome::Worse) if self.vetoed_by.is_some() => {
                 format!(
-                    "{what} is no gain for this server here: {metric} is {change}{numbers}{between}, {}",
+                    "{what} is not a gain for this server here: {metric} is {change}{numbers}{between}, {}",
                     self.veto()
                 )
             }
@@ -307,7 +307,7 @@ mod tests {
             A against A: too noisy to confirm that there is no difference; the median round trip looks 52 % lower (between 50 % and 54 % lower)
             A against A: too noisy to confirm that there is no difference; the median round trip looks 52 % lower (between 50 % and 54 % lower)
             k=1: nothing was measured, so there is no result
-            k=1 is no gain for this server here: the median round trip is 52 % lower (A: 56.4 us), with 95 % confidence between 50 % and 54 % lower, but the guard round_trip_us_p99 is 40 % higher, beyond its limit
+            k=1 is not a gain for this server here: the median round trip is 52 % lower (A: 56.4 us), with 95 % confidence between 50 % and 54 % lower, but the guard round_trip_us_p99 is 40 % higher, beyond its limit
             this run can't show what k=1 does: the median round trip looks 52 % lower, but there are too few pairs for an interval
         "#]].assert_eq(&text);
     }

@@ -43,7 +43,7 @@ pub(crate) struct WaiversView {
 /// Findings that differ in their place alone.
 pub(crate) type Group<'a> = Vec<Finding<'a>>;
 
-/// Groups of findings that one sentence is true of.
+/// Groups of findings that share one sentence.
 pub(crate) struct Section<'a> {
     pub(crate) title: &'static str,
     pub(crate) groups: Vec<Group<'a>>,
@@ -133,7 +133,7 @@ pub(crate) fn page(audit: &Audit<'_>, facts: &Facts) -> String {
     page.finish()
 }
 
-/// The most lines of the summary, its heading included.
+/// The maximum number of lines of the summary, its heading included.
 const SUMMARY_LINES_MAX: usize = 15;
 /// The lines of the summary that are not findings: heading, the number of hidden ones, how to see all, and empty lines.
 const SUMMARY_OTHER_LINES: usize = 6;

@@ -10,7 +10,7 @@ use crate::report::{SessionAnswer, as_change};
 use crate::show::tune::{self, SearchResult};
 use crate::view::{Block, Text, sentence};
 
-/// Lines that evenkeel did not understand, or that are no settings, on a page; JSON has all of them.
+/// Lines that evenkeel did not understand, or that have no setting, on a page; JSON has all of them.
 const OTHERS_MAX: usize = 40;
 /// The probability of a wrong "hurts" among all lines of a guide.
 const ERROR_MAX: f64 = 0.05;
@@ -56,7 +56,7 @@ pub(crate) struct GuideLines {
     pub(crate) lines: usize,
     /// The settings, in their order; a line may have several.
     pub(crate) settings: Vec<GuideSetting>,
-    /// Lines that are no setting, or that evenkeel does not understand.
+    /// Lines without a setting, or that evenkeel does not understand.
     pub(crate) other_lines: Vec<OtherLine>,
     /// How many lines are empty.
     pub(crate) blank_lines: usize,
@@ -122,14 +122,14 @@ pub(crate) enum LineVerdict {
     NotTried,
 }
 
-/// A line that is no setting.
+/// A line that is not a setting.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct OtherLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
     pub(crate) line: usize,
     pub(crate) text: String,
-    /// The kind of line, if it is no setting.
+    /// The kind of line, if it is not a setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) is: Option<Skip>,
     /// Why evenkeel does not understand it.
@@ -172,7 +172,7 @@ impl GuideLines {
         }
     }
 
-    /// Adds what the search found of each setting.
+    /// Adds the search's result for each setting.
     pub(crate) fn measured(&mut self, judged: &[Judged], result: &SearchResult) {
         for (line, judged) in self.settings.iter_mut().zip(judged) {
             let Some(setting) = &judged.setting else { continue };
@@ -195,7 +195,7 @@ impl GuideLines {
         self.settings.iter().filter(|line| line.state == state).count()
     }
 
-    /// The guide in one sentence: what its settings are here, and what they did.
+    /// The guide in one sentence: the state of its settings here, and their effect.
     pub(crate) fn sentence(&self) -> String {
         let mut verdicts: BTreeMap<LineVerdict, usize> = BTreeMap::new();
         for line in self.settings.iter().filter_map(|line| line.measured.as_ref()) {
@@ -365,7 +365,7 @@ fn measured_blocks(guide: &GuideLines) -> Vec<Block> {
     vec![Block::section("What each line does to this server", vec![Block::List(lines.iter().map(item).collect())])]
 }
 
-/// The evidence without the verdict, which stands before it.
+/// The evidence, without the verdict in front of it.
 fn evidence(measured: &MeasuredLine) -> String {
     let word = measured.verdict.word();
     let rest = measured
@@ -410,7 +410,7 @@ pub(crate) fn headline(guide: &GuideLines, result: &SearchResult) -> String {
         WholeVerdict::Better | WholeVerdict::Worse => {
             format!("; the guide as a whole: {metric} {}", as_change(whole.effect.ratio))
         }
-        WholeVerdict::Same => format!("; the guide as a whole changes {metric} by nothing that matters"),
+        WholeVerdict::Same => format!("; the guide as a whole has no effect on {metric} that matters"),
         WholeVerdict::Undecided => format!("; the effect of the guide as a whole on {metric} is undecided"),
     });
     let set = result.answer.effect.as_ref().filter(|_| !result.answer.set.is_empty());

@@ -1,4 +1,4 @@
-//! The page of `instances`: the candidates by the cost of a session, what ends each, and what is unknown.
+//! The page of `instances`: the candidates by the cost of a session, the limit of each, and what is unknown.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn title(report: &InstancesReport, best: &Candidate) -> String {
     }
 }
 
-/// What the first type has to have, and no document says.
+/// The needs of the first type that no document confirms.
 fn unchecked(page: &mut Page, best: &Candidate) {
     let unchecked: Vec<&str> = best.fit.unchecked().map(Unknown::words).collect();
     if !unchecked.is_empty() {

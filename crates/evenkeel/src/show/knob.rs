@@ -15,7 +15,7 @@ pub(crate) struct KnobLine {
     area: Area,
 }
 
-/// Everything known of a knob, as text.
+/// Everything known about a knob, as text.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct KnobView {
     id: &'static str,

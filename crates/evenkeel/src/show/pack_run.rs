@@ -59,7 +59,7 @@ impl RunSession {
     }
 }
 
-/// The most endings that are shown: many sessions can end for one reason.
+/// The maximum number of endings that are shown: many sessions can end for one reason.
 const ENDINGS_MAX: usize = 5;
 
 pub(crate) fn page(answer: &Answer) -> String {

@@ -20,14 +20,15 @@ const CELL_WIDTH_MIN: usize = 16;
 /// The column at which the values of labelled rows begin.
 const VALUE_COLUMN: usize = 20;
 
-/// The most characters of an odd text that a page shows; JSON has more.
+/// The maximum number of characters of an odd text that a page shows; JSON has more.
 const RAW_CHARS_MAX: usize = 60;
 
-/// The most characters of a word or of a table's cell that a page shows; JSON has all of it. Names of functions have some hundreds.
+/// The maximum number of characters of a word or of a table's cell that a page shows; JSON has all of it. Names of functions have some
+/// hundreds.
 /// `format!` panics at a width of 65,536.
 const WORD_CHARS_MAX: usize = 1000;
 
-/// The most characters of a line or a paragraph: four times the longest kernel command line.
+/// The maximum number of characters of a line or a paragraph: four times the longest kernel command line.
 const LINE_CHARS_MAX: usize = 16_384;
 
 pub(crate) const PLAIN: Style = Style::new();
@@ -51,12 +52,12 @@ fn terminal() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stdout()).map(|(columns, _)| usize::from(columns.0))
 }
 
-/// A text whose lines are as long as they happen to be, wrapped for a terminal. In a pipe or a log they stay whole, because scripts look for them.
+/// A text whose lines have any length, wrapped for a terminal. In a pipe or a log they stay unwrapped, because scripts search them.
 pub(crate) fn fitted(text: &str) -> String {
     if terminal().is_some() { fitted_to(text, width()) } else { text.to_owned() }
 }
 
-/// Lines that are too long go on below, four columns deeper than they begin.
+/// Lines that are too long continue below, indented by four more columns.
 fn fitted_to(text: &str, width: usize) -> String {
     let mut fitted = String::new();
     for line in text.lines() {

@@ -65,7 +65,7 @@ fn step(page: &mut Page, planned: &PlannedStep, is_kept: bool, advice: &[Advice]
     page.line(HEADING, &format!("{} = {}", name(&step.knob, &step.place), value(&step.wanted)));
     let todo = match (&step.action, is_kept) {
         (evenkeel_host::Action::Write { .. }, _) | (_, false) => how(step),
-        (_, true) => "by what makes it outlive the next boot, below".to_owned(),
+        (_, true) => "how it persists is listed below".to_owned(),
     };
     page.paragraph(Indent::all(2), PLAIN, &todo);
     match (&planned.seen, &planned.unseen) {

@@ -75,7 +75,7 @@ fn rule(knob: &Knob) -> Value {
 /// `None` for findings without an action: services show every result as a problem, whatever its kind.
 fn result(finding: &Finding<'_>, files: &Files) -> Option<Value> {
     let advice = finding.advice;
-    // A result that is no failure has the level "none" (section 3.27.10).
+    // A result that is not a failure has the level "none" (section 3.27.10).
     let (kind, level) = match advice.state {
         State::Set => ("fail", "warning"),
         State::OwnedBy | State::Blocked => ("fail", "note"),

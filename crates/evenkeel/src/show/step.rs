@@ -24,7 +24,7 @@ pub(crate) fn has_places(knob: &str) -> bool {
         .is_ok_and(|knob| matches!(knob.place, Place::Each { .. } | Place::EachNetworkIrq | Place::ByHandEach { .. }))
 }
 
-/// A value where nothing would be overlooked.
+/// A value in a form in which no character is overlooked.
 pub(crate) fn value(value: &str) -> &str {
     if value.is_empty() { "empty" } else { value }
 }

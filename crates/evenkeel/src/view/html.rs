@@ -15,7 +15,7 @@ const STYLE: &str = concat!(include_str!("../report/report.css"), include_str!("
 const WIDTH: f64 = 720.0;
 const BAR_HEIGHT: f64 = 16.0;
 const TIMELINE_HEIGHT: f64 = 90.0;
-/// The most points of a chart; more than it has pixels would be invisible.
+/// The maximum number of points of a chart; more than it has pixels would be invisible.
 const POINTS_MAX: usize = 5000;
 
 /// A page; `sub` is the line below its title.

@@ -178,7 +178,7 @@ impl Running {
         self.0.wait().unwrap();
     }
 
-    /// Reads its messages until a line with `text` is whole, and returns them. Ends with the program at the latest.
+    /// Reads the program's messages until a complete line contains `text`, and returns them. Ends with the program at the latest.
     pub(crate) fn messages_until(&mut self, text: &str) -> String {
         use std::io::Read;
         let (mut read, mut byte) = (Vec::new(), [0]);
@@ -200,7 +200,7 @@ impl Running {
     fn read(&mut self) -> Finished {
         use std::io::Read;
         let (mut stdout, mut stderr) = (String::new(), String::new());
-        // Answers are smaller than a pipe's buffer, so reading one stream after the other blocks nobody.
+        // Answers are smaller than a pipe's buffer, so reading one stream after the other blocks no writer.
         let _ = self.0.stderr.take().unwrap().read_to_string(&mut stderr);
         let _ = self.0.stdout.take().unwrap().read_to_string(&mut stdout);
         Finished { code: self.0.wait().unwrap().code(), stdout, stderr }

@@ -118,7 +118,7 @@ fn line_agrees(shown: &str, printed: &str) -> bool {
     printed.strip_prefix(before).is_some_and(|rest| rest.ends_with(after))
 }
 
-/// The output that a page should show for what a command prints today: all of it, or as much of the start and the end as it showed before.
+/// The output that a page should show for the command's output today: all of it, or as much of the start and the end as before.
 pub(crate) fn shown_anew(shown: &[String], printed: &[String]) -> Vec<String> {
     let keep = |old: Option<&String>, new: &String| old.filter(|old| line_agrees(old, new)).unwrap_or(new).clone();
     let (Some(first), Some(last)) =

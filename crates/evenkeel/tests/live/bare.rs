@@ -76,7 +76,7 @@ fn is_enough(dropped: &Value, pauses: usize, stolen_share: f64) -> Result<(), St
         dropped.len()
     );
     if dropped.is_empty() || paused + stolen < dropped.len().div_ceil(2) {
-        return Err(format!("the machine is no excuse: {seen}: {dropped:?}"));
+        return Err(format!("the machine is not an excuse: {seen}: {dropped:?}"));
     }
     // A pause on the border of two windows drops both.
     if pauses * 2 < paused || (stolen > 0 && stolen_share < STOLEN_SHARE) {

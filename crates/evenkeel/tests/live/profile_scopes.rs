@@ -124,10 +124,10 @@ fn judge(answer: &Value, [worked, cut]: [Counted; 2]) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("{what}: {answer:#}"));
     for (scope, counted) in [("work", worked), ("work, sleep, work", cut)] {
         let Some(row) = row(answer, scope) else { return wrong(scope) };
-        let told_ns = row["long"]["total_ns"].as_u64().unwrap_or(0) as f64;
+        let reported_ns = row["long"]["total_ns"].as_u64().unwrap_or(0) as f64;
         // Steal time counts as running, whether or not the kernel counts it as CPU time.
         let most_ns = (counted.cpu_ns + counted.stolen_ns) as f64;
-        let is_near = told_ns >= 0.97 * counted.cpu_ns as f64 && told_ns <= 1.03 * most_ns;
+        let is_near = reported_ns >= 0.97 * counted.cpu_ns as f64 && reported_ns <= 1.03 * most_ns;
         if row["count"] != TURNS || !is_near {
             return wrong(&format!("{scope}, {counted:?} by its own count"));
         }

@@ -110,8 +110,8 @@ fn the_librarys_markers_give_the_ticks() {
         let _stop = Stop(&stop);
         std::thread::Builder::new().name("marked".to_owned()).spawn_scoped(scope, || server(&stop, &ordinary)).unwrap();
         let by_marks = |said: &Value| {
-            let told_by = (said["by"].as_str(), said["thread"]["name"].as_str());
-            assert_eq!(told_by, (Some("library"), Some("marked")), "{said}");
+            let named_by = (said["by"].as_str(), said["thread"]["name"].as_str());
+            assert_eq!(named_by, (Some("library"), Some("marked")), "{said}");
             assert_eq!(said["begins_at"].as_str(), Some("sdt_evenkeel:tick_begin"));
             assert_eq!(said["ends"].as_str(), Some("at-its-end"));
             are_planted(said)

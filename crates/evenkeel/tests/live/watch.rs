@@ -28,7 +28,7 @@ struct Server {
 }
 
 impl Server {
-    /// Without a session it has no page of telemetry: its ticks are seen from outside.
+    /// Without a session it has no page of telemetry, so its ticks are observed from outside.
     fn start(session: Option<&str>) -> Server {
         let program = Path::new(env!("CARGO_BIN_EXE_evenkeel")).with_file_name("evenkeel-arena");
         let mut command = Command::new(program);
@@ -126,7 +126,7 @@ pub(crate) fn samples(dir: &Path) -> Vec<Sample> {
     found
 }
 
-/// At least half of the late ticks carry the planted cause, and none a wrong one: the others are unknown.
+/// At least half of the late ticks have the planted cause, and none has a wrong one. The others are unknown.
 fn judge(found: &[(Cause, u64)], planted: Cause) -> Result<(), String> {
     let count =
         |of: &dyn Fn(Cause) -> bool| found.iter().filter(|(cause, _)| of(*cause)).map(|(_, count)| count).sum::<u64>();

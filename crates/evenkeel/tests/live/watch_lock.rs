@@ -1,4 +1,4 @@
-//! The ledger against locks that are held for too long: in a server that counts its own waits, and in one in C that reports nothing.
+//! The ledger against locks that are held for too long: in a server that counts its own waits, and in a C server that reports nothing.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
@@ -115,7 +115,7 @@ impl Drop for Server {
     }
 }
 
-/// With a real-time class, so that other programs make no tick late. Without the right to that, it runs as usual.
+/// With a real-time class, so that other programs make no tick late. Without that right, it runs as usual.
 fn undisturbed(program: &Path) -> Command {
     let is_allowed = Command::new("chrt").args(["--fifo", "10", "true"]).stderr(Stdio::null()).status();
     let mut command = match is_allowed {

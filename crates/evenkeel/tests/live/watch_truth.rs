@@ -1,4 +1,4 @@
-//! What `watch` says of a busy process and of the host, beside independent tools that look at the same seconds.
+//! Compares the results of `watch` about a busy process and the host with independent tools that measure the same seconds.
 
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
@@ -54,7 +54,7 @@ impl Drop for Load {
     }
 }
 
-/// The output of a tool. `None`, said aloud, if it is not there.
+/// The output of a tool. `None`, with a message, if it is not installed.
 fn tool(program: &str, arguments: &[&str], package: &str) -> Option<std::process::Child> {
     let started = Command::new(program)
         .args(arguments)
@@ -78,7 +78,7 @@ fn average(text: &str, word: &str, column: &str) -> Option<f64> {
     let header: Vec<&str> = text.lines().find(|line| line.contains(column))?.split_whitespace().collect();
     let line: Vec<&str> =
         text.lines().rfind(|line| line.starts_with("Average:") && line.contains(word))?.split_whitespace().collect();
-    // The last columns stand below each other, whatever the first ones are.
+    // The last columns are aligned, whatever the first ones contain.
     let from_end = header.len() - header.iter().position(|name| *name == column)?;
     line.get(line.len().checked_sub(from_end)?)?.parse().ok()
 }

@@ -1,11 +1,11 @@
-//! `capacity`, on a server whose time does not pass: the answer, its log, and what is wrong.
+//! `capacity`, on a simulated server without real time: the answer, its log, and errors.
 
 use evenkeel_testkit::needs_root;
 
 use crate::support::Scene;
 
 const SLACK: &str = "process.timer_slack_ns=1";
-/// A state of its own for each scene, since one trial at a time runs with a state.
+/// A separate state for each test, because only one trial at a time runs with a state.
 const LINE: &str = "capacity --workload simulated --max 8 --seed 1 --state state";
 
 #[test]
@@ -17,7 +17,7 @@ fn a_limit_that_is_never_broken_is_no_upper_bound() {
     let windows: Vec<u64> =
         answer["curve"].as_array().unwrap().iter().map(|step| step["held"].as_u64().unwrap()).collect();
     assert_eq!(windows, [3, 3, 3, 8]);
-    // What other programs do to the memory of this machine meanwhile may be in the last column.
+    // The last column may contain the memory use of other programs on this machine.
     let need = scene.read("need.csv");
     assert!(need.starts_with("session,cpus,tick_hz,memory_mib\nsession,0.1000,,"), "{need}");
     assert_eq!(scene.run("instances need.csv --rows 1").code, 0);
@@ -49,7 +49,7 @@ fn a_search_goes_on_with_its_log() {
     assert_eq!(scene.read("windows.jsonl").lines().count(), 18);
     let other = scene.run(&format!("{LINE} --limit latency_us_p99=300 --log windows.jsonl --continue"));
     assert!(other.code == 2 && other.stderr.contains("of other limits"), "{other}");
-    // A file may come from anybody: numbers that no search has would overflow it.
+    // A file may come from anywhere. Numbers that no search produces would overflow.
     for sessions in ["0", "9", "4294967295"] {
         let odd = log.replacen("\"sessions\":1,", &format!("\"sessions\":{sessions},"), 1);
         scene.write("odd.jsonl", odd);
@@ -125,7 +125,7 @@ fn settings_are_worth_a_number_of_sessions() {
     assert_eq!((drawn.matches("<circle class=\"a\"").count(), drawn.matches("<rect class=\"b\"").count()), (4, 1));
     let kept: serde_json::Value = serde_json::from_str(&scene.read("page/report.json")).unwrap();
     assert_eq!((&kept["found"], &kept["report_file"]), (found, &"page/report.html".into()));
-    // A page that can't be written is not named, and what was measured is printed.
+    // An unwritable page is not named, and the measurement is printed.
     std::fs::create_dir_all(scene.path("taken/report.html")).unwrap();
     let unwritten = scene.run(&line.replace("--log windows.jsonl", "--report taken"));
     assert!(unwritten.code == 4 && unwritten.stdout.contains(head[0]), "{unwritten}");

@@ -379,7 +379,7 @@ fn a_journal_that_others_could_write_is_not_trusted() {
     }
 }
 
-/// The values of a captured machine are no values of this one: undone here, they would overwrite what it has.
+/// The values of a captured machine do not belong to this one: an undo here would overwrite this machine's values.
 #[test]
 fn the_journal_of_a_rehearsal_is_refused_on_a_real_machine() {
     // Other tests change the value that this one reads.

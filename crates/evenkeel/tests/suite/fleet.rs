@@ -1,4 +1,4 @@
-//! `fleet table`: cards by generation, and files that are no cards.
+//! `fleet table`: cards by generation, and files that are not cards.
 
 use expect_test::expect_file;
 
@@ -30,9 +30,9 @@ fn without_a_card_the_reason_is_named() {
     let scene = Scene::new();
     scene.write("other.json", "{\"kind\": \"report\"}");
     for (line, expected) in [
-        ("fleet table other.json", "read the card other.json: it is no card"),
+        ("fleet table other.json", "read the card other.json: it is not a card"),
         ("fleet table nowhere.json", "nowhere.json"),
-        ("fleet table .", "read the card ./other.json: it is no card"),
+        ("fleet table .", "read the card ./other.json: it is not a card"),
         ("fleet table other.json --limit x", "write NAME=N"),
         ("fleet table", "CARD.json"),
     ] {

@@ -1,4 +1,4 @@
-//! `fleet audit` and `fleet diff` on the captured hosts: pages, agreement with `audit` of single hosts, and files that are no captures.
+//! `fleet audit` and `fleet diff` on the captured hosts: pages, agreement with `audit` of single hosts, and files that are not captures.
 
 use std::path::{Path, PathBuf};
 
@@ -109,7 +109,7 @@ fn files_that_are_no_captures_are_named_and_the_rest_goes_on() {
     assert_eq!(by("--by none --by cpu"), by("--by cpu"), "every trait splits the group of all");
     std::fs::create_dir(scene.path("empty")).unwrap();
     for (line, code, expected) in [
-        ("fleet audit empty", 2, "failed to find a capture: there is no file *.txt"),
+        ("fleet audit empty", 2, "failed to find a capture: empty has no file *.txt"),
         ("fleet diff hosts/cut.txt", 2, "hosts/cut.txt"),
         ("fleet audit", 2, "FILE|DIR"),
         ("fleet audit hosts --by x", 2, "instance"),

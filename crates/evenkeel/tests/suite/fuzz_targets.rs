@@ -89,7 +89,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("profile/src/unwind/elf.rs", "parse", "programs"),
     ("profile/src/scopes/parse.rs", "parse", "scopes"),
     ("rt/src/agones/game_server.rs", "parse", "agones"),
-    ("hostfs/src/asleep.rs", "parse_syscall", "kernel-counts"),
+    ("hostfs/src/sleep_deadline.rs", "parse_syscall", "kernel-counts"),
     ("hostfs/src/proc/devices.rs", "parse_disks", "kernel-counts"),
     ("hostfs/src/proc/devices.rs", "parse_interfaces", "kernel-counts"),
     ("hostfs/src/proc/run_queues.rs", "parse_run_queues", "kernel-counts"),

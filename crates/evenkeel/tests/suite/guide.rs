@@ -1,5 +1,5 @@
-//! `guide`: what it says of each line, on captured machines and here, and guides that are settled on a simulated server. The settings of the
-//! host are the real ones.
+//! `guide`: its judgement of each line, on captured machines and here, and guides that are settled on a simulated server. The settings
+//! of the host are the real ones.
 
 use std::fs;
 
@@ -154,7 +154,7 @@ fn what_can_not_be_read_or_settled_is_refused() {
     fs::write(scene.path("empty.conf"), "# nothing\n").unwrap();
     fs::write(scene.path("text.conf"), [0xff, 0xfe, b'\n']).unwrap();
     let table = [
-        ("guide", 2, "needs <GUIDE>"),
+        ("guide", 2, "needs GUIDE"),
         ("guide /not/here.conf", 2, "guide --list"),
         ("guide text.conf", 2, "not text"),
         ("guide empty.conf --format sysctl --out goal.json", 2, "need a server"),
@@ -186,7 +186,7 @@ fn readings() -> Vec<Option<String>> {
     FILES.iter().map(|file| fs::read_to_string(file).ok()).collect()
 }
 
-/// The host, on which swap is absent, would leave swappiness out; so the guide's helping line is the sysctl without a knob.
+/// This host has no swap, so swappiness would be left out. The helping line is therefore the sysctl without a knob.
 fn effects() -> Value {
     json!({"effects": [
         {"of": "/proc/sys/vm/vfs_cache_pressure", "value": "77", "ratio": 0.7},
@@ -322,5 +322,5 @@ fn a_guide_that_does_nothing_ends_with_the_whole() {
     assert!(answer["search"]["windows"]["screen"].is_null(), "{answer:#}");
     assert_eq!(output.status.code(), Some(1));
     let headline = answer["headline"].as_str().unwrap();
-    assert!(headline.contains("do nothing here") && headline.contains("by nothing that matters"), "{headline}");
+    assert!(headline.contains("do nothing here") && headline.contains("has no effect on"), "{headline}");
 }

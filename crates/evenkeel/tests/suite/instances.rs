@@ -1,4 +1,4 @@
-//! `instances`: the page, the answer, files of prices, and what is wrong.
+//! `instances`: the page, the answer, files of prices, and errors.
 
 use expect_test::expect_file;
 
@@ -39,7 +39,7 @@ fn the_answer_has_what_ends_each_type() {
     assert_eq!((code, answer["candidates"].as_array().unwrap().len()), (1, 0));
 }
 
-/// The title claims nothing that no document says.
+/// The title claims only documented facts.
 #[test]
 fn an_unknown_figure_is_in_the_title() {
     let scene = scene();
@@ -66,7 +66,7 @@ fn what_is_wrong_is_named() {
         ("instances semicolons.csv", 2, "line 1: its columns are separated by semicolons"),
         ("instances --session cpus=1 --prices cut.json", 2, "it is not JSON, or it is cut short (after line 1)"),
         ("instances --session cpus=1 --prices list.json", 2, "found the number 1 (line 1, column 13)"),
-        ("instances --session cpus=1 --prices other.json", 2, "it has no list of prices that is known"),
+        ("instances --session cpus=1 --prices other.json", 2, "it has no known list of prices"),
         (
             "instances --session cpus=1 --prices prices.csv --region mars-1",
             2,

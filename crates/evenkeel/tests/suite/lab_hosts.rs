@@ -42,13 +42,13 @@ fn processes_that_name(folder: &Path) -> Vec<String> {
     lines.filter(|line| line.contains(folder)).collect()
 }
 
-/// Check mode shows what `apply` does; a second run changes nothing; each trouble stays on its host; `revert` puts everything back.
+/// Check mode shows the changes of `apply`; a second run changes nothing; each failure stays on its host; `revert` restores everything.
 #[test]
 fn ansible_tunes_three_hosts() {
     run("ansible.sh");
 }
 
-/// Goals come, drift, are healed and go on a real control plane; a rollout halts; agents and controllers are killed.
+/// Goals on a real control plane: they appear, drift, are healed and deleted. A rollout halts, and agents and controllers are killed.
 #[test]
 #[ignore = "takes five minutes and a control plane: make lab-kube"]
 fn a_cluster_keeps_its_hosts() {
@@ -83,7 +83,7 @@ fn the_collection_fits_the_program() {
     }
 }
 
-/// What systemd itself says of the units that the role installs. The hosts of namespaces have no systemd.
+/// The judgement of systemd itself about the role's units. The hosts of namespaces have no systemd.
 #[test]
 fn the_units_of_the_role_are_valid() {
     let templates = top().join("deploy/ansible/evenkeel/host/roles/tune/templates");

@@ -280,7 +280,7 @@ fn a_pipe_with_a_writer_is_read_as_far_as_a_file_may_go() {
         "mkfifo named; cat host.txt > named & \"$0\" audit --host named",
     ] {
         let seen = piped(script);
-        // What follows are commands that name the file.
+        // Skip suggested commands that name the file.
         let findings = |seen: &Seen| seen.stdout.split("\nReasons").next().map(str::to_owned);
         assert_eq!((seen.code, findings(&seen)), (of_file.code, findings(&of_file)), "{script}: {seen}");
     }

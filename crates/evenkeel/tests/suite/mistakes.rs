@@ -98,6 +98,16 @@ const LINES: &[&str] = &[
     "fleet table list.json",
     "pack apply --plan list.json --host host.txt",
     "disturb spinner --seconds 1d",
+    "explain irq.affinity@27 --host host.txt",
+    "apply vm.swappiness=10 --seconds 5 --state state",
+    "prove workload.speed=1 --workload simulated --state state",
+    "measure ticks",
+    "measure udp 7007",
+    "profile view missing.data",
+    "profile view file",
+    "pack plan missing.csv --host host.txt",
+    "fleet audit dir",
+    "guide",
     "apply vm.swappiness=1 --try 2h --state state",
 ];
 

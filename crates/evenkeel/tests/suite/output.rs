@@ -86,7 +86,7 @@ fn colours_are_for_terminals_and_for_who_asks() {
         let output = scene.command(line).envs(environment.iter().copied()).output().unwrap();
         Seen::from(output).stdout.contains('\x1b')
     };
-    assert!(!has_colours("audit --host host.txt", &[]), "a pipe is no terminal");
+    assert!(!has_colours("audit --host host.txt", &[]), "a pipe is not a terminal");
     assert!(has_colours("audit --host host.txt --color always", &[]));
     assert!(has_colours("audit --host host.txt --color always", &[("NO_COLOR", "1")]), "the argument is nearer");
     assert!(!has_colours("audit --host host.txt --color never", &[("CLICOLOR_FORCE", "1")]));

@@ -82,7 +82,7 @@ fn options_bound_the_load_and_move_the_interrupts() {
     }
 }
 
-/// Ten times what the CPU that serves the network has: the sessions have places, and the plan does not work.
+/// Ten times the capacity of the CPU that serves the network: the sessions have places, and the plan does not work.
 #[test]
 fn packets_that_no_cpu_can_serve_are_no_success() {
     let scene = scene();
@@ -145,10 +145,11 @@ fn what_is_missing_is_named() {
     check(
         "pack plan nowhere.csv",
         expect![[r#"
-        exit code 2
-        -- stderr
-        error: failed to read nowhere.csv: no such file or directory (ENOENT)
-    "#]],
+            exit code 2
+            -- stderr
+            error: failed to read nowhere.csv: no such file or directory (ENOENT)
+            hint: name a readable file; a relative path starts in the current folder
+        "#]],
     );
     check(
         "pack plan sessions.csv --load-max 2",

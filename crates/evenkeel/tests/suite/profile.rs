@@ -175,7 +175,7 @@ fn a_missing_process_is_an_error() {
 fn every_question_reports_the_caveats_of_a_recording() {
     let scene = scene();
     let text = scene.read("a.txt");
-    scene.write("odd.txt", format!("this is no sample\n{text}"));
+    scene.write("odd.txt", format!("this is not a sample\n{text}"));
     let wrong = "1 unreadable lines were skipped, the first is line 1";
     let seen = scene.run("profile view odd.txt");
     assert!(seen.code == 0 && seen.stdout.contains(&wrong[1..]), "{seen}");

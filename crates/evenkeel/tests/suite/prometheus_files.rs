@@ -88,7 +88,7 @@ fn scrape_examples_name_hosts_and_groups() {
     }
 }
 
-/// The targets of `config.yml`. promtool lists what it found within a time, so that time grows until there is something.
+/// The targets of `config.yml`. promtool lists the targets that it finds within a time. The test extends that time until there is one.
 fn discovered(place: &Path) -> Option<Value> {
     for seconds in [2, 8, 32, 128] {
         let limit = format!("--timeout={seconds}s");
@@ -107,7 +107,7 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/prometheus")
 }
 
-/// What promtool answers. None, visibly skipped, if it is not installed.
+/// The output of promtool. `None`, visibly skipped, if it is not installed.
 fn promtool(words: &[&str], place: &Path) -> Option<Output> {
     let output = Command::new("promtool").args(words).current_dir(place).output();
     if output.is_err() {

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect, expect_file};
 
 use crate::support::Scene;
 
-/// Cities by size, with what a stranger's spreadsheet adds: a byte order mark, quotes, carriage returns, an empty line.
+/// Cities by size, as a spreadsheet may write them: with a byte order mark, quotes, carriage returns and an empty line.
 const CITIES: &str = "\u{feff}name,Lat,Lng,players,country\r\n\"New York\",40.71,-74.01,800,US\r\nDublin,53.35,-6.26,310,IE\r\n\
                       Tokyo,35.69,139.69,280,JP\r\n\r\nSuva,-18.14,178.44,20,FJ\r\n\"São Paulo\",-23.55,-46.63,200,BR\r\n";
 
@@ -156,10 +156,11 @@ fn what_is_missing_is_named() {
     check(
         "regions nowhere.csv --count 1",
         expect![[r#"
-        exit code 2
-        -- stderr
-        error: failed to read nowhere.csv: no such file or directory (ENOENT)
-    "#]],
+            exit code 2
+            -- stderr
+            error: failed to read nowhere.csv: no such file or directory (ENOENT)
+            hint: name a readable file; a relative path starts in the current folder
+        "#]],
     );
 }
 

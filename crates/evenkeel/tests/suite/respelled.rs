@@ -1,4 +1,4 @@
-//! Spellings of older versions. The answer shows today's spelling, and nothing is done.
+//! Spellings of older versions. The answer shows the current spelling, and changes nothing.
 
 use crate::support::Scene;
 

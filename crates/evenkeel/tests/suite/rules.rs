@@ -23,7 +23,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("rt-c", &["rt"]),
     ("arena", &["rt"]),
     ("profile", &["hostfs", "measure", "stats", "sys"]),
-    // As drawn, with what does not exist yet left out.
+    // The picture of the architecture. Crates that do not exist yet are left out.
     ("watch", &["host", "hostfs", "change", "measure", "profile", "workload", "stats", "sys"]),
     ("fleet", &["host", "change", "trial", "watch", "stats"]),
     (
@@ -243,7 +243,7 @@ fn the_readmes_commands_run() {
             1,
         );
         let line = match line.contains("apply ") {
-            // Whether it would change something depends on the machine. That the command works does not.
+            // The result depends on the machine, but the command must work.
             true => format!("{line} --state {}/state", folder.path().display()),
             false => line,
         };

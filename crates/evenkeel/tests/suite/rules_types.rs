@@ -159,7 +159,7 @@ fn both_rules_see_what_they_are_to_see() {
     for code in [
         "fn a() -> Result<(), String> {",
         "fn a(&self) -> Result<Vec<(u32, f64)>, String> {",
-        "fn a() -> Result<Kept, (usize, String)>;",
+        "fn a() -> Result<Report, (usize, String)>;",
         "mut f: impl FnMut(&str) -> Result<\n    Option<Windows>,\n    String,\n>",
     ] {
         assert_eq!(text_errors(code).len(), 1, "{code}");

@@ -1,4 +1,4 @@
-//! `serve`: what it answers, whom it refuses, and what hostile clients cost.
+//! `serve`: its answers, the clients that it refuses, and the cost of hostile clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -116,7 +116,7 @@ fn only_who_may_gets_an_answer() {
     assert!(seen.code == 4 && seen.stderr.contains("choose another address"), "{seen}");
 }
 
-/// A certificate of its own, made by openssl for this machine. False if it is not installed.
+/// A self-signed certificate, made by openssl for this machine. False if openssl is not installed.
 fn certificate(scene: &Scene, name: &str) -> bool {
     let names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
     let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout"];
@@ -130,7 +130,7 @@ fn certificate(scene: &Scene, name: &str) -> bool {
     true
 }
 
-/// A client that is not ours talks to it, with a certificate that it knows, and refuses one that it does not.
+/// An independent client connects, accepts a certificate that it knows, and refuses one that it does not.
 #[test]
 fn connections_are_encrypted_and_a_renewed_certificate_is_taken() {
     let scene = Scene::new();
@@ -197,7 +197,7 @@ fn hostile_clients_do_not_keep_others_out() {
     let slow: Vec<TcpStream> = (0..1000)
         .map(|_| {
             let mut stream = server.connect();
-            // Those that had to make room refuse it.
+            // Clients that had to make room refuse it.
             let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: loc");
             stream
         })
@@ -271,12 +271,12 @@ fn the_page_shows_what_happens_in_a_browser() {
     browser.point("mouseMoved", at[0].as_f64().unwrap(), at[1].as_f64().unwrap());
     browser
         .wait_until("/: p50 .*, p99 .*, max .*; \\d+ late/.test(document.getElementById('lateness-text').textContent)");
-    // What the charts are drawn on has something on it.
+    // Every chart has something drawn on it.
     let drawn = "(() => { const c = document.getElementById('cpus'); \
                  return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((value) => value > 0); })()";
     browser.wait_until(drawn);
 
-    // Dragging over a chart chooses a range; Escape goes back to now.
+    // Dragging over a chart chooses a range. Escape returns to the present.
     let side = |browser: &mut Browser, side: &str| {
         browser.evaluate(&format!("document.getElementById('cpus').getBoundingClientRect().{side}")).as_f64().unwrap()
     };
@@ -295,7 +295,7 @@ fn the_page_shows_what_happens_in_a_browser() {
     browser.press("ArrowLeft");
     browser.wait_until("document.activeElement.id === 'cpus'");
 
-    // On a phone nothing is wider than the page, and in the dark the colours change.
+    // On a phone no element is wider than the page, and in dark mode the colours change.
     let colour = "getComputedStyle(document.body).backgroundColor";
     let light = browser.evaluate(colour);
     browser.visit(&format!("http://{}/", server.address), 400, "dark");
@@ -307,7 +307,7 @@ fn the_page_shows_what_happens_in_a_browser() {
     browser.wait_until("document.getElementById('status').textContent === 'no connection; trying again'");
 }
 
-/// What systemd itself says of the units.
+/// The judgement of systemd itself about the units.
 #[test]
 fn the_units_are_valid() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/dist");

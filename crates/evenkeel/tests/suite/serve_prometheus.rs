@@ -123,7 +123,7 @@ fn rules_and_dashboard_use_metrics_that_exist() {
             for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':')) {
                 // Names with a colon are those of recording rules.
                 if word.starts_with("evenkeel_") && !word.contains(':') {
-                    assert!(exist.contains(word), "{name}.{file}: {word} is no metric");
+                    assert!(exist.contains(word), "{name}.{file}: {word} is not a metric");
                     found += 1;
                 }
             }

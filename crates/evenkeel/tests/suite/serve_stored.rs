@@ -16,7 +16,7 @@ fn stored(scene: &Scene) {
     }
 }
 
-/// `serve --replay` answers from a store, and has nothing of the host as it is now.
+/// `serve --replay` answers from a store, and shows nothing of the live host.
 #[test]
 fn a_store_is_served() {
     let scene = Scene::new();
@@ -49,7 +49,7 @@ fn a_store_is_served() {
     }
     let seen = scene.run("serve --replay nowhere");
     assert!(seen.code != 0 && seen.stderr.contains("nowhere"), "{seen}");
-    // A live server says that it is none.
+    // A live server says that it is not a store.
     let live = Server::start(&scene, "");
     assert!(live.get("/api/v1/replay").body.contains("\"is_stored\":false"));
 }
@@ -88,7 +88,7 @@ fn the_page_moves_through_a_store_in_a_browser() {
     let mut browser = Browser::open(&program);
     browser.visit(&format!("http://{}/", server.address), 1200, "light");
     browser.wait_until("document.getElementById('moment')?.hidden === false");
-    // The page has asked for these minutes of the hour, and shows the end of them.
+    // The page has requested these minutes of the hour, and shows the end of them.
     let shows = |browser: &mut Browser, from: u64, to: u64| {
         let [from, to] = [from, to].map(|minute| FIRST_MS + minute * 60_000);
         let asked = format!("entry.name.endsWith('/history?from_ms={from}&to_ms={to}')");
@@ -126,7 +126,7 @@ fn the_page_moves_through_a_store_in_a_browser() {
     assert_eq!(browser.evaluate(width), true);
 }
 
-/// A dump is written for who has the token, once a minute, and the file opens everywhere.
+/// A client with the token gets a dump, once a minute, and the file opens everywhere.
 #[test]
 fn a_dump_is_for_who_has_the_token() {
     let scene = Scene::new();

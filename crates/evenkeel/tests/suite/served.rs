@@ -1,4 +1,4 @@
-//! A running `serve` for tests, and sessions that it finds.
+//! A running `serve` for tests, and its sessions.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -97,7 +97,7 @@ impl Drop for Server {
     }
 }
 
-/// A server with a page of telemetry, whose ticks go on until it is dropped.
+/// A server with a page of telemetry. Its ticks continue until it is dropped.
 pub(crate) struct Session {
     pub(crate) name: String,
     stop: Arc<AtomicBool>,

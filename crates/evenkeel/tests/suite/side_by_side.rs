@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use crate::support::Scene;
 
-/// What a version of 2026-11-21 wrote.
+/// The output of a version of 2026-11-21.
 const OLD: &str = include_str!("../../../trial/src/saved/tests/format-1.json");
 
 fn scene() -> Scene {

@@ -1,4 +1,5 @@
-//! The tutorials do what they show, on captured machines and simulated servers: in milliseconds, and without any change to this machine.
+//! The tutorials' commands produce the output on the pages. They use captured machines and simulated servers, take milliseconds, and
+//! do not change this machine.
 
 use crate::rules::{OF_THE_JOURNAL, files, project, read};
 use crate::tutorials_run::{ReaderFolder, Step, agrees, shown_anew, steps};

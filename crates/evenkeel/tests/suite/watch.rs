@@ -1,4 +1,4 @@
-//! `watch`: the page, the answer, the file of metrics, and what is wrong use.
+//! `watch`: the page, the answer, the file of metrics, and wrong use.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -112,7 +112,7 @@ fn a_watcher_that_is_killed_leaves_what_it_stored() {
     assert!(last["elapsed_ns"].as_u64() > Some(0), "{last}");
 }
 
-/// `watch --dump` asks the recorder of another `watch`; what it writes survives a kill.
+/// `watch --dump` asks the recorder of another `watch`. The dump survives a kill.
 #[test]
 fn a_running_watcher_writes_a_dump_when_asked() {
     let scene = Scene::new();
@@ -133,7 +133,7 @@ fn a_running_watcher_writes_a_dump_when_asked() {
             child.wait().unwrap();
             return evenkeel_testkit::skipped(format_args!("the flight recorder: {why}"));
         }
-        // On a machine under load, the recorder may take a request that nobody waits for any more.
+        // On a machine under load, the recorder may take a request after its sender has stopped waiting.
         if let Some(last) = recorder["last"].as_str() {
             break last.to_owned();
         }
@@ -173,8 +173,8 @@ fn the_screen_is_drawn_and_keys_move_it() {
     let mut child = command.current_dir(scene.path("")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut seen = String::new();
-    // A hang ends with the pipe, because the program is ended then.
-    // The key is pressed again, because there may be nothing yet that it could show.
+    // If the pipe hangs, the test ends the program, which closes the pipe.
+    // Press the key again, because at first there may be nothing to show.
     let mut until = |key: &[u8], texts: &[&str]| {
         let mut bytes = [0; 4096];
         while let Some(text) = texts.iter().find(|text| !seen.contains(**text)) {
@@ -195,7 +195,7 @@ fn the_screen_is_drawn_and_keys_move_it() {
     assert!(child.wait().unwrap().success());
 }
 
-/// A limit on the size of files stands for a full disk: the kernel refuses each write beyond it.
+/// A limit on the size of files simulates a full disk: the kernel refuses each write beyond it.
 #[test]
 fn a_full_disk_is_reported_once_and_loses_no_earlier_sample() {
     let scene = Scene::new();

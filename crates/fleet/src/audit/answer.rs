@@ -16,7 +16,7 @@ pub struct Trait {
     pub value: String,
 }
 
-/// A file that is no capture, or could not be read.
+/// A file that is not a capture, or could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unread {

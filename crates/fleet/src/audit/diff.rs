@@ -8,11 +8,11 @@ use super::difference::{Difference, GroupContext};
 use super::hosts::Hosts;
 use super::tally::{Group, groups, ids, tallies};
 
-/// The most differences that the answer lists.
+/// The maximum number of differences that the answer lists.
 const DIFFERENCES_MAX: usize = 200_000;
-/// The most differences of one host that the answer lists.
+/// The maximum number of differences of one host that the answer lists.
 const OF_HOST_MAX: usize = 200;
-/// The most values of a row without a usual value that the answer lists.
+/// The maximum number of values of a row without a usual value that the answer lists.
 const VALUES_MAX: usize = 16;
 
 /// The hosts that differ from their groups.
@@ -29,7 +29,7 @@ pub struct FleetDiff {
     pub groups: Vec<GroupDiff>,
     /// Differences that are not listed.
     pub beyond: usize,
-    /// Files that are no captures.
+    /// Files that are not captures.
     pub unread: Vec<Unread>,
     /// What to consider before you use the answer.
     pub caveats: Vec<String>,

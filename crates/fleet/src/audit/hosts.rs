@@ -7,9 +7,9 @@ use super::asked::By;
 use super::names::{Name, Names};
 use super::observed::{Observed, ObservedRow};
 
-/// The most rows of all hosts together, which take 500 MB. Ten thousand hosts have about two million.
+/// The maximum number of rows of all hosts together, which take 500 MB. Ten thousand hosts have about two million.
 const ROWS_MAX: usize = 25_000_000;
-/// The most bytes of texts.
+/// The maximum number of bytes of texts.
 const TEXT_BYTES_MAX: usize = 200_000_000;
 
 /// The hosts that were read, each reduced to its rows.

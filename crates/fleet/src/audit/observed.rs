@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::asked::By;
 
-/// The most rows of one host. A machine with 512 CPUs has some thousands.
+/// The maximum number of rows of one host. A machine with 512 CPUs has some thousands.
 const ROWS_MAX: usize = 20_000;
 
 /// The data of one host that are compared.

@@ -13,11 +13,11 @@ use super::hosts::{Host, Hosts};
 use super::names::Name;
 use super::tally::{Group, Tally, groups, ids, tallies};
 
-/// The most groups that the answer describes.
+/// The maximum number of groups that the answer describes.
 const GROUPS_MAX: usize = 200;
-/// The most values of a row and a group that the answer lists.
+/// The maximum number of values of a row and a group that the answer lists.
 const VALUES_MAX: usize = 16;
-/// The most outliers of a row and a group that the answer lists.
+/// The maximum number of outliers of a row and a group that the answer lists.
 const OUTLIERS_MAX: usize = 50;
 
 /// The audit of many hosts.
@@ -41,7 +41,7 @@ pub struct FleetAudit {
     pub knobs: Vec<KnobStates>,
     /// Each knob at each place, and each fact that is compared, with its values in each group.
     pub rows: Vec<RowSummary>,
-    /// Files that are no captures.
+    /// Files that are not captures.
     pub unread: Vec<Unread>,
     /// What to consider before you use the answer.
     pub caveats: Vec<String>,

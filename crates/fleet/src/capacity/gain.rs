@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::report::CapacityReport;
 use super::search::Found;
 
-/// How many sessions fit with settings, and how many more that is.
+/// How many sessions fit with settings, and how many more than without.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
@@ -30,9 +30,9 @@ impl Comparison {
 pub struct Gain {
     /// The difference of the two numbers; negative if fewer fit.
     pub sessions: i64,
-    /// The least that is proven; `null` if the number without the settings has no proven upper bound.
+    /// The lower bound of the gain. `null` if the number without the settings has no proven upper bound.
     pub at_least: Option<i64>,
-    /// The most that is possible; `null` if the number with the settings has no proven upper bound.
+    /// The upper bound of the gain. `null` if the number with the settings has no proven upper bound.
     pub at_most: Option<i64>,
     /// The verdict from the interval.
     pub verdict: GainVerdict,

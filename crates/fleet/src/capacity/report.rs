@@ -130,9 +130,9 @@ pub enum EndedBy {
 pub struct Step {
     /// Running sessions.
     pub sessions: u32,
-    /// Windows in which all held the limits.
+    /// Windows in which all sessions held the limits.
     pub held: u32,
-    /// Windows in which at least one did not.
+    /// Windows in which at least one session broke a limit.
     pub broken: u32,
     /// The worst session's value of each limit, the median over windows; `null` without a value.
     pub worst: Vec<Option<f64>>,
@@ -221,7 +221,7 @@ pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ende
     let steal = windows.iter().map(|window| window.machine.steal_share).sum::<f64>() / windows.len().max(1) as f64;
     caveats.extend((steal >= STEAL_SHARE_MIN).then_some(Caveat::Steal(steal)));
     caveats.extend((ended != Ended::Proven).then_some(Caveat::NotProven(windows.len())));
-    // Only a search that was not stopped went up to the most sessions.
+    // Only a search that was not stopped went up to the maximum number of sessions.
     let never_broken = match ended {
         Ended::Proven => Some(Caveat::NeverBroken),
         Ended::Budget | Ended::Stopped => Some(Caveat::NotYetBroken),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::evidence::Evidence;
 
-/// A bet's capital at which its claim is made: wrong in less than 1 of 100 cases each, and a search makes few claims that matter.
+/// The capital at which a bet proves its claim. Each claim is wrong in less than 1 of 100 cases, and a search makes few claims that matter.
 pub const CLAIM: f64 = 100.0;
 /// The windows at one number of sessions before the search decides whether to try more or fewer.
 const FIRST_WINDOWS: u32 = 3;
@@ -17,15 +17,15 @@ const CLOSE_WINDOWS: u32 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Found {
-    /// The most sessions that held the limit in most windows.
+    /// The highest number of sessions that held the limit in most windows.
     pub sessions: u32,
-    /// The lower bound: the most sessions that are proven to hold it.
+    /// The lower bound: the highest number of sessions that is proven to hold it.
     pub at_least: u32,
-    /// The upper bound: one less than the fewest sessions that are proven not to hold it. `null` without such a proof.
+    /// The upper bound: one less than the lowest number of sessions that is proven not to hold it. `null` without such a proof.
     pub at_most: Option<u32>,
 }
 
-/// A search for the most sessions that hold the limit.
+/// Searches for the highest number of sessions that holds the limit.
 ///
 /// It doubles the number until the limit no longer holds, and then halves the bracket. Then it measures windows on both sides of the edge until both
 /// claims are proven, or those one further out. All windows count, in any order, so a bracket that was wrong by chance moves.
@@ -100,7 +100,7 @@ impl Search {
         }
     }
 
-    /// The most sessions that lean to held below the fewest that do not, and the latter.
+    /// The highest number below the edge that seems to hold, and the lowest number above it that does not.
     ///
     /// More sessions are never better, so a number that leans the wrong way between two others is noise: the edge is where the fewest windows
     /// contradict it.

@@ -7,7 +7,7 @@ use crate::records::TableError;
 /// The question about the credits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreditsAsked {
-    /// The instance type that the server runs on, or is to run on.
+    /// The present or future instance type of the server.
     pub instance_type: String,
     /// The mode that the account has chosen; none for the cloud's default.
     pub mode: Option<CreditMode>,
@@ -15,7 +15,7 @@ pub struct CreditsAsked {
     pub start: StartCredits,
     /// For how many days the trace is repeated, if it is shorter.
     pub days: f64,
-    /// The least memory of other types, in GiB.
+    /// The minimum memory of other types, in GiB.
     pub memory_gib: Option<f64>,
     /// The price of a CPU and hour beyond the credits in US dollars, in place of the documented one.
     pub surplus_usd_per_vcpu_hour: Option<f64>,
@@ -26,7 +26,7 @@ pub struct CreditsAsked {
 pub enum StartCredits {
     /// As many as the type can keep.
     Full,
-    /// As many as a new instance gets.
+    /// The launch credits of a new instance.
     Launch,
     /// This many.
     Number(f64),
@@ -52,7 +52,7 @@ pub enum CreditsError {
     TooMany {
         /// The instance type.
         name: String,
-        /// The number that was asked for.
+        /// The given number.
         credits: f64,
         /// The highest balance that it can have.
         max: f64,

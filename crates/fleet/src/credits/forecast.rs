@@ -36,7 +36,7 @@ pub struct Forecast {
     pub limited_share: f64,
     /// The share of the wanted CPU time that it does not get, because it lacks credits or CPUs.
     pub unserved_share: f64,
-    /// CPU time beyond the credits, in hours of one CPU, including what is owed at the end.
+    /// CPU time beyond the credits, in hours of one CPU, with the debt at the end.
     pub surplus_vcpu_hours: f64,
     /// The price of that CPU time, in US dollars; `null` if no document has it.
     pub surplus_usd: Option<f64>,
@@ -124,7 +124,7 @@ mod tests {
         assert!(year.is_enough() && year.surplus_usd == Some(0.0));
     }
 
-    /// 34 hours are no part of 30 days.
+    /// 34 hours do not divide 30 days.
     #[test]
     fn the_forecast_is_as_long_as_asked_for() {
         let trace = Trace::new([(17.0 * 3600.0, 0.1), (17.0 * 3600.0, 2.0)]).unwrap();

@@ -1,4 +1,5 @@
-//! When the CPU credits of a burstable instance run out under a server's load, what it costs to go on, and which types would not run out.
+//! Forecasts when the CPU credits of a burstable instance run out under a server's load, the cost of continuing, and the types that
+//! would not run out.
 
 mod asked;
 mod forecast;

@@ -1,15 +1,16 @@
-//! A trace, repeated until a time is over: what it does to a balance of credits.
+//! Repeats a trace until a time is over, and computes the balance of credits.
 //!
-//! A trace of a minute is repeated half a million times in a year. Repetitions that neither empty the balance nor fill it are alike, so all of them are one
-//! step. A repetition that meets a bound is computed stretch by stretch. After that the balance returns to the same value, or leaves the bound.
+//! A trace of a minute is repeated half a million times in a year. Repetitions that neither empty nor fill the balance are alike, so
+//! they all are one step. A repetition that meets a bound is computed stretch by stretch. After that the balance returns to the same
+//! value, or leaves the bound.
 
 use evenkeel_host::credits::{CreditBalance, CreditMode, CreditRates, Spent};
 
 use super::trace::Trace;
 
-/// Balances that differ by less count as equal. A repetition that begins with an equal balance ends with an equal one.
+/// Balances that differ by less count as equal. Equal balances at the start of a repetition give equal balances at its end.
 const SAME_CREDITS: f64 = 1e-9;
-/// The last repetition is whole if it lacks less than this part.
+/// The last repetition counts as complete if it lacks less than this part.
 const ROUNDING: f64 = 1e-9;
 
 /// The balance at the end, and what happened.
@@ -58,7 +59,7 @@ struct Free {
     /// The credits that it uses, and those that it earns.
     used: f64,
     earned: f64,
-    /// The lowest and the highest balance, from that of its start.
+    /// The lowest and the highest balance, relative to its start.
     low: f64,
     high: f64,
 }
@@ -78,7 +79,7 @@ impl Free {
         free
     }
 
-    /// How many repetitions from this balance on meet no bound; a few fewer, so that rounding does not matter.
+    /// How many repetitions from this balance on reach no bound. A few fewer, so that rounding does not matter.
     fn times(&self, balance: &CreditBalance, rates: &CreditRates, floor: f64) -> f64 {
         if balance.launch() > 0.0 {
             return (balance.launch() / self.used).floor() - 2.0;
@@ -106,7 +107,7 @@ pub(super) fn repeat(
     let whole = (seconds / free.sums.seconds + ROUNDING).floor().max(1.0);
     let mut left = whole;
     while left > 0.0 {
-        // Once empty, an unlimited balance goes on down to what may be owed.
+        // Once empty, an unlimited balance falls to the maximum debt.
         let floor = match mode {
             CreditMode::Unlimited if sums.empty_after_s.is_some() => -rates.max,
             _ => 0.0,
@@ -245,7 +246,7 @@ mod tests {
         ) {
             let rates = rates(["t3.medium", "t2.micro", "Standard_B2s"][name]);
             let mut stretches = stretches;
-            // Traces whose mean is near the baseline need the most repetitions.
+            // Traces whose mean is near the baseline need most repetitions.
             if near > 0 {
                 let mean = Trace::new(stretches.clone()).unwrap().cpus_mean();
                 let factor = rates.baseline_cpus() * (1.0 + 0.01 * f64::from(near) - 0.015) / mean.max(1e-3);

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use super::asked::CreditsError;
 use crate::records::{Fields, Records, TableError, TableFault, header};
 
-/// The most rows: a second each, for a month.
+/// The maximum number of rows: a second each, for a month.
 const ROWS_MAX: u64 = 3_000_000;
 /// The most CPUs that a machine uses.
 const CPUS_MAX: f64 = 10_000.0;
@@ -30,7 +30,7 @@ const PERCENT_MAX: f64 = 101.0;
 const TIME: [&str; 2] = ["time", "timestamp"];
 const SECONDS: [&str; 2] = ["seconds", "time_s"];
 const CPUS: [&str; 2] = ["cpus", "cpus_used"];
-/// The last ones are those of CloudWatch and of Azure Monitor.
+/// The last two names are from CloudWatch and from Azure Monitor.
 const PERCENT: [&str; 7] =
     ["cpu_percent", "cpuutilization", "cpu", "percent", "average", "percentage cpu", "percentage cpu (avg)"];
 
@@ -52,7 +52,7 @@ pub struct Trace {
 impl Trace {
     /// A trace of stretches, each with its length in seconds and the CPUs in use. Stretches of less than a second are joined.
     ///
-    /// None if there are no stretches, or if a number is out of range.
+    /// `None` if there are no rows, or if a number is out of range.
     pub fn new(stretches: impl IntoIterator<Item = (f64, f64)>) -> Option<Trace> {
         let (mut joined, mut cpus_max): (Vec<(f64, f64)>, f64) = (Vec::new(), 0.0);
         for (seconds, cpus) in stretches {
@@ -96,7 +96,7 @@ impl Trace {
 /// Reads a trace: a column with the time, and one with the CPUs in use or with their share in percent. A row lasts until the next one, and
 /// the last as long as the one before it.
 ///
-/// `vcpus` is the number of CPUs to which percentages refer.
+/// `vcpus` is the number of CPUs that 100 % means.
 ///
 /// # Errors
 /// If a line is wrong, times go back, there are fewer than two rows, or the table has percentages and `vcpus` is missing.
@@ -146,7 +146,7 @@ fn stretches(rows: &[(f64, f64)]) -> Result<Trace, CreditsError> {
     Trace::new(between.chain(last)).filter(|_| last.is_some()).ok_or(CreditsError::TooShort)
 }
 
-/// Seconds since some start. `is_seconds` says that a number can't be anything else.
+/// Seconds since some start. `is_seconds` says that a number must be in seconds.
 fn parse_time(text: &str, is_seconds: bool) -> Option<f64> {
     if let Ok(number) = text.parse::<f64>() {
         return match number.abs() {

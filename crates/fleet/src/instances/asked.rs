@@ -17,7 +17,7 @@ pub struct InstancesAsked {
     pub is_burst_excluded: bool,
     /// Prices of capacity that the cloud may take back.
     pub is_spot: bool,
-    /// How many sessions an instance has to hold at the least.
+    /// The minimum number of sessions that an instance has to hold.
     pub sessions_min: u32,
     /// The highest load of a CPU, as a share of it.
     pub load_max: f64,

@@ -1,7 +1,8 @@
 //! Whether whole sessions fit on the cores of an instance type.
 //!
-//! Cores are equal, but for one of which the system or the second threads leave a part. So a first answer fills one core after the other with the
-//! largest sessions that still fit, in a time that does not depend on their number. Where that finds no place, a search over all
+//! Cores are equal, except for one that the system or the second threads use in part. So a first answer fills one core after the other
+//! with the largest sessions that still fit, in a time that does not depend on their number. Where that finds no place, a search over
+//! all
 //! fillings of a core decides, as long as there are few.
 
 use rustc_hash::FxHashSet;
@@ -9,9 +10,9 @@ use rustc_hash::FxHashSet;
 use crate::cpu_load::{self, CpuLoad};
 use crate::system::system_cpus;
 
-/// The most fillings of a core that a search tries.
+/// The maximum number of fillings of a core that a search tries.
 const WORK: u32 = 20_000;
-/// The most cores for which it runs: it calls itself for each.
+/// The maximum number of cores for a search, because it calls itself for each.
 const SEARCHED_CORES_MAX: u64 = 128;
 
 /// The cores for sessions.
@@ -21,7 +22,7 @@ pub(super) struct Cores {
     whole: u64,
     /// The bound, in millionths of a core.
     load_max: u32,
-    /// What sessions may use of the core that is left in part, in millionths.
+    /// The capacity of the partly used core, in millionths.
     part: u32,
 }
 
@@ -39,7 +40,7 @@ impl Cores {
     /// The cores of a type. The second thread of a core counts for `second_thread_share` of one.
     pub(super) fn new(vcpus: f64, threads: f64, second_thread_share: f64, load_max: f64) -> Cores {
         let worth = (1.0 + second_thread_share * (threads - 1.0)) / threads;
-        // Thirds of a core add up to whole ones.
+        // Thirds of a core must add up to complete cores.
         let cores = (vcpus - system_cpus(vcpus as usize)) * worth + 1e-9;
         Cores {
             whole: cores.max(0.0) as u64,
@@ -73,7 +74,7 @@ impl Cores {
         })
     }
 
-    /// The same by a search; none if that would take too long.
+    /// The same by a search. `None` if that would take too long.
     pub(super) fn hold_by_search(&self, sessions: &[(CpuLoad, u64)]) -> Option<bool> {
         let Some((whole, threads)) = self.shared(sessions) else { return Some(false) };
         if whole > SEARCHED_CORES_MAX {
@@ -85,7 +86,7 @@ impl Cores {
         (found || search.left > 0).then_some(found)
     }
 
-    /// The cores that are left when each session with a core of its own has one, and the threads of the other sessions, the largest first. None if
+    /// The cores that remain when each large session has its own core, and the threads of the other sessions, the largest first. `None` if
     /// there are too few cores.
     fn shared(&self, sessions: &[(CpuLoad, u64)]) -> Option<(u64, Vec<Threads>)> {
         let alone: u64 = sessions.iter().filter(|(load, _)| load.is_exclusive).map(|(_, count)| count).sum();
@@ -121,7 +122,7 @@ struct Search {
 }
 
 impl Search {
-    /// Whether the threads that wait fit on a core of this size and `others` whole ones.
+    /// Whether the waiting threads fit on a core of this size and `others` complete cores.
     fn core(&mut self, threads: &[Threads], waiting: Vec<u64>, size: u32, others: u64) -> bool {
         if waiting.iter().all(|count| *count == 0) {
             return true;

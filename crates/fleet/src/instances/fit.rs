@@ -13,16 +13,16 @@ use crate::cpu_load::CpuLoad;
 use crate::sessions::Session;
 use crate::system::SYSTEM_MEMORY;
 
-/// What limits the number of sessions.
+/// The resource that limits the number of sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Resource {
-    /// Cores, without what the system needs.
+    /// Cores, without the system's part.
     Cpu,
     /// The baseline CPU time of a burstable type.
     Credits,
-    /// Memory, without what the system needs.
+    /// Memory, without the system's part.
     Memory,
     /// The sustained network rate.
     Network,
@@ -46,7 +46,7 @@ impl Resource {
 pub struct Share {
     /// The resource.
     pub resource: Resource,
-    /// What sessions may use: CPUs, MiB or Mbit/s.
+    /// The capacity for sessions: CPUs, MiB or Mbit/s.
     pub usable: f64,
     /// How many sessions of the mix this resource is enough for.
     pub sessions: f64,
@@ -105,7 +105,7 @@ impl Unknown {
 }
 
 impl Fit {
-    /// Figures of the type that the sessions need and no document has. If the type has less than they need, fewer sessions fit.
+    /// Figures that the sessions need and no document gives for the type. If the type has less, fewer sessions fit.
     pub fn unchecked(&self) -> impl Iterator<Item = Unknown> {
         self.unknown.iter().copied().filter(|one| matches!(one, Unknown::Memory | Unknown::Network))
     }
@@ -115,7 +115,7 @@ impl Fit {
 pub(super) struct Fitter<'a> {
     mix: Mix,
     asked: &'a InstancesAsked,
-    /// What the same cores hold at the same clock: many types have the same.
+    /// The result for equal cores at the same clock: many types share it.
     held: HashMap<(Cores, u64), u64>,
 }
 
@@ -124,7 +124,7 @@ impl Fitter<'_> {
         Fitter { mix: Mix::new(sessions), asked, held: HashMap::new() }
     }
 
-    /// How many sessions of the mix fit; none if not even the CPUs of the type are known.
+    /// How many sessions of the mix fit. `None` if not even the CPUs of the type are known.
     pub(super) fn fit(&mut self, instance: &Instance) -> Option<Fit> {
         let mut unknown = Vec::new();
         let vcpus = instance.number(Kind::Vcpus)?;
@@ -190,7 +190,7 @@ impl Fitter<'_> {
     }
 }
 
-/// How many sessions of the mix a sum of needs allows; none if no session is known to need any.
+/// How many sessions of the mix a sum of needs allows. `None` if no session has a known need.
 fn share(mix: &Mix, resource: Resource, usable: f64, need: impl Fn(&MixKind) -> Option<f64>) -> Option<Share> {
     if !mix.kinds.iter().any(|kind| need(kind) > Some(0.0)) {
         return None;
@@ -278,11 +278,11 @@ mod tests {
         // 4 GiB less a tenth: two large sessions and two small ones need 3,400 MiB, and one more large one does not fit.
         let found = fit("cpus,memory_mib,count\n0.01,1500,1\n0.01,200,1\n");
         assert_eq!((found.sessions, found.limit), (4, Resource::Memory));
-        // A session of unknown memory is not counted, and the others are.
+        // A session with an unknown memory need does not count.
         let found = fit("cpus,memory_mib,count\n0.01,3000,1\n0.01,,1\n");
         assert_eq!((found.sessions, found.limit), (2, Resource::Memory));
         assert!(found.unknown.contains(&Unknown::SessionMemory) && !found.unknown.contains(&Unknown::Network));
-        // A type without a place for one kind holds no mix with it.
+        // If the type has no room for one kind, it holds no mix with that kind.
         assert_eq!(fit("cpus,count\n0.1,9\n1.1,1\n").sessions, 0);
         assert_eq!(fit("cpus,memory_mib,count\n0.01,10,99\n0.01,5000,1\n").sessions, 0);
         let found = fit("cpus,network_mbps\n0.1,0\n");

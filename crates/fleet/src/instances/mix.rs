@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use crate::sessions::Session;
 
-/// The most sessions that are counted.
+/// The maximum number of sessions to count.
 const SESSIONS_MAX: u64 = u32::MAX as u64;
 
 /// Kinds of sessions, each with its part of the mix.
@@ -47,8 +47,8 @@ impl Mix {
         Mix { kinds, total }
     }
 
-    /// How many of each kind the first `n` sessions have: each kind's part of `n`, rounded to whole sessions. One session more never means fewer
-    /// of a kind: the j-th of `count` equal sessions comes at (j - 1/2) / count of the mix.
+    /// How many of each kind the first `n` sessions have: each kind's part of `n`, rounded to a whole number. One session more never
+    /// means fewer of a kind: the j-th of `count` equal sessions comes at (j - 1/2) / count of the mix.
     pub(super) fn first(&self, n: u64) -> Vec<u64> {
         let (rounds, rest) = (n / self.total, n % self.total);
         let counts = self.kinds.iter().map(|kind| kind.count);
@@ -67,7 +67,7 @@ impl Mix {
         first.iter().zip(counts).map(|(first, count)| first + rounds * count).collect()
     }
 
-    /// The most sessions of the mix that fit, if n sessions fit wherever more do.
+    /// The maximum number of sessions of the mix that fit. If n sessions fit, fewer fit too.
     pub(super) fn most(&self, fits: impl Fn(&[u64]) -> bool) -> u64 {
         let fits = |n: u64| fits(&self.first(n));
         let (mut low, mut high) = (0, 1);
@@ -82,13 +82,13 @@ impl Mix {
         low
     }
 
-    /// What these sessions need together; a session whose need is not known counts for nothing.
+    /// The total needs of these sessions. A session with an unknown need adds nothing.
     pub(super) fn sum(&self, first: &[u64], need: impl Fn(&MixKind) -> Option<f64>) -> f64 {
         self.kinds.iter().zip(first).map(|(kind, n)| need(kind).unwrap_or(0.0) * *n as f64).sum()
     }
 }
 
-/// When a session comes, in halves of a mix.
+/// The position of a session in the mix, in halves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Due(f64);
 

@@ -31,7 +31,7 @@ pub struct InstancesReport {
     pub currency: Option<String>,
     /// Types that hold the sessions: those with the lowest cost of a session first, then those without a price, well documented and small ones first.
     pub candidates: Vec<Candidate>,
-    /// How many types hold fewer sessions than were asked for.
+    /// How many types hold fewer sessions than the requested number.
     pub too_small: usize,
     /// What to consider before you use the answer.
     pub caveats: Vec<String>,
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!((report.currency.as_deref(), report.prices[0].prices), (Some("USD"), 4));
     }
 
-    /// Documents have no lasting network rate of many small types.
+    /// No document gives the lasting network rate of many small types.
     #[test]
     fn without_prices_a_type_that_was_checked_comes_first() {
         let report =

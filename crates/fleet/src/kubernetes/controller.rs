@@ -1,5 +1,5 @@
-//! Carries rollouts out: reads the cluster, asks [`next`], and writes releases and the status of goals. Its whole state is in the API server. So it
-//! may die at any time, and another controller can continue.
+//! Carries out rollouts: reads the cluster, asks [`next`], and writes releases and the status of goals. Its complete state is in the
+//! API server. So it may die at any time, and another controller can continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ pub struct Progress {
     /// How many nodes still have it released, while it is withdrawn.
     pub still_released: usize,
     /// Guards whose query failed, and why.
-    pub blind: Vec<String>,
+    pub without_numbers: Vec<String>,
 }
 
 /// Carries out the rollouts of a cluster.
@@ -70,7 +70,7 @@ struct Guards {
     /// The results of the guards that were due.
     looks: Vec<(String, GuardLook)>,
     /// The guards whose query failed, and why.
-    blind: Vec<String>,
+    without_numbers: Vec<String>,
 }
 
 impl<M: Metrics> Controller<M> {
@@ -106,7 +106,7 @@ impl<M: Metrics> Controller<M> {
     async fn step_of(&mut self, goal: &HostGoal, cluster: &Cluster) -> Result<Progress, kube::Error> {
         let now = Timestamp::now().as_second();
         let view = ClusterView { goal, nodes: &cluster.nodes, states: &cluster.states, now };
-        let Guards { states, looks, blind } = self.guards(&view);
+        let Guards { states, looks, without_numbers } = self.guards(&view);
         let Next { release, withdraw, mut rollout, counts } = next(&view, &looks);
         if let Some(rollout) = &mut rollout {
             rollout.guards = states;
@@ -120,7 +120,7 @@ impl<M: Metrics> Controller<M> {
         for node in &withdraw {
             self.release(node, cluster, &name, None).await?;
         }
-        Ok(Progress { goal: name, nodes: counts, rollout, still_released: withdraw.len(), blind })
+        Ok(Progress { goal: name, nodes: counts, rollout, still_released: withdraw.len(), without_numbers })
     }
 
     /// Queries the guards that are due. Returns their states and results, and the guards whose query failed.
@@ -146,12 +146,12 @@ impl<M: Metrics> Controller<M> {
                     Ok(numbers) if !is_begun => state.note_before(&numbers),
                     Ok(numbers) => {
                         let look = state.look(&numbers, |node| view.is_released(node), guard.worse);
-                        if look == GuardLook::Blind {
-                            guards.blind.push(format!("guard {}: no number of a released node", guard.name));
+                        if look == GuardLook::NoNumbers {
+                            guards.without_numbers.push(format!("guard {}: no number of a released node", guard.name));
                         }
                         guards.looks.push((guard.name.clone(), look));
                     }
-                    Err(why) => guards.blind.push(format!("guard {}: {why}", guard.name)),
+                    Err(why) => guards.without_numbers.push(format!("guard {}: {why}", guard.name)),
                 }
             }
             guards.states.insert(guard.name.clone(), state);

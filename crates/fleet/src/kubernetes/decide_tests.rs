@@ -134,7 +134,7 @@ fn the_older_of_two_contradicting_goals_holds() {
     let desired = NodeView { labels: &labels, goals: &goals, released: &[] }.desired();
     let Permission::Refused { why } = &desired[1].permission else { panic!("{desired:?}") };
     assert_eq!(why, "vm.swappiness is 10 in the older goal z-old, and 20 here");
-    // The same value twice is no contradiction, and a goal that only audits claims nothing.
+    // The same value twice is not a contradiction, and a goal that only audits claims nothing.
     new.spec.settings = vec!["vm.swappiness=10".to_owned()];
     assert_eq!(steps(&[new.clone(), old.clone()], &[], &journal(vec![])), ["apply z-old", "apply a-new"]);
     new.spec.settings = vec!["vm.swappiness=20".to_owned()];

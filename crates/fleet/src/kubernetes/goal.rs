@@ -54,7 +54,7 @@ pub struct HostGoalSpec {
     /// What may happen to a node.
     #[serde(default)]
     pub allow: Allow,
-    /// What the agent does when a setting is changed by somebody else.
+    /// What the agent does when another program or a user changes a setting.
     #[serde(default)]
     pub on_drift: OnDrift,
     /// With it, each node waits until the rollout releases the goal. Without it, every node applies the goal at once.
@@ -116,7 +116,7 @@ pub enum Allow {
     Reboot,
 }
 
-/// What the agent does when a setting is changed by somebody else.
+/// What the agent does when another program or a user changes a setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnDrift {
@@ -236,7 +236,7 @@ pub struct Counts {
     pub selected: u32,
     /// All settings in force.
     pub in_force: u32,
-    /// A setting was changed by somebody else.
+    /// A setting was changed by another program or a user.
     pub drifted: u32,
     /// The node must reboot.
     pub pending_reboot: u32,
@@ -244,7 +244,7 @@ pub struct Counts {
     pub refused: u32,
     /// A setting does not exist there.
     pub not_applicable: u32,
-    /// Not released yet, or not seen by the node's agent.
+    /// Not released yet, or the node's agent has not read it yet.
     pub waiting: u32,
 }
 

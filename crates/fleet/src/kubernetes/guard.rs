@@ -10,9 +10,9 @@ use evenkeel_stats::{Direction, Options, Pair, Sequential, Verdict, median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The most pairs that are kept: the oldest go first.
+/// The maximum number of stored pairs. The oldest are dropped first.
 const PAIRS_MAX: usize = 200;
-/// The most nodes whose number before the release is kept.
+/// The maximum number of nodes whose number before the release is stored.
 const NODES_MAX: usize = 2_000;
 
 /// A number from Prometheus that must not get worse.
@@ -65,7 +65,7 @@ pub enum GuardLook {
         why: String,
     },
     /// The query gave no number for any node that matters.
-    Blind,
+    NoNumbers,
 }
 
 impl GuardState {
@@ -88,7 +88,7 @@ impl GuardState {
             let Some(now) = now else { continue };
             if is_released(node) { &mut released } else { &mut waiting }.push(now / before);
         }
-        let Some(b) = median(&released) else { return GuardLook::Blind };
+        let Some(b) = median(&released) else { return GuardLook::NoNumbers };
         // After the last wave no node waits, so compare only with the time before the release.
         let a = median(&waiting).unwrap_or(1.0);
         self.pairs.push([a, b]);
@@ -103,7 +103,7 @@ impl GuardState {
             Worse::Lower => Direction::Higher,
         };
         let Ok(mut test) = Sequential::new(Options { confidence: 0.99, ..Options::new(better) }) else {
-            return GuardLook::Blind;
+            return GuardLook::NoNumbers;
         };
         for &[a, b] in &self.pairs {
             // Skip an invalid pair: somebody may have edited the status.
@@ -159,10 +159,10 @@ mod tests {
     #[test]
     fn a_query_without_numbers_is_blind_and_hostile_numbers_do_no_harm() {
         let mut guard = GuardState::default();
-        assert_eq!(guard.look(&numbers(&[("a", 1.0)]), |_| true, Worse::Higher), GuardLook::Blind);
+        assert_eq!(guard.look(&numbers(&[("a", 1.0)]), |_| true, Worse::Higher), GuardLook::NoNumbers);
         guard.note_before(&numbers(&[("a", f64::NAN), ("b", 0.0), ("c", -1.0), ("d", 2.0)]));
         assert_eq!(guard.before.len(), 1);
-        assert_eq!(guard.look(&numbers(&[("d", f64::INFINITY)]), |_| true, Worse::Higher), GuardLook::Blind);
+        assert_eq!(guard.look(&numbers(&[("d", f64::INFINITY)]), |_| true, Worse::Higher), GuardLook::NoNumbers);
         guard.pairs = vec![[f64::NAN, 1.0], [0.0, -1.0]];
         assert!(matches!(guard.look(&numbers(&[("d", 2.0)]), |_| true, Worse::Higher), GuardLook::Well { .. }));
         for _ in 0..1_000 {

@@ -11,7 +11,7 @@ pub trait Host: Send + Sync + 'static {
     /// If the journal cannot be read.
     fn journal(&self) -> Result<Journal, HostError>;
 
-    /// Applies a goal as one transaction, or nothing of it.
+    /// Applies a goal as one transaction, completely or not at all.
     ///
     /// # Errors
     /// If the goal could not be applied.
@@ -29,7 +29,7 @@ pub trait Host: Send + Sync + 'static {
     /// If the kernel's file cannot be read.
     fn boot(&self) -> Result<String, HostError>;
 
-    /// Tells the host to reboot, and returns before it does.
+    /// Tells the host to reboot, and returns before the reboot.
     ///
     /// # Errors
     /// If the command that reboots it could not be run, or failed.
@@ -58,7 +58,7 @@ pub enum HostError {
         /// The reason, in the words of the host's program.
         why: String,
     },
-    /// It was refused or failed, and the host is as it was before.
+    /// It was refused or failed, and the host is unchanged.
     #[error("refused, and all is as before: {why}")]
     Refused {
         /// The reason, in the words of the host's program.

@@ -57,7 +57,7 @@ pub struct Journal {
 /// Which settings hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Settings that somebody else changed.
+    /// Settings that another program or a user changed.
     pub drift: Vec<DriftedKnob>,
     /// Knobs that are written, and not in force yet.
     pub pending: Vec<PendingKnob>,

@@ -4,7 +4,7 @@
 pub const GROUP: &str = "evenkeel.dev";
 /// The condition of a node.
 pub const NODE_CONDITION: &str = "EvenkeelSettings";
-/// The annotation of a goal that asks for the undo of its rollout.
+/// The annotation of a goal that requests the undo of its rollout.
 pub const UNDO: &str = "evenkeel.dev/undo";
 /// The annotation of a node with its last reboot for goals, in JSON.
 pub const REBOOT: &str = "evenkeel.dev/reboot";

@@ -34,13 +34,13 @@ const RECORD_BYTES_MAX: usize = 64 << 10;
 pub struct RebootRecord {
     /// The phase of the reboot.
     pub phase: RebootPhase,
-    /// The goals that this node was rebooted for, or is going to be, each with its generation.
+    /// The goals for which this node was or will be rebooted, each with its generation.
     pub goals: Vec<Release>,
     /// The id of the host's boot before the reboot.
     pub boot: String,
     /// When the phase began, in seconds since 1970.
     pub since: i64,
-    /// Whether somebody else had cordoned the node before: then it stays so.
+    /// Whether another user had cordoned the node before. Then it stays cordoned.
     pub was_cordoned: bool,
     /// Why it failed, or what it waits for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -111,7 +111,7 @@ pub struct RebootWanted {
 pub struct DrainedPod {
     /// Its namespace and name.
     pub name: String,
-    /// Whether something starts it again elsewhere. If not, it is not evicted: the user has to end it.
+    /// Whether a controller starts the pod again on another node. If not, it is not evicted: the user has to end it.
     pub is_managed: bool,
 }
 
@@ -128,7 +128,7 @@ pub struct RebootView<'a> {
     pub boot: &'a str,
     /// Whether the node takes no new pods.
     pub is_cordoned: bool,
-    /// The pods that have to end first; unknown while they have not been listed.
+    /// The pods that have to end first. Unknown until they have been listed.
     pub pods: Option<&'a [DrainedPod]>,
     /// The time, in seconds since 1970.
     pub now: i64,
@@ -143,7 +143,7 @@ pub enum RebootStep {
     Begin(RebootRecord),
     /// List the node's pods, and decide again.
     ListPods,
-    /// Evict the node's pods, and write the record if it says something new.
+    /// Evict the node's pods, and write the record if it has changed.
     Evict(RebootRecord),
     /// Write the record, then reboot the host.
     Reboot(RebootRecord),
@@ -174,7 +174,7 @@ impl RebootView<'_> {
         if new.is_empty() {
             return RebootStep::Rest;
         }
-        // What this node was rebooted for before is kept, else two goals in turn could keep it rebooting.
+        // Keep the record of earlier reboots of this node. Otherwise two goals could alternate and reboot it for ever.
         let mut goals: Vec<Release> = record.map(|record| record.goals.clone()).unwrap_or_default();
         goals.retain(|known| !self.wanted.iter().any(|wanted| wanted.goal.goal == known.goal));
         goals.extend(self.wanted.iter().map(|wanted| wanted.goal.clone()));

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::rollout::NodeInfo;
 use super::state::{HostState, HostStateSpec, Release};
 
-/// How often a change is tried against others who change the same state.
+/// How often to retry a change while other programs change the same state.
 const TRIES_MAX: usize = 5;
 
 /// The states of all nodes.
@@ -23,7 +23,8 @@ impl Releases {
         Ok(self.0.list(&ListParams::default()).await?.items)
     }
 
-    /// Creates the state of a node that has none; it is deleted with the node. Returns whether it did: if it exists by now, it stays as it is.
+    /// Creates the state of a node that has none. Kubernetes deletes it with the node. Returns whether it did: if it exists by now, it
+    /// stays unchanged.
     pub(super) async fn create(&self, node: &NodeInfo, released: Vec<Release>) -> Result<bool, Error> {
         let mut state = HostState::new(&node.name, HostStateSpec { released });
         state.metadata.owner_references = node.owner.clone().map(|owner| vec![owner]);
@@ -33,8 +34,8 @@ impl Releases {
         }
     }
 
-    /// Changes the releases of a node. If somebody changed its state since it was read, it is read again: a release that is lost would be
-    /// missing in its wave. Returns whether something was written; a state that is gone or keeps changing is left to the next pass.
+    /// Changes the releases of a node. If the state changed since it was read, it is read again, because a lost release would be
+    /// missing in its wave. Returns whether something was written. A state that is gone or keeps changing waits for the next pass.
     pub(super) async fn change(
         &self,
         state: &HostState,

@@ -28,7 +28,7 @@ pub struct NodeInfo {
     pub is_ready: bool,
     /// Its last reboot for goals.
     pub reboot: Option<RebootRecord>,
-    /// The owner reference by which an object is deleted with the node.
+    /// The owner reference that lets Kubernetes delete the object with the node.
     pub owner: Option<OwnerReference>,
 }
 
@@ -60,7 +60,7 @@ pub struct ClusterView<'a> {
 pub struct Next {
     /// The nodes to which the goal is to be released now.
     pub release: Vec<String>,
-    /// The nodes from which it is to be withdrawn, so that they revert it.
+    /// The nodes that lose their release now, so that they revert the goal.
     pub withdraw: Vec<String>,
     /// The status of the rollout from now on; none for a goal without a rollout.
     pub rollout: Option<RolloutStatus>,
@@ -98,7 +98,7 @@ impl ClusterView<'_> {
         node.reboot.as_ref().filter(|record| record.is_for(&self.goal.name_any(), self.generation()))
     }
 
-    /// Whether the goal has come as far on a node as it can: the settings are in force, after a reboot if the goal has one.
+    /// Whether the goal has reached its final state on a node: the settings are in force, after a reboot if the goal has one.
     fn is_done_on(&self, node: &NodeInfo) -> bool {
         let is_rebooting = self.reboot_of(node).is_some_and(|record| record.phase.is_under_way());
         let waits = |state: &GoalState| self.goal.spec.reboot.is_some() && state.needs_reboot;
@@ -179,7 +179,7 @@ fn undo(view: &ClusterView<'_>, status: RolloutStatus, counts: Counts) -> Next {
     Next { withdraw, counts, rollout: Some(rollout), ..Next::default() }
 }
 
-/// Why nothing more may be released.
+/// Why the rollout may release nothing more.
 fn halt(view: &ClusterView<'_>, selected: &[&NodeInfo], guards: &[(String, GuardLook)]) -> Option<String> {
     for node in selected.iter().filter(|node| view.is_released(&node.name)) {
         if let Some(record) = view.reboot_of(node) {
@@ -188,7 +188,7 @@ fn halt(view: &ClusterView<'_>, selected: &[&NodeInfo], guards: &[(String, Guard
                 RebootPhase::Failed => {
                     return Some(format!("node {}: its reboot failed: {}", node.name, record.message));
                 }
-                // It is not ready, and its agent says nothing new.
+                // The node is not ready, and its agent reports nothing new.
                 RebootPhase::Rebooting if waited <= REBOOT_SECONDS_MAX => continue,
                 RebootPhase::Rebooting if !node.is_ready => {
                     return Some(format!("node {} ran its reboot command {waited} s ago, and is not ready", node.name));
@@ -204,7 +204,7 @@ fn halt(view: &ClusterView<'_>, selected: &[&NodeInfo], guards: &[(String, Guard
     }
     guards.iter().find_map(|(name, look)| match look {
         GuardLook::Worse { why } => Some(format!("guard {name}: {why}")),
-        GuardLook::Well { .. } | GuardLook::Blind => None,
+        GuardLook::Well { .. } | GuardLook::NoNumbers => None,
     })
 }
 

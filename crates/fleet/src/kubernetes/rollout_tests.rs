@@ -1,4 +1,4 @@
-//! Rollouts over a cluster whose agents report what the test wants.
+//! Rollouts over a cluster whose agents report what the test defines.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl Cluster {
         Cluster { goal, nodes: (0..nodes).map(node).collect(), states: BTreeMap::new(), now: 1_000 }
     }
 
-    /// One step of the rollout, whose status and releases are written.
+    /// One step of the rollout, with its status and releases written.
     fn step(&mut self, guards: &[(String, GuardLook)]) -> Next {
         let view = ClusterView { goal: &self.goal, nodes: &self.nodes, states: &self.states, now: self.now };
         let next = next(&view, guards);
@@ -259,7 +259,7 @@ fn nodes_that_reboot_are_waited_for_and_one_that_does_not_come_back_halts_it() {
         NodeInfo { is_ready: true, reboot: Some(record(RebootPhase::Failed, 0)), ..cluster.nodes[0].clone() };
     cluster.step(&[]);
     assert_eq!(cluster.message(), "node vm-000: its reboot failed: waits for 1 pod: games/a");
-    // What failed for an older generation does not count.
+    // Failures of an older generation do not count.
     let mut next = begun();
     next.goal.spec.reboot = Some(RebootPolicy { drain_seconds: 600 });
     let mut old = record(RebootPhase::Failed, 0);

@@ -70,7 +70,7 @@ pub struct GoalState {
     /// The newest transaction of the host's journal that belongs to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transaction: Option<u64>,
-    /// The settings that somebody else changed.
+    /// The settings that another program or a user changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<DriftedKnob>,
     /// The reason, in words.
@@ -83,7 +83,7 @@ pub struct GoalState {
 pub enum GoalPhase {
     /// All its settings are in force.
     InForce,
-    /// The audit is done, and nothing was changed.
+    /// The audit is done, and changed nothing.
     Audited,
     /// Not released yet.
     Waiting,
@@ -100,7 +100,7 @@ pub enum GoalPhase {
 }
 
 impl GoalPhase {
-    /// Whether a rollout may go on after a node with this state.
+    /// Whether a rollout may continue after a node with this state.
     pub fn is_good(self) -> bool {
         matches!(self, GoalPhase::InForce | GoalPhase::PendingReboot | GoalPhase::NotApplicable)
     }
@@ -111,7 +111,7 @@ impl GoalPhase {
     }
 }
 
-/// A setting that somebody else changed.
+/// A setting that another program or a user changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftedKnob {

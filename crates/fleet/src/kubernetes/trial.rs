@@ -17,7 +17,7 @@ use super::why::why;
 
 /// How often to check whether the hosts have reached the requested state.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often a switch is tried while others write to the same states.
+/// How often to retry a switch while other programs write the same states.
 const SWITCHES_MAX: usize = 20;
 
 /// One goal, whose releases a trial owns.
@@ -54,11 +54,11 @@ pub enum TrialError {
     Host {
         /// The node.
         node: String,
-        /// What is wrong with it, in words.
+        /// What is wrong with it, as text.
         what: String,
     },
     /// The agents did not answer.
-    #[error("after {seconds} s, {nodes} nodes have not come to what was asked, {first} among them")]
+    #[error("after {seconds} s, {nodes} nodes have not reached the requested state, {first} among them")]
     Late {
         /// How long.
         seconds: u64,
@@ -121,7 +121,7 @@ impl TrialGoal {
     async fn annotate(&self, id: Option<&str>) -> Result<(), TrialError> {
         let patch = json!({ "metadata": { "annotations": { TRIAL: id } } });
         match self.goals.patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-            // Deleted meanwhile: nothing is left to give back.
+            // The goal was deleted in the meantime, so there is nothing to give back.
             Err(kube::Error::Api(error)) if error.is_not_found() && id.is_none() => Ok(()),
             patched => Ok(patched.map(|_| ())?),
         }

@@ -18,7 +18,7 @@ pub fn why(error: &(dyn Error + 'static)) -> String {
             Some(KubeconfigError::Parse(error)) => {
                 let what = error.to_string();
                 let what = what.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                Some(format!("it is no file of a cluster (kubeconfig): {what}"))
+                Some(format!("it is not a file of a cluster (kubeconfig): {what}"))
             }
             _ => None,
         })

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The most sessions of a table, all counts added.
+/// The maximum number of sessions of a table, with all counts added.
 pub const SESSIONS_MAX: u64 = 10_000;
 
 /// Ticks that come at random times wait, on average, for load / (1 - load) × half a piece of work, by the formula of Pollaczek and Khinchine for work of one
@@ -10,7 +10,7 @@ pub const SESSIONS_MAX: u64 = 10_000;
 pub const LOAD_MAX: f64 = 0.7;
 
 /// A session that uses this share of a CPU is heavy. Two busy siblings each do about 0.6 of the work that a CPU does alone, so a session beside one of 0.25
-/// takes on average 1.17 times as long at the most. That is what a lighter one costs its sibling, and where evenkeel stops calling it cheap.
+/// takes at most 1.17 times as long on average. A lighter one costs its sibling less, so evenkeel calls it light.
 pub const HEAVY_CPUS: f64 = 0.25;
 
 /// The CPU time of a packet in the kernel's part that runs where the interrupt is served, in microseconds. Drivers need 0.5 to 2 µs for a
@@ -21,7 +21,7 @@ pub(super) const PACKET_US: f64 = 2.0;
 /// tenth of its work.
 pub(super) const INTERRUPT_LOAD_MAX: f64 = 0.07;
 
-/// The most states that a search visits unless the question says otherwise: about a second on 128 CPUs.
+/// The default limit of states that a search visits: about a second on 128 CPUs.
 const WORK: u32 = 150_000;
 
 /// What to do with CPUs that serve the network's interrupts.
@@ -43,9 +43,9 @@ pub enum InterruptCpus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuSets {
-    /// Those that the placement counts on: one, or as many as a large session needs.
+    /// The CPUs that the placement counts on: one, or as many as a large session needs.
     One,
-    /// All CPUs for sessions that share a last cache with those.
+    /// All CPUs for sessions that share a last-level cache with those CPUs.
     Cache,
     /// All CPUs for sessions in their node. A tick that finds its CPU busy takes another one, so about twice to three times as many sessions fit in
     /// the simulation of docs/findings/2026-11-26-placement.md.
@@ -66,7 +66,7 @@ pub struct Options {
     pub cpu_sets: CpuSets,
     /// The share of each CPU that the hypervisor gives, where it was measured, by the CPU's number.
     pub shares: Vec<(usize, f64)>,
-    /// The most states that the search visits.
+    /// The maximum number of states that the search visits.
     pub work: u32,
 }
 
@@ -86,7 +86,7 @@ impl Default for Options {
 /// Why there is no placement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
-    /// There are more than a placement is computed for.
+    /// There are more sessions than evenkeel computes a placement for.
     #[error("{0} sessions, and the most is {SESSIONS_MAX}")]
     TooManySessions(u64),
     /// Two sessions have one systemd service.

@@ -9,7 +9,7 @@ use super::state::{OnCpu, Score, State};
 /// How many functions are tried: the load itself, and functions that round it down to parts of a CPU, first to halves.
 const FUNCTIONS: u64 = 4;
 
-/// Sessions of each kind that wait to be placed.
+/// Sessions of each kind that are not placed yet.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     pub(super) counts: Vec<u32>,
@@ -30,7 +30,7 @@ fn weight(load: u64, capacity: u64, k: u64) -> u64 {
     }
 }
 
-/// The most of the waiting sessions that can be placed yet.
+/// The maximum number of the waiting sessions that can still be placed.
 pub(super) fn placeable(state: &State<'_>, waiting: &Waiting) -> u32 {
     let problem = state.problem;
     let capacity = problem.slots.iter().map(|slot| u64::from(slot.limit)).max().unwrap_or(0);
@@ -98,7 +98,7 @@ fn least(problem: &Problem, waiting: &Waiting, mut count: u32, weight: impl Fn(u
     sum
 }
 
-/// The fewest heavy pairs when `count` of the waiting sessions are placed: threads spread over cores as evenly as it goes.
+/// The minimum number of heavy pairs when `count` of the waiting sessions are placed, with threads spread over cores as evenly as possible.
 pub(super) fn heavy_pairs(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
     let kinds = &state.problem.kinds;
     let threads = |kind: usize| if kinds[kind].need.is_heavy { u64::from(kinds[kind].need.width) } else { 0 };
@@ -106,7 +106,7 @@ pub(super) fn heavy_pairs(state: &State<'_>, waiting: &Waiting, count: u32) -> u
     state.heavy_pairs + pairs_added(state.heavy.iter().map(|heavy| u64::from(*heavy)), left)
 }
 
-/// The fewest pairs of threads on one CPU, core, cache and node: each level by itself as even as it goes.
+/// The minimum number of pairs of threads on one CPU, core, cache and node, with each level by itself as even as possible.
 fn sharing(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
     let left = least(state.problem, waiting, count, |kind| u64::from(state.problem.kinds[kind].need.width));
     let of = |threads: &[u32]| pairs_added(threads.iter().map(|threads| u64::from(*threads)), left);
@@ -114,8 +114,8 @@ fn sharing(state: &State<'_>, waiting: &Waiting, count: u32) -> u64 {
     state.sharing() + on_cpus + of(&state.core_threads) + of(&state.cache_threads) + of(&state.node_threads)
 }
 
-/// The fewest pairs that `left` more threads make, in places that already have these numbers of threads. A thread in a place with n others
-/// makes n pairs.
+/// The minimum number of pairs that `left` more threads make, in places that already have these numbers of threads. A thread in a
+/// place with n others makes n pairs.
 fn pairs_added(places: impl Iterator<Item = u64>, mut left: u64) -> u64 {
     let mut places: Vec<u64> = places.collect();
     places.sort_unstable();

@@ -15,7 +15,7 @@ pub(super) fn improve(state: &mut State<'_>, placed: &mut Vec<Placed>, mut work:
     {}
 }
 
-/// Places a session that is left out, after moving another one out of its way. True if it did.
+/// Places a left-out session, after moving another one out of its way. True if it did.
 fn insert(state: &mut State<'_>, placed: &mut Vec<Placed>, work: &mut u32) -> bool {
     if state.left_out == 0 {
         return false;

@@ -15,7 +15,7 @@ pub(super) struct Placed {
 pub(super) enum Choice {
     /// The one with the lowest load: an even placement.
     Emptiest,
-    /// The one with the highest load on which it fits: more sessions fit.
+    /// The CPU with the highest load on which it fits, so that more sessions fit.
     Fullest,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn place<'a>(problem: &'a Problem, order: Order, choice: Choice) -> (
     (state, placed)
 }
 
-/// The best CPUs for one more session; none if it does not fit.
+/// The best CPUs for one more session. `None` if it does not fit.
 pub(super) fn best_place(state: &mut State<'_>, kind: usize, choice: Choice) -> Option<Vec<usize>> {
     let problem = state.problem;
     let nodes: Vec<usize> = (0..problem.memory.len()).filter(|node| state.has_room(*node, kind)).collect();

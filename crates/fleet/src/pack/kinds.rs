@@ -28,7 +28,7 @@ pub(super) struct Need {
     pub(super) load: u32,
     /// The load of its CPUs, others included, may not be above this; more than one CPU if its ticks never come too late.
     pub(super) limit: u32,
-    /// Whether it alone loads a CPU above the bound, and so gets a CPU of its own.
+    /// Whether it alone loads a CPU above the bound, and so gets its own CPU.
     pub(super) is_exclusive: bool,
     /// Whether its siblings should not have such a session.
     pub(super) is_heavy: bool,

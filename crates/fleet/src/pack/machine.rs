@@ -15,7 +15,7 @@ pub struct Machine {
     pub cpus: Vec<MachineCpu>,
     /// The nodes that have CPUs.
     pub nodes: Vec<MachineNode>,
-    /// The last caches. A CPU whose caches are not known is in a cache of unknown size with all such CPUs of its node.
+    /// The last caches. CPUs with unknown caches share one cache of unknown size per node.
     pub caches: Vec<MachineCache>,
     /// The quota of the control group, in CPUs.
     pub quota_cpus: Option<f64>,
@@ -127,7 +127,7 @@ impl Machine {
         if of_cpu.len() == online.len() && self.nodes.len() > 1 {
             return of_cpu;
         }
-        // One node, or none that is known: its memory is the machine's.
+        // One node, or no known node. Its memory is the machine's.
         let node = self.nodes.first().and_then(|node| node.node).filter(|_| of_cpu.len() == online.len());
         if node.is_none() && !facts.numa.nodes.is_absent() {
             let why = facts.numa.nodes.unknown_why().unwrap_or("some CPUs are in no node");
@@ -175,7 +175,7 @@ fn interrupt_cpus(facts: &Facts, caveats: &mut Vec<String>) -> CpuSet {
     found.into_iter().collect()
 }
 
-/// Numbers of caches and cores, by what the facts say of them.
+/// Numbers of caches and cores, as the facts give them.
 #[derive(Default)]
 struct Places {
     caches: BTreeMap<(usize, Option<String>), usize>,
@@ -221,7 +221,7 @@ impl Places {
     }
 }
 
-/// The cache of the highest level from 2 on: a first-level cache belongs to a core and says nothing of neighbours.
+/// The cache of the highest level from 2 on. A first-level cache belongs to one core and has no neighbours.
 fn last_cache(cpu: &Cpu) -> Option<&Cache> {
     let level = |cache: &&Cache| cache.level.known().copied().filter(|level| *level >= 2);
     cpu.caches.iter().filter(|cache| level(cache).is_some()).max_by_key(level)

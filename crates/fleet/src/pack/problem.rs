@@ -1,4 +1,4 @@
-//! The problem in whole numbers: the rest of each CPU after the system and the interrupts, and the needs of all sessions.
+//! The problem in whole numbers: the capacity of each CPU after the system and the interrupts, and the needs of all sessions.
 
 use super::asked::{INTERRUPT_LOAD_MAX, InterruptCpus, Options, PACKET_US};
 use super::kinds::{CPU, Kind, Need, share};
@@ -7,7 +7,7 @@ use crate::cpu_load;
 use crate::sessions::Session;
 use crate::system::{SYSTEM_MEMORY, system_cpus};
 
-/// The most that one CPU has of everything that counts in millionths of it.
+/// The maximum of a CPU for everything that counts in millionths of it.
 const WHOLE: f64 = CPU as f64;
 
 /// The memory of a node of unknown size: more than any node has, but the sum of 8,192 nodes does not overflow.
@@ -43,8 +43,8 @@ pub(super) struct Problem {
     /// The CPU quota for all sessions, in millionths of a CPU.
     pub(super) quota: u64,
     pub(super) kinds: Vec<Kind>,
-    /// The least that a thread of each kind takes of a CPU's limit. A session with a CPU of its own takes all of the limit, even if its load is
-    /// higher.
+    /// The minimum that a thread of each kind takes of a CPU's limit. A session with its own CPU takes all of the limit, even if its
+    /// load is higher.
     pub(super) packed_loads: Vec<u32>,
 }
 
@@ -121,8 +121,8 @@ impl Rooms {
         rooms
     }
 
-    /// Leaves CPUs to the system: first those that sessions do not use anyway, then those with interrupts, then the lowest numbers. Isolated CPUs
-    /// are of no use to it.
+    /// Leaves CPUs to the system: first the CPUs that sessions do not use, then those with interrupts, then the lowest numbers.
+    /// Isolated CPUs are of no use to it.
     fn leave_system(&mut self, machine: &Machine) {
         let mut order: Vec<usize> = (0..machine.cpus.len()).filter(|at| !machine.cpus[*at].is_isolated).collect();
         order.sort_by_key(|at| (self.rooms[*at].has_sessions, !machine.cpus[*at].serves_interrupts, *at));
@@ -186,7 +186,7 @@ fn packed_load(slots: &[Slot], need: &Need) -> u32 {
 }
 
 /// An upper bound for the packets per second of the placed sessions. None if the table has no packets. If not all sessions fit, it counts those
-/// with the most packets for their load, so no placement has more.
+/// with most packets for their load, so no placement has more.
 fn packets(machine: &Machine, sessions: &[Session], load_max: f64) -> Option<f64> {
     let mut rates: Vec<(f64, f64)> = sessions
         .iter()

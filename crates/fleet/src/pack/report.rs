@@ -21,7 +21,7 @@ pub struct Report {
     pub sessions: u32,
     /// How many of them have a place.
     pub placed: u32,
-    /// The highest load of a CPU with sessions, as a share of the CPU; `null` if there is none.
+    /// The highest load of a CPU with sessions, as a share of the CPU. `null` if no CPU has sessions.
     pub load: Option<f64>,
     /// Pairs of heavy threads that share a core: on one CPU, or on siblings.
     pub heavy_pairs: u64,
@@ -87,7 +87,7 @@ pub struct Rules {
     pub shares_interrupt_cpus: bool,
     /// Packets a second of all sessions that may have a place; `null` if the table has none.
     pub packets_per_s: Option<f64>,
-    /// The quota of the control group, in CPUs; `null` if there is none.
+    /// The quota of the control group, in CPUs. `null` if there is none.
     pub quota_cpus: Option<f64>,
 }
 
@@ -103,7 +103,7 @@ pub struct Placement {
     pub cpus: CpuSet,
     /// The node of the CPUs; `null` if the machine's nodes are not known.
     pub node: Option<u32>,
-    /// What each session adds to the load of each of its CPUs, on average.
+    /// The load that each session adds to each of its CPUs, on average.
     pub load: f64,
     /// The start of a command line.
     pub taskset: String,
@@ -133,7 +133,7 @@ pub struct CpuUse {
     pub roles: Vec<Role>,
     /// The load of sessions and interrupts, as a share of the CPU; above 1 if packets need more than it has.
     pub load: f64,
-    /// The load of interrupts in it, as far as packets cause it.
+    /// The part of the load that interrupts cause, as far as it comes from packets.
     pub interrupt_load: f64,
     /// The highest allowed load. A session that has a CPU without other roles to itself may use all of it.
     pub load_max: f64,
@@ -152,7 +152,7 @@ pub enum Role {
     Sessions,
     /// It serves interrupts of a network interface.
     Interrupts,
-    /// It is left for the system, in part or whole.
+    /// The CPU is left for the system, partly or completely.
     System,
     /// It is not for sessions, by the control group.
     NotAllowed,

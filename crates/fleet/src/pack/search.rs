@@ -8,13 +8,13 @@ use super::greedy::{self, Choice, Order, Placed};
 use super::problem::Problem;
 use super::state::{Score, State, mix};
 
-/// The most sessions for which the search runs.
+/// The maximum number of sessions for a search.
 pub(super) const EXACT_SESSIONS_MAX: u32 = 64;
-/// The most threads for which it runs: it calls itself for each.
+/// The maximum number of threads for a search, because it calls itself for each.
 const EXACT_THREADS_MAX: u32 = 512;
-/// The most states that it remembers, of 16 bytes each.
+/// The maximum number of remembered states, of 16 bytes each.
 const REMEMBERED_MAX: usize = 1 << 20;
-/// The most exchanges that are tried on a first placement.
+/// The maximum number of exchanges on a first placement.
 const EXCHANGES: u32 = 20_000;
 
 /// A placement, with its proven bounds.
@@ -24,7 +24,7 @@ pub(super) struct Found {
     pub(super) score: Score,
     /// No placement is better than this on the first three levels.
     pub(super) bound: (u32, u64, u32),
-    /// Whether it is also proven to be the best among placements that are equal on the first three levels.
+    /// Whether the placement is also proven to be the best among those that are equal on the first three levels.
     pub(super) are_ties_proven: bool,
     /// States that the search visited.
     pub(super) visited: u32,

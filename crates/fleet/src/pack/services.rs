@@ -22,20 +22,20 @@ pub const PLAN_BYTES_MAX: u64 = 16 << 20;
 pub struct Service {
     /// The session's name in the table.
     pub session: String,
-    /// Its service, with what it gets.
+    /// Its service, and the CPUs, memory and weight of it.
     pub unit: SessionUnit,
 }
 
 /// Why a placement has no services, or not for this machine. Reads well after "failed to place the services: ".
 #[derive(Debug, thiserror::Error)]
 pub enum ServicesError {
-    /// The text is no answer of `pack plan`.
+    /// The text is not an answer of `pack plan`.
     #[error("it is not an answer of `evenkeel pack plan --json`: {0}")]
     Text(serde_json::Error),
     /// A newer program wrote it.
     #[error("this evenkeel does not know format {0}; use the version that wrote it")]
     Format(u32),
-    /// There are more than a placement has.
+    /// There are more sessions than a placement may have.
     #[error("more than {SESSIONS_MAX} sessions")]
     TooMany,
     /// Some sessions have no place.
@@ -128,7 +128,7 @@ pub fn services(report: &Report, machine: &Machine) -> Result<Vec<Service>, Serv
 /// The services in a saved answer of `evenkeel pack plan --json`.
 ///
 /// # Errors
-/// If it is no such answer, a session has no place or no service, or the machine does not have its CPUs.
+/// If it is not such an answer, a session has no place or no service, or the machine does not have its CPUs.
 pub fn parse_services(text: &str, machine: &Machine) -> Result<Vec<Service>, ServicesError> {
     let saved: Saved = serde_json::from_str(text).map_err(ServicesError::Text)?;
     if saved.format != FORMAT {
@@ -159,7 +159,7 @@ fn checked(placements: Vec<SavedPlacement>, left_out: u64, machine: &Machine) ->
     Ok(all)
 }
 
-/// Checks that the machine has what the service gets.
+/// Checks that the machine has the service's CPUs and nodes.
 fn fit(service: &mut Service, machine: &Machine) -> Result<(), ServicesError> {
     let unit = &mut service.unit;
     let missing = |why: String| Err(ServicesError::Machine { session: service.session.clone(), why });

@@ -1,5 +1,5 @@
-//! The state of a placement, to which one thread at a time is added: what fits, and the score. Two states have the same hash if they differ only by
-//! an exchange of equal CPUs, cores, caches or nodes.
+//! The state of a placement, which grows by one thread at a time: what fits, and the score. Two states have the same hash if they
+//! differ only by an exchange of equal CPUs, cores, caches or nodes.
 
 use super::problem::Problem;
 
@@ -16,7 +16,7 @@ pub(super) struct Score {
     pub(super) spread: u32,
     /// How much more of the caches sessions need than these have, in KiB.
     pub(super) cache_excess: u64,
-    /// Pairs of threads that share a CPU, and those that share a core, a cache and a node.
+    /// Pairs of threads that share a CPU, a core, a cache and a node.
     pub(super) sharing: u64,
 }
 
@@ -100,7 +100,7 @@ impl<'a> State<'a> {
         state
     }
 
-    /// Whether one thread of a session fits there. Memory and quota are the whole session's, and asked for by [`State::has_room`].
+    /// Whether one thread of a session fits there. [`State::has_room`] checks the session's memory and quota.
     pub(super) fn fits(&self, slot: usize, kind: usize) -> bool {
         let (room, on, need) = (&self.problem.slots[slot], &self.cpus[slot], &self.problem.kinds[kind].need);
         if on.is_marked || (need.width > 1 && room.is_isolated) {

@@ -6,7 +6,7 @@ use crate::records::TableError;
 /// The regions that a table of players may be served from.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
-    /// For a table of positions: the regions. None for a table of latencies, whose columns are the regions.
+    /// For a table of positions: the regions. `None` for a table of latencies, whose columns are the regions.
     pub listed: Option<Vec<Candidate>>,
     /// If not empty, only these.
     pub among: Vec<String>,
@@ -17,7 +17,7 @@ pub struct Candidates {
 /// The goal of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
-    /// The most regions; none for the fewest that keep the latency within the limit.
+    /// The maximum number of regions. `None` for the fewest that keep the latency within the limit.
     pub count: Option<u32>,
     /// The limit of the latency, in milliseconds.
     pub within_ms: Option<f64>,
@@ -43,12 +43,12 @@ pub enum RegionsError {
     /// More candidates than a set can have.
     #[error("{0} regions to choose from, and the most is {CANDIDATES_MAX}")]
     TooManyCandidates(usize),
-    /// More regions are to stay than may be chosen.
+    /// The user wants to keep more regions than may be chosen.
     #[error("{keep} regions stay, and only {count} may be chosen")]
     TooFew {
         /// The number of regions to keep.
         keep: usize,
-        /// The most regions that may be chosen.
+        /// The maximum number of regions that may be chosen.
         count: u32,
     },
     /// Neither a number of regions nor a limit is given.
@@ -60,12 +60,12 @@ pub enum RegionsError {
         /// The share of players who have a latency to a region.
         percent: f64,
     },
-    /// All regions together have a latency to enough players, and no set of so many was found that has.
+    /// All regions together reach enough players, but the search found no set of this size that does.
     #[error(
         "found no {count} of {regions} regions with a latency to {percentile} % of the players; all {regions} together have one"
     )]
     TooFewReach {
-        /// The most regions that may be chosen.
+        /// The maximum number of regions that may be chosen.
         count: u32,
         /// The number of candidates.
         regions: usize,
@@ -81,7 +81,7 @@ pub enum RegionsError {
         percentile: f64,
         /// The percentile with all candidates, in milliseconds.
         least_ms: f64,
-        /// The limit that was asked for, in milliseconds.
+        /// The requested limit, in milliseconds.
         within_ms: f64,
     },
 }

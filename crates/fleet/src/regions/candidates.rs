@@ -10,9 +10,9 @@ use crate::records::{Fields, Records, TableError, TableFault, header};
 /// Regions of public clouds; its head says where the positions are from.
 const CATALOGUE: &str = include_str!("catalogue.csv");
 
-/// The most candidates, because a set of regions has one bit for each in a `u64`.
+/// The maximum number of candidates, because a set of regions has one bit for each in a `u64`.
 pub const CANDIDATES_MAX: usize = 60;
-/// The most regions of a user's list; `--among` may choose from them.
+/// The maximum number of regions of a user's list; `--among` may choose from them.
 const LISTED_MAX: usize = 10_000;
 
 /// Names of columns; case does not matter.

@@ -3,7 +3,7 @@
 use super::cover::{Found, Wanted, bits, search};
 use super::latencies::{Latencies, UNMEASURED};
 
-/// The most work of all searches for one answer, in visits of a cell's region. It takes some seconds.
+/// The work limit of all searches for one answer, in visits of a cell's region. It takes some seconds.
 const WORK: u64 = 300_000_000;
 /// A search that takes more than this part of the work gives up.
 const WORK_PART: u64 = 6;
@@ -11,7 +11,7 @@ const WORK_PART: u64 = 6;
 const BOUND_PART: u64 = 4;
 /// If a search is too long, the answer and its bound are found to this fraction of the latency.
 const HARD_PART: u32 = 200;
-/// The most exchanges that lower the mean latency, and how many are tried for each.
+/// The maximum number of exchanges that lower the mean latency, and of trials for each.
 const EXCHANGES_MAX: u32 = 12;
 const EXCHANGES_TRIED: usize = 8;
 /// More rows than twice this get a first answer from a sample.
@@ -37,11 +37,11 @@ pub(super) struct Chosen {
     pub(super) percentile_us: u32,
     /// No set of as many regions has a lower one than this.
     pub(super) bound_us: u32,
-    /// Whether no smaller set is within the limit; true if none was asked for.
+    /// Whether no smaller set is within the limit. True if the user gave no limit.
     pub(super) is_count_proven: bool,
 }
 
-/// The set of at most `count` regions with the lowest percentile; none if no set reaches enough players.
+/// The set of at most `count` regions with the lowest percentile. `None` if no set reaches enough players.
 pub(super) fn best(latencies: &Latencies, choice: &Choice, count: u32) -> Option<Chosen> {
     let stride = latencies.weights.len() / SAMPLE_ROWS;
     let first = match stride {
@@ -92,7 +92,7 @@ fn refine(latencies: &Latencies, choice: &Choice, count: u32, first: Option<u64>
         (set, high) = (0, longest + 1);
     }
     let mut steps = Steps { latencies, choice, count, need, part: work / WORK_PART, left: work };
-    // No set is below `proven`; no set was found below `low`.
+    // No set is below `proven`, and the search found none below `low`.
     let (mut proven, mut low) = (least, least);
     // The first set is usually the best one already, and one step proves that.
     let (mut is_near, mut is_hard) = (set != 0, false);

@@ -11,7 +11,7 @@ pub(super) struct Cell {
     pub(super) mask: u64,
     /// How many players, in units of [`super::players::UNITS`].
     pub(super) weight: u64,
-    /// How much of its weight each region in reach is credited with.
+    /// The part of a cell's weight that each region in reach gets as credit.
     theta: f64,
 }
 
@@ -24,8 +24,9 @@ impl Cell {
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A set that reaches at least as many as needed, one bit a region. It reaches the most players, unless the search was to end at the first set or
-    /// ran out of work.
+    /// A set that reaches at least as many as needed, one bit a region. It reaches as many players as possible, unless
+    /// the search was to
+    /// end at the first set or ran out of work.
     Set(u64),
     /// No set reaches that many.
     Nothing,
@@ -40,17 +41,17 @@ pub(super) struct Wanted {
     pub(super) keep: u64,
     /// Regions that a set may have.
     pub(super) allowed: u64,
-    /// The most regions of a set, with those of `keep`.
+    /// The maximum number of regions of a set, with those of `keep`.
     pub(super) count: u32,
-    /// The least weight that the set has to reach.
+    /// The minimum weight that the set has to reach.
     pub(super) need: u64,
     /// Whether the first such set ends the search.
     pub(super) is_any: bool,
-    /// Visits of a region of a cell after which the search gives up.
+    /// The search gives up after this many visits of a cell's region.
     pub(super) work: u64,
 }
 
-/// The most steps of θ at the root, and at other nodes.
+/// The maximum number of steps of θ at the root, and at other nodes.
 const STEPS: (u32, u32) = (150, 20);
 /// The steps of one node take at most this part of the work.
 const WORK_PART: u64 = 4;
@@ -86,7 +87,7 @@ pub(super) fn search(cells: &[Cell], wanted: &Wanted) -> (Found, u64) {
 struct Search {
     need: u64,
     is_any: bool,
-    /// The weight and the set of the best so far.
+    /// The weight and the set of the best result so far.
     best: Option<(u64, u64)>,
     work: u64,
     work_left: u64,
@@ -120,7 +121,7 @@ impl Search {
         self.is_exhausted || (self.is_any && self.best.is_some())
     }
 
-    /// The least weight that is still of interest.
+    /// The minimum weight that still improves the result.
     fn target(&self) -> u64 {
         self.best.map_or(self.need, |(weight, _)| self.need.max(weight + 1))
     }
@@ -350,7 +351,7 @@ fn residual(cells: &[Cell], taken: u64, allowed: u64) -> Vec<Cell> {
 mod tests {
     use super::*;
 
-    /// The most that a set of at most `count` regions reaches.
+    /// The maximum that a set of at most `count` regions reaches.
     fn most(cells: &[Cell], count: u32, regions: u32) -> u64 {
         let reached = |set: u64| cells.iter().filter(|cell| cell.mask & set != 0).map(|cell| cell.weight).sum();
         (0_u64..1 << regions).filter(|set| set.count_ones() <= count).map(reached).max().unwrap_or(0)

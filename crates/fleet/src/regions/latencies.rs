@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::cover::{Cell, bits};
 
-/// A latency that nobody measured: it counts as out of reach.
+/// A latency that was not measured. It counts as out of reach.
 pub(super) const UNMEASURED: u32 = u32::MAX;
 
 /// Latencies in microseconds, with one row for each player, or for several players at one place.
@@ -53,7 +53,7 @@ impl Latencies {
         sample
     }
 
-    /// The least weight that is at least this many thousandths of all players.
+    /// The minimum weight that is at least this many thousandths of all players.
     pub(super) fn share(&self, thousandths: u32) -> u64 {
         let needed = u128::from(self.total) * u128::from(thousandths);
         // Not above the total, which fits.
@@ -89,7 +89,7 @@ impl Latencies {
         served
     }
 
-    /// The smallest latency within which a set serves at least the weight `need`; [`UNMEASURED`] if there is none.
+    /// The smallest latency within which a set serves at least the weight `need`. [`UNMEASURED`] if there is none.
     pub(super) fn within(&self, set: u64, need: u64) -> u32 {
         quantile(&self.served(set), need)
     }
@@ -107,7 +107,7 @@ pub(super) fn quantile(sorted: &[(u32, u64)], need: u64) -> u32 {
     UNMEASURED
 }
 
-/// Milliseconds; none for a latency that nobody measured.
+/// Milliseconds. `None` for a latency that was not measured.
 pub(super) fn milliseconds(us: u32) -> Option<f64> {
     (us != UNMEASURED).then(|| f64::from(us) / 1000.0)
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::latencies::{Latencies, UNMEASURED, milliseconds, quantile};
 use super::players::{Players, UNITS};
 
-/// The most groups that a report has.
+/// The maximum number of groups of a report.
 const GROUPS_SHOWN_MAX: usize = 20;
 
 /// Players above a latency.
@@ -28,7 +28,7 @@ pub struct LeftBehind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Group {
-    /// The name in the table; `null` if it has no such column.
+    /// The name in the table. `null` if the table has no such column.
     pub name: Option<String>,
     /// How many of the group are above the latency.
     pub players: f64,

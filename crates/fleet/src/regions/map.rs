@@ -24,7 +24,7 @@ const GRID_DEGREES: i32 = 30;
 const STYLE: &str = "text{font:11px sans-serif;fill:#222}.t{font-size:13px;font-weight:bold}.g{stroke:#ddd}.s{fill:#4477aa;fill-opacity:.55}\
 .l{fill:#cc3311;fill-opacity:.7}.r{fill:none;stroke:#888}.c{fill:#ee7733;stroke:#222}.f{fill:#fff}";
 
-/// The document; none if no position is known.
+/// The document. `None` if no position is known.
 pub(super) fn svg(players: &Players, set: u64, report: &Report) -> Option<String> {
     if !players.candidates.iter().any(|candidate| candidate.position.is_some()) {
         return None;

@@ -1,6 +1,7 @@
-//! Where to put servers: the regions with the best latency for nearly all players, or the fewest regions that keep it under a limit.
+//! Chooses where to put servers: the regions with the best latency for nearly all players, or the fewest regions that keep it under a
+//! limit.
 //!
-//! `players` reads a table of latencies or positions, `choose` finds the set, `cover` proves it, and the report says who is left behind.
+//! `players` reads a table of latencies or positions, `choose` finds the set, `cover` proves it, and the report lists who is left behind.
 
 mod asked;
 mod candidates;
@@ -48,7 +49,7 @@ pub fn choose(table: impl Read, candidates: &Candidates, goal: &Goal) -> Result<
 }
 
 impl Answer {
-    /// The regions and the players as an SVG document; none if no position is known.
+    /// The regions and the players as an SVG document. `None` if no position is known.
     pub fn map(&self) -> Option<String> {
         map::svg(&self.players, self.set, &self.report)
     }

@@ -21,7 +21,7 @@ pub struct Position {
 pub struct LatencyModel {
     /// The round trip at no distance, in milliseconds.
     pub base_ms: f64,
-    /// What each 100 km of the great circle add to the round trip, in milliseconds. Light in fibre takes 1 ms.
+    /// The increase of the round trip for each 100 km of the great circle, in milliseconds. Light in fibre takes 1 ms.
     pub ms_per_100_km: f64,
     /// Measured round trips as a multiple of the estimate.
     pub measured_over_estimate: Spread,

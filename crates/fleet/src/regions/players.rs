@@ -12,13 +12,13 @@ use crate::records::{Fields, Records, TableError, TableFault, header};
 
 /// Weights are counted in millionths of a player, so that sums are exact.
 pub(super) const UNITS: f64 = 1e6;
-/// The most players that a row stands for.
+/// The maximum number of players of one row.
 const WEIGHT_MAX: f64 = 1e9;
-/// The most players in all.
+/// The maximum number of players in all.
 const PLAYERS_MAX: u64 = 1_000_000_000_000;
-/// The most latencies in memory, four bytes each.
+/// The maximum number of latencies in memory, four bytes each.
 const CELLS_MAX: usize = 120_000_000;
-/// The most names of groups.
+/// The maximum number of names of groups.
 const GROUPS_MAX: usize = 10_000;
 /// The longest latency, in milliseconds.
 const LATENCY_MS_MAX: f64 = 60_000.0;
@@ -31,7 +31,7 @@ const GROUP: [&str; 2] = ["group", "country"];
 /// Columns that only distinguish rows.
 const IGNORED: [&str; 11] =
     ["player", "player_id", "user", "user_id", "id", "name", "session", "time", "timestamp", "date", "ip"];
-/// What a latency is. A column that is none of the others is taken for a region.
+/// The key of a latency. A column with another name counts as a region.
 const LATENCY: &str = "milliseconds from 0 to 60000, or empty; is the column a region?";
 
 /// Players, and the regions that they could be served from.

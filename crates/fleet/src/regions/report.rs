@@ -1,4 +1,4 @@
-//! The report: the chosen regions, the latency that players get from them, and what is proven.
+//! The report: the chosen regions, the latency of players with them, and the proof.
 
 use serde::Serialize;
 
@@ -91,7 +91,7 @@ pub struct Proof {
     pub is_best: bool,
     /// No set of as many regions has a lower percentile than this, in milliseconds.
     pub bound_ms: f64,
-    /// Whether it is proven that no smaller set is within the limit; `null` if the number of regions was asked for.
+    /// Whether it is proven that no smaller set is within the limit. `null` if the user gave the number of regions.
     pub is_fewest: Option<bool>,
 }
 

@@ -55,7 +55,7 @@ pub struct CpuSoftnet {
 pub struct UdpCounters {
     /// Not delivered for any reason but a missing port; includes the following ones.
     pub in_errors: u64,
-    /// Received for a port that nobody listens at.
+    /// Received for a port without a listener.
     pub no_ports: u64,
     /// Dropped because a socket buffer was full.
     pub rcvbuf_errors: u64,

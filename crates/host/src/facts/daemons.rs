@@ -15,7 +15,7 @@ pub struct Daemons {
     pub background_timers: Fact<Vec<String>>,
     /// The services that set the clock, by unit name.
     pub clock_keepers: Fact<Vec<String>>,
-    /// Whether auditd runs, whose rules the kernel checks in each system call.
+    /// Whether auditd runs. The kernel checks its rules in each system call.
     pub auditd: Fact<bool>,
 }
 

@@ -72,7 +72,7 @@ pub struct Scheduler {
     pub available: Vec<String>,
 }
 
-/// The most disks to read. No instance has more, so more would be a mistake or an attack.
+/// The maximum number of disks to read. No instance has more, so more would be a mistake or an attack.
 const DISKS_MAX: usize = 256;
 
 impl Disks {

@@ -9,7 +9,7 @@ use super::cgroup::{self, level};
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then};
 
-/// Limits of the control group that we run in.
+/// Limits of evenkeel's own control group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {

@@ -26,7 +26,7 @@ pub struct Machine {
     pub vendor: Fact<String>,
     /// DMI `product_name`.
     pub product: Fact<String>,
-    /// Whether we run in a container, and of which kind.
+    /// Whether evenkeel runs in a container, and of which kind.
     pub container: Fact<Container>,
     /// Whether the root has a file that container engines leave in the root of every container. A machine whose root was unpacked from an image may
     /// have one too. A container's process that works in its host's root sees none. Decisions use it; reports do not show it.
@@ -36,7 +36,7 @@ pub struct Machine {
     pub distribution: Fact<Distribution>,
 }
 
-/// The container that we run in.
+/// The container in which evenkeel runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

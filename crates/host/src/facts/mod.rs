@@ -88,7 +88,7 @@ pub struct Facts {
     /// Counters of the kernel and the drivers. They change by themselves, so answers contain them only on request.
     #[serde(skip)]
     pub counters: Counters,
-    /// Limits of the control group that we run in.
+    /// Limits of evenkeel's own control group.
     pub limits: Limits,
     /// Other programs and files that change settings.
     pub owners: Owners,

@@ -17,7 +17,7 @@ const DIRS: [&str; 5] =
 /// read it last.
 const OLD: &str = "/etc/sysctl.conf";
 
-/// The most files to read. Distributions ship about ten files of some dozen lines; far more is not a configuration.
+/// The maximum number of files to read. Distributions ship about ten files of some dozen lines; far more is not a configuration.
 const FILES_MAX: usize = 256;
 const SETTINGS_MAX: usize = 4096;
 

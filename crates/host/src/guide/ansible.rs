@@ -21,7 +21,7 @@ const VALUES: [&str; 3] = ["value", "val", "sysctl_value"];
 pub(super) fn read(text: &str) -> Vec<Content> {
     let (nodes, odd) = yaml::parse(text);
     let mut lines = Lines::new(text.lines().count());
-    let page = Page { variables: Variables::of(&nodes) };
+    let page = Page { variables: Variables::from_nodes(&nodes) };
     for node in &nodes {
         page.node(node, &mut lines);
     }
@@ -38,7 +38,7 @@ fn short(key: &str) -> &str {
         .unwrap_or(key)
 }
 
-/// The whole text, where a task may use what another part defines.
+/// The complete text: a task may use definitions from another part.
 struct Page<'a> {
     variables: Variables<'a>,
 }

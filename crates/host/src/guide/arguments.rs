@@ -21,7 +21,7 @@ struct Danger {
 enum Dangerous {
     /// Every value.
     Every,
-    /// Those that switch something off.
+    /// The arguments that switch something off.
     Off,
     /// These, or words before or after a comma among them.
     Words(&'static [&'static str]),

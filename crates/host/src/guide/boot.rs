@@ -3,7 +3,7 @@
 use super::line::{Ask, Content, Skip, Target};
 use super::{names, prose, settings};
 
-/// The most edits of one script of `sed`.
+/// The maximum number of edits of one script of `sed`.
 const EDITS_MAX: usize = 50;
 
 /// Whether a file has kernel arguments for the next boot.
@@ -13,7 +13,7 @@ pub(super) fn is_file(path: &str) -> bool {
     ends.iter().any(|end| path.ends_with(end)) || path.contains("/default/grub.d/") || path.contains("/loader/entries/")
 }
 
-/// Whether a file has kernel arguments and nothing else.
+/// Whether a file has only kernel arguments.
 fn is_bare(path: &str) -> bool {
     path.ends_with("cmdline") || path.ends_with("cmdline.txt")
 }
@@ -52,22 +52,22 @@ pub(super) fn without(argument: &str) -> Ask {
     Ask::new(Target::Tool(format!("without the kernel argument {argument}")), "")
 }
 
-/// Kernel arguments, without those of the boot itself and without variables.
+/// Kernel arguments, except the boot's own and variables.
 pub(super) fn arguments(text: &str) -> Vec<Ask> {
     let is_own = |ask: &Ask| matches!(&ask.target, Target::Argument(name) if names::is_of_boot(name) || name.starts_with('$') || name.is_empty());
     names::by_arguments(text).into_iter().filter(|ask| !is_own(ask)).collect()
 }
 
-/// What a replacement of a text by another changes: arguments that come and arguments that go.
+/// The effect of replacing one text by another: the added and the removed arguments.
 fn changes(old: &str, new: &str) -> Result<Vec<Ask>, String> {
     let new = plain(new);
     let added: Vec<&str> = new.split_whitespace().collect();
     let is_argument =
         |word: &str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.,:=/%@+-".contains(&byte));
-    // The variable keeps what it has.
+    // The variable keeps its present value.
     let is_kept = |word: &str| word.starts_with('$') && word.contains("CMDLINE");
     if let Some(odd) = added.iter().find(|word| !is_argument(word) && !is_kept(word)) {
-        return Err(format!("{odd:?} is no kernel argument that evenkeel can read"));
+        return Err(format!("{odd:?} is not a kernel argument that evenkeel can read"));
     }
     let old = plain(old);
     let removed: Vec<&str> = old.split_whitespace().filter(|word| is_argument(word)).collect();
@@ -160,7 +160,7 @@ pub(super) fn sed(arguments: &[&str]) -> Content {
     said(asks, unclear)
 }
 
-/// What becomes of a file whose text is replaced by another, as the modules of Ansible do it.
+/// The result of replacing a text in a file, as the modules of Ansible do it.
 pub(super) fn replaced(path: &str, old: &str, new: &str) -> Content {
     let edit = Edit::Replace { of: String::new(), old: old.to_owned(), new: new.to_owned() };
     let found = match path {
@@ -174,7 +174,7 @@ pub(super) fn replaced(path: &str, old: &str, new: &str) -> Content {
     }
 }
 
-/// What an edit of a file of kernel arguments changes.
+/// The effect of an edit on a file of kernel arguments.
 fn of_arguments(file: &str, edit: &Edit) -> Result<Vec<Ask>, String> {
     let has = |text: &str| text.contains("CMDLINE");
     let other_variable = |text: &str| {
@@ -192,7 +192,7 @@ fn of_arguments(file: &str, edit: &Edit) -> Result<Vec<Ask>, String> {
     }
 }
 
-/// What an edit of a file of sysctls changes.
+/// The effect of an edit on a file of sysctls.
 fn of_sysctls(edit: &Edit) -> Result<Vec<Ask>, String> {
     let (old, new) = match edit {
         Edit::Replace { old, new, .. } => (old.as_str(), new.as_str()),
@@ -277,7 +277,7 @@ fn until(text: &str, mark: char) -> Option<(String, &str)> {
     None
 }
 
-/// Options of tools that add kernel arguments, and those that remove them.
+/// Options of tools that add kernel arguments, and options that remove them.
 const ADDS: [&str; 6] = ["--args", "--append", "--append-if-missing", "--add-options", "--options", "--replace"];
 const REMOVES: [&str; 4] = ["--remove-args", "--delete", "--delete-if-present", "--delete-options"];
 
@@ -360,11 +360,11 @@ mod tests {
                 cmdline.mitigations=off
                 kernel argument skew_tick=1
                 ? it removes a line of kernel arguments
-                ? "$EXTRA" is no kernel argument that evenkeel can read
+                ? "$EXTRA" is not a kernel argument that evenkeel can read
                 cmdline.isolcpus=3
                 kernel argument nohz=off
                 ? evenkeel can't read this script of `sed`
-                ? "[x]" is no kernel argument that evenkeel can read
+                ? "[x]" is not a kernel argument that evenkeel can read
             "#]],
         );
     }

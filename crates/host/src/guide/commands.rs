@@ -37,10 +37,10 @@ fn joined(name: &str, arguments: &[&str]) -> String {
     format!("{name} {}", arguments.join(" ")).chars().take(120).collect()
 }
 
-/// The setting of a command, none for what no knob can express, and the command that it starts.
+/// The setting of a command, or none if no knob can express it, and the command that it starts.
 type Started<'a> = (Option<Ask>, &'a [&'a str]);
 
-/// The options at the beginning, as letters and whole words, and what follows them.
+/// The options at the beginning, as letters and words, and the rest.
 fn options<'a>(arguments: &'a [&'a str]) -> (Vec<&'a str>, &'a [&'a str]) {
     let end = arguments.iter().position(|word| !word.starts_with('-')).unwrap_or(arguments.len());
     (arguments[..end].to_vec(), &arguments[end..])

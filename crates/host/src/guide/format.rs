@@ -3,7 +3,7 @@
 use super::line::GuideFormat;
 use super::{settings, tuned, unit, words};
 
-/// The most lines to look at.
+/// The maximum number of lines to look at.
 const LINES_MAX: usize = 2000;
 
 /// Sections of TuneD profiles.

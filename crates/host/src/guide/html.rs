@@ -1,6 +1,6 @@
 //! Pages in HTML: the text of each line, with marks where the page breaks, and the marks of Markdown for code, rows and struck text.
 
-/// The most lines of one tag: a longer one is no tag, and its text counts.
+/// The maximum number of lines of one tag. A longer one is text.
 const TAG_LINES_MAX: usize = 30;
 /// The longest beginning of a tag that is kept: its name.
 const NAME_BYTES_MAX: usize = 32;
@@ -11,7 +11,7 @@ pub(super) const BREAK: char = '\u{1}';
 /// Where a table or a list of terms ends.
 pub(super) const END: &str = "\u{3}";
 
-/// Elements that begin a line of their own, and end it.
+/// Elements that begin and end a line.
 const BLOCKS: [&str; 51] = [
     "address",
     "article",
@@ -71,7 +71,7 @@ const BLOCKS: [&str; 51] = [
 pub(super) struct Tags {
     /// Within a row of a table, or between a term and its description.
     pub(super) is_in_row: bool,
-    /// Within text whose lines are lines of the page.
+    /// Inside text whose line breaks are line breaks of the page.
     pub(super) is_in_pre: bool,
     /// Within a script, a style or a title.
     pub(super) is_in_script: bool,
@@ -127,7 +127,7 @@ impl Tags {
         let name = tag.split(|letter: char| letter.is_whitespace()).next().unwrap_or_default();
         let name = name.strip_suffix('/').filter(|name| !name.is_empty()).unwrap_or(name);
         match name {
-            // A title is no advice.
+            // A title is not advice.
             "script" | "style" | "title" => self.is_in_script = true,
             "/script" | "/style" | "/title" => self.is_in_script = false,
             "pre" | "/pre" | "textarea" | "/textarea" => {
@@ -163,7 +163,7 @@ impl Tags {
                 self.is_in_row = false;
                 text.push(BREAK);
             }
-            // A cell may have blocks, which are no rows of their own.
+            // A cell may have blocks, which do not begin a new row.
             name if self.is_in_row && ["p", "/p", "div", "/div"].contains(&name) => text.push(' '),
             name if BLOCKS.contains(&name.trim_start_matches('/')) => text.push(BREAK),
             _ => {}
@@ -171,7 +171,7 @@ impl Tags {
     }
 }
 
-/// What a character reference at the beginning of a text means, and its length. What is none stands for itself.
+/// The character of a reference at the beginning of a text, and its length. An unknown reference stays unchanged.
 fn reference(text: &str) -> (String, usize) {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '#';
     let inner = text.get(1..).unwrap_or_default();
@@ -189,7 +189,7 @@ fn reference(text: &str) -> (String, usize) {
     }
 }
 
-/// A letter as commands have it: typographic quotes and spaces are plain ones, and what can't be seen is nothing.
+/// A letter in the form of commands: typographic quotes and spaces become plain ones, and invisible characters are removed.
 fn plain(letter: char) -> Option<char> {
     Some(match letter {
         '\u{2018}' | '\u{2019}' | '\u{201a}' | '\u{2032}' => '\'',

@@ -1,4 +1,4 @@
-//! Judges each setting of a guide on one machine, before anything runs: what it is there, and whether it can be tried.
+//! Judges each setting of a guide for one machine, before anything runs: its state there, and whether evenkeel can try it.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub enum SettingState {
     NeedsReboot,
     /// evenkeel does not set it; the user can.
     ByHand,
-    /// This machine or its container does not have it, or it can do nothing here.
+    /// This machine or its container does not have it, or it has no effect here.
     NotHere,
     /// It would take effect, and do harm on this machine.
     NotAdvised,
@@ -74,7 +74,7 @@ pub struct Judged {
     pub line: usize,
     /// The setting, as the guide has it.
     pub asked: String,
-    /// The knob's id, if evenkeel has one. A sysctl without a knob of its own has `sysctl:NAME`.
+    /// The knob's id, if evenkeel has one. For a sysctl without a knob in the list, `sysctl:NAME`.
     pub knob: Option<&'static str>,
     /// The setting, if evenkeel can try it.
     pub setting: Option<Setting>,
@@ -88,7 +88,7 @@ pub struct Judged {
     pub is_default: bool,
 }
 
-/// The most settings that the places of one guide may add.
+/// The maximum number of settings that the places of one guide may add.
 const MORE_MAX: usize = 20_000;
 
 /// Judges every setting of a guide.
@@ -96,7 +96,7 @@ pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide:
     let judge = Judge { facts, readings, context };
     let mut more = MORE_MAX;
     let at_each = guide.asks().flat_map(|(line, ask)| {
-        places::of(facts, ask, &mut more).into_iter().map(move |ask| (line, ask)).collect::<Vec<_>>()
+        places::at_each_place(facts, ask, &mut more).into_iter().map(move |ask| (line, ask)).collect::<Vec<_>>()
     });
     let mut all: Vec<Judged> = at_each.map(|(line, ask)| judge.ask(line, &ask)).collect();
     override_earlier(guide, &mut all);
@@ -243,7 +243,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Why a knob does nothing or does harm on this machine, if its own advice says so for every place that is meant.
+    /// Why a knob has no effect or does harm on this machine, if its own advice says so for every place of the setting.
     fn not_here(&self, knob: &'static Knob, place: Option<&str>, value: &str) -> Option<Because> {
         let mut advice = advise_on(knob, self.facts, self.context);
         if advice.iter().any(|advice| Some(advice.place.as_str()) == place) {
@@ -310,7 +310,7 @@ impl Judge<'_> {
     }
 }
 
-/// What a user should know of a setting that can be tried.
+/// The notes for a user about a setting that can be tried.
 fn said(setting: &Setting, plan: &Plan, present: Option<&str>) -> String {
     match (setting.knob.place, plan.steps.first().map(|step| &step.action)) {
         (Place::FileSince { .. }, Some(Action::Write { path, .. })) if !path.starts_with(sysctl::FOLDER) => {
@@ -392,7 +392,7 @@ fn override_earlier(guide: &Guide, all: &mut [Judged]) {
     }
 }
 
-/// What a setting sets, for those that could take effect.
+/// What a setting changes, for settings that could take effect.
 fn key_of(judged: &Judged) -> Option<String> {
     let counts = matches!(
         judged.state,

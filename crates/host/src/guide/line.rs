@@ -1,4 +1,4 @@
-//! The lines of a guide: what each says, and how it is meant.
+//! The lines of a guide: the content and the state of each.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use crate::sysctl;
 
 /// The longest guide that evenkeel reads, in bytes.
 pub const GUIDE_BYTES_MAX: usize = 4 << 20;
-/// The most lines of a guide with all files that it includes.
+/// The maximum number of lines of a guide with all included files.
 pub(super) const LINES_MAX: usize = 50_000;
-/// The most settings of one line; the rest of the line is not understood.
+/// The maximum number of settings of one line. The rest of the line is not understood.
 const ASKS_MAX: usize = 200;
 
 /// How a guide is written.
@@ -86,7 +86,7 @@ pub enum Content {
     NotUnderstood(String),
 }
 
-/// Why a line is no setting.
+/// Why a line is not a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -97,7 +97,7 @@ pub enum Skip {
     Comment,
     /// It is text for people.
     Prose,
-    /// It is a part of the format: a heading, a bracket, the name of a task.
+    /// The line belongs to the format: a heading, a bracket, the name of a task.
     Structure,
     /// It is a command or an option that changes no setting of the kernel.
     Command,
@@ -107,7 +107,7 @@ pub enum Skip {
     SwitchedOff,
 }
 
-/// One setting that a line asks for.
+/// One setting of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// What it sets.
@@ -140,7 +140,7 @@ pub enum Target {
         /// The place; none for all.
         place: Option<String>,
     },
-    /// A knob whose file takes a mask of CPUs, with a value that is none.
+    /// A knob whose file takes a mask of CPUs, with a value that is not one.
     NoMask {
         /// The knob's id.
         id: &'static str,
@@ -162,7 +162,7 @@ pub enum Target {
 pub enum GuideError {
     /// It has too many bytes.
     TooLong,
-    /// It has too many lines, with all that it includes.
+    /// The guide has too many lines, with all included files.
     TooManyLines,
 }
 

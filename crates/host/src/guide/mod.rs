@@ -1,7 +1,7 @@
-//! Tuning guides: reads a guide in any of the usual formats, and says of each line what it would be on one machine.
+//! Tuning guides: reads a guide in any of the usual formats, and judges each line for one machine.
 //!
-//! Reading never runs anything: a shell script is text like any other. Every line of a guide is in the result once, as settings, as a line
-//! that is no setting, or as one that is not understood.
+//! Reading never runs anything: a shell script is text like any other. The result contains every line of a guide once: as settings, as
+//! a line without a setting, or as a line that evenkeel does not understand.
 
 mod ansible;
 mod arguments;

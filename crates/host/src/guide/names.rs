@@ -1,4 +1,4 @@
-//! Which knob a name of a guide means: a sysctl, a file of the kernel, a kernel argument.
+//! Finds the knob for a name in a guide: a sysctl, a file of the kernel, or a kernel argument.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use super::line::{Ask, Target};
 use super::words;
 use crate::sysctl::{self, FOLDER};
 
-/// The folder of the CPUs, and that of the huge pages.
+/// The folder of the CPUs, and the folder of the huge pages.
 const CPUS: &str = "/sys/devices/system/cpu/";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/";
 
@@ -91,7 +91,7 @@ fn knob_of(knob: &'static Knob, place: Option<String>, value: &str) -> Ask {
     }
 }
 
-/// `24/smp_affinity`, whose value is a mask, or `24/smp_affinity_list`.
+/// `24/smp_affinity` with a mask as its value, or `24/smp_affinity_list`.
 fn interrupt(irq: &str, path: &str, value: &str) -> Option<Ask> {
     let (number, file) = irq.split_once('/')?;
     let place = stated(number);
@@ -163,7 +163,7 @@ pub(super) fn by_arguments(line: &str) -> Vec<Ask> {
     words.iter().map(|word| by_argument(&word.text)).collect()
 }
 
-/// Arguments that say where the system starts from, and where its console is: nobody tunes them.
+/// Arguments for the root device and the console, which are not tuning.
 const OF_BOOT: [&str; 13] = [
     "root",
     "ro",

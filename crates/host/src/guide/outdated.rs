@@ -4,16 +4,16 @@
 pub(super) struct Outdated {
     /// Its path below /proc/sys, with `*` at the end for everything that begins like it, or the name of the argument.
     name: &'static str,
-    /// The first kernel without it, or in which it does nothing.
+    /// The first kernel without it, or in which it has no effect.
     since: Option<(u32, u32)>,
-    /// Whether the file itself is gone; otherwise it is there, and does nothing.
+    /// Whether the file itself is gone. Otherwise it exists and has no effect.
     pub(super) is_gone: bool,
     /// What happened to it.
     what: &'static str,
 }
 
 impl Outdated {
-    /// What happened to it, and since when.
+    /// The change in the kernel, and the version since which it applies.
     pub(super) fn why(&self) -> String {
         let since = self.since.map_or_else(String::new, |(major, minor)| format!(", since Linux {major}.{minor}"));
         format!("{}{since}", self.what)
@@ -34,7 +34,7 @@ const ROUTES: &str = "the cache of routes was removed, so it does nothing";
 const REMOVED: &str = "removed";
 const EEVDF: &str = "removed with the EEVDF scheduler";
 
-/// Of several entries of one name, the newest that the kernel has reached counts.
+/// If several entries have one name, the newest one up to the kernel's version applies.
 const SYSCTLS: &[Outdated] = &[
     old("kernel/sched_latency_ns", (5, 13), "moved to debugfs, as /sys/kernel/debug/sched/latency_ns"),
     old("kernel/sched_latency_ns", (6, 6), EEVDF),
@@ -84,7 +84,7 @@ const SYSCTLS: &[Outdated] = &[
     old("vm/percpu_pagelist_fraction", (5, 14), "removed: vm.percpu_pagelist_high_fraction took its place"),
 ];
 
-/// Kernel arguments that do nothing any more.
+/// Kernel arguments that have no effect any more.
 const ARGUMENTS: &[Outdated] =
     &[idle("elevator", Some((5, 0)), "does nothing any more: each disk has its own queue/scheduler in /sys/block")];
 

@@ -65,11 +65,11 @@ impl Scan {
         }
     }
 
-    /// A whole string: a key of the outermost object, or a setting.
+    /// A complete string: a key of the outermost object, or a setting.
     fn string(&mut self, text: &str) -> Option<Result<Ask, String>> {
         if self.is_in_list {
             let ask = text.split_once('=').and_then(|(key, value)| names::by_key(key, value));
-            return Some(ask.ok_or_else(|| "it is no setting of the host".to_owned()));
+            return Some(ask.ok_or_else(|| "it is not a setting of the host".to_owned()));
         }
         if self.depth == 1 {
             text.clone_into(&mut self.key);

@@ -10,7 +10,7 @@ impl LibraryGuide {
     /// The guide, line by line.
     ///
     /// # Errors
-    /// None known: a test reads all of them.
+    /// No error is known: a test reads all of them.
     pub fn guide(&self) -> Result<Guide, GuideError> {
         Guide::parse(self.name, self.text, Some(GuideFormat::Sysctl), &|_| None)
     }

@@ -1,4 +1,4 @@
-//! Options of Seastar's perftune: what it would write for them, by its own source.
+//! Options of Seastar's perftune: the settings that it would write, according to its source.
 
 use super::library::LibraryGuide;
 use super::line::{Ask, Content, Skip, Target};
@@ -23,7 +23,7 @@ pub(super) fn read(text: &str) -> Vec<Content> {
                 return option(&section, plain(item), &nics);
             }
             let Some((key, value)) = trimmed.split_once(':') else {
-                return Content::not("it is no option of perftune");
+                return Content::not("it is not an option of perftune");
             };
             section = key.trim().to_owned();
             match plain(value) {
@@ -41,7 +41,7 @@ fn plain(value: &str) -> &str {
     value.trim().trim_matches(['"', '\''])
 }
 
-/// The interfaces of the option `nic`, which may stand behind the others.
+/// The interfaces of the option `nic`, which may come after the others.
 fn nics(text: &str) -> String {
     let (mut is_in_list, mut nics) = (false, Vec::new());
     for line in text.lines().map(str::trim) {
@@ -79,7 +79,7 @@ fn option(key: &str, value: &str, nics: &str) -> Content {
     };
     match (key, value) {
         ("tune", "net") => {
-            // What it sets on every machine, by its own source.
+            // The settings on every machine, according to its source.
             let text = LibraryGuide::find("seastar:perftune").map_or("", |guide| guide.text);
             Content::settings(text.lines().filter_map(settings::assignment).collect())
         }
@@ -87,7 +87,7 @@ fn option(key: &str, value: &str, nics: &str) -> Content {
             let mask = mask.trim_start_matches("0x").replace(",0x", ",");
             match Reading::CpuMask.value(&mask) {
                 Some(cpus) => known(&cpus),
-                None => Content::not("it is no mask of CPUs"),
+                None => Content::not("it is not a mask of CPUs"),
             }
         }
         ("num_rx_queues", number) => known(number),

@@ -1,4 +1,4 @@
-//! Where a setting of a guide is meant on one machine: patterns of devices, the CPU of a frequency policy, the interface of an interrupt.
+//! The places of a guide's setting on one machine: patterns of devices, the CPU of a frequency policy, the interface of an interrupt.
 
 use super::line::{Ask, Target};
 use crate::facts::Facts;
@@ -6,9 +6,9 @@ use crate::knob::{Device, Knob, Place};
 use crate::knobs;
 use crate::plan::devices;
 
-/// The setting at each place that it means; itself if it means one place by its name, every place, or none of this machine. `more` is how many
+/// The setting at each of its places. Unchanged if it names one place, every place, or none of this machine. `more` is how many
 /// settings the places of a guide may still add.
-pub(super) fn of(facts: &Facts, ask: &Ask, more: &mut usize) -> Vec<Ask> {
+pub(super) fn at_each_place(facts: &Facts, ask: &Ask, more: &mut usize) -> Vec<Ask> {
     let Target::Knob { id, place: Some(wanted) } = &ask.target else { return vec![ask.clone()] };
     let Ok(knob) = knobs::find(id) else { return vec![ask.clone()] };
     let all = places(facts, knob);
@@ -61,7 +61,7 @@ fn places(facts: &Facts, knob: &Knob) -> Vec<Named> {
     }
 }
 
-/// Whether names and patterns between commas mean a place; `!` excludes one. Without a name that includes, all are meant.
+/// Whether names and patterns, separated by commas, match a place. `!` excludes one. If no name includes any, all match.
 fn is_meant(wanted: &str, names: &[String]) -> bool {
     let rules = || wanted.split(',');
     let matches = |rule: &str| names.iter().any(|name| is_like(rule, name));
@@ -132,7 +132,7 @@ mod tests {
         }
         let guide = Guide::parse("a guide", text, None, &|_| None).unwrap();
         let mut more = 10;
-        let asks = guide.asks().flat_map(|(_, ask)| of(&facts, ask, &mut more));
+        let asks = guide.asks().flat_map(|(_, ask)| at_each_place(&facts, ask, &mut more));
         expected.assert_eq(&asks.map(|ask| format!("{ask}\n")).collect::<String>());
     }
 
@@ -202,7 +202,7 @@ mod tests {
         let guide = Guide::parse("a guide", "disk.scheduler@vd*=none\n", None, &|_| None).unwrap();
         let (_, ask) = guide.asks().next().unwrap();
         for (mut more, settings) in [(1, 1), (2, 2)] {
-            assert_eq!(of(&facts, ask, &mut more).len(), settings);
+            assert_eq!(at_each_place(&facts, ask, &mut more).len(), settings);
         }
     }
 

@@ -1,10 +1,11 @@
-//! Sentences: settings inside text for people. A sentence that speaks against a setting, or only of its default, is not understood.
+//! Sentences: settings inside text for people. evenkeel does not understand a sentence that speaks against a setting, or only names
+//! its default.
 
 use super::line::{Ask, Content};
 use super::{names, settings};
 use crate::sysctl;
 
-/// What a line of text says. None: it names no setting.
+/// The result of a line of text. `None` if it names no setting.
 pub(super) fn content(line: &str) -> Option<Content> {
     let line = line.replace("\\_", "_");
     let (mut asks, mut unclear) = (Vec::new(), Vec::new());
@@ -65,7 +66,7 @@ fn sentences(text: &str) -> Vec<&str> {
     found
 }
 
-/// Words that speak against a setting, or of another value than the one to set.
+/// Words that speak against a setting, or introduce another value than the one to set.
 const AGAINST: [&str; 38] = [
     "don't",
     "dont",
@@ -212,7 +213,7 @@ fn one_value(ask: Ask, after: &[&str]) -> Result<Ask, String> {
     }
 }
 
-/// A sysctl, or a file of the kernel; a bare word is none.
+/// A sysctl, or a file of the kernel. A bare word is neither.
 pub(super) fn named(key: &str, value: &str) -> Option<Ask> {
     if key.starts_with("/proc/sys/") || key.starts_with("/sys/") {
         return names::by_file(key, value);
@@ -236,7 +237,7 @@ fn numbers(words: &[&str]) -> Option<String> {
     (!found.is_empty()).then(|| found.join(" "))
 }
 
-/// Endings of names on the network and of files, which are no sysctls.
+/// Endings of names on the network and of files, which are not sysctls.
 const NO_KEYS: [&str; 12] = ["org", "com", "net", "io", "dev", "conf", "sh", "core", "ipv4", "ipv6", "netfilter", "d"];
 
 /// The first name of a sysctl or of a file of the kernel in a line.
@@ -244,7 +245,7 @@ pub(super) fn mentioned(line: &str) -> Option<String> {
     let words = line.split(|letter: char| letter.is_whitespace() || "`\"'(),;=<>*[]|".contains(letter));
     let is_name = |word: &&str| {
         let is_file = (word.starts_with("/proc/sys/") || word.starts_with("/sys/")) && word.len() > 12;
-        // A word with `_` is no word of a language.
+        // A word with `_` is not a word of a language.
         let is_sure = || {
             let is_area = ["vm.", "kernel.", "net."].iter().any(|area| word.starts_with(area));
             word.contains('_') || is_area && !word.rsplit('.').next().is_some_and(|last| NO_KEYS.contains(&last))

@@ -29,7 +29,7 @@ pub(super) fn line(line: &str) -> Content {
     }
 }
 
-/// Whether a line assigns kernel arguments, and is no knob such as `cmdline.tsc=reliable`.
+/// Whether a line assigns kernel arguments, as opposed to a knob such as `cmdline.tsc=reliable`.
 fn is_arguments(line: &str) -> bool {
     line.split_once('=').is_some_and(|(name, _)| !name.contains('.'))
 }
@@ -80,7 +80,7 @@ pub(super) fn plain_value(value: &str) -> Option<&str> {
 
 fn why(line: &str) -> String {
     match line.split_once('=') {
-        None => "it is no key = value".to_owned(),
+        None => "it is not a key = value".to_owned(),
         Some((_, value)) if plain_value(value).is_none() => {
             "its value is empty, or a placeholder to fill in".to_owned()
         }

@@ -10,24 +10,24 @@ use crate::finding::shown;
 
 /// How deep `sh -c` may be nested.
 const DEPTH_MAX: usize = 3;
-/// The most variables of a script.
+/// The maximum number of variables of a script.
 const VARIABLES_MAX: usize = 1000;
 
 /// The longest word after its variables are replaced. If it would get longer, its variables stay, and evenkeel does not understand it.
 const EXPANDED_BYTES_MAX: usize = 4096;
 
-/// The most words of a loop, and the most commands that its words make of one.
+/// The maximum number of words of a loop, and of commands that its words make of one.
 const LOOP_MAX: usize = 64;
 
 /// Words before the command itself.
 const BEFORE: [&str; 15] =
     ["sudo", "doas", "do", "then", "else", "if", "while", "until", "time", "nohup", "exec", "!", "{", "RUN", "command"];
-/// Words of a shell that are no command.
+/// Words of a shell that are not commands.
 const OF_SHELL: [&str; 18] = [
     "done", "fi", "esac", "case", "function", "return", "exit", "set", "export", "local", "shift", "trap", "}",
     "source", ".", "true", "false", "break",
 ];
-/// Commands that change no setting, or whose effect is a matter of packages, services and files.
+/// Commands that change no setting, or whose effect concerns packages, services and files.
 const HARMLESS: [&str; 46] = [
     "apt",
     "apt-get",
@@ -77,10 +77,10 @@ const HARMLESS: [&str; 46] = [
     "wget",
 ];
 
-/// What a script has said so far.
+/// The state of a script up to the current line.
 #[derive(Default)]
 pub(super) struct Script {
-    /// What each variable may be: in a loop, each of its words.
+    /// The possible values of each variable: in a loop, each of its words.
     variables: BTreeMap<String, Vec<String>>,
     /// The loops that are open, by their variables.
     loops: Vec<String>,
@@ -99,7 +99,7 @@ enum Found {
 }
 
 impl Script {
-    /// One line of commands. `None` if its first word is no known command.
+    /// One line of commands. `None` if its first word is not a known command.
     pub(super) fn line(&mut self, line: &str) -> Option<Content> {
         self.nested(line, 0)
     }
@@ -111,7 +111,7 @@ impl Script {
         }
         self.here = here(&words);
         let mut all = All::default();
-        // What the command before printed, and what all of a group did.
+        // The output of the previous command, and the outputs of all commands of a group.
         let mut said: Option<String> = None;
         let mut group: Option<Vec<Option<String>>> = None;
         for command in commands(&words) {
@@ -158,7 +158,7 @@ impl Script {
         Some(Content::NotASetting(Skip::Structure))
     }
 
-    /// What a group of commands writes to a file.
+    /// The output of a group of commands to a file.
     fn of_group(&self, file: &Word, printed: Option<String>) -> Found {
         let file = self.expanded(std::slice::from_ref(file)).swap_remove(0);
         let is_setting = ["/proc/", "/sys/"].iter().any(|begin| file.text.starts_with(begin))
@@ -171,7 +171,7 @@ impl Script {
         }
     }
 
-    /// A command, once for each word of the loops that it is in.
+    /// A command, once for each word of the loops around it.
     fn each(&mut self, command: &Command, said: Option<&str>, depth: usize) -> Vec<Found> {
         let name = command.words.iter().map(|word| word.text.as_str()).find(|word| !BEFORE.contains(word));
         let is_kept = name.is_some_and(|name| name == "for" || is_variable(name) && name.contains('='));
@@ -401,7 +401,7 @@ impl Script {
         if boot::is_file(path) {
             return found(boot::written(path, text));
         }
-        // A variable in the name of a device stands for every device.
+        // A variable in the name of a device matches every device.
         if text.contains(['$', '`'])
             || file.is_expanded && !path.starts_with("/sys/") && !path.starts_with("/proc/irq/")
         {
@@ -435,7 +435,7 @@ fn unclear() -> Found {
     Found::Unclear("only a shell could expand it, and evenkeel runs nothing".to_owned())
 }
 
-/// What a content is as a part of a line.
+/// The content of one part of a line.
 fn found(content: Content) -> Found {
     match content {
         Content::Settings(asks) => Found::Asks(asks),
@@ -444,7 +444,7 @@ fn found(content: Content) -> Found {
     }
 }
 
-/// What the commands of a line are together.
+/// The combined content of all commands of a line.
 #[derive(Default)]
 struct All {
     asks: Vec<Ask>,
@@ -511,6 +511,6 @@ fn sysctl(arguments: &[Word]) -> Found {
     let whole = named.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     match settings::assignment(&whole).filter(|_| whole.matches('=').count() == 1) {
         Some(ask) => Found::Asks(vec![ask]),
-        None => Found::Unclear("`sysctl` has an argument that is no key=value of a sysctl".to_owned()),
+        None => Found::Unclear("`sysctl` has an argument that is not a key=value of a sysctl".to_owned()),
     }
 }

@@ -1,13 +1,13 @@
-//! The commands of a line of a shell: their words, where their output goes, and what `echo` and `printf` print.
+//! The commands of a line of a shell: their words, the destination of their output, and what `echo` and `printf` print.
 
 use super::words::Word;
 
-/// The most words that braces and sequences make of one.
+/// The maximum number of words that braces and sequences make of one.
 const EXPANDED_MAX: usize = 64;
 /// The longest text that `printf` makes.
 const PRINTED_BYTES_MAX: usize = 1 << 16;
 
-/// A command with the file that its output goes to.
+/// A command with the file that receives its output.
 pub(super) struct Command {
     pub(super) words: Vec<Word>,
     pub(super) file: Option<Word>,
@@ -47,7 +47,7 @@ fn one(words: &[Word], opens: bool) -> Command {
             command.words.push(word.clone());
             continue;
         }
-        // Its file is no word of the command.
+        // Its file is not a word of the command.
         let Some(target) = rest.next_if(|next| !next.is_operator) else { continue };
         match word.text.as_str() {
             "<<<" => command.input = Some(target.clone()),
@@ -107,7 +107,7 @@ fn sequence(words: &[Word]) -> Option<std::ops::RangeInclusive<u32>> {
     (range.clone().count() <= EXPANDED_MAX).then_some(range)
 }
 
-/// The words that `a{b,c}` and `a{0..3}` stand for; the word itself without braces.
+/// The expansion of `a{b,c}` and `a{0..3}`. Without braces, the word itself.
 pub(super) fn braces(word: &str) -> Vec<String> {
     let whole = || vec![word.to_owned()];
     let Some((before, rest)) = word.split_once('{').filter(|(before, _)| !before.ends_with('$')) else {
@@ -124,7 +124,7 @@ pub(super) fn braces(word: &str) -> Vec<String> {
     parts.into_iter().map(|part| format!("{before}{part}{after}")).collect()
 }
 
-/// What `echo` or `printf` prints. None: another command, or what only a shell could print.
+/// The output of `echo` or `printf`. `None` for another command, or for text that only a shell could print.
 pub(super) fn output(words: &[Word]) -> Option<String> {
     let at = words.iter().position(|word| word.text == "echo" || word.text == "printf")?;
     let texts: Vec<&str> = words.get(at + 1..)?.iter().map(|word| word.text.as_str()).collect();

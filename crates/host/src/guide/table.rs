@@ -4,22 +4,22 @@ use super::line::{Ask, Content, Skip};
 use super::{prose, settings};
 use crate::sysctl;
 
-/// The most columns of a head.
+/// The maximum number of columns of a head.
 const COLUMNS_MAX: usize = 64;
 
-/// A table, as far as it was read.
+/// A table, up to the current line.
 #[derive(Default)]
 pub(super) struct Table {
     head: Vec<Column>,
     rows: usize,
 }
 
-/// What the head says of a column.
+/// The meaning of a column, from its head.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Column {
     /// The names.
     Name,
-    /// The values to set, in so many words.
+    /// The values to set, if the head says so.
     Wanted,
     /// Values.
     Value,
@@ -116,12 +116,12 @@ fn column(cell: &str) -> Column {
 }
 
 impl Table {
-    /// A line that is no row ends the table.
+    /// A line that is not a row ends the table.
     pub(super) fn end(&mut self) {
         *self = Table::default();
     }
 
-    /// The head, if it stands on a line without a mark of a row at its beginning.
+    /// The head, if its line does not begin with a row mark.
     pub(super) fn begin(&mut self, head: &str) {
         self.head = cells(head).iter().map(|cell| column(cell)).take(COLUMNS_MAX).collect();
         self.rows = 1;
@@ -156,13 +156,13 @@ impl Table {
         }
     }
 
-    /// A row without a name in a cell of its own: its cells are sentences, without those of other values.
+    /// A row without a name in its own cell: its cells are sentences, except the cells of other values.
     fn sentences(&self, cells: &[String]) -> Content {
         let (mut asks, mut unclear) = (Vec::new(), Vec::new());
         for (at, cell) in cells.iter().enumerate() {
             match prose::content(cell) {
                 Some(Content::Settings(_)) if self.kind(at) == Column::Other => {
-                    unclear.push(format!("{cell}: it stands in a column of other values"));
+                    unclear.push(format!("{cell}: it is in a column of other values"));
                 }
                 Some(Content::Settings(found)) => asks.extend(found),
                 Some(Content::NotUnderstood(why)) => unclear.push(why),
@@ -223,10 +223,10 @@ impl Table {
     }
 }
 
-/// Words in the column of values that are none.
+/// Words in the column of values that are not values.
 const NO_VALUES: [&str; 10] = ["default", "unchanged", "varies", "yes", "no", "na", "-", "--", "same", "see"];
 
-/// Numbers, as many as there are.
+/// All numbers.
 fn is_number(value: &str) -> bool {
     !value.is_empty() && value.split_whitespace().all(|word| word.parse::<i64>().is_ok())
 }

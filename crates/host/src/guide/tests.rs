@@ -14,7 +14,7 @@ mod texts;
 
 use texts::{ALL, ANSIBLE, HTML, MARKDOWN, PERFTUNE, PLAN, SHELL, SYSCTL, TUNED};
 
-/// What evenkeel reads in a text: the format, then each line that is not empty.
+/// The result of reading a text: the format, then each line that is not empty.
 #[track_caller]
 fn check(text: &str, expected: Expect) {
     let guide = read(text, None);
@@ -59,7 +59,7 @@ fn sysctl_files() {
         9 net/ipv4/conf/eth0.100/rp_filter=0
         10 (Comment)
         11 thp.enabled=never
-        12 ? it is no key = value
+        12 ? it is not a key = value
     "#]],
     );
 }

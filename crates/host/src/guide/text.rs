@@ -8,9 +8,9 @@ use super::shell::Script;
 use super::table::{self, Table};
 use super::{names, prose, settings, words};
 
-/// The most lines that one command may go over.
+/// The maximum number of lines of one command.
 const CONTINUED_MAX: usize = 200;
-/// The most lines of a text between quotes.
+/// The maximum number of lines of a text between quotes.
 const QUOTED_MAX: usize = 60;
 
 /// A line of the page.
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
     };
     let mut contents: Vec<Content> = Vec::new();
     let lines = lines(text, format);
-    // Where a line comes for the last time: text that a command reads must end somewhere.
+    // The last position of each line: text that a command reads must end somewhere.
     let last: HashMap<&str, usize> = text.lines().map(str::trim).zip(0..).collect();
     let raw: Vec<&str> = text.lines().collect();
     let uses = uses(text);
@@ -57,7 +57,7 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
         let number = at + parts - 1;
         let is_endless = |end: &String| last.get(end.as_str()).is_none_or(|last| *last <= number);
         reader.script.here = reader.script.here.take().filter(|end| !is_endless(end));
-        // The settings belong to the line on which their command begins.
+        // The settings belong to the first line of their command.
         let is_quiet = matches!(content, Content::NotASetting(_));
         contents.push(content);
         contents.extend((1..parts).map(|_| Content::NotASetting(Skip::Structure)));
@@ -82,7 +82,7 @@ fn lines(text: &str, format: GuideFormat) -> Vec<Line> {
     text.lines().map(one).collect()
 }
 
-/// Where each variable of a shell is used for the last time.
+/// The line that uses each variable of a shell for the last time.
 fn uses(text: &str) -> HashMap<&str, usize> {
     let mut last = HashMap::new();
     for (number, line) in text.lines().enumerate() {
@@ -106,8 +106,7 @@ fn unused(lines: &[Line], at: usize, uses: &HashMap<&str, usize>, contents: &mut
     for (line, content) in lines.iter().zip(contents) {
         let text = line.text.rsplit(['"', '\'', '(', ')']).find(|part| part.contains('=')).unwrap_or_default();
         if text.trim() != first && settings::assignment(text).is_some() {
-            *content =
-                Content::not(format!("it is in the variable {name}, and evenkeel can't tell what becomes of it"));
+            *content = Content::not(format!("it is in the variable {name}, and evenkeel can't tell its value"));
         }
     }
 }
@@ -119,17 +118,17 @@ struct Reader {
     table: Table,
     /// The line before, which may be the head of a table.
     before: String,
-    /// Within a table whose rows do not begin with `|`.
+    /// Inside a table whose rows do not begin with `|`.
     is_bare: bool,
 }
 
 impl Reader {
-    /// The first of these lines with those that continue it, and how many they are. None: the text ends before the command does.
+    /// The first of these lines with its continuation lines, and their number. `None` if the text ends before the command does.
     fn joined(&self, lines: &[Line]) -> (Option<String>, usize) {
         let (mut whole, mut count) = (lines[0].text.clone(), 1);
         loop {
             let continued = whole.trim_end().strip_suffix('\\').filter(|open| !open.ends_with('\\'));
-            // The cells of a row may have lines of their own.
+            // The cells of a row may be on separate lines.
             let is_in_row = lines[count - 1].is_in_row;
             if (continued.is_some() || is_in_row) && count < CONTINUED_MAX {
                 let Some(next) = lines.get(count) else { return (None, count) };
@@ -248,7 +247,7 @@ impl Reader {
         self.is_bare = false;
     }
 
-    /// A line that is no part of a table: a setting, a command, or a sentence.
+    /// A line outside of tables: a setting, a command, or a sentence.
     fn text(&mut self, line: &str, is_script: bool) -> Content {
         let shown = if is_script { line } else { unmarked(line) };
         let is_code = is_script || self.is_in_code;

@@ -5,7 +5,7 @@ use evenkeel_sys::CpuSet;
 use super::line::{Ask, Skip, Target};
 use super::{boot, commands, names};
 
-/// Tools whose effect evenkeel does not set: each line of theirs is listed, for the user to do.
+/// Tools whose effect evenkeel does not set. It lists each of their lines, for the user to do.
 const BY_HAND: [&str; 23] = [
     "systemctl",
     "service",
@@ -31,7 +31,7 @@ const BY_HAND: [&str; 23] = [
     "iptables",
     "nft",
 ];
-/// What makes a command of [`BY_HAND`] a tuning.
+/// The arguments that make a command of [`BY_HAND`] a tuning command.
 const TUNES: [&str; 22] = [
     "irqbalance",
     "numad",

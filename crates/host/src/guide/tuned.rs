@@ -8,7 +8,7 @@ use super::{boot, names, settings, tools};
 /// How deep profiles may include each other, and how many there may be.
 const DEPTH_MAX: usize = 8;
 const INCLUDES_MAX: usize = 30;
-/// The most variables.
+/// The maximum number of variables.
 const VARIABLES_MAX: usize = 1000;
 /// The longest value after expansion, in characters.
 const VALUE_CHARS_MAX: usize = 2000;
@@ -20,8 +20,8 @@ pub type Include<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(super) fn read(guide: &mut Guide, text: &str, include: Include<'_>) {
     let mut reader = Reader { include, variables: BTreeMap::new(), included: Vec::new(), said: Vec::new() };
     reader.profile(guide, None, text, 0);
-    // A profile changes the units of the profiles that it includes, so no line is known before the last one.
-    let units = Units::of(&reader.said);
+    // A profile changes the units of the profiles that it includes. So a line is known only after the last profile.
+    let units = Units::from_options(&reader.said);
     for said in &reader.said {
         let content = units.content(said);
         if let Some(line) = guide.lines.get_mut(said.at) {
@@ -75,10 +75,10 @@ impl Reader<'_> {
                 (_, None) => contents.push(match line.chars().next() {
                     None => Content::NotASetting(Skip::Blank),
                     Some('#' | ';') => Content::NotASetting(Skip::Comment),
-                    Some(_) => Content::not("it is no option of a profile"),
+                    Some(_) => Content::not("it is not an option of a profile"),
                 }),
             }
-            // The profiles before this one set the variables that it uses.
+            // The earlier profiles set the variables that this one uses.
             for (name, text) in before.drain(..) {
                 self.profile(guide, Some(&name), &text, depth + 1);
             }
@@ -115,7 +115,7 @@ impl Reader<'_> {
     }
 
     fn variable(&mut self, name: &str, value: &str) {
-        // `a = ${a}` keeps what an including profile or a file of variables said.
+        // `a = ${a}` keeps the value from an including profile or a file of variables.
         if let Some(value) = self.expanded(value).filter(|_| self.variables.len() < VARIABLES_MAX) {
             self.variables.insert(name.to_owned(), value);
         }
@@ -139,7 +139,7 @@ impl Reader<'_> {
 
 /// An option of a unit, as one line has it.
 struct Said {
-    /// The index of the line in the guide, and that of the first line of its profile.
+    /// The index of the line in the guide, and the index of the first line of its profile.
     at: usize,
     profile: usize,
     unit: String,
@@ -148,13 +148,13 @@ struct Said {
     value: Option<String>,
 }
 
-/// What the options of a unit say about the unit itself.
+/// The options of a unit that concern the unit itself.
 #[derive(Default)]
 struct Unit {
     plugin: Option<String>,
     is_off: bool,
     devices: Devices,
-    /// The first line of the profile that replaces the unit: what earlier profiles said counts no more.
+    /// The first line of the profile that replaces the unit. Settings of earlier profiles no longer apply.
     replaced: usize,
     /// Options that a later profile drops, with the first line of that profile.
     dropped: Vec<(String, usize)>,
@@ -166,7 +166,7 @@ enum Devices {
     #[default]
     All,
     These(String),
-    /// Only udev, or a variable without a value, knows them.
+    /// Only udev, or a variable without a value, determines the devices.
     Unknown,
 }
 
@@ -180,7 +180,7 @@ const PLUGINS: [&str; 9] = ["sysctl", "sysfs", "cpu", "vm", "net", "disk", "boot
 struct Units(BTreeMap<String, Unit>);
 
 impl Units {
-    fn of(all: &[Said]) -> Units {
+    fn from_options(all: &[Said]) -> Units {
         let mut units: BTreeMap<String, Unit> = BTreeMap::new();
         for said in all.iter().filter(|said| said.option == "replace" && said.is_true()) {
             units.entry(said.unit.clone()).or_default().replaced = said.profile;

@@ -1,6 +1,6 @@
-//! Words of a shell line, without a shell: quotes are removed, operators are words of their own, and nothing is expanded.
+//! Words of a shell line, without a shell: quotes are removed, operators are separate words, and nothing is expanded.
 
-/// The most words of a line.
+/// The maximum number of words of a line.
 const WORDS_MAX: usize = 2000;
 
 /// One word.
@@ -55,7 +55,7 @@ pub(super) fn split(line: &str) -> Vec<Word> {
             }
             (open, '\\') if open != Some('\'') => {
                 let word = word.get_or_insert_with(fresh);
-                // Between double quotes it stands for itself before most letters, such as the n of a line's end.
+                // Between double quotes a backslash is literal before most letters, such as the n of a line's end.
                 let stays = |next: &char| open == Some('"') && !['$', '`', '"', '\\'].contains(next);
                 word.text.extend(letters.peek().is_some_and(stays).then_some('\\'));
                 word.text.extend(letters.next());

@@ -33,7 +33,7 @@ pub(super) const KNOB: Knob = Knob {
     sources: &[
         Source {
             title: "Linux Documentation/ABI/testing/sysfs-devices-power, pm_qos_resume_latency_us",
-            says: "microseconds; 0 is no limit, n/a allows no latency at all",
+            says: "microseconds; 0 means no limit, n/a allows no latency at all",
         },
         Source { title: "Linux Documentation/admin-guide/pm/cpuidle.rst", says: "governors apply it to its CPU" },
     ],

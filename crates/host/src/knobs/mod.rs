@@ -205,7 +205,7 @@ pub const ALL: &[&Knob] = &[
     &daemon_journald_rate::KNOB,
 ];
 
-/// The knob with this id. A sysctl without a knob of its own has `sysctl:NAME`.
+/// The knob with this id. The id of a sysctl without a knob in the list is `sysctl:NAME`.
 ///
 /// # Errors
 /// [`SettingError::UnknownKnob`], with the nearest id if one is near.

@@ -166,8 +166,8 @@ fn counts_in(said: &Said, when: &str, facts: &Value) -> Counts {
     ASKED.into_iter().flat_map(of).collect()
 }
 
-/// Counters only grow, so a reading between two others must lie between them. Here a tool reads between two readings of ours. In a guest we
-/// read once, and the tools before and after.
+/// Counters only grow, so a reading between two others must lie between them. Here a tool reads between two readings of evenkeel. In a
+/// guest we read once, and the tools before and after.
 #[test]
 fn every_counter_lies_between_two_readings() {
     let guest = guest();

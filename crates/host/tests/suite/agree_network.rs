@@ -90,7 +90,7 @@ fn ethtool_hashes_the_same_way() {
     }
 }
 
-/// Counters only grow, so ours must lie between two of ethtool's.
+/// Counters only grow, so evenkeel's reading must lie between two readings of ethtool.
 #[test]
 fn ethtool_counts_the_same_losses() {
     let losses = ["allowance", "drop", "overrun", "miss", "error"];

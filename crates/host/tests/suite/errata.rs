@@ -226,7 +226,7 @@ fn the_management_interrupt_is_no_queue() {
     assert_eq!(
         names,
         ["ens5-Tx-Rx-0", "ens5-Tx-Rx-1", "ens5-Tx-Rx-2", "ens5-Tx-Rx-3"],
-        "the interface is no eth0 either"
+        "the interface is not eth0 either"
     );
 }
 

@@ -18,7 +18,7 @@ const CPU_NS_MAX: u64 = 1_000_000_000;
 /// The limit of the process's address space.
 const ADDRESS_KIB_MAX: u64 = 512 * 1024;
 
-/// The most by which one capture may raise the peak of the resident memory.
+/// The maximum by which one capture may raise the peak of the resident memory.
 const PEAK_KIB_MAX: u64 = 64 * 1024;
 
 const TEST: &str = "mutations::hostile_input_gives_answers_or_errors";

@@ -1,4 +1,4 @@
-//! Control groups: where those of a process are; and removes those that evenkeel created for one command, together with the processes
+//! Control groups: finds those of a process, and removes those that evenkeel created for one command, together with the processes
 //! that still run in them.
 
 mod place;

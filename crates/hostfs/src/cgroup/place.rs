@@ -4,7 +4,7 @@ use crate::proc::{Mount, parse_mounts};
 
 /// The deepest group to search. Groups of systemd and Kubernetes have fewer than ten levels.
 const DEPTH_MAX: usize = 32;
-/// The most hierarchies. Version 1 has one for each controller.
+/// The maximum number of hierarchies. Version 1 has one for each controller.
 const HIERARCHIES_MAX: usize = 64;
 const TOP: &str = "/sys/fs/cgroup";
 

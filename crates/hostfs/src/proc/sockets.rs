@@ -1,6 +1,6 @@
 //! /proc/net/udp, udp6, tcp and tcp6: one line a socket.
 
-/// The most sockets of a table. The reader of files refuses longer texts long before.
+/// The maximum number of sockets of a table. The reader of files refuses longer texts long before.
 const SOCKETS_MAX: usize = 1 << 19;
 
 /// A line of a table of sockets.
@@ -10,7 +10,7 @@ pub struct SocketRow {
     pub port: u16,
     /// Its state in the numbers of TCP: 0x0A listens, and 0x07 is a UDP socket without a peer.
     pub state: u8,
-    /// The bytes that wait to be received. For UDP they include the kernel's overhead of each datagram.
+    /// The bytes that wait in the receive buffer. For UDP they include the kernel's overhead of each datagram.
     pub receive_queue_bytes: u64,
     /// Its inode, by which a process's open files name it; 0 if no process has it any more.
     pub inode: u64,

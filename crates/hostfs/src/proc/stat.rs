@@ -18,7 +18,7 @@ pub struct CpuTicks {
     pub irq: u64,
     /// In softirqs.
     pub softirq: u64,
-    /// Stolen by the hypervisor, as far as it reports.
+    /// Time that the hypervisor stole, as far as it reports it.
     pub steal: u64,
     /// Idle, including waiting for disks.
     pub idle: u64,
@@ -68,7 +68,7 @@ impl CpuTicks {
 /// The contents of /proc/stat. A number without its line is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// All CPUs together, including those that went offline.
+    /// The sum of all CPUs, with those that went offline.
     pub all: Option<CpuTicks>,
     /// The online CPUs.
     pub cpus: BTreeMap<usize, CpuTicks>,

@@ -30,7 +30,7 @@ const TEXT_BYTES_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Card {
-    /// [`KIND`].
+    /// The constant text [`KIND`], which marks a card.
     pub kind: String,
     /// How and when it was taken.
     pub taken: Taken,
@@ -89,7 +89,7 @@ pub struct Line {
     pub id: String,
     /// The same name in words.
     pub title: String,
-    /// The unit, as [`Unit`] is written.
+    /// The unit, in the form of [`Unit`].
     pub unit: String,
     /// Which way is better.
     pub better: Better,
@@ -210,7 +210,7 @@ impl Card {
         if value.get("kind").and_then(Value::as_str) != Some(KIND) {
             let error = value.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
             let why = error.map_or_else(
-                || format!("it is no card: it does not say \"kind\": \"{KIND}\""),
+                || format!("it is not a card: it does not say \"kind\": \"{KIND}\""),
                 |message| format!("it is an error of evenkeel: {}", message.chars().take(200).collect::<String>()),
             );
             return Err(CardError::Other(why));

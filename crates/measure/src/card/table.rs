@@ -15,7 +15,7 @@ pub const TIME_SLICES: &str = "time slices";
 pub struct TableAsked {
     /// The traits that make a generation.
     pub by: Vec<String>,
-    /// Numbers and the most that a machine may have of them; the least, if more is better.
+    /// Numbers with a maximum for each machine, or a minimum if more is better.
     pub limits: Vec<(String, f64)>,
     /// Numbers that the user wants to see.
     pub lines: Vec<String>,

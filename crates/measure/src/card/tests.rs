@@ -74,7 +74,7 @@ fn other_texts_are_refused_as_cards_with_a_reason() {
         (with("\"format\": 1", "\"format\": 2"), "it has format 2, but this evenkeel knows format 1"),
         (with("\"format\": 1", "\"format\": \"1\""), "it has no format number"),
         (with("\"format\": 1,", ""), "it has no format number"),
-        (with("evenkeel-card", "x"), "it is no card: it does not say \"kind\": \"evenkeel-card\""),
+        (with("evenkeel-card", "x"), "it is not a card: it does not say \"kind\": \"evenkeel-card\""),
         (
             with("\"value\": 20001.0", "\"value\": 3"),
             "clock_gettime_ps_p50 of clock is 3, not within 20000 to 20002 of 2 rounds",

@@ -14,7 +14,7 @@ use super::worker_group::is_off;
 use crate::error::MeterError;
 use crate::pinned::not_there;
 
-/// The most stretches in its record: a quarter of an hour at a period of 1 ms.
+/// The maximum number of stretches in its record: a quarter of an hour at a period of 1 ms.
 const TAKEN_MAX: usize = 1 << 20;
 
 /// When it takes the CPU.
@@ -72,7 +72,7 @@ pub struct Account {
     pub first_start_ns: u64,
     /// When its last stretch began.
     pub last_start_ns: u64,
-    /// The total length of the periods whose stretches it took or missed.
+    /// The total length of the periods in which it took or missed a stretch.
     pub covered_ns: u64,
     /// Whether it ended because its CPU went offline.
     pub was_moved: bool,

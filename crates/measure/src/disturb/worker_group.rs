@@ -14,7 +14,7 @@ use crate::pinned::not_there;
 /// How long a sleeping thread may take to notice that it must end.
 const STEP_NS: u64 = 20_000_000;
 
-/// The most threads of one group.
+/// The maximum number of threads of one group.
 pub(crate) const THREADS_MAX: usize = 1024;
 
 /// The scheduling class of a thread.

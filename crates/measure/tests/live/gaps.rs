@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_measure::disturb::{Planted, Planting, RtHog, Schedule, Stretch};
 use evenkeel_measure::meters::gaps::{
-    self, Cause, Class, Gap, GapsCaveat, Keep, Mode, Order, Report, Sampled, Settings, Tell,
+    self, Cause, Class, Gap, GapsCaveat, Keep, Mode, Order, Report, Sampled, Settings, WindowSink,
 };
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::timer_fd::Interrupts;
@@ -27,7 +27,7 @@ fn settings(cpus: &[usize], length_ns: u64) -> Settings {
         order: Order::AllAtOnce,
         class: Class::Ordinary,
         keep: Keep::Longest(100_000),
-        tell: Tell::default(),
+        on_window: WindowSink::default(),
     }
 }
 

@@ -235,7 +235,7 @@ fn each_freshly_mapped_page_is_a_fault() {
     let _host = HostLock::take();
     let report = measured(Settings { churn_ns: 600_000_000, ..little(1 << 20) });
     let way = |way| report.churn.iter().find(|churn| churn.way == way).unwrap();
-    let (fresh, kept) = (way(Allocation::Fresh), way(Allocation::Kept));
+    let (fresh, kept) = (way(Allocation::Fresh), way(Allocation::Reused));
     println!("fresh {:.2} faults a record, kept {:.4}", fresh.faults_per_record, kept.faults_per_record);
     let pages = (CHUNK_BYTES / 4096) as f64;
     if gives_groups() || !cfg!(target_arch = "x86_64") {

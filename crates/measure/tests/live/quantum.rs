@@ -103,8 +103,8 @@ fn settings(class: Class, count: Count, method: Method) -> Settings {
     Settings { cpus: Some(CpuSet::from_iter([cpu()])), class, count, method, ..Settings::default() }
 }
 
-/// The requirements of a meter of that class for the measured CPU. For a real-time meter, ordinary threads on the CPU are no excuse, not
-/// even ours. The hog's own record contains the cost of each turn, so expensive turns are no excuse either.
+/// The requirements of a meter of that class for the measured CPU. For a real-time meter, ordinary threads on the CPU are not an excuse, not
+/// even ours. The hog's own record contains the cost of each turn, so expensive turns are not an excuse either.
 fn needs(class: Class, missing: f64) -> Needs {
     Needs { missing, turn_ns: u64::MAX, is_real_time: class == Class::Fifo, ..Needs::on_cpu(cpu()) }
 }

@@ -38,7 +38,7 @@ impl Ticker {
             let mut due_ns = clock::monotonic_ns() + PERIOD_NS;
             while !ended.load(Ordering::Relaxed) {
                 for nth in 1..=others {
-                    // These wakes come at irregular times.
+                    // These wakes occur at irregular times.
                     let off_ns = (due_ns / 1000 * nth) % (PERIOD_NS / 2);
                     clock::sleep_until_ns(due_ns - PERIOD_NS / 2 + off_ns / others * nth - off_ns / 2);
                 }
@@ -117,7 +117,7 @@ fn compare(report: &Report, own: &Own) -> Result<(), String> {
         }
     }
     let hz = 1e9 / PERIOD_NS as f64;
-    if (ticks.tick_hz / hz - 1.0).abs() > 0.001 || ticks.pacing != Pacing::Kept {
+    if (ticks.tick_hz / hz - 1.0).abs() > 0.001 || ticks.pacing != Pacing::FixedTimes {
         return Err(format!("{} Hz, {:?}", ticks.tick_hz, ticks.pacing));
     }
     Ok(())

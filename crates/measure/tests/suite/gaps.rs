@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_measure::Watch;
-use evenkeel_measure::meters::gaps::{self, Class, Keep, Mode, Order, Settings, Tell};
+use evenkeel_measure::meters::gaps::{self, Class, Keep, Mode, Order, Settings, WindowSink};
 use evenkeel_sys::thread;
 
 fn settings(cpu: usize) -> Settings {
@@ -15,7 +15,7 @@ fn settings(cpu: usize) -> Settings {
         order: Order::AllAtOnce,
         class: Class::Ordinary,
         keep: Keep::Longest(3),
-        tell: Tell::default(),
+        on_window: WindowSink::default(),
     }
 }
 

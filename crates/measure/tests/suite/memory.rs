@@ -34,7 +34,7 @@ fn gives_groups() -> bool {
 fn each_freshly_mapped_page_is_a_fault_and_only_large_sets_have_huge_pages() {
     let report = measured(&little());
     let way = |way| report.churn.iter().find(|churn| churn.way == way).unwrap();
-    let (fresh, kept) = (way(Allocation::Fresh), way(Allocation::Kept));
+    let (fresh, kept) = (way(Allocation::Fresh), way(Allocation::Reused));
     let pages = (CHUNK_BYTES / 4096) as f64;
     if gives_groups() || !cfg!(target_arch = "x86_64") {
         skipped("faults of fresh memory: pages may come in groups here");

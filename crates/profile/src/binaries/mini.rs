@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use lzma_rust2::XzReader;
 
-/// The most bytes to unpack; those of the largest programs take some megabytes.
+/// The maximum number of bytes to unpack; those of the largest programs take some megabytes.
 const UNPACKED_MAX_BYTES: u64 = 64 << 20;
 /// The most packed bytes to read.
 const PACKED_MAX_BYTES: usize = 32 << 20;

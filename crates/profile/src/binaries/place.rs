@@ -25,7 +25,7 @@ pub(crate) enum NotOpen {
     Gone,
     /// The user may not read the file.
     Denied,
-    /// The path is no regular file, or reading failed.
+    /// The path is not a regular file, or reading failed.
     Other(String),
 }
 

@@ -43,7 +43,7 @@ pub(super) fn of_function(kind: Kind, name: &str) -> Rgb {
     with_luminance(hue, saturation, LUMINANCE.0 + step(hash >> 20) * (LUMINANCE.1 - LUMINANCE.0))
 }
 
-/// The colour of a box that is no function, or that did not change.
+/// The colour of a box that is not a function, or that did not change.
 pub(super) fn plain() -> Rgb {
     with_luminance(0.0, 0.0, LUMINANCE.1)
 }
@@ -139,7 +139,7 @@ mod tests {
         all.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("no --{name} in {all:?}")).1
     }
 
-    /// The background colours of graphs: that of an SVG, then those of the page.
+    /// The background colours of graphs: of an SVG, then of the page.
     fn papers() -> Vec<Rgb> {
         let pages = variables(include_str!("page.css"));
         std::iter::once(Rgb(255, 255, 255)).chain(pages.iter().map(|all| variable(all, "paper"))).collect()

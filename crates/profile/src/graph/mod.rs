@@ -33,7 +33,7 @@ pub fn html(folded: &Folded, style: &Style) -> String {
     html_of(&Tree::from(folded), style)
 }
 
-/// A differential flame graph as such a page, both taken as equally much in the whole.
+/// A differential flame graph as such a page, with both scaled to the same total.
 pub fn html_differential(before: &Folded, after: &Folded, style: &Style) -> String {
     html_differential_of(&Pair::new(&Tree::from(before), &Tree::from(after), Totals::Equal), style)
 }

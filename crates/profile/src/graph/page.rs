@@ -10,7 +10,7 @@ use super::shell::Shell;
 use super::style::{Direction, Quantity, Style};
 use crate::tree::{Kind, MORE, NodeId, Tree, clean};
 
-/// The most frames of a page. The narrowest ones beyond it are left out, and the page reports how many.
+/// The maximum number of frames of a page. The narrowest ones beyond it are left out, and the page reports how many.
 const NODES_MAX: usize = 60_000;
 /// Rows of the table below the graph.
 const ROWS: usize = 40;

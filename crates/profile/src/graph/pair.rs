@@ -2,7 +2,7 @@
 
 use crate::tree::{NodeId, ROOT, Tree};
 
-/// Whether two recordings are compared as they are.
+/// Whether to compare two recordings without scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Totals {
     /// Both are scaled to the same total, so shares are compared.

@@ -44,7 +44,7 @@ struct Data<'a> {
     length: u64,
     reasons: Vec<&'static str>,
     texts: Vec<&'a str>,
-    /// Indexes into `texts`: the program's own function that called what waited, or -1, then the innermost functions.
+    /// Indexes into `texts`: the program's own function that called the waiting function, or -1, then the innermost functions.
     stacks: Vec<Vec<i64>>,
     threads: BTreeMap<u32, &'a str>,
     merged: usize,

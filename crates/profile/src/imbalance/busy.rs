@@ -17,7 +17,7 @@ pub(super) const CPUS_MAX: u32 = evenkeel_sys::MAX_CPUS as u32;
 /// The use of one CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cpu {
-    /// Time in which threads other than the idle one had it; of samples, their weight.
+    /// Time in which threads other than the idle one had it. With samples, their weight.
     pub(super) busy: u64,
     /// The busy time in each part of the recording.
     pub(super) parts: Vec<u64>,
@@ -96,7 +96,7 @@ enum Holder {
     Other,
 }
 
-/// From switches, by CPU. A CPU without any is not in it.
+/// The result from switches, by CPU. CPUs without switches are left out.
 pub(super) fn from_switches(recording: &Recording, parts: &Parts) -> HashMap<u32, Cpu> {
     let mut cpus: HashMap<u32, (Cpu, Holder)> = HashMap::new();
     // Preempted threads: since when and where they wait.

@@ -10,7 +10,7 @@ use crate::names::Names;
 use crate::recording::{Recording, Sample};
 use crate::stack::StackId;
 
-/// The most functions and stacks that are reported.
+/// The maximum number of functions and stacks that are reported.
 const FUNCTIONS_MAX: usize = 10;
 const STACKS_MAX: usize = 5;
 
@@ -76,7 +76,7 @@ pub struct Path {
     pub share: f64,
 }
 
-/// Summarises the samples on one CPU; none if it has no samples.
+/// Summarises the samples on one CPU. `None` if it has no samples.
 pub(super) fn find_filled(recording: &Recording, names: &Names, cpu: u32) -> Option<Filled> {
     let samples: Vec<&Sample> = busy::on_cpu(recording).filter(|sample| sample.cpu == cpu && sample.tid != 0).collect();
     let total = samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.weight)).max(1);
@@ -162,7 +162,7 @@ fn functions(
         let mut on_stack: BTreeSet<Function<'_>> = BTreeSet::new();
         for (depth, frame) in recording.stacks.innermost_first(*stack).enumerate() {
             let named = names.get(frame);
-            // The last of several is the one whose code it is.
+            // If several names have the address, the last is the one with the code.
             if depth == 0 {
                 let innermost =
                     named.functions.last().map_or(named.in_place.as_str(), |function| function.name.as_str());

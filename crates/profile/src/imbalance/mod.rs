@@ -15,12 +15,12 @@ use crate::recording::{Recording, Unit};
 use busy::{Parts, Who};
 pub use filled::{Filled, Path, Place};
 
-/// The most parts of the time, as many as a line of text shows.
+/// The maximum number of parts of the time, because a line of text has no more room.
 const PARTS_MAX: u64 = 60;
-/// The shortest part for switches, which are exact, and for samples, of which a part needs some tens.
+/// The shortest part, with switches (exact) and with samples (a part needs some tens of samples).
 const PART_OF_SWITCHES_NS: u64 = 50_000_000;
 const PART_OF_SAMPLES_NS: u64 = 1_000_000_000;
-/// The most threads listed for a CPU.
+/// The maximum number of threads listed for a CPU.
 const THREADS_MAX: usize = 5;
 /// Two standard errors: nineteen of twenty measurements are at most this far from the truth.
 const ERRORS: f64 = 2.0;
@@ -339,7 +339,7 @@ fn error(share: f64, samples: u64, all: u64) -> f64 {
     ERRORS * share * ((1.0 - share).max(0.0) / samples as f64).sqrt()
 }
 
-/// Online CPUs without any record.
+/// Online CPUs without records.
 fn silent(recording: &Recording, seen: &BTreeMap<u32, busy::Cpu>, parts: usize) -> Vec<Cpu> {
     let online = recording.machine.cpus.unwrap_or(0).min(busy::CPUS_MAX);
     let missing = (0..online).filter(|cpu| !seen.contains_key(cpu) && !seen.is_empty());

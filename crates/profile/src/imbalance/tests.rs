@@ -35,7 +35,7 @@ fn find_imbalance(recording: &Recording) -> Imbalance {
     imbalance(recording, &Names::resolve(recording, |_| Vec::new()), &|_| None)
 }
 
-/// From which time on a CPU had which thread, in milliseconds.
+/// The times at which a CPU got a thread, in milliseconds.
 type Turns<'a> = &'a [(u64, u32)];
 
 /// The given number of samples of each thread on a CPU, `period_ns` apart.

@@ -20,7 +20,7 @@ const MISC_KERNEL: u16 = 1;
 const NAME_BYTES: usize = 16;
 /// The assumed length of the kernel's code if unknown: no kernel is longer, and no module is nearer (x86-64, ARM64).
 const KERNEL_BYTES: u64 = 64 << 20;
-/// The most mappings read of one process. The default of vm.max_map_count is 65,530.
+/// The maximum number of mappings read of one process. The default of vm.max_map_count is 65,530.
 const MAPS_MAX: usize = 1 << 17;
 /// The most such records.
 const BYTES_MAX: usize = 256 << 20;
@@ -30,7 +30,7 @@ const BYTES_MAX: usize = 256 << 20;
 pub(super) enum Mappings {
     /// Mappings of code.
     Code,
-    /// All, because addresses of data are looked up too.
+    /// All mappings, because addresses of data are looked up too.
     All,
 }
 
@@ -39,12 +39,12 @@ pub(super) fn processes() -> Vec<u32> {
     sorted(proc::processes())
 }
 
-/// The threads of a process; none if it ended.
+/// The threads of a process; none if the process has ended.
 pub(super) fn threads(pid: u32) -> Vec<u32> {
     sorted(proc::threads(pid))
 }
 
-/// A thread's name, as it is now.
+/// A thread's current name.
 pub(super) fn name(pid: u32, tid: u32) -> Option<Vec<u8>> {
     let mut name = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     name.truncate(NAME_BYTES);

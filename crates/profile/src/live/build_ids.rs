@@ -16,7 +16,7 @@ use crate::binaries::place;
 use crate::perf::write::BuildId;
 use crate::symbols::parse_build_id;
 
-/// The most files.
+/// The maximum number of files.
 const FILES_MAX: usize = 8192;
 /// The most time, because a file may be on a network file system.
 const READ_NS_MAX: u64 = 1_000_000_000;
@@ -176,13 +176,13 @@ mod tests {
         assert_eq!(ids.build_id(&other), None, "it is not the file that is at its path");
         assert_eq!(own(&ids), None);
         for other in [Mapped { path: "[vdso]", ..map }, Mapped { path: "", ..map }, Mapped { inode: 0, ..map }] {
-            assert_eq!(ids.build_id(&other), None, "{other:?} is no file");
+            assert_eq!(ids.build_id(&other), None, "{other:?} is not a file");
         }
         assert_eq!(ids.left_out(), 0);
     }
 
     proptest! {
-        /// A head that says anything of itself.
+        /// A header with arbitrary values.
         #[test]
         fn no_file_makes_it_panic(at in 0_usize..1024, with in prop::collection::vec(any::<u8>(), 1..64), length in 0_usize..4096) {
             static OWN: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();

@@ -27,7 +27,7 @@ pub struct RecordConfig {
     pub faults: bool,
     /// Wake-ups (`sched:sched_waking`), with the waker's stack.
     pub wakes: bool,
-    /// Which files the processes run, for names of functions. Without stacks nobody needs it.
+    /// Which files the processes run, for names of functions. Not needed without stacks.
     pub mappings: bool,
     /// Each packet passed to a network interface (`net:net_dev_queue`).
     pub packets: bool,

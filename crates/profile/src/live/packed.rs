@@ -56,7 +56,7 @@ impl Packed {
 
     pub(super) fn records(&self) -> io::Result<Cow<'_, [u8]>> {
         let Some(length) = self.unpacked_bytes else { return Ok(Cow::Borrowed(&self.bytes)) };
-        // One byte more, so that the end is seen.
+        // One byte more, to detect the end.
         let mut records = Vec::with_capacity(length.saturating_add(1));
         Decompress::new(false).decompress_vec(&self.bytes, &mut records, FlushDecompress::Finish)?;
         match records.len() == length {

@@ -14,7 +14,7 @@ use super::error::LiveError;
 use super::events::Plan;
 use super::summary::numbers;
 
-/// The most open files. Beyond it, whole CPUs are recorded, or only some threads.
+/// The maximum number of open files. Beyond it, whole CPUs are recorded, or only some threads.
 const FILES_MAX: u64 = 4096;
 /// Open files left for other purposes.
 const FILES_FREE: u64 = 64;

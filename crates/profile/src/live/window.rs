@@ -13,7 +13,7 @@ use crate::perf::layout::{Layout, sample};
 use crate::perf::record::{self, HEAD_BYTES, Head, What, kind};
 use crate::perf::write::{self, Described, PerfWriter};
 
-/// The most mappings remembered for a process.
+/// The maximum number of mappings remembered for a process.
 const MAPS_MAX: usize = 1 << 16;
 
 /// The destination of windows.

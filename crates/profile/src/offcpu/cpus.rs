@@ -13,7 +13,7 @@ const IDLE_SHARE: f64 = 0.25;
 const KEPT_LEAST_NS: u64 = 4_000_000;
 /// A shorter interval after throttling work may also be an ordinary preemption.
 const THROTTLED_LEAST_NS: u64 = 500_000;
-/// The most time slices that are summed to find who had a CPU longest.
+/// The maximum number of time slices that are summed to find who had a CPU longest.
 const TURNS_MAX: usize = 4096;
 
 /// A thread was given the CPU.

@@ -11,14 +11,14 @@ use super::{Edges, Faults, OffCpuInterval, Reason, Trust, faults, trust};
 use crate::names::Names;
 use crate::recording::{Recording, Turn};
 
-/// The most intervals in the list.
+/// The maximum number of intervals in the list.
 const LISTED_MAX: usize = 10_000;
-/// The most threads in the report, those with most CPU time first.
+/// The maximum number of threads in the report, those with most CPU time first.
 pub const THREADS_MAX: usize = 1_000;
 
-/// The most waits in the list of the longest.
+/// The maximum number of waits in the list of the longest.
 const WAITS_MAX: usize = 50;
-/// The most threads with a strip.
+/// The maximum number of threads with a strip.
 const STRIPS_MAX: usize = 64;
 
 /// Why the threads of a recording had no CPU.
@@ -119,7 +119,7 @@ pub struct Thread {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
-    /// The reason: see [`Reason::words`].
+    /// The reason, in the words of [`Reason::words`].
     pub reason: &'static str,
     /// How many.
     pub count: u64,

@@ -13,15 +13,15 @@ use crate::stack::StackId;
 use crate::ticks::Tick;
 use crate::tree::clean;
 
-/// The most lanes, those with most CPU time first.
+/// The maximum number of lanes, those with most CPU time first.
 const LANES_MAX: usize = 120;
-/// The most pieces. More make a page slow to open, so beyond this short neighbours are merged.
+/// The maximum number of pieces. More make a page slow to open, so beyond this short neighbours are merged.
 const PIECES_MAX: usize = 250_000;
-/// The most stacks.
+/// The maximum number of stacks.
 const STACKS_MAX: usize = 20_000;
-/// The most functions of a stack, innermost first.
+/// The maximum number of functions of a stack, innermost first.
 const FUNCTIONS_MAX: usize = 14;
-/// The most ticks, the slowest first.
+/// The maximum number of ticks, the slowest first.
 const TICKS_MAX: usize = 100_000;
 
 /// Off-CPU intervals over time.
@@ -60,7 +60,7 @@ pub struct Lane {
     pub name: String,
     /// Its time on a CPU.
     pub on_cpu_ns: u64,
-    /// Its first and last known time. Between them it ran wherever it has no piece.
+    /// Its first and last known time. In between, it ran whenever it was in no piece.
     pub known: Span,
     /// Sorted by start.
     pub pieces: Vec<Piece>,

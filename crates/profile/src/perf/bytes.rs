@@ -52,7 +52,7 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// The next bytes, or those that are left if there are fewer; they are not taken.
+    /// The next bytes, or the remaining ones if there are fewer. The position does not move.
     pub fn ahead(&self, length: usize) -> &'a [u8] {
         let rest = &self.bytes[self.at..];
         &rest[..length.min(rest.len())]
@@ -89,10 +89,9 @@ impl<'a> Cursor<'a> {
     pub fn words(&mut self, count: u64) -> Result<&'a [u8], Malformed> {
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(8));
         let length = length.filter(|length| *length <= self.left());
-        self.take(
-            length
-                .ok_or_else(|| self.malformed(format!("{count} words are said, and {} bytes are left", self.left())))?,
-        )
+        self.take(length.ok_or_else(|| {
+            self.malformed(format!("{count} words are announced, but {} bytes are left", self.left()))
+        })?)
     }
 
     /// Text that ends with a zero or with the bytes.

@@ -10,7 +10,7 @@ use super::features::Compression;
 use super::record::{HEAD_BYTES, Head, kind};
 use super::walk::{Piece, Walk};
 
-/// The most bytes that are unpacked from one file.
+/// The maximum number of bytes that are unpacked from one file.
 const UNPACKED_MAX_BYTES: u64 = 4 << 30;
 /// Records differ too much to be packed better than this.
 const PACKED_MAX_TIMES: u64 = 256;
@@ -147,7 +147,7 @@ impl Frame {
         const MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
         let Some((magic, _)) = bytes.split_at_checked(MAGIC.len()) else { return Ok(None) };
         if magic != MAGIC {
-            return Err("are no zstd stream".to_owned());
+            return Err("are not a zstd stream".to_owned());
         }
         let Some(descriptor) = bytes.get(MAGIC.len()).copied().map(usize::from) else { return Ok(None) };
         let is_single = descriptor >> 5 & 1;

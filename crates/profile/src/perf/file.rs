@@ -19,7 +19,7 @@ const FILE_HEAD_BYTES: u64 = 104;
 const PIPE_HEAD_BYTES: u64 = 16;
 /// The length of the reference to an event's IDs, which follows its attributes in the file.
 const PLACE_BYTES: usize = 16;
-/// The most events. No real recording has more, and each costs memory, so more are an error.
+/// The maximum number of events. No real recording has more, and each costs memory, so more are an error.
 const EVENTS_MAX: usize = 4096;
 /// `PERF_EVENT_UPDATE__NAME`.
 const UPDATE_NAME: u64 = 2;
@@ -73,12 +73,12 @@ impl<'a> PerfFile<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<PerfFile<'a>, Malformed> {
         let mut at = Cursor::new(bytes, 0);
         let wrong = |what: &str, offset: u64| Malformed { what: what.to_owned(), offset };
-        match at.u64().map_err(|_| wrong("this is no perf.data file: it has no head", 0))? {
+        match at.u64().map_err(|_| wrong("this is not a perf.data file: it has no head", 0))? {
             MAGIC => {}
             other if other == MAGIC.swap_bytes() => {
                 return Err(wrong("it was written on a machine of the other byte order, which is not read here", 0));
             }
-            _ => return Err(wrong("this is no perf.data file", 0)),
+            _ => return Err(wrong("this is not a perf.data file", 0)),
         }
         let mut file = PerfFile {
             bytes,
@@ -174,7 +174,7 @@ impl<'a> PerfFile<'a> {
         let end = offset.checked_add(length).and_then(|end| usize::try_from(end).ok());
         let part = start.zip(end).and_then(|(start, end)| self.bytes.get(start..end));
         let what = || {
-            format!("a part of {length} bytes is said to be there, in a file of {}: it was cut off", self.bytes.len())
+            format!("the file announces a part of {length} bytes, but has only {}: it was cut off", self.bytes.len())
         };
         Ok(Cursor::new(part.ok_or_else(|| Malformed { what: what(), offset })?, offset))
     }

@@ -59,7 +59,7 @@ pub struct Sample<'a> {
     pub chain: &'a [u8],
     /// A tracepoint's data.
     pub raw: &'a [u8],
-    /// The user's registers, in the order of the bits of [`Layout::user_registers`]; none if it had none.
+    /// The user's registers, in the order of the bits of [`Layout::user_registers`]. `None` if the sample has none.
     pub registers: &'a [u8],
     /// The top of the user's stack, from the stack pointer on.
     pub stack: &'a [u8],
@@ -337,7 +337,7 @@ fn id_at_end(whole: &[u8], layout: &Layout, offset: u64) -> Result<Id, Malformed
     let length = FIELDS.iter().filter(|field| layout.has(**field)).count() * 8;
     let begin = whole.len().checked_sub(length).filter(|begin| *begin >= HEAD_BYTES);
     let begin = begin.ok_or_else(|| Malformed {
-        what: format!("a record of {} bytes has no room to say whose it is", whole.len()),
+        what: format!("a record of {} bytes is too short to name its process", whole.len()),
         offset,
     })?;
     let mut at = Cursor::new(&whole[begin..], offset + begin as u64);

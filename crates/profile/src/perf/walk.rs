@@ -72,7 +72,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How many bytes follow a record that are no record.
+/// How many bytes follow a record without being a record.
 fn behind(piece: &Piece<'_>) -> Result<usize, Malformed> {
     let mut at = piece.body();
     let length = match piece.head.kind {
@@ -81,5 +81,5 @@ fn behind(piece: &Piece<'_>) -> Result<usize, Malformed> {
         kind::HEADER_TRACING_DATA => u64::from(at.u32()?).next_multiple_of(8),
         _ => 0,
     };
-    usize::try_from(length).map_err(|_| at.malformed(format!("{length} bytes are said to follow a record")))
+    usize::try_from(length).map_err(|_| at.malformed(format!("a record announces {length} bytes behind it")))
 }

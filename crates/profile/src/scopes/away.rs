@@ -77,7 +77,7 @@ impl Away {
         Away { threads, span }
     }
 
-    /// A thread's time off CPU within a span; none if the recording does not cover it.
+    /// A thread's time off CPU within a span. `None` if the recording does not cover it.
     pub(super) fn within(&self, tid: u32, span: Span) -> Option<u64> {
         let is_covered = self.span.start_ns <= span.start_ns && span.end_ns <= self.span.end_ns;
         let thread = self.threads.get(&tid).filter(|_| is_covered)?;

@@ -183,7 +183,7 @@ struct Lengthy {
 
 /// The result for one scope.
 enum Judged {
-    Kept { cpu_ns: u64, is_switched_out: bool },
+    Timed { cpu_ns: u64, is_switched_out: bool },
     SwitchedOut,
     Unknown,
 }
@@ -210,11 +210,11 @@ impl Found {
             let row = self.rows.entry((at, scope.name)).or_default();
             row.of += 1;
             match judged {
-                Judged::Kept { cpu_ns, is_switched_out } if cpu_ns > self.over_ns => {
+                Judged::Timed { cpu_ns, is_switched_out } if cpu_ns > self.over_ns => {
                     row.lengths_ns.push(cpu_ns);
                     row.switched_out += u64::from(is_switched_out);
                 }
-                Judged::Kept { .. } => {}
+                Judged::Timed { .. } => {}
                 Judged::SwitchedOut => self.unjudged.switched_out += 1,
                 Judged::Unknown => self.unjudged.unknown += 1,
             }
@@ -227,12 +227,12 @@ impl Found {
         self.covered += u64::from(away_ns.is_some());
         match (away_ns, scope.switched_out) {
             // A scope shorter than the limit needs no recording.
-            _ if scope.length_ns <= self.over_ns => Judged::Kept { cpu_ns: scope.length_ns, is_switched_out: false },
+            _ if scope.length_ns <= self.over_ns => Judged::Timed { cpu_ns: scope.length_ns, is_switched_out: false },
             (Some(away_ns), _) => {
                 let cpu_ns = scope.length_ns.saturating_sub(away_ns);
-                Judged::Kept { cpu_ns, is_switched_out: away_ns > 0 }
+                Judged::Timed { cpu_ns, is_switched_out: away_ns > 0 }
             }
-            (None, Some(false)) => Judged::Kept { cpu_ns: scope.length_ns, is_switched_out: false },
+            (None, Some(false)) => Judged::Timed { cpu_ns: scope.length_ns, is_switched_out: false },
             (None, Some(true)) => Judged::SwitchedOut,
             (None, None) => Judged::Unknown,
         }

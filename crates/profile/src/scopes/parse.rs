@@ -27,7 +27,7 @@ pub struct Scopes {
     pub threads: Vec<ScopeThread>,
     /// Events of other kinds, which were passed over.
     pub other_events: u64,
-    /// Whether times are said to be of the monotonic clock.
+    /// Whether the file says that its times are of the monotonic clock.
     pub is_monotonic: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct ScopeThread {
     pub tid: Option<u32>,
     /// Older scopes that were no longer there.
     pub overwritten: u64,
-    /// In the order of the file: as they were left, an inner one before that around it.
+    /// In the order of the file: as the thread left them, an inner one before the outer one.
     pub scopes: Vec<Scope>,
 }
 
@@ -69,7 +69,7 @@ impl Scope {
 /// Reads a whole file.
 ///
 /// # Errors
-/// If it is no JSON, no trace, or says what can't be, with the place.
+/// If it is not JSON, not a trace, or has an impossible value. The error has the position.
 pub fn parse(bytes: &[u8]) -> Result<Scopes, Malformed> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let scopes = Reader::deserialize(&mut reader).and_then(|read| reader.end().map(|()| read.scopes));
@@ -132,7 +132,7 @@ impl<'de> Deserialize<'de> for Reader {
     }
 }
 
-/// The whole: an object with the events in it, or the events alone.
+/// The whole document: an object with the events in it, or only the events.
 struct Trace;
 
 impl<'de> Visitor<'de> for Trace {
@@ -167,7 +167,7 @@ impl<'de> Visitor<'de> for Trace {
             }
         }
         if !has_events {
-            return Err(A::Error::custom("it has no traceEvents: these are no scopes of evenkeel-rt"));
+            return Err(A::Error::custom("it has no traceEvents: these are not scopes of evenkeel-rt"));
         }
         Ok(reader)
     }

@@ -57,7 +57,7 @@ fn as_text(long: &Long) -> String {
 
 #[test]
 fn leaves_that_keep_the_cpu_are_long() {
-    // An outer one ends after those inside; one without any inside is a leaf, whatever it is called elsewhere.
+    // An outer scope ends after its inner ones. A scope without inner ones is a leaf, even if it has inner ones elsewhere.
     let scopes = written(
         0,
         &[
@@ -106,7 +106,7 @@ fn the_time_switched_out_does_not_count() {
         unjudged: 1 1 0; covered 3 of 6
     "#]]
     .assert_eq(&as_text(&long(&scopes, 2 * MS, Which::Leaf, Some(&recording)).unwrap()));
-    // Without a recording nobody knows for how long.
+    // Without a recording, the length of the switch-out is unknown.
     expect![[r#"
         unjudged: 4 1 0; covered 0 of 6
     "#]]
@@ -152,7 +152,7 @@ fn a_malformed_trace_is_reported_with_its_place() {
         "7",
         expect!["expected a trace: an object with traceEvents, or a list of events, found the number 7, at byte 0"],
     );
-    check_error("{}", expect!["it has no traceEvents: these are no scopes of evenkeel-rt, at byte 1"]);
+    check_error("{}", expect!["it has no traceEvents: these are not scopes of evenkeel-rt, at byte 1"]);
     check_error("[{\"ph\":\"X\",\n\"ts\":1,\"dur\":-5}]", expect!["a scope that lasts -5 us can't be, at byte 28"]);
     check_error("[{\"ph\":\"X\",\"ts\":1}]", expect!["a scope does not say when it lasts, at byte 18"]);
     check_error("[{\"ph\":\"X\",\"ts\":1e999}]", expect!["a number is too large, at byte 20"]);

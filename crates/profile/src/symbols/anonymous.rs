@@ -17,9 +17,9 @@ use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::{Frame, ModuleId};
 
-/// The most bytes of a map.
+/// The maximum number of bytes of a map.
 const MAP_MAX_BYTES: u64 = 256 << 20;
-/// The most bytes of the vDSO, which has about 8 KiB.
+/// The maximum number of bytes of the vDSO, which has about 8 KiB.
 const VDSO_MAX_BYTES: u64 = 1 << 20;
 
 /// Names the addresses of one process. The names are cached for this recording, because the map goes with the process.

@@ -18,9 +18,9 @@ use crate::names::Function;
 const HEAD: &str = "evenkeel symbols 2";
 /// The longest entry; longer ones are not kept.
 const ENTRY_MAX_BYTES: u64 = 16 << 20;
-/// The most bytes of all entries together; the oldest are removed first.
+/// The maximum number of bytes of all entries together; the oldest are removed first.
 const ALL_MAX_BYTES: u64 = 256 << 20;
-/// The most entries that are kept.
+/// The maximum number of entries that are kept.
 const ENTRIES_MAX: usize = 4096;
 
 /// The source of a file's names. Later variants are better.

@@ -60,7 +60,7 @@ pub struct NameCoverage {
     pub kernel: Share,
     /// Addresses without code, to which stacks without frame pointers led. They do not count as user frames, because the true frames are unknown.
     pub nowhere: u64,
-    /// By file, the most frames first.
+    /// By file, those with most frames first.
     pub unnamed: Vec<Unnamed>,
 }
 

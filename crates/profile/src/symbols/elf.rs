@@ -10,7 +10,7 @@ use super::plt::{self, Piece};
 use crate::binaries::source::Odd;
 use crate::binaries::{Links, mini_debug_info};
 
-/// The most bytes that are unpacked from one file.
+/// The maximum number of bytes that are unpacked from one file.
 const UNPACKED_MAX_BYTES: u64 = 2 << 30;
 /// The section that may have the names of a stripped program's own functions.
 const MINI_DEBUG_INFO: &str = ".gnu_debugdata";

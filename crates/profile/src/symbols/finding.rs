@@ -11,7 +11,7 @@ use crate::names::Function;
 use crate::recording::{Mapping, Recording};
 use crate::stack::{Frame, ModuleId};
 
-/// The most processes tried for one file.
+/// The maximum number of processes tried for one file.
 const PROCESSES_MAX: usize = 8;
 
 /// The name of the vDSO in recordings.

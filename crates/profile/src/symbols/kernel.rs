@@ -12,7 +12,7 @@ use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::Frame;
 
-/// The most functions.
+/// The maximum number of functions.
 const SYMBOLS_MAX: usize = 4_000_000;
 /// The assumed length of the last function of the kernel or of a module.
 const LAST_MAX_BYTES: u64 = 1 << 20;

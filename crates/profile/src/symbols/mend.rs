@@ -5,7 +5,7 @@ use std::path::Path;
 use super::why::Why;
 use crate::binaries::place;
 
-/// The most packages.
+/// The maximum number of packages.
 const PACKAGES_MAX: usize = 100_000;
 /// The longest list of a package's files.
 const LIST_MAX_BYTES: u64 = 32 << 20;

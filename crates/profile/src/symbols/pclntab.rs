@@ -42,12 +42,12 @@ pub fn parse_pclntab(table: &[u8], text_start: u64) -> Option<GoFunctions<'_>> {
         }
     };
     let part = |at: usize| table.get(usize::try_from(word(at)?).ok()?..);
-    let (told_start, names, list) = (word(2)?, part(3)?, part(7)?);
+    let (given_start, names, list) = (word(2)?, part(3)?, part(7)?);
     let count = usize::try_from(word(0)?).ok()?;
     // The last entry is followed by its end.
     let list_bytes = count.checked_mul(ENTRY_BYTES)?.checked_add(4)?;
     list.get(..list_bytes).filter(|_| count > 0)?;
-    let text_start = if told_start == 0 { text_start } else { told_start };
+    let text_start = if given_start == 0 { text_start } else { given_start };
     Some(GoFunctions { is_little, text_start, count, list, names })
 }
 
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     /// A table of functions of ten bytes each, with these names.
-    fn table(magic: u32, word_bytes: u8, is_little: bool, told_start: u64, names: &[&str]) -> Vec<u8> {
+    fn table(magic: u32, word_bytes: u8, is_little: bool, given_start: u64, names: &[&str]) -> Vec<u8> {
         let number = |value: u32| if is_little { value.to_le_bytes() } else { value.to_be_bytes() };
         let word = |value: u64| match (word_bytes, is_little) {
             (4, _) => number(value as u32).to_vec(),
@@ -106,7 +106,7 @@ mod tests {
         let text: Vec<u8> = names.iter().flat_map(|name| [name.as_bytes(), &[0]].concat()).collect();
         let list_at = head_bytes + text.len() as u64;
         let mut bytes = [&number(magic)[..], &[0, 0, 1, word_bytes]].concat();
-        for value in [names.len() as u64, 0, told_start, head_bytes, 0, 0, 0, list_at] {
+        for value in [names.len() as u64, 0, given_start, head_bytes, 0, 0, 0, list_at] {
             bytes.extend(word(value));
         }
         bytes.extend(text);

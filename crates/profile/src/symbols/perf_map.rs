@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-/// The most functions that are read.
+/// The maximum number of functions that are read.
 const FUNCTIONS_MAX: usize = 4_000_000;
-/// The most bytes of a name; the rest is cut off.
+/// The maximum number of bytes of a name; the rest is cut off.
 const NAME_MAX: usize = 1024;
-/// The most functions that are examined if they contain each other.
+/// The maximum number of functions that are examined if they contain each other.
 const NESTED_MAX: usize = 16;
 
 /// The functions of one process, by their first address: its end and its name.

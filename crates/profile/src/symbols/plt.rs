@@ -10,7 +10,7 @@ use crate::binaries::source::Odd;
 
 /// The length of a stub, in bytes.
 pub(crate) const PIECE_BYTES: usize = 16;
-/// The most relocations; no real program has as many.
+/// The maximum number of relocations; no real program has as many.
 const SLOTS_MAX: usize = 4_000_000;
 /// The longest table that is read.
 const TABLE_MAX_BYTES: u64 = 16 << 20;

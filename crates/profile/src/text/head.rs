@@ -24,7 +24,7 @@ pub(super) enum LineKind<'a> {
     Other,
 }
 
-/// The most words that are tried as the thread's number. A name has at most fifteen characters.
+/// The maximum number of words that are tried as the thread's number. A name has at most fifteen characters.
 const TRIES_MAX: usize = 10;
 
 impl<'a> Head<'a> {
@@ -197,7 +197,7 @@ mod tests {
                 head("a", None, 7, None, at, LineKind::Switched { turn: Turn::In, other: None }),
             ),
             ("a 7 12345.678901: PERF_RECORD_COMM exec: a:7/7", head("a", None, 7, None, at, LineKind::Other)),
-            // Lines that are no head.
+            // Lines that are not a head.
             ("hello", None),
             ("", None),
             ("java 4711 [000] 12345.678901:", None),

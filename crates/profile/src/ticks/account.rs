@@ -36,7 +36,7 @@ pub struct Places {
     samples: Vec<(u64, StackId, u64)>,
     /// The stacks inside a page fault.
     faults: HashSet<StackId>,
-    /// The sampling period in nanoseconds of CPU time; none if there are too few samples.
+    /// The sampling period in nanoseconds of CPU time. `None` if there are too few samples.
     pub period_ns: Option<u64>,
 }
 

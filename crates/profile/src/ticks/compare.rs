@@ -142,7 +142,7 @@ pub enum TicksCaveat {
     },
     /// The sampling rate is too low to see into a tick.
     Coarse {
-        /// The sampling period in nanoseconds of CPU time; none if there are almost no samples.
+        /// The sampling period in nanoseconds of CPU time. `None` if there are almost no samples.
         period_ns: Option<u64>,
         /// A sufficient rate, in Hz.
         enough_hz: u64,
@@ -172,7 +172,7 @@ pub struct TickData<'a> {
     pub period_ns: Option<u64>,
 }
 
-/// Compares the slowest `slow_share` (0 to 1) of ticks with the rest; none if there are too few ticks.
+/// Compares the slowest `slow_share` (0 to 1) of ticks with the rest. `None` if there are too few ticks.
 pub fn compare(data: &TickData<'_>, slow_share: f64) -> Option<Comparison> {
     let ticks = &data.cut.ticks;
     let slow_ticks = ((ticks.len() as f64 * slow_share).ceil() as usize).max(SLOW_MIN);

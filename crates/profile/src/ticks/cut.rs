@@ -32,7 +32,7 @@ const USUAL_OF_ALL: f64 = 0.9;
 const NEIGHBOURS: usize = 16;
 /// A run that begins earlier than expected by less than this share of the period is that tick.
 const EARLY_SHARE: f64 = 0.25;
-/// The most loops in the error of an unclear choice.
+/// The maximum number of loops in the error of an unclear choice.
 const LISTED_MAX: usize = 4;
 
 /// The event that ends a tick.
@@ -195,7 +195,7 @@ pub fn of_threads(recording: &Recording, tids: &[u32], life: &[OffCpuInterval], 
     let before: Vec<&OffCpuInterval> = before.collect();
     // Threads that share a tick may each wait at a different place.
     if let [tid] = tids
-        && let Some(usual) = Usual::from_recording(recording, &before)
+        && let Some(usual) = TickEndWaits::from_recording(recording, &before)
     {
         let work = stretches(life, |interval| usual.is(recording, interval));
         if let Ok((tempo, found)) = followed(&beats(&work), Some(&first_tempo)) {
@@ -213,7 +213,7 @@ pub fn at(recording: &Recording, life: &[OffCpuInterval], marked: &ThreadTicks) 
         life[..next].iter().rev().find(|interval| sleeps(interval.reason))
     });
     let before: Vec<&OffCpuInterval> = before.collect();
-    let usual = Usual::from_recording(recording, &before);
+    let usual = TickEndWaits::from_recording(recording, &before);
     let is_wait = |interval: &&OffCpuInterval| usual.as_ref().is_some_and(|usual| usual.is(recording, interval));
     let mut ticks: Vec<Tick> = Vec::new();
     let mut last_ns = 0;
@@ -256,13 +256,13 @@ fn beats(stretches: &[Stretch]) -> Vec<Beat> {
 type Place = (Reason, Vec<FrameId>);
 
 /// The waits after which ticks begin.
-struct Usual {
+struct TickEndWaits {
     depth: usize,
     places: Vec<Place>,
 }
 
-impl Usual {
-    fn from_recording(recording: &Recording, before: &[&OffCpuInterval]) -> Option<Usual> {
+impl TickEndWaits {
+    fn from_recording(recording: &Recording, before: &[&OffCpuInterval]) -> Option<TickEndWaits> {
         DEPTHS.into_iter().find_map(|depth| {
             let mut counts: HashMap<Place, usize> = HashMap::new();
             for place in before.iter().filter_map(|interval| place(recording, interval, depth)) {
@@ -271,7 +271,7 @@ impl Usual {
             let of_all = |count: usize| count as f64 / before.len() as f64;
             counts.retain(|_, count| of_all(*count) >= USUAL_SHARE);
             let is_enough = of_all(counts.values().sum()) >= USUAL_OF_ALL;
-            is_enough.then(|| Usual { depth, places: counts.into_keys().collect() })
+            is_enough.then(|| TickEndWaits { depth, places: counts.into_keys().collect() })
         })
     }
 
@@ -281,7 +281,7 @@ impl Usual {
     }
 }
 
-/// The place of a wait; none if it is unknown.
+/// The place of a wait. `None` if it is unknown.
 fn place(recording: &Recording, interval: &OffCpuInterval, depth: usize) -> Option<Place> {
     if interval.reason == Reason::Unknown {
         return None;
@@ -327,8 +327,8 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
         let late_ns = off_ns - earliest(&offs, at);
         // A tick that is timed from the end of the last one is not late after a long one.
         let late_ns = match tempo.pacing {
-            Pacing::Kept => late_ns,
-            Pacing::Walks | Pacing::Unknown => late_ns.min(waits[at] - earliest(&waits, at)),
+            Pacing::FixedTimes => late_ns,
+            Pacing::Chained | Pacing::Unknown => late_ns.min(waits[at] - earliest(&waits, at)),
         };
         let due_ns = stretch.start_ns.saturating_sub(late_ns.max(0.0) as u64).max(last_ns);
         last_ns = stretch.end_ns;

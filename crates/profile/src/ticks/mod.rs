@@ -90,7 +90,7 @@ impl Ticks {
         Ticks { cut, accounts, life, period_ns: places.period_ns }
     }
 
-    /// Compares the slowest `slow_share` (0 to 1) with the rest; none if there are too few ticks.
+    /// Compares the slowest `slow_share` (0 to 1) with the rest. `None` if there are too few ticks.
     pub fn compare(&self, recording: &Recording, names: &Names, slow_share: f64) -> Option<Comparison> {
         let Ticks { cut, accounts, life, period_ns } = self;
         compare(&TickData { recording, names, life, cut, accounts, period_ns: *period_ns }, slow_share)

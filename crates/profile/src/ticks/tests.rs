@@ -1,4 +1,4 @@
-//! What cutting says of servers that are made by hand.
+//! Divides recordings of made-up servers into ticks.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,8 @@ const PERIOD_NS: u64 = 20 * MS;
 const CLOCK_NS: u64 = MS / 2;
 const TID: u32 = 7;
 
-/// A server that ticks fifty times a second and works for two milliseconds each time, seen by a clock of 2,000 Hz of its CPU time.
+/// A server that ticks fifty times a second and works for two milliseconds each time. A clock samples 2,000 times per second of its
+/// CPU time.
 struct Server {
     recording: Recording,
     intervals: Vec<OffCpuInterval>,

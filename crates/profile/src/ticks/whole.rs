@@ -47,8 +47,8 @@ pub fn merged_or_own(lives: &BTreeMap<u32, Vec<OffCpuInterval>>, tids: &[u32]) -
     }
 }
 
-/// The intervals in which none of these threads had a CPU. Each has the reason of the thread that ran next: what it waited for is what all of them
-/// waited for. A handover from one to the next is no interval.
+/// The intervals in which none of these threads had a CPU. Each has the reason of the thread that ran next: all of them waited for the same
+/// event. A handover from one to the next is not an interval.
 pub fn merged(lives: &BTreeMap<u32, Vec<OffCpuInterval>>, tids: &[u32]) -> Vec<OffCpuInterval> {
     let mut ran: Vec<(u64, u64, OffCpuInterval)> = Vec::new();
     for life in tids.iter().filter_map(|tid| lives.get(tid)) {

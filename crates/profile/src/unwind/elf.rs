@@ -13,9 +13,9 @@ const ENDIAN: LittleEndian = LittleEndian;
 
 /// The longest part. The tables of the largest programs are a tenth of this.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
-/// The most bytes after decompression.
+/// The maximum number of bytes after decompression.
 const MINI_BYTES_MAX: u64 = 32 << 20;
-/// The most sections, because the name of each is read.
+/// The maximum number of sections, because the name of each is read.
 const SECTIONS_MAX: usize = 4096;
 const SEGMENTS_MAX: usize = 4096;
 /// The longest section of notes. A build ID usually has 20 bytes, so its notes are short.

@@ -11,13 +11,13 @@ use crate::stack::Module;
 
 /// The name of the vDSO.
 pub(super) const VDSO: &str = "[vdso]";
-/// The most bytes of the vDSO, which has two pages.
+/// The maximum number of bytes of the vDSO, which has two pages.
 const VDSO_BYTES_MAX: u64 = 1 << 20;
 
 /// The image of a module that a process has mapped.
 ///
 /// # Errors
-/// If it is nowhere, or of no use.
+/// If it does not exist, or is unusable.
 pub(super) fn image(module: &Module, mapping: Mapping, machine: &Machine, lookup: &Lookup) -> Result<Image, Unusable> {
     if module.path == VDSO {
         return vdso(machine);

@@ -22,7 +22,7 @@ use crate::maps::Maps;
 use crate::recording::Machine;
 use crate::stack::Modules;
 
-/// The most frames of a stack, because endless recursion has any number.
+/// The maximum number of frames of a stack, because endless recursion has any number.
 pub const FRAMES_MAX: usize = 1024;
 
 /// The user state of a thread in a sample.

@@ -4,7 +4,7 @@ use gimli::{EndianSlice, EvaluationResult, Expression, LittleEndian, Location, V
 
 use super::registers::{Memory, Registers};
 
-/// The most steps of an expression, which could loop forever.
+/// The maximum number of steps of an expression, which could loop forever.
 const STEPS_MAX: u32 = 256;
 
 /// An expression: its offset in the section, and its length.

@@ -151,7 +151,7 @@ fn each_way_to_leave_a_function_is_followed() {
 #[test]
 fn a_handler_of_a_signal_leads_to_who_was_interrupted_and_not_to_who_called() {
     let interrupted = STACK + 64;
-    // libc says that what ends a handler begins a byte before it does: it is returned to, and nothing of it called.
+    // libc says that the code that ends a handler begins a byte early: the handler returns to it, and it calls nothing.
     let stack = words(&[BIAS + SIGNAL + 1, 7, 7, 7, 7, interrupted, BIAS + LEAF, 7, BIAS + OUTERMOST + 5]);
     let found = followed(Kind::EhFrame, [0, 0, BIAS + LEAF + 9], &stack);
     assert_eq!(found, (End::Outermost, vec![LEAF + 9, SIGNAL, LEAF, OUTERMOST + 4]));
@@ -227,7 +227,7 @@ fn a_containers_stack_is_followed_by_the_containers_file() {
         let (own, others) = (table(&contained.inside), table(&contained.path));
         assert!(own.is_some() && own != others);
         let own_id = Image::parse(std::fs::read(&contained.inside).unwrap().as_slice()).unwrap().build_id;
-        // The kernel fills a short one up to 20 bytes where it is asked for a fixed length.
+        // The kernel fills a short one up to 20 bytes if a fixed length is requested.
         let filled = own_id.clone().map(|id| [id, vec![0; 4]].concat());
         for id in [own_id, filled] {
             let (module, mapping) = contained.module(id);
@@ -257,7 +257,7 @@ proptest! {
     #[test]
     fn a_file_with_flipped_bytes_is_no_harm(flips in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..40), cut in any::<u16>()) {
         if let Ok(mut bytes) = find::own_vdso() {
-            // Half of it is zeros: what lies is in the first pages.
+            // Half of it is zeros: the contents are in the first pages.
             bytes.truncate(8192);
             let length = bytes.len();
             for (at, value) in flips {

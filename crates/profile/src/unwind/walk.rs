@@ -12,7 +12,7 @@ use crate::maps::{Map, Maps};
 use crate::recording::Mapping;
 use crate::stack::{Module, ModuleId, Modules};
 
-/// The most processes tried for one file.
+/// The maximum number of processes tried for one file.
 const PROCESSES_MAX: usize = 8;
 
 /// Unwinds the stacks of one recording, which numbers the files.

@@ -40,7 +40,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// None, visibly skipped, if there is no compiler or no such control group.
+    /// `None`, visibly skipped, if there is no compiler or no such control group.
     fn set() -> Option<Stage> {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/server.c");
@@ -168,7 +168,7 @@ fn is_kept_from_its_time(own: &[[u64; 4]]) -> bool {
     kept.count() * 20 > own.len()
 }
 
-/// The server's own record is the truth: nearly all of its ticks were seen, and lasted as long as recorded.
+/// The server's own record is the truth: the recording has nearly all of its ticks, with their lengths.
 fn agree(own: &[[u64; 4]], found: &Ticks) -> Result<(), String> {
     let mut close = 0;
     for tick in &found.cut.ticks {

@@ -79,7 +79,7 @@ fn as_much_is_sampled_as_was_worked() {
             let before = busy(scope, "rec-before", &stop);
             let mut late = None;
             let recorded = recorded(&config, &mut |status| {
-                // A thread that is created during the recording is seen too.
+                // A thread that is created during the recording is recorded too.
                 late.get_or_insert_with(|| busy(scope, "rec-late", &stop));
                 status.elapsed_ns < 600_000_000
             });

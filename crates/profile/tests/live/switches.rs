@@ -299,7 +299,7 @@ fn a_real_time_hog_is_named() {
         };
         let Some((seen, Some((tid, stretches)))) = recorded(run) else { return Ok(()) };
         if stretches.len() < WAITS {
-            return Err(format!("the thief got {stretches:?}"));
+            return Err(format!("the hog got {stretches:?}"));
         }
         for stretch in stretches {
             let overlap_ns = |interval: &OffCpuInterval| {

@@ -161,7 +161,7 @@ fn damaged_compression_is_refused_with_its_reason() {
         "its records are compressed, and by a method that is not known here (number 7)",
     );
     refused(&with_records(head, &whole, None), "a compressed record in a file without the feature for compression");
-    refused(&with_stream(b"nothing that zstd knows"), "its records are compressed, and are no zstd stream");
+    refused(&with_stream(b"nothing that zstd knows"), "its records are compressed, and are not a zstd stream");
     // A repeated byte: every four bytes of the file unpack to 128 KiB, so 80 kB become 2.5 GB.
     let mut bomb = frame_head();
     for _ in 0..20_000 {

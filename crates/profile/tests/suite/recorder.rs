@@ -1,4 +1,4 @@
-//! Live recordings must match the real actions: threads of ours that work, sleep, change their names and end, seen through the recorder and
+//! Live recordings must match the real actions. Threads of this test work, sleep, change their names and end; the recorder sees them and
 //! the file reader. A CPU clock samples the thread that has the CPU. So these tests wait for CPU time, never for a time.
 
 use std::fs;
@@ -378,7 +378,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
         let summary = std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let mut late = None;
-            // The time of each check, and the CPU time by then, for as long as half a window ago.
+            // The time of each check, and the CPU time of half a window before it.
             let mut lately: Vec<(u64, u64)> = Vec::new();
             let (mut early_ns, mut is_asked) = (None, false);
             let mut until = |status: &Status| {

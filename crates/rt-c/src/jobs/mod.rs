@@ -39,7 +39,7 @@ pub struct EvenkeelFrame(());
 
 /// The value behind an [`EvenkeelJobs`].
 pub(crate) struct JobSystem {
-    /// What one thread at a time uses: that of the open frame, if there is one.
+    /// The part that one thread at a time uses: the thread of the open frame, if there is one.
     work: Mutex<Work>,
     /// The CPUs whose slices are followed; any thread may ask for them at any time.
     followed: Option<Followed>,
@@ -130,7 +130,7 @@ fn alone<R>(jobs: *const EvenkeelJobs, work: impl FnOnce(&mut Work) -> Result<R,
 }
 
 fn no_frame() -> Failure {
-    Failure::new(EvenkeelStatus::BadHandle, "it is no open frame of this thread")
+    Failure::new(EvenkeelStatus::BadHandle, "it is not an open frame of this thread")
 }
 
 fn no_job() -> Failure {
@@ -152,7 +152,7 @@ fn within<R>(
     unsafe { work(&*open.frame, &*open.linked) }
 }
 
-/// Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is no list of CPUs,
+/// Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is not a list of CPUs,
 /// EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
 ///
 /// Threads: any. Free it with evenkeel_jobs_free.
@@ -285,7 +285,7 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
     others_count: usize,
     number: *mut u32,
 ) -> EvenkeelStatus {
-    /// The most dependencies of one job. For more, the caller pushes jobs in between that each wait for some of them.
+    /// The maximum number of dependencies of one job. For more, the caller pushes jobs in between that each wait for some of them.
     const OTHERS_MAX: usize = 64;
     caught(|| {
         structs::puttable(number)?;

@@ -6,7 +6,7 @@ use super::EvenkeelJobs;
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle;
 use crate::structs::{self, structs};
-use crate::thread::got;
+use crate::thread::apply_status;
 
 /// When a CPU is available. A hypervisor may give a virtual CPU for a part of each period only: this is its slice.
 #[repr(C)]
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn evenkeel_jobs_cpu_slice(
             if cfg!(not(target_os = "linux")) {
                 return Err(EvenkeelStatus::Unsupported.into());
             }
-            let (pinned, pinned_errno) = got(slices.pinned(cpu));
+            let (pinned, pinned_errno) = apply_status(slices.pinned(cpu));
             Ok(EvenkeelCpuSlice { pinned, pinned_errno, ..filled(slices.cpu(cpu), monotonic_ns()) })
         })?;
         // SAFETY: as this function's caller promises.
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn evenkeel_jobs_cpu_slice(
     })
 }
 
-/// What is known of a CPU at this time.
+/// What the library knows about a CPU at this time.
 fn filled(known: Option<CpuSlice>, now_ns: u64) -> EvenkeelCpuSlice {
     let of = |read: fn(&CpuSlice, u64) -> u64| known.as_ref().map_or(0, |slice| read(slice, now_ns));
     EvenkeelCpuSlice {

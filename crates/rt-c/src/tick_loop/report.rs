@@ -35,7 +35,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_report(
     })
 }
 
-/// How the ticks are spread among those of other sessions.
+/// How the ticks are spread among the ticks of other sessions.
 ///
 /// Threads: only the loop's own thread.
 ///
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn evenkeel_tick_loop_work(
     unsafe { summarised(ticks, summary, |report| report.work_ns) }
 }
 
-/// How the CPU is taken away from the loop's thread, as far as the loop has detected it, and what it does about it.
+/// How the CPU is taken away from the loop's thread, as far as the loop has detected it, and how the loop reacts to it.
 ///
 /// Threads: only the loop's own thread.
 ///

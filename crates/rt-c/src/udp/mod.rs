@@ -62,7 +62,7 @@ handles! { EvenkeelUdp, 256 of Socket; }
 /// A number that the kernel does not report.
 pub const EVENKEEL_UNKNOWN: u64 = 0x7fff_ffff_ffff_ffff;
 
-/// The most sockets that share an address.
+/// The maximum number of sockets that share an address.
 const SHARDS_MAX: usize = 64;
 
 /// Locks a half of the socket, or fails if another call uses it.

@@ -11,7 +11,7 @@ use crate::clock::{EvenkeelSummary, summary};
 use crate::failure::{EvenkeelStatus, caught};
 use crate::handle;
 use crate::structs::{self, structs};
-use crate::thread::got;
+use crate::thread::apply_status;
 
 /// Which settings of a socket are active, and its counters since the start. A setting has an EvenkeelApplyStatus, and the kernel's error number
 /// (errno) if it was refused, else 0.
@@ -165,10 +165,10 @@ pub unsafe extern "C" fn evenkeel_udp_report(udp: *mut EvenkeelUdp, report: *mut
             let (received, sent) = (incoming.counters(), outgoing.counters());
             let (known, buffer) = (&udp.report, udp.report.buffer);
             let [(shard, shard_errno), (drops, drops_errno), (stamps, stamps_errno)]: [(u32, i32); 3] =
-                [known.shard, known.drops, known.stamps].map(got);
+                [known.shard, known.drops, known.stamps].map(apply_status);
             let [(undelivered, undelivered_errno), (busy_poll, busy_poll_errno)]: [(u32, i32); 2] =
-                [known.undelivered, known.busy_poll].map(got);
-            let (buffer_forced, buffer_forced_errno) = buffer.map_or((0, 0), |buffer| got(buffer.forced));
+                [known.undelivered, known.busy_poll].map(apply_status);
+            let (buffer_forced, buffer_forced_errno) = buffer.map_or((0, 0), |buffer| apply_status(buffer.forced));
             Ok(EvenkeelUdpReport {
                 size: 0,
                 version: 0,

@@ -49,7 +49,7 @@ pub struct EvenkeelUdpSettings {
     pub send: u32,
     /// The longest datagram, in bytes, up to 65,527. 0: 1,500.
     pub bytes_max: u32,
-    /// The most packets that wait to be sent, up to 65,536. 0: 512.
+    /// The maximum number of packets that wait to be sent, up to 65,536. 0: 512.
     pub queue_packets: u32,
     /// How many players, or other peers, send to the socket: the receive buffer gets room for their packets. 0: the system's default size.
     pub players: u32,

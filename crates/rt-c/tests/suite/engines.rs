@@ -39,7 +39,7 @@ impl Staged {
         }
         let mut script = Command::new(own("../../deploy/dist/engines.sh"));
         script.arg("--stage").arg(folder.path().join("to")).arg(folder.path().join("native"));
-        // A tree without git history has neither.
+        // A tree without git history has neither of them.
         script.env("EVENKEEL_COMMIT", "test").env("SOURCE_DATE_EPOCH", "1700000000");
         let output = script.output().unwrap();
         success(&output, Path::new("engines.sh"));

@@ -17,14 +17,14 @@ const PORT: u16 = 9358;
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The description of a game server has a few thousand bytes, far less than this.
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// The most bytes that are kept of an answer that refuses a request.
+/// The maximum number of bytes that are kept of an answer that refuses a request.
 const SAID_BYTES_MAX: usize = 200;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AgonesError {
     /// The environment names no port.
-    #[error("AGONES_SDK_HTTP_PORT is no port: {said:?}")]
+    #[error("AGONES_SDK_HTTP_PORT is not a port: {said:?}")]
     Port {
         /// The value of the variable.
         said: String,
@@ -40,7 +40,7 @@ pub enum AgonesError {
         error: std::io::Error,
     },
     /// The answer is not valid HTTP.
-    #[error("the sidecar at port {port} answered {request} with what is no answer: {error}")]
+    #[error("the sidecar at port {port} answered {request} with an invalid answer: {error}")]
     Answer {
         /// The sidecar's port.
         port: u16,

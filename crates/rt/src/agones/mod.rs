@@ -130,7 +130,7 @@ struct Shared {
 }
 
 impl Agones {
-    /// Starts the thread. It is no error if the sidecar does not listen yet.
+    /// Starts the thread. It is not an error if the sidecar does not listen yet.
     pub fn start(settings: AgonesSettings) -> Result<Agones, AgonesError> {
         let shared = Arc::new(Shared::default());
         let reporter = Reporter::new(settings, Arc::clone(&shared), Instant::now());
@@ -199,7 +199,7 @@ impl Shared {
     }
 }
 
-/// Something that is asked for until it is done.
+/// A request that is repeated until it succeeds.
 #[derive(Debug)]
 struct Errand {
     bit: u32,
@@ -237,7 +237,7 @@ struct Reporter {
     shutdown: Errand,
     next_health: Instant,
     next_withheld: Instant,
-    /// How many ticks there were when the number last changed, and when that was seen.
+    /// The number of ticks when it last changed, and the time when the thread noticed.
     beats: u64,
     beat: Option<Instant>,
 }
@@ -252,7 +252,7 @@ impl Reporter {
         // A thread begins with the scheduling of the one that started it, which may be real-time. Where that can't be undone, it sleeps
         // nearly always all the same.
         let _ = evenkeel_sys::sched::set_ordinary(None);
-        // Until it is asked to end; it sleeps in every turn.
+        // Runs until it is asked to end. It sleeps between two rounds.
         loop {
             let asked = self.shared.asked.load(Ordering::Relaxed);
             let now = Instant::now();

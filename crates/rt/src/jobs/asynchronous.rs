@@ -94,7 +94,7 @@ impl Drop for Ends {
 }
 
 impl Asynchronous {
-    /// Pushes a job. A worker runs it as soon as one is free. It wakes a worker whose first queue is this one, if one sleeps, rather than one
+    /// Pushes a job. A worker runs it as soon as one is free. It wakes a sleeping worker whose first queue is this one, rather than one
     /// that serves frames.
     ///
     /// # Errors

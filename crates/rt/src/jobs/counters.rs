@@ -21,7 +21,7 @@ use super::parts::{CALLER, Counted, Shared};
 pub struct FrameCounters {
     /// Jobs of the frame that ran.
     pub jobs: u64,
-    /// Those that ran on the thread that opened the frame.
+    /// The jobs that ran on the thread that opened the frame.
     pub by_caller: u64,
     /// Those that ran on workers.
     pub by_workers: u64,

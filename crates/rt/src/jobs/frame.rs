@@ -77,7 +77,7 @@ pub struct Handle<'env> {
 /// let sum = jobs.frame(|frame| {
 ///     frame.push_batch(FRAME, cells.iter_mut().map(|cell| move || *cell = 1))?;
 ///     frame.push_with(FRAME, |frame| {
-///         // A job with jobs of its own, which borrow from it.
+///         // A job that pushes its own jobs, which borrow from it.
 ///         let mut inside = [0; 2];
 ///         let _ = frame.nested(|inner| inner.push(FRAME, || inside.fill(1)));
 ///     })?;

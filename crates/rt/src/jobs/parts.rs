@@ -16,7 +16,7 @@ pub(super) type Task = job::Task<WorkerSlot, Failures>;
 
 pub(super) type JobScope<'env> = job::JobScope<'env, Failures>;
 
-/// The most jobs that a thread takes at once.
+/// The maximum number of jobs that a thread takes at once.
 pub(super) const CLAIM_MOST: u64 = 8;
 
 /// The slot of the thread that opens frames.

@@ -13,7 +13,7 @@ pub struct Queue(pub u8);
 pub enum QueueKind {
     /// A frame waits for them, and they may borrow what outlives the frame.
     Frame,
-    /// No frame waits for them, and they own what they use.
+    /// No frame waits for these jobs, and they own the data that they use.
     Asynchronous,
 }
 
@@ -63,7 +63,7 @@ impl QueueSettings {
         QueueSettings { kind: QueueKind::Frame, capacity, when_full: WhenFull::RunHere }
     }
 
-    /// A queue whose jobs no frame waits for. A job that does not fit is refused, because a long job in the tick is worse than none.
+    /// A queue for jobs that no frame waits for. A job that does not fit is refused, because a long job must not run inside the tick.
     pub fn asynchronous(capacity: usize) -> QueueSettings {
         QueueSettings { kind: QueueKind::Asynchronous, capacity, when_full: WhenFull::Refuse }
     }

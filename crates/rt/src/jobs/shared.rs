@@ -95,7 +95,7 @@ impl Shared {
         queues.iter().any(|queue| self.queues.get(usize::from(*queue)).is_some_and(JobQueue::has_ready))
     }
 
-    /// The link of a handle; none if the handle is of another frame.
+    /// The link of a handle; none if the handle belongs to another frame.
     pub(super) fn link_of(&self, generation: u64, link: Link) -> Option<Link> {
         (generation == self.generation.load(Ordering::Relaxed)).then_some(link)
     }

@@ -1,4 +1,4 @@
-//! `Sliced`: what a job system knows about its CPUs' time slices, to keep jobs off a CPU that is about to go.
+//! `Sliced`: what a job system knows about its CPUs' time slices. It keeps jobs off a CPU that is about to be taken away.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use crate::slices::{Slices, Waiting, begins};
 const NAP_NS: u64 = 50_000;
 /// No thread has run on a CPU yet.
 const NOWHERE: u32 = u32::MAX;
-/// A job that takes longer than this is not remembered: it says nothing about others.
+/// The system does not remember a job that takes longer than this, because it says little about other jobs.
 const LONG_NS_MAX: u64 = 5_000_000;
 /// The longest job of a queue is forgotten at this rate per frame, so that one outlier counts for some fifty frames.
 const MEMORY: u64 = 64;
@@ -25,7 +25,7 @@ pub(super) struct Sliced {
     lengths: Box<[Lengths]>,
 }
 
-/// How long the jobs of a queue take, without the gaps. Threads write it without waiting for each other, so that one job may not count.
+/// How long the jobs of a queue take, without the gaps. Threads write it without a lock, so a job may be lost.
 #[derive(Default)]
 struct Lengths {
     longest_ns: AtomicU64,
@@ -85,7 +85,7 @@ impl Sliced {
         cpus.filter(move |cpu| *cpu != NOWHERE && *cpu as usize != own).map(|cpu| cpu as usize)
     }
 
-    /// A job of this queue took this long on this slot. A job that was interrupted counts for nothing.
+    /// A job of this queue took this long on this slot. Interrupted jobs do not count.
     pub(super) fn took(&self, slot: usize, queue: usize, took_ns: u64) {
         let own = self.slices.cpu(self.cpus[slot].load(Ordering::Relaxed) as usize);
         if took_ns > LONG_NS_MAX || own.is_some_and(|own| own.was_gone_in(clock::monotonic_ns(), took_ns)) {

@@ -18,8 +18,8 @@ const SPOILT: u32 = 1 << 31;
 /// How many ended jobs a thread collects before it reports them to the waiting thread. It reports at once when it finds no other job.
 const UNREPORTED_MAX: u64 = 16;
 
-/// The most jobs nested on a thread's stack, each of which waits for a frame of its own. From here on, jobs run where they are pushed, so
-/// that no unrelated job comes on top.
+/// The maximum number of nested jobs on a thread's stack, each of which waits for its own frame. Beyond it, jobs run where they are
+/// pushed, so that no unrelated job comes on top.
 const DEPTH_MAX: u32 = 8;
 
 impl WorkerSlot {
@@ -78,7 +78,7 @@ impl WorkerSlot {
         self.running.get() > 0
     }
 
-    /// Runs jobs of frames until it finds none, or until `is_enough` says that nothing is left to wait for. True if it ran any.
+    /// Runs jobs of frames until it finds none, or until `is_enough` says that all awaited jobs are done. True if it ran any.
     pub(super) fn help(&self, is_enough: impl Fn() -> bool) -> bool {
         let mut began = tsc::ticks();
         let mut ran = false;

@@ -63,7 +63,7 @@ pub(crate) struct PhaseKeeper {
 }
 
 impl PhaseKeeper {
-    /// Joins the sessions of the folder, and returns by how much to delay the next tick, which is due at `due_ns`: by nothing unless it `is_first`.
+    /// Joins the sessions of the folder. Returns the delay of the next tick, which is due at `due_ns`: 0 unless it `is_first`.
     pub(crate) fn join(
         settings: &PhaseSettings,
         period_ns: u64,
@@ -227,7 +227,7 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Mailbox> {
     shared.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The sessions that tick on CPUs of this one, and this one. It has room for all, so that a look allocates nothing.
+/// The sessions that tick on CPUs of this session, and this one. Its capacity covers all, so reading the slots allocates nothing.
 struct Neighbours {
     ticks: Box<[Ticks]>,
     many: usize,
@@ -313,7 +313,7 @@ mod tests {
             assert_eq!(seen, [(50_000_000 + 20_000_000 * (at as u64 + 1), is_fixed)], "{at}");
             assert_eq!(keeper.report().state == PhaseState::Aligned, is_fixed, "{at}");
         }
-        // A place that is held is where the others have to see it.
+        // The others must see the place where this session holds its ticks.
         assert_eq!(keeper.move_ns(Alignment::Held, 3_000_000), 0);
         keeper.publish(7);
         scanner.scan(|_, slot| assert_eq!((slot.due_ns, slot.is_fixed), (7, true))).unwrap();

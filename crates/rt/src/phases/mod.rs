@@ -59,7 +59,7 @@ pub enum PhaseState {
     Settled,
 }
 
-/// How a session's ticks are spread among those of others. Printed, it is one line.
+/// How a session's ticks are spread among the ticks of others. `Display` writes one line.
 ///
 /// ```
 /// # let here = tempfile::tempdir().unwrap();
@@ -78,7 +78,7 @@ pub struct PhaseReport {
     pub state: PhaseState,
     /// The number of other sessions that the clock takes into account.
     pub neighbours: u32,
-    /// The sum of all shifts so far, including that of the first tick. Positive: later.
+    /// The sum of all shifts so far, with the shift of the first tick. Positive: later.
     pub shifted_ns: i64,
     /// The remaining shift to the session's place in the period. Positive: later.
     pub distance_ns: i64,

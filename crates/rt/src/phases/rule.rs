@@ -14,13 +14,13 @@
 
 use std::cmp::Ordering;
 
-/// The most that a tick may be shifted, as a part of its period: players do not notice it.
+/// The maximum shift of one tick, as a part of its period. Players do not notice it.
 pub(super) const SHIFT_PARTS: u64 = 2000;
-/// The most neighbours that count.
+/// The maximum number of neighbours that count.
 pub(super) const NEIGHBOURS_MAX: usize = 256;
 /// A session has settled within this part of its period of its goal.
 const SETTLED_PARTS: u64 = 200;
-/// Near the goal, a tick moves by at most this part of the distance: what a session sees of others is a moment old.
+/// Near the goal, a tick moves by at most this part of the distance, because what a session reads about others is slightly old.
 const NEAR: f64 = 1.0 / 32.0;
 /// Two ticks within this part of a period are ordered by the numbers of their sessions.
 const CLOSE: f64 = 1.0 / 1000.0;
@@ -37,7 +37,7 @@ const STARTS: u64 = 512;
 /// The ticks of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ticks {
-    /// Orders sessions whose ticks coincide. Each has its own.
+    /// Orders sessions whose ticks coincide. Each session has a different number.
     pub(super) id: u64,
     /// From one tick to the next.
     pub(super) period_ns: u64,
@@ -77,7 +77,7 @@ struct Ratio {
 impl Ratio {
     const ONE: Ratio = Ratio { numerator: 1, denominator: 1 };
 
-    /// None if there is no ratio of small numbers.
+    /// `None` if the ratio has no small whole numbers.
     fn between(mine_ns: u64, theirs_ns: u64) -> Option<Ratio> {
         let (mine, theirs) = (u128::from(mine_ns), u128::from(theirs_ns));
         (1..=u128::from(RATIO_MAX)).find_map(|denominator| {
@@ -134,7 +134,7 @@ impl View {
         &self.seen[..self.many]
     }
 
-    /// Sorts those of the session's own period to the front, in their order on the circle, and returns their number.
+    /// Sorts the neighbours with the session's own period to the front, in their order on the circle, and returns their number.
     fn sort(&mut self) -> usize {
         let seen = &mut self.seen[..self.many];
         let is_other = |one: &Seen| one.ratio != Ratio::ONE;
@@ -205,7 +205,7 @@ fn turned_ns(me: &Ticks, one: &Seen) -> f64 {
     }
 }
 
-/// By how much a new session should delay its first tick, before anybody plays: to the middle of the largest gap. Less than a period.
+/// By how much a new session should delay its first tick, before any player is there: to the middle of the largest gap. Less than a period.
 pub(super) fn start(me: &Ticks, neighbours: &[Ticks]) -> u64 {
     let view = View::new(me, neighbours);
     let others = || view.seen().iter().filter(|one| one.id != me.id);

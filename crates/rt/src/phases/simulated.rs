@@ -1,5 +1,5 @@
 //! Simulated hosts: the rule settles from any start, with sessions that come, go, crash, or change their rate or work. A session sees of the
-//! others what they published at their last ticks, when it last looked.
+//! others the slots that they published at their last ticks, as of the last read.
 
 use super::rule::{SHIFT_PARTS, Step, Ticks, start, step};
 
@@ -24,7 +24,7 @@ impl Chance {
 struct Simulated {
     /// The session's last published ticks, with the due time of its next one.
     ticks: Ticks,
-    /// The session's plan until it looks again, how far it has to go, and when it looks.
+    /// The session's plan until its next read: how far to move, and when to read.
     plan: Step,
     left_ns: i64,
     looks_ns: u64,
@@ -106,7 +106,7 @@ impl Host {
         apart.min().unwrap_or(u64::MAX)
     }
 
-    /// How even the ticks of one period are: the smallest distance as a share of that of even ones.
+    /// How even the ticks of one period are: the smallest distance as a share of the distance of even ticks.
     fn evenness(&self) -> f64 {
         self.closest_ns() as f64 * self.sessions.len() as f64 / self.sessions[0].ticks.period_ns as f64
     }

@@ -9,22 +9,22 @@ use super::watch::Watch;
 use super::{Aligned, Alignment, GapsSeen, Quantum, Slot};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// How long after the beginning of a search the gaps so far are judged. Each step has more of them.
+/// When to judge the gaps found so far, counted from the beginning of a search. Each step has more gaps.
 const LOOKS_NS: [u64; 3] = [3 * SECOND_NS / 2, 3 * SECOND_NS, 5 * SECOND_NS];
 /// The average time between two wake-ups in each of these steps. It costs 1 % of a CPU, and later 2 % to see short gaps too.
 const STEPS_NS: [u64; 3] = [500_000, 250_000, 250_000];
 /// The minimum time between the last wake-up and the tick.
 const CLEAR_NS: u64 = 300_000;
-/// The confidence from which slots are believed.
+/// Minimum confidence to accept detected slots.
 const CONFIDENT: f64 = 0.7;
 /// Slots are no longer followed if fewer than this share of the last gaps came when predicted.
 const TRUSTED: f64 = 0.5;
-/// A tick counts as hurt if it begins this late, or is kept from running for this long.
+/// A tick counts as disturbed if it begins this late, or is kept from running for this long.
 const HURT_NS: u64 = 300_000;
-/// From the first share of hurt ticks on, a search is worth its cost. From the second on, all phases are tried even without a period.
+/// From the first share of disturbed ticks on, a search is worth its cost. From the second on, all phases are tried even without a period.
 const HURTS: f64 = 0.1;
 const HURTS_MUCH: f64 = 0.25;
-/// How fast hurt ticks are forgotten.
+/// How fast the share of disturbed ticks decays.
 const MEMORY: f64 = 1.0 / 32.0;
 /// If held ticks get longer by this factor, the phases are tried again.
 const LONGER: f64 = 1.25;
@@ -46,14 +46,14 @@ const TURN_TICKS: u32 = 6;
 /// A sweep of sixteen places takes about forty turns, and must not take longer than this.
 const SWEEP_NS: u64 = 6 * SECOND_NS;
 const SWEEP_TURNS: u64 = 40;
-/// The gain that a place must have: with believed slots, under a limit, and without any other evidence. Next to noisy neighbours, two equal
+/// The gain that a place must have: with accepted slots, under a limit, and without any other evidence. Next to noisy neighbours, two equal
 /// places differ by chance. Without this rule, an hour of ticks was 6 % longer at the chosen place.
 const GAIN_SLOTS: f64 = 0.97;
 const GAIN_LIMIT: f64 = 0.98;
 const GAIN_ALONE: f64 = 0.96;
-/// A period this close to a whole number of scheduler ticks may come from the turns of other threads.
+/// A period this close to a whole number of scheduler ticks may come from the time slices of other threads.
 const TICK_TOLERANCE: f64 = 3e-4;
-/// The most parts into which the period of slots is divided to match that of the ticks; the second value is for a limit.
+/// The maximum number of parts into which the period of slots is divided to match that of the ticks; the second value is for a limit.
 const SLOT_PARTS: u32 = 3;
 const LIMIT_PARTS: u32 = 16;
 
@@ -81,7 +81,7 @@ pub(super) struct Given {
 enum Why {
     /// The clock believes that there are slots.
     Believed,
-    /// The slots may be turns of an ordinary thread. They are real only if ticks take longer where the CPU should be gone.
+    /// The slots may be time slices of an ordinary thread. They are real only if ticks take longer where the CPU should be away.
     Unproven {
         /// The place from which the ticks came.
         home_ns: f64,
@@ -310,7 +310,7 @@ impl Aligner {
         }
     }
 
-    /// Whether the period cannot be that of thread turns, which the scheduler ends at its tick.
+    /// Whether the period cannot come from time slices of threads, which the scheduler ends at its tick.
     fn is_believed(&self, slots: &Slots) -> bool {
         let gaps = self.watch.gaps();
         let foreign = gaps.iter().filter(|gap| gap.label == Label::Foreign).count();
@@ -322,7 +322,7 @@ impl Aligner {
         foreign * 2 > gaps.len() || !is_multiple
     }
 
-    /// Slots were found: tries at which of their places ticks finish soonest.
+    /// Slots were found: tests at which of their places ticks finish soonest.
     fn follow(&mut self, now_ns: u64, due_ns: u64, followed: Followed, believed: bool) {
         self.followed = Some(followed);
         if believed {
@@ -416,7 +416,7 @@ impl Aligner {
         }
     }
 
-    /// Whether the CPU is gone at this offset from a point of the grid: true in the last part of a step, if steps are whole periods.
+    /// Whether the CPU is away at this offset from a point of the grid: true in the last part of a step, if steps are whole periods.
     fn is_gone_at(&self, grid: Grid, offset_ns: f64) -> bool {
         let is_whole = |followed: &&Followed| grid.step_ns > 0.9 * followed.period_ns();
         self.followed.as_ref().filter(is_whole).is_some_and(|followed| offset_ns > grid.step_ns - followed.gone_ns())

@@ -9,9 +9,9 @@ const SLEW_MAX: f64 = 5e-4;
 const GATE: f64 = 0.12;
 /// How much before the expected return of the CPU the thread wakes to see it, in nanoseconds, and as a share of the gap.
 const LEAD_MAX_NS: f64 = 3e6;
-/// How fast trust in the slots changes: within some fifty ticks.
+/// How fast the confidence in the slots changes: within some fifty ticks.
 const MEMORY: f64 = 0.02;
-/// How fast the typical deviation is forgotten.
+/// How fast the typical deviation decays.
 const DEVIATION_MEMORY: f64 = 0.02;
 
 /// Slots that are followed from the start of one slice to the next.

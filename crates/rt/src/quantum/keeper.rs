@@ -1,4 +1,5 @@
-//! `Keeper`: runs the `Aligner` for a real clock. It sleeps, reads the clocks, asks the kernel, and has the gaps judged.
+//! `Keeper`: runs the `Aligner` on a real clock. It sleeps, reads the clocks and the kernel's counters, and passes the gaps to the
+//! `Finder`.
 
 use std::ops::RangeInclusive;
 
@@ -45,7 +46,7 @@ struct Work {
 }
 
 impl Keeper {
-    /// None if no thread can be started that analyses gaps, and on other systems than Linux, which do not report who caused a gap.
+    /// `None` if the thread that analyses gaps cannot start, or on other systems than Linux, which do not report the cause of a gap.
     pub(crate) fn start(now_ns: u64, period_ns: u64) -> Option<Keeper> {
         if !IS_LINUX {
             return None;
@@ -80,8 +81,8 @@ impl Keeper {
         self.aligner.move_ns(now_ns, due_ns)
     }
 
-    /// Spends the idle time from `now_ns` to the tick at `due_ns`: wakes in it if there is something to observe, and returns the time
-    /// afterwards.
+    /// Spends the idle time from `now_ns` to the tick at `due_ns`. It wakes in between if there is something to observe, and returns
+    /// the time afterwards.
     pub(crate) fn idle(&mut self, now_ns: u64, due_ns: u64) -> u64 {
         let mut now_ns = now_ns;
         if !self.is_on {

@@ -104,7 +104,7 @@ impl Quantum {
         }
     }
 
-    /// The share of the time with the CPU, from 0 to 1; none if it is not known.
+    /// The share of the time with the CPU, from 0 to 1. `None` if it is not known.
     pub fn share(&self) -> Option<f64> {
         match self {
             Quantum::None => Some(1.0),
@@ -115,10 +115,10 @@ impl Quantum {
     }
 }
 
-/// What the clock does about the quantum now.
+/// How the clock reacts to the quantum now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Alignment {
-    /// Nothing: it may not, there are no slices, or no phase was better.
+    /// It does nothing: it may not, there are no slices, or no phase was better.
     #[default]
     Free,
     /// It searches for gaps in idle time.
@@ -131,7 +131,7 @@ pub enum Alignment {
     NoMultiple,
 }
 
-/// The quantum, and what the clock did about it so far.
+/// The quantum, and how the clock has reacted to it so far.
 ///
 /// ```
 /// use evenkeel_rt::{Aligned, GapsSeen, Quantum, Slot, TickLoop};

@@ -1,6 +1,6 @@
 //! What the kernel reports about the tick's own thread: whether it was preempted while it ran (rseq(2)), and how long it waited for a CPU.
 //!
-//! The mark of rseq says nothing about a sleep, in which the thread gives up the CPU itself. For sleeps, and if the mark does not work, the
+//! The mark of rseq does not cover a sleep, in which the thread gives up the CPU itself. For sleeps, and if the mark does not work, the
 //! kernel's count of waiting shows who took the CPU.
 
 use std::cell::{Cell, OnceCell};
@@ -34,13 +34,13 @@ fn with<T>(ask: impl FnOnce(&Own) -> T) -> Option<T> {
 }
 
 impl Own {
-    /// How long the thread waited for a CPU since the last call; none if the kernel does not count it.
+    /// How long the thread waited for a CPU since the last call. `None` if the kernel does not count it.
     fn waited_ns(&self) -> Option<u64> {
         let now_ns = self.delay.as_ref()?.read().ok()?.run_delay_ns;
         Some(now_ns.saturating_sub(self.waited_ns.replace(now_ns)))
     }
 
-    /// Whether no other thread of the guest ran since the last call; none if it is not known.
+    /// Whether no other thread of the guest ran since the last call. `None` if that is not known.
     fn is_intact(&self) -> Option<bool> {
         let count = self.turns.as_ref()?.count();
         Some(count == self.marked.replace(count))
@@ -54,7 +54,7 @@ pub(super) fn prepare() {
     settle();
 }
 
-/// Preemptions from now on are seen. It costs a nanosecond or two, and is called when a tick begins.
+/// Starts to count preemptions. It costs a nanosecond or two. Call it when a tick begins.
 pub(super) fn mark() {
     with(Own::is_intact);
 }

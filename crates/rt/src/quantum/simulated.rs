@@ -21,10 +21,10 @@ enum Machine {
         jitter: f64,
         drift_ppm: f64,
         label: Label,
-        /// Once in so many seconds, and for how many of them, the CPU is not taken away; never if both are 0.
+        /// Every how many seconds, and for how many of them, the CPU is not taken away; never if both are 0.
         rests_s: (u64, u64),
     },
-    /// Now and then another thread has a turn, for the rest of the scheduler's tick.
+    /// Now and then another thread runs for the rest of the scheduler's tick.
     Neighbour,
     /// A budget in milliseconds, and the time in milliseconds after which it is refilled.
     Bucket {

@@ -2,7 +2,7 @@
 //! tried again, until one place is left. It then has to beat the original place in five rounds of fresh ticks, because the best of sixteen
 //! is good by chance alone.
 
-/// The most places of a trial, the original one included.
+/// The maximum number of places in a trial, with the original one.
 pub(super) const PLACES_MAX: usize = 17;
 /// Rounds between the best place and the original one.
 pub(super) const FINALS: usize = 5;

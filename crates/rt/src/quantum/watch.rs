@@ -2,18 +2,18 @@
 //! shows since when, at least, it was gone, and to the microsecond when it came back.
 //!
 //! A sleep costs a hundredth of a spin of the same length, and takes nothing from others. It also sees the same gaps as a server's thread.
-//! Next to an ordinary thread, a thread that has slept gets the CPU at once, so that thread's turns are no gaps here. A spinning thread
+//! Next to an ordinary thread, a thread that has slept gets the CPU at once, so the other thread causes no gaps here. A spinning thread
 //! would see such a gap every few milliseconds.
 
 use evenkeel_stats::periodicity::{Gap, Label, Window};
 
-/// The most gaps that are kept of one search: at ten gaps per tick of 4 ms, those of 1.5 seconds.
+/// The maximum number of gaps kept in one search: at ten gaps per tick of 4 ms, the gaps of 1.5 seconds.
 const GAPS_MAX: usize = 4096;
 /// The most watched stretches that are kept of one search: one per tick.
 const WINDOWS_MAX: usize = 2048;
 /// A sleep that ends this much later than usual has met a gap, in nanoseconds.
 const LATE_NS: u64 = 150_000;
-/// The usual lateness is never estimated higher than this, in nanoseconds, because a CPU that is gone half of the time is not usual.
+/// Upper limit of the estimated usual lateness, in nanoseconds: a CPU that is away half of the time is not usual.
 const USUAL_MAX_NS: f64 = 150_000.0;
 /// How far one wake-up moves the estimate of the usual lateness, in nanoseconds. It converges to the median.
 const USUAL_STEP_NS: f64 = 2_000.0;
@@ -23,7 +23,7 @@ const USUAL_STEP_NS: f64 = 2_000.0;
 pub(super) struct Watch {
     windows: Vec<Window>,
     gaps: Vec<Gap>,
-    /// The stretch that is being watched; its end is the last time when the CPU was known to be available.
+    /// The interval under observation. It ends at the last time when the CPU was known to be available.
     open: Option<Window>,
     usual_ns: f64,
 }
@@ -38,7 +38,7 @@ impl Watch {
         }
     }
 
-    /// The most windows and gaps of a watch.
+    /// The maximum number of windows and gaps of a watch.
     pub(super) fn room() -> (usize, usize) {
         (WINDOWS_MAX, GAPS_MAX)
     }
@@ -67,7 +67,7 @@ impl Watch {
         self.open = Some(Window { start_ns: ns, end_ns: ns });
     }
 
-    /// Ends the watched stretch at the last wake-up, because the thread does something else.
+    /// Ends the observed interval at the last wake-up, because the thread does something else.
     pub(super) fn close(&mut self) {
         if let Some(window) = self.open.take()
             && window.end_ns > window.start_ns

@@ -21,7 +21,7 @@ const IN_VAIN_WINDOWS: u32 = 60;
 /// Before a return, the load at the faster rung must be below this share of the sustainable load.
 const BACK_BELOW: f64 = 0.85;
 
-/// The kernel's counters for a window of about a second. A counter that the kernel does not report is none, never 0.
+/// The kernel's counters for a window of about a second. `None` for a counter that the kernel does not report, never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Readings {
     /// The length of the window, in nanoseconds.
@@ -174,7 +174,7 @@ impl Decider {
         self.go_to(self.rung.clamp(low, high), RateReason::Phase)
     }
 
-    /// The time slices of the CPU, or none if it is not sliced any more.
+    /// The time slices of the CPU, or none if it no longer has any.
     pub(super) fn set_slices(&mut self, slices: Option<TimeSlices>) -> Option<RateChange> {
         self.slices = slices.filter(TimeSlices::is_sound);
         let before_ns = self.period_ns();
@@ -202,7 +202,7 @@ impl Decider {
                 return None;
             }
             let fits = |rung: &usize| self.load_on(*rung, needs_ns) <= self.thresholds.load;
-            // Work says how far to go; anything else is found out a rung at a time.
+            // The work determines the rung. For all other reasons the rate tries one rung at a time.
             let to = (self.rung + 1..=high).find(fits).unwrap_or(high);
             if self.since_back < IN_VAIN_WINDOWS {
                 self.calm_needed = (self.calm_needed * 2).min(CALM_WINDOWS_MAX);
@@ -215,7 +215,7 @@ impl Decider {
         }
         let has_faster = self.rung > low;
         let is_calm = has_faster && self.load_on(self.rung - 1, needs_ns) <= self.thresholds.load * BACK_BELOW;
-        // A window that is neither calm nor overloaded takes some of the patience back, not all.
+        // A window that is neither calm nor overloaded reduces the count of calm windows, but does not reset it.
         self.calm = if is_calm { self.calm + 1 } else { self.calm.saturating_sub(2) };
         if !has_faster || self.calm < self.calm_needed {
             return None;
@@ -258,7 +258,7 @@ impl Decider {
         let window_ns = readings.window_ns.max(1) as f64;
         let share = |ns: Option<u64>| ns.map_or(0.0, |ns| ns as f64 / window_ns);
         let waited = share(readings.run_wait_ns);
-        // Others wait because of us only as far as we run, and what waits may be ourselves.
+        // Other threads wait because of this one only while it runs, and the waiting thread may be this one.
         let is_ours = load >= thresholds.load / 2.0;
         let others = |ns| is_ours && share(ns) - waited > thresholds.pressure;
         if load > thresholds.load {
@@ -284,7 +284,7 @@ impl Decider {
         self.changed(before_ns, why)
     }
 
-    /// Resets the counts, because those of another period say nothing about this one.
+    /// Resets the counts, because counts of another period do not apply to this one.
     fn changed(&mut self, before_ns: u64, why: RateReason) -> Option<RateChange> {
         let after_ns = self.period_ns();
         if before_ns == after_ns {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::quantum::Quantum;
 
-/// The most rungs that a ladder may have.
+/// The maximum number of rungs of a ladder.
 pub const RUNGS_MAX: usize = 16;
 /// The shortest period. Players gain nothing from more than 100 ticks a second, and 1,000 leave no time to decide.
 pub const RUNG_LEAST: Duration = Duration::from_millis(1);
@@ -134,7 +134,7 @@ impl Ladder {
         rungs.min_by(|one, other| apart(one.1).total_cmp(&apart(other.1))).map_or(0, |(at, _)| at)
     }
 
-    /// The first and the last rung within a range; where none is, the one nearest to its start.
+    /// The first and the last rung within a range. If the range has none, the one nearest to its start.
     pub(super) fn within(&self, fastest: Duration, slowest: Duration) -> (usize, usize) {
         let low = self.asked_ns.partition_point(|rung| u128::from(*rung) < fastest.as_nanos());
         let high = self.asked_ns.partition_point(|rung| u128::from(*rung) <= slowest.as_nanos());
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn time_in_the_dark_is_no_work() {
         let turns = TimeSlices { period: ms(10), share: 0.4, model: SliceModel::Slots };
-        // Work of 3.5, 6.5 and 13 ms lasts 3.5, 12.5 and 31 ms where 4 of 10 ms are ours.
+        // Work of 3.5, 6.5 and 13 ms lasts 3.5, 12.5 and 31 ms if the CPU is here for 4 of 10 ms.
         for (lasted_us, had_us) in [(3_500, 3_500), (12_500, 6_500), (31_000, 13_000), (9_000, 4_000), (10_000, 4_000)]
         {
             assert_eq!((turns.had_ns(lasted_us * 1000) / 1000.0).round() as u64, had_us, "{lasted_us}");

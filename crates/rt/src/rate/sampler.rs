@@ -39,7 +39,7 @@ impl Sampler {
         sampler
     }
 
-    /// A sampler without any counter.
+    /// A sampler without counters.
     #[cfg(test)]
     pub(super) fn of_nothing() -> Sampler {
         let (own, pressure, group_pressure) = (None, None, None);

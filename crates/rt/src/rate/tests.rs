@@ -78,7 +78,7 @@ fn hours(decider: &mut Decider, seconds: u32, of: impl Fn(u32, u64) -> Second) -
         .collect()
 }
 
-/// A name, the machine, its turns, what every second is like, and each change: at which second, to which period in ms, and why.
+/// A name, the machine, its tick rates, what happens in each second, and each change: at which second, to which period in ms, and why.
 type Row<'a> = (&'a str, Hardware, Option<TimeSlices>, Second, &'a [(u32, u128, RateReason)]);
 
 #[test]
@@ -135,7 +135,7 @@ fn a_pause_of_the_machine_changes_nothing() {
     let changes = hours(&mut decider, 3600, |at, _| if at % 3 == 0 { pause } else { lasting(14_000) });
     assert_eq!(changes, [], "one window of three");
     let changes = hours(&mut decider, 10, |at, _| if at % 2 == 0 { pause } else { lasting(14_000) });
-    assert_eq!(changes.first(), Some(&(2, 30, RateReason::Missed)), "two of three are no accident");
+    assert_eq!(changes.first(), Some(&(2, 30, RateReason::Missed)), "two of three are not an accident");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn settings_out_of_range_are_told() {
     }
 }
 
-/// Too much work for the period, in ticks whose times are made up. No tick has room for a look at the system, so looks are two seconds apart.
+/// Too much work for the period, in ticks with made-up times. No tick has time to read the system, so the reads are two seconds apart.
 #[test]
 fn looks_at_the_system_change_the_period_and_are_told() {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -297,7 +297,7 @@ proptest! {
                 at += 1;
                 let period = Duration::from_nanos(decider.period_ns());
                 if turns.is_none() {
-                    prop_assert!([10, 20, 30, 50].map(ms).contains(&period), "{period:?} is no rung");
+                    prop_assert!([10, 20, 30, 50].map(ms).contains(&period), "{period:?} is not a rung");
                 }
                 let Some(change) = change else {
                     prop_assert_eq!(before_ns, decider.period_ns());

@@ -1,4 +1,4 @@
-//! `ScopeError`: why nothing is recorded.
+//! `ScopeError`: why scopes are not recorded.
 
 pub(super) const THREADS_MAX: usize = 256;
 

@@ -51,9 +51,9 @@ use ring::{KeptCpu, Ring};
 #[cfg(feature = "tracing")]
 pub use spans::ScopeLayer;
 
-/// The most names and the most threads. The recorder counts what exceeds them.
+/// The maximum number of names and the maximum number of threads. The recorder counts what exceeds them.
 const NAMES_MAX: usize = 4096;
-/// The most scopes that a thread's ring holds: 24 MB.
+/// The maximum number of scopes that a thread's ring holds: 24 MB.
 const RING_MAX: usize = 1 << 20;
 
 /// A name that is not known yet, and one for which there was no room.
@@ -305,8 +305,8 @@ pub struct Span {
     pub start_ns: u64,
     /// How long it took, in nanoseconds.
     pub length_ns: u64,
-    /// Whether the thread was preempted or slept in it; none if the kernel does not report that. If a scope is unusually long without it, the cause
-    /// is the hypervisor, an interrupt, or the work itself.
+    /// Whether the thread was preempted or slept in it. `None` if the kernel does not report that. If a scope is unusually long
+    /// without it, the cause is the hypervisor, an interrupt, or the work itself.
     pub switched_out: Option<bool>,
 }
 

@@ -10,8 +10,8 @@ const NAME_BYTES_MAX: usize = 128;
 static NAMED: Mutex<Vec<&'static Scope>> = Mutex::new(Vec::new());
 
 impl Scope {
-    /// The scope with this name of 1 to 128 bytes; the same one for the same name. None if the name is longer or empty, or 4,096 names exist. It
-    /// takes a lock, and memory that it never frees. Call it at the start, not in a tick.
+    /// The scope with this name of 1 to 128 bytes. The same name always gives the same scope. `None` if the name is longer or empty,
+    /// or 4,096 names exist. It takes a lock, and memory that it never frees. Call it at the start, not in a tick.
     ///
     /// ```
     /// use evenkeel_rt::scope::{self, Scope};

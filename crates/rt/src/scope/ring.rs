@@ -18,7 +18,7 @@ pub(super) struct Entry {
     pub(super) id: u32,
     pub(super) start_ticks: u64,
     pub(super) end_ticks: u64,
-    /// Whether the thread kept its CPU; none if the kernel does not report it.
+    /// Whether the thread kept its CPU. `None` if the kernel does not report it.
     pub(super) kept: Option<bool>,
 }
 

@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::{Entered, NAMES_MAX, Scope};
 
-/// Nested spans that one thread can record.
+/// Maximum number of nested spans that one thread can record.
 const DEPTH_MAX: usize = 256;
 
 thread_local! {

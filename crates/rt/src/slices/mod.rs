@@ -1,4 +1,4 @@
-//! `Slices`: when each CPU is available, if a hypervisor gives them in slices. Every CPU has slices of its own, which need not be in step.
+//! `Slices`: when each CPU is available, if a hypervisor gives them in slices. The slices of different CPUs need not be in step.
 //!
 //! One thread a CPU finds and follows them, as [`TickClock`] does for its own thread: it sleeps nearly always, and costs some 0.1 % of the CPU.
 //! Readers pay two loads from memory.
@@ -74,7 +74,7 @@ impl Slices {
         Ok(Slices { scouts: Arc::new(scouts) })
     }
 
-    /// Whether this CPU is followed: if the process may not run there, or no such CPU exists, the kernel refused it. Not requested if
+    /// Whether this CPU is followed. Refused if the process may not run there, or if no such CPU exists. Not requested if
     /// [`start`](Slices::start) did not name the CPU, and until its thread has started.
     ///
     /// ```
@@ -99,7 +99,7 @@ impl Slices {
         Slices { scouts: Arc::new(Scouts { table: Arc::new(table), threads: Vec::new() }) }
     }
 
-    /// The slices of a CPU; none if it has none, or they are not known.
+    /// The slices of a CPU. `None` if it has none, or they are not known.
     #[inline]
     pub fn cpu(&self, cpu: usize) -> Option<CpuSlice> {
         self.scouts.table.places.get(cpu)?.read()

@@ -26,7 +26,7 @@ fn follow(cpu: usize, table: &Table) {
     let pinned = *place.pinned.get_or_init(|| thread.report().cpus);
     let settings =
         TickSettings { period: PERIOD, spinning: Spinning::Never, align: Align::Measured, ..TickSettings::default() };
-    // Without its CPU it would tell of another one.
+    // On another CPU it would measure the wrong slices.
     let (ApplyStatus::Active, Ok(mut clock)) = (pinned, TickClock::start(settings)) else { return };
     while !table.stop.load(Ordering::Relaxed) {
         clock.wait();

@@ -13,7 +13,7 @@ pub struct CpuSlice {
 }
 
 impl CpuSlice {
-    /// How long the CPU is still available; 0 while it is gone.
+    /// How long the CPU is still available; 0 while the hypervisor has it.
     ///
     /// ```
     /// use evenkeel_rt::CpuSlice;
@@ -28,7 +28,7 @@ impl CpuSlice {
         self.share_ns.saturating_sub(self.since_start_ns(at_ns))
     }
 
-    /// When work of this length is done that begins at `at_ns` and gets the whole CPU.
+    /// When work of this length ends, if it begins at `at_ns` and gets the whole CPU.
     pub fn done_ns(&self, at_ns: u64, work_ns: u64) -> u64 {
         let since_ns = self.since_start_ns(at_ns);
         let left_ns = self.share_ns.saturating_sub(since_ns);
@@ -53,12 +53,12 @@ impl CpuSlice {
         until_ns(to_ns).saturating_sub(until_ns(from_ns))
     }
 
-    /// Whether the CPU was gone at some time in the `length_ns` before `at_ns`.
+    /// Whether the CPU was away at some time in the `length_ns` before `at_ns`.
     pub(crate) fn was_gone_in(&self, at_ns: u64, length_ns: u64) -> bool {
         self.given_ns(at_ns.saturating_sub(length_ns), at_ns) < length_ns.min(at_ns)
     }
 
-    /// How long ago the period began that `at_ns` is in.
+    /// How long before `at_ns` its period began.
     ///
     /// ```
     /// let slice = evenkeel_rt::CpuSlice { start_ns: 7, period_ns: 10_000_000, share_ns: 4_000_000 };
@@ -85,14 +85,14 @@ impl CpuSlice {
 pub(crate) struct Waiting {
     /// How long the next job may take.
     pub(crate) next_ns: u64,
-    /// How long all jobs take together that wait or run elsewhere, the next one included.
+    /// How long all waiting jobs, the next one, and the jobs on other CPUs take together.
     pub(crate) all_ns: u64,
 }
 
 /// Whether the next job should begin on this CPU now. A job that the CPU would leave in the middle can only be finished here, after the gap. So
 /// it is left to the others if they finish all that waits before that.
 ///
-/// `others` are the other CPUs that can run the job; none stands for one that is always available.
+/// `others` are the other CPUs that can run the job. `None` stands for one that is always available.
 pub(crate) fn begins(
     now_ns: u64,
     waiting: Waiting,
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// How long a frame takes on CPUs in slices, when each CPU takes the next job as soon as it can; `asks` by the rule.
+    /// How long a frame takes on CPUs in slices, when each CPU takes the next job as soon as it can. With `asks`, it follows the rule.
     fn frame_ns(cpus: &[CpuSlice], begin_ns: u64, jobs_ns: &[u64], asks: bool) -> u64 {
         const NAP_NS: u64 = 50_000;
         let longest_ns = jobs_ns.iter().copied().max().unwrap_or(0);
@@ -168,7 +168,8 @@ mod tests {
         done_ns - begin_ns
     }
 
-    /// The mean and the 99th percentile of 4,000 frames of 6 ms in jobs of 50 to 500 us, on CPUs whose slices have this distance, or any.
+    /// The mean and the 99th percentile of 4,000 frames of 6 ms, in jobs of 50 to 500 us. The CPUs' slices have this distance, or a
+    /// random one.
     fn frames_ms(cpus: usize, apart_ns: Option<u64>, asks: bool) -> [f64; 2] {
         // Marsaglia's xorshift.
         let mut chance = 88_172_645_463_325_252_u64;

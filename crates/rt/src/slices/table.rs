@@ -1,4 +1,4 @@
-//! `Table`: what is known of the slices of each CPU, for threads that only read.
+//! `Table`: the known slices of each CPU, for threads that only read.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use crate::thread::ApplyStatus;
 
 /// How much sooner than expected a CPU may go, in nanoseconds. The end of a slice is known less exactly than its start.
 const GOES_EARLY_NS: f64 = 50_000.0;
-/// Slices that are known less surely count as unknown, from 0 to 1.
+/// Minimum confidence of slices, from 0 to 1. Below it they count as unknown.
 const CONFIDENT: f64 = 0.5;
 
-/// What the threads know. A CPU has the place of its number.
+/// What the threads know. The index is the number of the CPU.
 pub(super) struct Table {
     pub(super) places: Box<[Place]>,
     pub(super) stop: AtomicBool,
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-/// The slices, and the word of their lengths; none if there are none or they are not sure.
+/// The slices, and the word with their lengths. `None` if there are none, or their confidence is too low.
 fn lengths(quantum: &Quantum) -> Option<(&Slot, u64)> {
     let Quantum::FixedSlot(slot) = quantum else { return None };
     let share_ns = slot.share * slot.period_ns - GOES_EARLY_NS;

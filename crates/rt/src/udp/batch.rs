@@ -1,13 +1,13 @@
 //! `Batch`: packets that wait to be sent, and which of them go together. It is pure, and never grows beyond its size at the start.
 //!
 //! Several packets to one peer can go as one message that the kernel splits (`UDP_SEGMENT`). All but the last must have the same length, and the last
-//! must not be longer. Each peer's packets keep their order; those of different peers need not.
+//! must not be longer. The packets of each peer keep their order. Packets of different peers may change places.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// The most packets into which the kernel splits a message (`UDP_MAX_SEGMENTS`; 128 since Linux 6.9).
+/// The maximum number of packets into which the kernel splits a message (`UDP_MAX_SEGMENTS`; 128 since Linux 6.9).
 pub(crate) const SEGMENTS_MAX: u32 = 64;
-/// The most bytes of one message: this many fit into one packet of IPv4 or IPv6, with options.
+/// The maximum number of bytes of one message: this many fit into one packet of IPv4 or IPv6, with options.
 const MESSAGE_BYTES_MAX: usize = 65_000;
 /// If at least this many messages have the same segment size, one system call sets it for the socket, so that the messages need not carry
 /// it.

@@ -16,7 +16,7 @@ fn peer(number: u8) -> SocketAddr {
     }
 }
 
-/// A packet that begins with its number, as far as it fits.
+/// A packet that begins with its number, cut to the length of the packet.
 fn packet(number: usize, length: usize) -> Vec<u8> {
     let mut bytes = vec![number as u8; length];
     bytes.iter_mut().zip((number as u32).to_le_bytes()).for_each(|(byte, of)| *byte = of);

@@ -61,8 +61,8 @@ impl BufferNeed {
     }
 }
 
-/// The most that the kernel counts for a packet of this many bytes, up to a page (`truesize`). From the sources of Linux 6.18. On loopback
-/// it counted 768 bytes for packets of 100.
+/// The maximum that the kernel counts for a packet of this many bytes, up to a page (`truesize`). From the sources of Linux 6.18. On
+/// loopback it counted 768 bytes for packets of 100.
 pub fn kernel_bytes(bytes: u64) -> u64 {
     let data = bytes.saturating_add(AROUND_BYTES).max(LEAST_BYTES);
     HEAD_BYTES + data.checked_next_power_of_two().unwrap_or(u64::MAX / 2)

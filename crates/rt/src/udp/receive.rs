@@ -12,7 +12,7 @@ use evenkeel_sys::{Errno, clock};
 use super::failures::{Failures, PeerFailure};
 use super::settings::{IoBackend, Stamps, UdpSettings, Undelivered};
 
-/// The most bytes into which the kernel merges packets.
+/// The maximum number of bytes into which the kernel merges packets.
 const MERGED_BYTES_MAX: usize = 65_535;
 /// Errors of one call after which the next call continues.
 const ERRORS_MAX: u32 = 64;
@@ -56,7 +56,7 @@ pub struct ReceiveCounters {
     pub bytes: u64,
     /// Truncated packets.
     pub truncated: u64,
-    /// Packets that the kernel dropped, for lack of room or another reason; none if it does not report them.
+    /// Packets that the kernel dropped, for lack of room or another reason. `None` if the kernel does not report them.
     pub dropped: Option<u64>,
     /// Errors of the network or the kernel.
     pub errors: u64,
@@ -86,7 +86,7 @@ impl Door {
 
 /// Packets that the kernel has returned already.
 trait Given {
-    /// The current packet; none if there is none, or if it can't be read.
+    /// The current packet. `None` before the first call of `advance`, after the last packet, and for an unreadable packet.
     fn packet(&self) -> Option<Packet<'_>>;
     /// Whether there is a current packet.
     fn is_there(&self) -> bool;

@@ -35,16 +35,16 @@ pub struct BackendRefusal {
 pub struct BufferReport {
     /// The required size by the formula, in bytes as the kernel counts them.
     pub needed_bytes: u64,
-    /// The current size, read back; none if it could not be read.
+    /// The current size, read back. `None` if it could not be read.
     pub got_bytes: Option<u64>,
     /// Whether the socket could exceed the system's limit (`SO_RCVBUFFORCE`).
     pub forced: ApplyStatus,
-    /// The limit for ordinary processes (`net.core.rmem_max`), which the kernel doubles; none if it could not be read.
+    /// The limit for ordinary processes (`net.core.rmem_max`), which the kernel doubles. `None` if it could not be read.
     pub rmem_max_bytes: Option<u64>,
 }
 
 impl BufferReport {
-    /// How much is missing, in bytes as the kernel counts them; none if it is not known.
+    /// How much is missing, in bytes as the kernel counts them. `None` if it is not known.
     pub fn missing_bytes(&self) -> Option<u64> {
         Some(self.needed_bytes.saturating_sub(self.got_bytes?))
     }
@@ -91,7 +91,7 @@ pub struct UdpReport {
 }
 
 impl fmt::Display for UdpReport {
-    /// A line for each thing that somebody may want to know.
+    /// One line for each fact that an administrator may need.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "receives {}, sends {}", self.receive_backend, self.send_backend)?;
         for BackendRefusal { half, backend, why } in &self.refused {
@@ -131,7 +131,7 @@ impl fmt::Display for UdpReport {
     }
 }
 
-pub(super) fn got<T>(wanted: Option<T>, ask: impl FnOnce(T) -> Result<bool, Errno>) -> ApplyStatus {
+pub(super) fn apply_status<T>(wanted: Option<T>, ask: impl FnOnce(T) -> Result<bool, Errno>) -> ApplyStatus {
     match wanted.map(ask) {
         None => ApplyStatus::NotRequested,
         Some(Ok(true)) => ApplyStatus::Active,

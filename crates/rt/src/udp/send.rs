@@ -14,7 +14,7 @@ use super::settings::{DATAGRAM_BYTES_MAX, IoBackend, UdpSettings, Undelivered};
 
 /// How often a call is repeated after signals.
 const SIGNALS_MAX: u32 = 16;
-/// The most parts of one call: a message for each of 64 peers whose packets were queued alternately.
+/// The maximum number of parts of one call: a message for each of 64 peers whose packets were queued alternately.
 const PARTS: usize = 64 * SEGMENTS_MAX as usize;
 
 /// Why a packet was not queued. It is dropped.
@@ -97,7 +97,7 @@ pub struct Outgoing {
     bytes_max: usize,
     is_v6: bool,
     undelivered: Undelivered,
-    /// The segment size of the socket, for messages that have none of their own.
+    /// The segment size of the socket, for messages without their own.
     socket_segment_bytes: u16,
     counters: SendCounters,
     failures: Failures,

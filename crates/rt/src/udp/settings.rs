@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::buffer::BufferNeed;
 
-/// The most bytes of a datagram: 65,507 in IPv4, 20 more in IPv6.
+/// The maximum number of bytes of a datagram: 65,507 in IPv4, 20 more in IPv6.
 pub const DATAGRAM_BYTES_MAX: usize = 65_527;
 
 /// How the socket passes packets to and from the kernel.
@@ -85,7 +85,7 @@ pub struct TrialSettings {
     /// The time limit. It measures 3 to 200 rounds, and opening the sockets takes some milliseconds more.
     pub at_most: Duration,
     /// The address to measure sending with: at most 4,096 datagrams of the expected length, all zeros. Without one, they go over loopback, which shows
-    /// nothing of a device's driver. Receiving is always measured on loopback.
+    /// no device driver. Receiving is always measured on loopback.
     pub toward: Option<SocketAddr>,
 }
 
@@ -108,7 +108,7 @@ pub enum Stamps {
 /// Whether the socket reports packets that the network did not deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Undelivered {
-    /// No: absent peers, and forged answers of theirs, do not affect the socket.
+    /// Ignores them: absent peers, and forged reports about peers, do not affect the socket.
     #[default]
     Ignored,
     /// Yes (`IP_RECVERR`): [`Udp::failures`](super::Udp::failures) has what routers and peers report about unreachable hosts and ports. Nothing
@@ -154,9 +154,9 @@ pub struct UdpSettings {
     pub trial: TrialSettings,
     /// The longest datagram to receive or send, in bytes, 1 to 65,527. A longer one is truncated, and counted.
     pub bytes_max: usize,
-    /// The most packets that wait to be sent, 1 to 65,536.
+    /// Maximum number of packets that wait to be sent, 1 to 65,536.
     pub queue_packets: usize,
-    /// The most packets of one call of [`Udp::receive`](super::Udp::receive).
+    /// Maximum number of packets that one call of [`Udp::receive`](super::Udp::receive) returns.
     pub receive_packets_max: usize,
     /// The traffic that the receive buffer must hold; none keeps the system's size.
     pub buffer: Option<BufferNeed>,

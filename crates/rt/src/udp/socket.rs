@@ -124,15 +124,15 @@ impl Udp {
             // If the kernel reports the count on request, packets need not carry it.
             drops: match udp::dropped(&socket) {
                 Some(_) => ApplyStatus::Active,
-                None => report::got(Some(()), |()| udp::tell_dropped(&socket).map(|()| true)),
+                None => report::apply_status(Some(()), |()| udp::report_dropped(&socket).map(|()| true)),
             },
-            stamps: report::got((settings.stamps == Stamps::EachPacket).then_some(()), |()| {
+            stamps: report::apply_status((settings.stamps == Stamps::EachPacket).then_some(()), |()| {
                 udp::stamp_arrivals(&socket).map(|()| true)
             }),
-            undelivered: report::got((settings.undelivered == Undelivered::Reported).then_some(()), |()| {
+            undelivered: report::apply_status((settings.undelivered == Undelivered::Reported).then_some(()), |()| {
                 udp::keep_undelivered(&socket).map(|()| true)
             }),
-            busy_poll: report::got(settings.busy_poll_us, |us| Ok(udp::set_busy_poll_us(&socket, us)? == us)),
+            busy_poll: report::apply_status(settings.busy_poll_us, |us| Ok(udp::set_busy_poll_us(&socket, us)? == us)),
             shard,
             trial,
         };

@@ -10,14 +10,14 @@ use super::settings::{BackendChoice, DATAGRAM_BYTES_MAX, IoBackend, TrialSetting
 use super::socket::{Udp, UdpError, bind};
 use super::tried::{BackendTrial, BackendTrialRow};
 
-/// The most packets of a round.
+/// The maximum number of packets of a round.
 const PACKETS_MAX: usize = 256;
-/// The most peers to simulate: each further peer would cost the same again.
+/// The maximum number of peers to simulate: each further peer would cost the same again.
 const PEERS_MAX: usize = 16;
 const ROUNDS_MAX: usize = 200;
 /// Fewer rounds give no figure.
 const ROUNDS_MIN: usize = 3;
-/// The most packets that go to an address that the user gave.
+/// The maximum number of packets that go to an address that the user gave.
 const TOWARD_PACKETS_MAX: usize = 4096;
 
 pub(super) fn needed(settings: &UdpSettings) -> bool {
@@ -110,7 +110,7 @@ fn open(
 }
 
 impl Contender {
-    /// None if the backend is available for neither half.
+    /// `None` if neither half can use the backend.
     fn open(settings: &UdpSettings, backend: IoBackend) -> Option<Contender> {
         let receiver =
             open(settings, backend, backend, None).ok().filter(|udp| udp.report().receive_backend == backend);

@@ -10,7 +10,8 @@ use super::settings::{IoBackend, fastest};
 pub struct BackendTrialRow {
     /// The backend.
     pub backend: IoBackend,
-    /// CPU time a received packet, in nanoseconds: the median of the rounds. None if the backend is not available, or was not measured.
+    /// CPU time of a received packet, in nanoseconds: the median of the rounds. `None` if the backend is not available, or was not
+    /// measured.
     pub receive_ns: Option<f64>,
     /// CPU time a sent packet, in nanoseconds. On loopback it includes the receiving side of the kernel.
     pub send_ns: Option<f64>,

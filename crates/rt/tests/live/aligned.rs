@@ -1,5 +1,5 @@
 //! Ticks on a CPU that a real-time thread takes away at set times. The clock finds the slots itself. Its ticks must finish about as soon as
-//! those of a clock that knows the slots.
+//! the ticks of a clock that knows the slots.
 
 use std::time::Duration;
 
@@ -112,22 +112,22 @@ fn holds(mut try_it: impl FnMut() -> (String, bool, bool)) {
 
 /// Runs the clock with an RT hog, and then a clock that knows where the share begins, for three seconds. Also returns whether the hog was
 /// on time in both runs.
-fn beside_a_thief(slots: Slots, server: Server) -> (Ran, Ran, bool) {
+fn next_to_a_hog(slots: Slots, server: Server) -> (Ran, Ran, bool) {
     let cpu = cpu();
     // The first tick may be at any phase.
     let begin = |part: f64| clock::monotonic_ns() + 20_000_000 + (part * slots.period_ms * MS) as u64;
     let chance = clock::monotonic_ns() % 997;
-    let thief = Taker::thief(cpu, Slots { start_ns: begin(chance as f64 / 997.0), ..slots });
+    let hog = Taker::hog(cpu, Slots { start_ns: begin(chance as f64 / 997.0), ..slots });
     let ran = serve(cpu, server);
-    let off_share = thief.off_share();
-    drop(thief);
+    let off_share = hog.off_share();
+    drop(hog);
     let slots = Slots { drift_ppm: 0.0, start_ns: begin(0.0), ..slots };
-    let thief = Taker::thief(cpu, slots);
+    let hog = Taker::hog(cpu, slots);
     let informed = Some((slots.start_ns, slots.period_ms));
     let informed = serve(cpu, Server { align: Align::Never, seconds: 3.0, informed, ..server });
-    let off_share = off_share.max(thief.off_share());
-    drop(thief);
-    println!("{:.1} % of a thief's turns were off their time", 100.0 * off_share);
+    let off_share = off_share.max(hog.off_share());
+    drop(hog);
+    println!("{:.1} % of a hog's turns were off their time", 100.0 * off_share);
     (ran, informed, off_share < 0.05)
 }
 
@@ -141,7 +141,7 @@ fn find(period_ms: f64, share: f64, jitter: f64, drift_ppm: f64) {
     let ticks_ms = period_ms * (20.0_f64 / period_ms).round().max(1.0);
     let server = Server { period_ms: ticks_ms, work_ms: 3.5_f64.min(0.6 * share * ticks_ms), ..SERVER };
     holds(|| {
-        let (ran, informed, is_staged) = beside_a_thief(slots, server);
+        let (ran, informed, is_staged) = next_to_a_hog(slots, server);
         let (got, bar) = (ran.median_after(8.0), informed.median_after(0.5));
         let seen = format!(
             "{slots:?} ticks {ticks_ms} ms: {got:.3} ms, mean {:.3}, informed {bar:.3}, interval {:.4}, {:?}",
@@ -212,7 +212,7 @@ fn stay_for(seconds: u32) {
     }
     let slots = Slots { period_ms: 10.0, share: 0.4, jitter: 0.02, drift_ppm: 100.0, start_ns: 0 };
     holds(|| {
-        let (ran, informed, is_staged) = beside_a_thief(slots, Server { seconds: f64::from(seconds), ..SERVER });
+        let (ran, informed, is_staged) = next_to_a_hog(slots, Server { seconds: f64::from(seconds), ..SERVER });
         let bar = informed.median_after(0.5);
         let mut behind = Vec::new();
         for from in (0..seconds / 30).map(|part| f64::from(part) * 30.0) {
@@ -322,7 +322,7 @@ fn keep_intervals(period_ms: f64, work_ms: f64, bar_ms: f64) {
     }
     let slots = Slots { period_ms: 10.0, share: 0.4, jitter: 0.0, drift_ppm: 0.0, start_ns: 0 };
     holds(|| {
-        let (ran, informed, is_staged) = beside_a_thief(slots, Server { period_ms, work_ms, ..SERVER });
+        let (ran, informed, is_staged) = next_to_a_hog(slots, Server { period_ms, work_ms, ..SERVER });
         let (got, bar) = (ran.median_after(8.0), informed.median_after(0.5));
         let seen = format!(
             "4 of 10 ms, {work_ms} ms of work in {period_ms}: mean interval {:.4} ms, due to done {got:.3} ms, informed {bar:.3}",

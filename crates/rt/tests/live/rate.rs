@@ -27,7 +27,7 @@ const fn part(work_ms: f64, seconds: f64) -> Part {
     Part { work_ms, seconds, until: None }
 }
 
-/// With this many pauses of the machine in a part, a rate change may be justified: two bad seconds of three are no accident.
+/// With this many pauses of the machine in a part, a rate change may be justified: two bad seconds of three are not an accident.
 const PAUSES: u64 = 2;
 
 #[derive(Debug)]
@@ -136,21 +136,21 @@ fn with_the_whole_cpu_the_period_stays_and_comes_back() {
 
 /// Next to a hog that leaves 4 of 10 ms. The chosen period is a multiple of the hog's, and no tick is missed there.
 #[test]
-fn beside_a_thief_the_period_is_a_multiple_of_its_own() {
+fn next_to_a_hog_the_period_is_a_multiple_of_its_own() {
     let _host = HostLock::take();
     if !may_be_real_time() {
         return;
     }
     let slots = Slots { period_ms: 10.0, share: 0.4, jitter: 0.02, drift_ppm: 100.0, start_ns: clock::monotonic_ns() };
     fitness::holds(TRIES, || {
-        let thief = Taker::thief(cpu(), slots);
+        let hog = Taker::hog(cpu(), slots);
         let ran = serve(None, vec![part(6.5, 25.0)]);
-        let off_share = thief.off_share();
-        drop(thief);
+        let off_share = hog.off_share();
+        drop(hog);
         // The kernel's clock and the hog's differ by the drift.
         let turns = ran.periods[0].as_secs_f64() / 0.010_001;
         let is_right = ran.periods[0] >= ms(29) && (turns - turns.round()).abs() < 0.01 && ran.missed[0] <= 1;
-        println!("{:.1} % of a thief's turns were off their time", 100.0 * off_share);
+        println!("{:.1} % of a hog's turns were off their time", 100.0 * off_share);
         // The watcher is late next to a hog of its own priority, so here it reports no pauses.
         let is_staged = off_share < 0.05;
         let ran = Ran { pauses: vec![if is_staged { 0 } else { PAUSES }], ..ran };

@@ -57,7 +57,7 @@ pub(crate) struct Taker {
 }
 
 /// How well a hog kept to its times, by its own record. If the machine stalled or was late, the slots differ from the requested ones. Then
-/// a clock that does not find them proves nothing.
+/// the check proves nothing about a clock that does not find them.
 #[derive(Debug, Default)]
 struct Own {
     turns: AtomicU64,
@@ -92,7 +92,7 @@ impl Taker {
         Taker { stop, thread: Some(std::thread::spawn(move || body(&stopped, &kept))), own }
     }
 
-    pub(crate) fn thief(cpu: usize, slots: Slots) -> Taker {
+    pub(crate) fn hog(cpu: usize, slots: Slots) -> Taker {
         Taker::start(move |stop, own| {
             pin(cpu);
             sched::set_fifo(60).unwrap();

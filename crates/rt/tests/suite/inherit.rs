@@ -11,7 +11,7 @@ use crate::PATIENCE;
 
 const PRIORITY: u8 = 10;
 
-/// The priority at which the kernel runs one of our threads: 20 is an ordinary one, -2 to -100 are real-time.
+/// The kernel's priority of one of the test's threads: 20 is ordinary, -2 to -100 are real-time.
 fn priority_of(tid: impl std::fmt::Display) -> i64 {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
     let (_, after_name) = stat.rsplit_once(") ").unwrap();

@@ -1,4 +1,4 @@
-//! Memory locks and the heap belong to the whole process. So each case runs in a separate process, with the limit that it tests.
+//! Memory locks and the heap affect the whole process. So each case runs in a separate process, with the limit that it tests.
 
 use std::process::{Command, Stdio};
 

@@ -1,6 +1,6 @@
-//! Two arms that only a reboot can switch: one number per boot, few boots, and what can honestly be concluded.
+//! Compares two arms that only a reboot can switch: one number per boot, few boots, and the conclusions that these allow.
 //!
-//! # What is assumed, and what is not
+//! # Assumptions
 //!
 //! Boots go A-B-B-A in blocks of four, or B-A-A-B, by a coin, so an even drift cancels within every block. There are far too few blocks to
 //! base a test on the coin alone (four boots have one toss). So from eight boots on, the p-value is that of the permutation test over all
@@ -23,13 +23,13 @@ use crate::comparison::walsh::WalshAverages;
 
 /// Boots per block.
 pub const BOOTS_BLOCK: usize = 4;
-/// The most boots of one comparison: 12,870 assignments of half of them to B.
+/// The maximum number of boots of one comparison: 12,870 assignments of half of them to B.
 pub const BOOTS_MAX: usize = 16;
 
 /// How often a claim may be wrong.
 pub const BOOTS_ERROR: f64 = 0.05;
 
-/// The most bisections for an end of the interval: more than the bits of a double.
+/// The maximum number of bisections for an end of the interval: more than the bits of a double.
 const BISECTIONS: u32 = 64;
 
 /// One boot's number.
@@ -76,7 +76,7 @@ pub fn boot_order(boots: usize, seed: u64) -> Vec<bool> {
 /// Compares boots in the order of measurement. An incomplete last block is ignored.
 ///
 /// # Errors
-/// If there is no complete block, if a block is not two boots of each arm, or if a number has no ratio to another.
+/// If there is no complete block, if a block is not two boots of each arm, or if a number is not positive.
 pub fn compare_boots(boots: &[Boot], options: Options) -> Result<BootsComparison, StatsError> {
     let whole = &boots[..boots.len().min(BOOTS_MAX) / BOOTS_BLOCK * BOOTS_BLOCK];
     if whole.is_empty() {
@@ -134,7 +134,7 @@ fn is_apart(boots: &[Boot]) -> bool {
 
 /// Student's test of two boots against two.
 struct Normal {
-    /// Mean log of B minus that of A.
+    /// Mean log of B minus mean log of A.
     difference: f64,
     /// Its standard error, pooled over both arms.
     standard_error: f64,
@@ -150,7 +150,7 @@ impl Normal {
         let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
         let (a, b) = (logs(false), logs(true));
         let squares = |logs: &[f64]| logs.iter().map(|log| (log - mean(logs)).powi(2)).sum::<f64>();
-        // With two values each, the variance of one arm is half of the sum of all squares, and so is that of the difference of two means.
+        // With two values each, the variance of one arm is half of the sum of all squares. The same holds for the difference of two means.
         let standard_error = (0.5 * (squares(&a) + squares(&b))).sqrt();
         let slack = 1e-12 * a.iter().chain(&b).map(|log| log.abs()).sum::<f64>();
         Normal { difference: mean(&b) - mean(&a), standard_error, slack }
@@ -264,7 +264,7 @@ mod tests {
         let rows: [([f64; 4], Verdict, bool); 6] = [
             ([100.0, 80.0, 82.0, 101.0], Verdict::Better, true),
             ([80.0, 100.0, 101.0, 82.0], Verdict::Worse, true),
-            // They lie apart, as equal arms do 1 time in 3, but not far enough.
+            // They do not overlap, as happens with equal arms 1 time in 3, but they are not far enough apart.
             ([100.0, 80.0, 95.0, 120.0], Verdict::Undecided, true),
             ([100.0, 80.0, 104.0, 101.0], Verdict::Undecided, false),
             ([100.0, 100.5, 99.8, 100.1], Verdict::Same, false),

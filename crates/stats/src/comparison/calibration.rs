@@ -1,5 +1,5 @@
-//! What effects a machine can show, measured while both arms were equal: how often its noise makes the test claim something all the same,
-//! and how large an effect must be to be found within a number of pairs.
+//! The effects that a machine can show, measured while both arms were equal: how often its noise makes the test claim something all
+//! the same, and how large an effect must be to be found within a number of pairs.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,7 +13,7 @@ use crate::comparison::verdict::Verdict;
 /// The number of simulated runs.
 const RUNS: usize = 200;
 
-/// The most pairs of a simulated run: more would take noticeable time.
+/// The maximum number of pairs of a simulated run: more would take noticeable time.
 const MOST_PLANNED: usize = 400;
 
 /// An effect is detectable if this share of the runs finds it.
@@ -36,7 +36,7 @@ pub struct Calibration {
     pub claims: usize,
     /// `claims` divided by `runs`: at most 1 - confidence, apart from chance over this many runs.
     pub claim_rate: f64,
-    /// The smallest effect, as a share, that four in five of the runs would have detected in B. Infinite if there is none.
+    /// The smallest effect, as a share, that four in five of the runs would have detected in B. Infinite if no effect is.
     pub smallest_visible_ratio: f64,
 }
 
@@ -115,7 +115,7 @@ mod tests {
         let (calm, wild, long) = (calibrated(1.0, 20), calibrated(10.0, 20), calibrated(1.0, 80));
         assert!(calm.smallest_visible_ratio < wild.smallest_visible_ratio, "{calm:?} {wild:?}");
         assert!(long.smallest_visible_ratio < calm.smallest_visible_ratio, "{calm:?} {long:?}");
-        // Ten times the noise hides ten times the effect on the log scale: nothing else has a unit.
+        // Ten times the noise hides ten times the effect on the log scale, because nothing else there has a unit.
         let times = wild.smallest_visible_ratio.ln_1p() / calm.smallest_visible_ratio.ln_1p();
         assert!((times - 10.0).abs() < 0.01, "{times}");
         for one in [calm, wild, long] {

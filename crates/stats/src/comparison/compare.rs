@@ -147,8 +147,8 @@ pub(crate) fn log_ratio(index: usize, pair: &Pair) -> Result<f64, StatsError> {
 /// `k - 1` or fewer Walsh averages at or below the truth happen with a probability of at most half the error, so the
 /// `k`-th smallest is the lower end; the upper one mirrors it.
 ///
-/// An average equal to the truth counts as on its far side. That makes ties and zeros safe: any way of breaking them would leave no more
-/// averages there.
+/// An average equal to the true value counts as on its far side. That makes ties and zeros safe: any way of breaking them would leave
+/// no more averages there.
 fn log_effect(log_ratios: &[f64], confidence: f64) -> LogEffect {
     let averages = WalshAverages::new(log_ratios);
     let estimate = averages.median();
@@ -332,7 +332,7 @@ pub(crate) mod tests {
             prop_assert_eq!(one.verdict, mirrored(other.verdict));
         }
 
-        /// Neither the unit matters nor the level of the day, because each pair is compared within itself.
+        /// The unit does not matter, nor does the level of the day, because each pair is compared within itself.
         #[test]
         fn a_factor_on_both_arms_changes_nothing(pairs in pairs(), factor in 1e-9..1e9f64, options in options()) {
             let scaled: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.a * factor, b: p.b * factor }).collect();
@@ -363,7 +363,7 @@ pub(crate) mod tests {
             prop_assert!(surer.low <= one.low && one.high <= surer.high);
         }
 
-        /// Without ties the interval and the test are one: it excludes 1 just when p is at most alpha.
+        /// Without ties the interval and the test agree: the interval excludes 1 exactly if p is at most alpha.
         #[test]
         fn the_interval_excludes_one_when_the_test_rejects(pairs in pairs(), confidence in 0.5..0.999f64) {
             let one = compare(&pairs, Options { confidence, ..LATENCY }).unwrap();

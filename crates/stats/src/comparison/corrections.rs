@@ -1,5 +1,5 @@
-//! Many knobs and many claims: what may be claimed about all of them together. Twenty settings without effect, each tested at 5 %, give a
-//! false winner in 64 runs of 100.
+//! Many knobs and many claims: corrections that limit the error of all claims together. Twenty settings without effect, each tested at
+//! 5 %, give a false winner in 64 runs of 100.
 
 use crate::comparison::error::StatsError;
 

@@ -8,7 +8,7 @@
 //! and Ties in the Wilcoxon Signed Rank Procedures", JASA 1959). If they were dropped first, many windows without a difference plus a few
 //! small ones could look like evidence. Ranks are doubled throughout, so that averages are whole.
 
-/// The most pairs for exact enumeration: 200 take about 4 million additions.
+/// The maximum number of pairs for exact enumeration: 200 take about 4 million additions.
 pub(crate) const EXACT_PAIRS: usize = 200;
 
 /// Two-sided p-value of finite differences: how often sign flips of these sizes would give a rank sum this far from its mean. 1 if all are
@@ -54,7 +54,7 @@ pub(crate) fn critical_rank(pairs: usize, tail: f64) -> usize {
 
 /// Distribution of the doubled rank sum of the positive differences.
 enum RankSum {
-    /// Probability of at most so much, by index.
+    /// Cumulative probability, by index.
     Exact(Vec<f64>),
     Normal {
         mean: f64,
@@ -96,7 +96,7 @@ impl RankSum {
         Self::Normal { mean: sum / 2.0, sd: f64::sqrt(squares) / 2.0 }
     }
 
-    /// Probability that the doubled sum is `sum` or less; `sum` is no more than that of all ranks.
+    /// Probability that the doubled sum is `sum` or less. `sum` is at most the sum of all ranks.
     fn at_most(&self, sum: usize) -> f64 {
         match self {
             Self::Exact(cumulative) => cumulative[sum],
@@ -115,7 +115,7 @@ mod tests {
     use expect_test::expect;
     use proptest::prelude::*;
 
-    /// One less than ours is the critical value that tables print ("reject at T or less"): those of Wilcoxon & Wilcox
+    /// Printed tables give a critical value that is one less ("reject at T or less"): Wilcoxon & Wilcox
     /// 1964 for two-sided 5 % and 1 %.
     #[test]
     fn critical_ranks_are_those_of_the_tables() {

@@ -1,6 +1,6 @@
 //! Student's t: how often noise alone would look as large as an estimate with this many degrees of freedom for its error.
 
-/// Two-sided p-value of `t` with `degrees` of freedom, at least 1. NaN gives 1, because it is no evidence.
+/// Two-sided p-value of `t` with `degrees` of freedom, at least 1. NaN gives 1, because it is not evidence.
 pub(crate) fn two_sided_p_value(t: f64, degrees: usize) -> f64 {
     if t.is_nan() {
         return 1.0;

@@ -6,7 +6,7 @@
 //! | rule, in this order | verdict | what it says |
 //! |---|---|---|
 //! | `-L < low` and `high < L` | same | whatever the difference is, it is too small to matter |
-//! | `0 < low` and `L <= e` | b is higher | there is a difference, and the best guess at it matters |
+//! | `0 < low` and `L <= e` | b is higher | there is a difference, and its best estimate matters |
 //! | `high < 0` and `e <= -L` | b is lower | likewise |
 //! | otherwise | undecided | this run cannot tell |
 //!

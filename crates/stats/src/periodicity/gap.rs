@@ -5,13 +5,13 @@ use serde::Serialize;
 /// The shortest period to find, in nanoseconds.
 pub const PERIOD_MIN_NS: f64 = 2e6;
 
-/// The longest, in nanoseconds. A longer gap is a pause of the machine, and counts as unwatched time.
+/// The maximum length, in nanoseconds. A longer gap is a pause of the machine, and counts as unwatched time.
 pub const PERIOD_MAX_NS: f64 = 60e6;
 
 /// The search uses this many most recent nanoseconds. Everything refines the result.
 pub const SEARCH_NS: f64 = 4e9;
 
-/// The most gaps to search.
+/// The maximum number of gaps to search.
 pub const SEARCH_GAPS: usize = 2048;
 
 /// Who took the CPU during a gap.

@@ -65,7 +65,7 @@ pub(super) fn cycle(observed: &Observed, room: &mut Room) -> Option<Cycle> {
         apart.clear();
         apart.extend(intervals.iter().map(|interval| (interval - mean).abs()));
         let deviation = NORMAL * middle_of(apart)?;
-        // If nearly all are equal, the clock's resolution limits the precision.
+        // If nearly all are equal, the resolution of the clock limits the precision.
         let bound = (NEAR_DEVIATIONS * deviation).max(1000.0);
         intervals.retain(|interval| (interval - mean).abs() <= bound);
     }

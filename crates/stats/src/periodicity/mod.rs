@@ -2,7 +2,7 @@
 //!
 //! A spinning thread records every gap in which it did not run. A single gap says nothing: a neighbour's time slice can be as long as a
 //! hypervisor's. So all gaps of a few seconds are folded over one another, and time without gaps counts as much as gaps do. The model must
-//! predict when the CPU is available and when not, and counts only as far as it agrees with the observation.
+//! predict when the CPU is available and when not, and is accepted only as far as it agrees with the observation.
 //!
 //! | step | where |
 //! |---|---|
@@ -37,7 +37,7 @@ use fit::Fit;
 use intervals::Cycle;
 use observed::Observed;
 
-/// A CPU that is gone for less than this share counts as always available.
+/// The minimum share of missing time. Below it, a CPU counts as always available.
 const LOST_MIN: f64 = 0.02;
 /// Minimum agreement of the model with the observation: 1 is perfect, 0 is chance.
 const AGREEMENT_MIN: f64 = 0.6;
@@ -89,7 +89,7 @@ pub struct Limit {
     pub quota_ns: u64,
     /// The period, in nanoseconds.
     pub period_ns: u64,
-    /// How often it ran out during the watched time. None if nothing counts this.
+    /// How often the limit took effect during the watched time. `None` if nothing counts this.
     pub throttled: Option<u64>,
 }
 
@@ -130,9 +130,9 @@ pub struct Slots {
     pub period_error_ns: f64,
     /// The available share of the period, from 0 to 1.
     pub share: f64,
-    /// A start of our slice near the middle of the watched time, on the gaps' clock.
+    /// A start of the guest's slice near the middle of the watched time, on the gaps' clock.
     pub share_start_ns: u64,
-    /// The distance of the period from the nearest tenth of a millisecond, in millionths: the drift between its clock and ours.
+    /// The distance of the period from the nearest tenth of a millisecond, in millionths: the drift between its clock and the guest's.
     pub drift_ppm: f64,
     /// The standard deviation of the starts, in nanoseconds.
     pub spread_ns: f64,
@@ -214,7 +214,7 @@ pub struct Periodicity {
     pub model: Model,
     /// The period of [`Model::FixedSlot`]. None for others.
     pub period: Option<Period>,
-    /// Its slots, if they kept their times while watched. With [`Reason::Wandering`] they will not keep them for long.
+    /// Its slots, if they had fixed times while watched. With [`Reason::Wandering`] those times will soon change.
     pub slots: Option<Slots>,
     /// The confidence, from 0 to 1.
     pub confidence: f64,
@@ -260,7 +260,7 @@ impl Detector {
     /// The same as the function [`detect`].
     pub fn detect(&mut self, windows: &[Window], gaps: &[Gap], known: &Known) -> Periodicity {
         let limit = known.limit.filter(|limit| bites(windows, gaps, limit));
-        // A limit's gaps are preempted or of unknown cause. Neither kind says anything about a hypervisor then.
+        // Under a limit, gaps are preempted or of unknown cause. Neither kind gives evidence about a hypervisor.
         match limit {
             Some(_) => self.observed.fill(windows, gaps, |label| label == Label::Foreign),
             None => {

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(
             (long.windows.as_slice(), long.gaps.len()),
             (&[(0.0, 10.0), (200.0, 300.0)][..], 0),
-            "a pause is no gap"
+            "a pause is not a gap"
         );
     }
 }

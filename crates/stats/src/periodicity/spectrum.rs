@@ -14,7 +14,7 @@ const FINE: f64 = 5.0;
 const PEAKS: usize = 6;
 const NS: f64 = 1e9;
 
-/// The most frequencies to try: five per line width, in [`SEARCH_NS`].
+/// The maximum number of frequencies to try: five per line width, in [`SEARCH_NS`].
 const FREQUENCIES: usize = (FINE * SEARCH_NS / PERIOD_MIN_NS) as usize + 1;
 
 /// Reusable memory of a spectrum.

@@ -306,7 +306,7 @@ fn a_period_is_reported_with_its_jitter() {
     }
 }
 
-/// An ordinary neighbour. Its time slices and ours end at the scheduler's tick, and last about one tick each.
+/// An ordinary neighbour. Its time slices and the test's end at the scheduler's tick, and last about one tick each.
 fn neighbour(seed: u64, label: Label, steady: bool) -> SimulatedGaps {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut at, mut taken) = (random.random_range(0.0..4.0) * MS, Vec::new());

@@ -11,7 +11,7 @@ use evenkeel_testkit::noise;
 
 use noise::Noise;
 
-/// The most pairs of a trial, with a test after each.
+/// The maximum number of pairs of a trial, with a test after each.
 const PAIRS: usize = 100;
 /// A/A trials of each kind of noise.
 const ALIKE: u64 = 2000;
@@ -215,7 +215,7 @@ fn preview(noise: &Noise, planned: usize, had: usize) -> Result<f64, StatsError>
     Ok(evenkeel_stats::median(&ratios).unwrap_or(f64::NAN))
 }
 
-/// The preview divided by the result in the end, for each kind of noise, is in this range.
+/// For each kind of noise, the preview divided by the final result is in this range.
 fn previews_are_within(planned: usize, had: usize, range: std::ops::Range<f64>) -> Result<(), StatsError> {
     for noise in noise::all() {
         let ratio = preview(&noise, planned, had)?;

@@ -98,7 +98,7 @@ impl Trial {
         Options { smallest_effect_ratio, ..Options::new(Direction::Lower) }
     }
 
-    /// The share of [`TRIALS`] by coin for which `is` holds.
+    /// The share of [`TRIALS`] by coin for which `is` is true.
     fn rate(&self, is: impl Fn(&Comparison) -> bool) -> f64 {
         rate(|seed| self.by_coin(seed), is)
     }

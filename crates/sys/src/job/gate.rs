@@ -3,7 +3,7 @@
 
 use super::primitive::{AtomicU32, AtomicU64, Ordering, fence, relax, wait, wake};
 
-/// The most threads of a gate: one bit each.
+/// The maximum number of threads of a gate: one bit each.
 pub const SLOTS_MAX: usize = 64;
 
 const AWAKE: u32 = 0;

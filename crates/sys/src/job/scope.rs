@@ -78,7 +78,7 @@ impl<D> fmt::Debug for JobScope<'_, D> {
 pub struct Left<'a>(&'a AtomicU64);
 
 impl Left<'_> {
-    /// Whether nothing is left to wait for.
+    /// Whether all lent tasks are gone.
     #[inline]
     pub fn is_nothing(&self) -> bool {
         // Acquire: makes the tasks' writes visible.
@@ -93,7 +93,7 @@ impl fmt::Debug for Left<'_> {
 }
 
 /// Calls `body`, which may make tasks that borrow for `'env`, and returns when all of them are gone. Until then it calls `settle` repeatedly.
-/// `settle` should run tasks, or sleep until the bit `waiter` is among those that a [`Tally`](super::Tally) releases. Returns `data` too. If `body`
+/// `settle` should run tasks, or sleep until a [`Tally`](super::Tally) releases the bit `waiter`. Returns `data` too. If `body`
 /// panics, it still waits for the tasks. If `settle` panics, the process ends.
 pub fn open<'env, D, R>(
     waiter: u64,

@@ -10,7 +10,7 @@ use super::ledger::Ledger;
 
 const WORDS: usize = 6;
 
-/// The most that a closure may capture, in bytes: six references. Borrow larger data as a whole.
+/// The maximum size of a closure's captures, in bytes: six references. Borrow larger data as a whole.
 pub const CAPTURED_BYTES_MAX: usize = WORDS * size_of::<usize>();
 
 pub(super) type Words = MaybeUninit<[usize; WORDS]>;

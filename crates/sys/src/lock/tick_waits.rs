@@ -1,5 +1,5 @@
-//! `tick_waits`: what the tick of this thread waited for locks and events, for the page of telemetry. Outside of ticks this costs a look at the
-//! thread's own memory, and only for threads that wait anyway. Taking a free lock never gets here.
+//! `tick_waits`: the waits of this thread's ticks for locks and events, for the page of telemetry. Outside of ticks this costs a look
+//! at the thread's own memory, and only for threads that wait anyway. Taking a free lock never gets here.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -52,7 +52,7 @@ pub fn begin() {
     let _ = OF_TICK.try_with(|of_tick| of_tick.set(Some(TickWaits::default())));
 }
 
-/// The tick ends. Returns its waits; none if no tick has begun in this thread.
+/// The tick ends. Returns its waits. `None` if no tick has begun in this thread.
 pub fn end() -> Option<TickWaits> {
     OF_TICK.try_with(Cell::take).ok().flatten()
 }

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::schedstat::RunDelay;
 use crate::thread;
 
-/// The most waits to hold until they are read.
+/// The maximum number of waits to hold until they are read.
 const KEPT_MAX: usize = 4096;
 /// No wait is this long, so nothing is logged.
 const OFF: u64 = u64::MAX;
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(
             (tick_waits::end(), tick_waits::end()),
             (Some(tick_waits::TickWaits::default()), None),
-            "a free lock is no wait"
+            "a free lock is not a wait"
         );
         while_held(|| plain.lock(), || in_tick(Kind::Mutex, &|| drop(plain.lock())));
         while_held(|| inherit.lock(), || in_tick(Kind::InheritMutex, &|| drop(inherit.lock())));

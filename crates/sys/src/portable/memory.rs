@@ -134,7 +134,7 @@ pub mod shared_page {
 
     use crate::Errno;
 
-    /// The most bytes that a page may have.
+    /// The maximum size of a page, in bytes.
     pub const PAGE_BYTES_MAX: usize = 1 << 16;
 
     /// Who else may read the file.
@@ -197,7 +197,7 @@ pub mod shared_page {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Nobody's file is known to be ours.
+    /// The owner of a file is never known here.
     pub fn own_user() -> Option<u32> {
         None
     }

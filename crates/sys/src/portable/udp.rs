@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use crate::Errno;
 
-/// The most packets per call.
+/// The maximum number of packets per call.
 pub const BATCH: usize = 64;
-/// The most sockets that share an address.
+/// The maximum number of sockets that share an address.
 pub const SHARDS_MAX: usize = 64;
 
 /// Whether other sockets may have the same address.
@@ -241,7 +241,7 @@ macro_rules! refused {
 refused! {
     merge_received()
     split_sent(u16)
-    tell_dropped()
+    report_dropped()
     keep_undelivered()
     stamp_arrivals()
     set_receive_buffer_bytes(u32)

@@ -78,7 +78,7 @@ pub mod tick {
     pub const TURNS_MODEL: usize = 8;
     /// The period of the slots or the limit, in nanoseconds.
     pub const TURNS_PERIOD: usize = 9;
-    /// The share of the period that we get, in millionths.
+    /// The share of the period in which the CPU is here, in millionths.
     pub const TURNS_SHARE: usize = 10;
     /// Page faults of the tick's thread without disk access.
     pub const MINOR_FAULTS: usize = 11;
@@ -98,7 +98,7 @@ pub mod tick {
     pub const LONG_LOCK_WAIT: usize = 18;
     /// The longest wait of the last such tick: its length in nanoseconds.
     pub const LAST_LOCK_WAIT: usize = 19;
-    /// What it waited for: 0 a mutex, 1 a mutex whose holder inherits priority, 2 to read, 3 to write, 4 an event.
+    /// The kind of the awaited object: 0 a mutex, 1 a mutex whose holder inherits priority, 2 to read, 3 to write, 4 an event.
     pub const LAST_LOCK_KIND: usize = 20;
     /// The address of that lock in the server's memory.
     pub const LAST_LOCK_ADDRESS: usize = 21;

@@ -17,11 +17,11 @@ use crate::shared_page::{self, PAGE_BYTES_MAX};
 /// The prefix of page names.
 pub(super) const PREFIX: &str = "evenkeel-rt.";
 
-/// The most entries of a folder to examine, and the most pages to find.
+/// The maximum number of entries of a folder to examine, and the maximum number of pages to find.
 const ENTRIES_MAX: usize = 4096;
 const SESSIONS_MAX: usize = 256;
 
-/// The most attempts to copy. A tick's entry takes a fraction of a microsecond, but the writer may lose its CPU meanwhile.
+/// The maximum number of attempts to copy. A tick's entry takes a fraction of a microsecond, but the writer may lose its CPU meanwhile.
 const TRIES: u32 = 40;
 /// The first attempts follow directly, the others after a pause.
 const TRIES_AT_ONCE: u32 = 4;

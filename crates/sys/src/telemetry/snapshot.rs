@@ -14,7 +14,7 @@ pub enum Odd {
     /// It is too short for its announced contents.
     #[error("it has {0} bytes, and says that it needs {1}")]
     Short(usize, u64),
-    /// It is something else, from a machine of the other byte order, or not ready yet.
+    /// It is another kind of file, from a machine of the other byte order, or not ready yet.
     #[error("it does not begin as a page of telemetry does")]
     Foreign,
     /// Its format is unknown to this reader.
@@ -87,7 +87,7 @@ pub struct Faults {
     pub major: u64,
 }
 
-/// What ticks waited for locks and events since the session began.
+/// The waits of ticks for locks and events since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageWaits {
     /// All of it, in nanoseconds.
@@ -245,7 +245,7 @@ pub struct Snapshot {
     /// The tick's thread, by the kernel's number in the namespace of [`Owner::namespace`]. None before the first tick, and if an older library wrote
     /// the page.
     pub thread: Option<u32>,
-    /// What ticks waited for locks and events, if the server counts that.
+    /// The waits of ticks for locks and events, if the server counts them.
     pub waits: Option<PageWaits>,
     /// Counters, in the order of [`Count::ALL`]. None for those that were never set.
     pub counts: [Option<u64>; Count::ALL.len()],

@@ -41,7 +41,7 @@ pub struct TickEntry {
     pub swapped_in: Option<u64>,
     /// The tick's thread, by the kernel's number.
     pub thread: Option<u32>,
-    /// What the tick waited for locks and events, if that is known.
+    /// The tick's waits for locks and events, if they are known.
     pub waits: Option<TickWaits>,
 }
 

@@ -10,7 +10,7 @@ use super::control::{CONTROL_WORDS, ControlData};
 use super::last;
 use crate::errno::Errno;
 
-/// The most packets per call.
+/// The maximum number of packets per call.
 pub const BATCH: usize = 64;
 
 const LINE_BYTES: usize = 64;
@@ -39,7 +39,7 @@ pub struct Packet<'a> {
     pub stamp_ns: Option<u64>,
     /// Several packets of one sender, merged by the kernel. Each has this size; the last may be shorter: see [`super::merge_received`].
     pub segment_bytes: Option<NonZeroU16>,
-    /// How many packets the socket had dropped when this one arrived, if it ever dropped one: see [`super::tell_dropped`]. The number wraps
+    /// How many packets the socket had dropped when this one arrived, if it ever dropped one: see [`super::report_dropped`]. The number wraps
     /// at 2^32.
     pub dropped: Option<u32>,
     /// Whether it was longer than the buffer.

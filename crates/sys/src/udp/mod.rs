@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 pub use inbox::{BATCH, Inbox, Packet, Wait};
 pub use options::{
     SHARDS_MAX, Sharing, Undelivered, force_receive_buffer_bytes, keep_undelivered, merge_received, open,
-    set_busy_poll_us, shard_by_cpu, split_sent, tell_dropped, undelivered,
+    report_dropped, set_busy_poll_us, shard_by_cpu, split_sent, undelivered,
 };
 pub use outbox::{Load, Outbox, Sender, Sent};
 pub use stamp::{Moment, SentStamp, sent_stamp, stamp_arrivals, stamp_received, stamp_sent};
@@ -218,7 +218,7 @@ mod tests {
     fn packets_report_earlier_drops() {
         let (one, two) = pair();
         set_receive_buffer_bytes(&two, 4096).unwrap();
-        tell_dropped(&two).unwrap();
+        report_dropped(&two).unwrap();
         let (mut out, mut inbox) = (Outbox::new(1000), Inbox::new(1000));
         let mut send = |packets: usize| {
             (0..packets).for_each(|_| assert!(out.push(None, 1000).is_some()));

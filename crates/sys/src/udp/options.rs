@@ -19,7 +19,7 @@ const RETURN_RESULT: u16 = 0x16;
 /// The CPU that runs the filter, which also handles the packet (`SKF_AD_OFF + SKF_AD_CPU`).
 const THIS_CPU: u32 = 0xFFFF_F000 + 36;
 
-/// The most sockets that share an address.
+/// The maximum number of sockets that share an address.
 pub const SHARDS_MAX: usize = 64;
 
 /// Who else may use the address.
@@ -68,7 +68,7 @@ pub fn split_sent(socket: &UdpSocket, segment_bytes: u16) -> Result<(), Errno> {
 ///
 /// # Errors
 /// The kernel's error.
-pub fn tell_dropped(socket: &UdpSocket) -> Result<(), Errno> {
+pub fn report_dropped(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_RXQ_OVFL, 1)
 }
 

@@ -18,7 +18,7 @@ use crate::mapping::{Mapping, Pages};
 
 /// The only buffer group.
 const GROUP: u16 = 0;
-/// What the kernel writes before the name: four numbers.
+/// The four numbers that the kernel writes before the name.
 const HEAD_BYTES: usize = 16;
 /// Space for an address, rounded up so that what follows is aligned.
 const NAME_BYTES: usize = 32;
@@ -28,7 +28,7 @@ const NAME_AT: usize = HEAD_BYTES;
 const CONTROL_AT: usize = NAME_AT + NAME_BYTES;
 const BEFORE_BYTES: usize = CONTROL_AT + CONTROL_BYTES;
 const _: () = assert!(size_of::<Name>() <= NAME_BYTES);
-/// The most buffers.
+/// The maximum number of buffers.
 const BUFFERS_MAX: usize = 1024;
 /// If a request ended for lack of buffers, how often to renew it at once.
 const TRIES: usize = 3;

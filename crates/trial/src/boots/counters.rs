@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::conditions::Conditions;
 use crate::session::NetworkPath;
 
-/// The most counters that are kept of a boot: interrupts have one for each CPU.
+/// The maximum number of counters that are kept of a boot: interrupts have one for each CPU.
 pub const BOOT_COUNTERS_MAX: usize = 2048;
 /// The longest name of one, in bytes.
 const NAME_BYTES_MAX: usize = 64;

@@ -54,7 +54,7 @@ pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
     // The kernel gives a process's own folder to whom it runs as.
     let owner = std::fs::metadata("/proc/self").map_err(|why| io("look at", why))?.uid();
     let why = if !seen.is_file() {
-        Some("it is no plain file".to_owned())
+        Some("it is not a plain file".to_owned())
     } else if seen.uid() != 0 && seen.uid() != owner {
         Some(format!("it belongs to user {}", seen.uid()))
     } else if seen.mode() & 0o022 != 0 {

@@ -14,14 +14,14 @@ use super::counters::BootCounters;
 
 /// The number in the state's `format`.
 const FORMAT: u32 = 1;
-/// The longest state that is read, in bytes: far more than the most windows of the most boots.
+/// The longest state that is read, in bytes: far more than the maximum number of windows of the maximum number of boots.
 pub(super) const BYTES_MAX: u64 = 4 << 20;
 /// Extra boots, for boots that were cut off or did not come up as requested. With more than these the trial gives up, so that a machine
 /// never reboots for ever.
 pub const EXTRA_BOOTS: usize = 3;
-/// The most windows of a boot.
+/// The maximum number of windows of a boot.
 pub const WINDOWS_MAX: usize = 1000;
-/// The most guards: each boot keeps a number for each.
+/// The maximum number of guards: each boot keeps a number for each.
 pub const BOOT_GUARDS_MAX: usize = 8;
 /// An upper limit for the windows that a boot can have dropped.
 const DROPPED_MAX: usize = 10 * WINDOWS_MAX;
@@ -100,7 +100,7 @@ impl BootsDesign {
         for (at, guard) in self.guards.iter().enumerate() {
             let Metric { name, title, unit, .. } = &guard.metric;
             if name.is_empty() || ![name, title, unit].iter().all(|text| is_line(text, 1000)) {
-                return invalid(format!("guard {at} has no name, or one that can't be meant"));
+                return invalid(format!("guard {at} has no name, or an invalid one"));
             }
             if self.guards[..at].iter().any(|other| other.metric.name == *name) {
                 return invalid(format!("{name} stands guard twice"));
@@ -322,14 +322,14 @@ impl BootsState {
                     return invalid(format!("boot {at} can't have dropped {dropped} windows"));
                 }
                 if values.is_empty() || values.len() > design.windows || !values.iter().all(|value| value.is_finite()) {
-                    return invalid(format!("the windows of boot {at} can't be meant"));
+                    return invalid(format!("the windows of boot {at} are invalid"));
                 }
                 let is_of_design = |name: &str| design.guards.iter().any(|guard| guard.metric.name == name);
                 if !guards.iter().all(|(name, value)| is_of_design(name) && value.is_finite()) {
-                    return invalid(format!("the guards of boot {at} can't be meant"));
+                    return invalid(format!("the guards of boot {at} are invalid"));
                 }
                 if !counted.as_ref().is_none_or(BootCounters::check) {
-                    return invalid(format!("the counters of boot {at} can't be meant"));
+                    return invalid(format!("the counters of boot {at} are invalid"));
                 }
                 slot += 1;
             }
@@ -355,7 +355,7 @@ pub fn parse(bytes: &[u8]) -> Result<BootsState, InvalidBoots> {
     if bytes.len() as u64 > BYTES_MAX {
         return invalid(format!("it has more than {BYTES_MAX} bytes"));
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is no text")?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is not a text")?;
     let line = text.strip_suffix('\n').ok_or("it has no end")?;
     let (sum, json) = line.split_once(' ').ok_or("it has no checksum")?;
     // Only the exact spelling is accepted: a number has several spellings, and a flipped bit can turn one into another.

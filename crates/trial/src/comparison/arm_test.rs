@@ -27,7 +27,7 @@ impl ArmTest {
     /// Takes a pair, with what the guards read in both of its windows.
     ///
     /// # Errors
-    /// If a number that decides has no ratio to another.
+    /// If a deciding number has no ratio to another.
     pub(crate) fn add(&mut self, pair: Pair, guards: [&GuardNumbers; 2]) -> Result<(), TrialError> {
         self.judge.add(pair)?;
         self.guards.add(guards);

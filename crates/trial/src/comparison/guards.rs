@@ -54,7 +54,7 @@ impl GuardSet {
         }
     }
 
-    /// Every guard with what compares it.
+    /// Every guard with its test.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Guard, &Judge)> {
         self.0.iter().map(|(guard, judge)| (guard, judge))
     }

@@ -1,13 +1,14 @@
-//! The verdict of a report, of windows or of boots: that of the comparison, unless something overrules it. The first row that fits decides:
+//! The verdict of a report, of windows or of boots. It is the verdict of the comparison, unless something overrules it. The first row
+//! that fits decides:
 //!
 //! | the comparison says | and | the verdict is |
 //! |---|---|---|
-//! | anything | the trial broke off before the fewest pairs that may decide | undecided |
+//! | anything | the trial ended before the minimum number of pairs | undecided |
 //! | better | a guard got worse | worse, vetoed by the guard |
 //! | better or same | windows of B have no number (no CPU, no value), and none of A | undecided |
 //! | worse or same | windows of A have no number, and none of B | undecided |
 //! | same | the counters of all settings show that none could act | not engaged |
-//! | anything | | what the comparison says |
+//! | anything | | the verdict of the comparison |
 //!
 //! A vetoed *better* counts as *worse* in the rows below it. *Not engaged* needs both: a counter that stood still says nothing about an
 //! effect by another path, so the interval must also exclude an effect that matters, which is what *same* means.

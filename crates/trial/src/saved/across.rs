@@ -164,7 +164,7 @@ pub enum Agreement {
     Differ {
         /// Pairs of machines whose intervals do not meet: the lower effect first.
         apart: Vec<(usize, usize)>,
-        /// One minus the probability that equal machines are said to differ.
+        /// One minus the probability that equal machines are reported to differ.
         confidence: f64,
     },
 }

@@ -21,10 +21,10 @@ pub use numbers::{by_arm, numbers};
 
 /// The newest format that is written; all from 1 on are read.
 pub const FORMAT_MAX: u64 = 2;
-/// The longest file that is read: a trial of the most pairs, with all its windows, is about a tenth of it.
+/// The longest file that is read: a trial of the maximum number of pairs, with all its windows, is about a tenth of it.
 pub const BYTES_MAX: usize = 64 << 20;
 
-/// Why a file is no report.
+/// Why a file is not a report.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SavedError {
     /// The file is longer than [`BYTES_MAX`].

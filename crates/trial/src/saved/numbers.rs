@@ -10,7 +10,7 @@ use crate::arm::ArmName;
 use crate::report::Report;
 use crate::session::Window;
 
-/// The most names of numbers that are read of one window.
+/// The maximum number of names of numbers that are read of one window.
 const NAMES_MAX: usize = 256;
 
 /// The numbers in a value's JSON object. Those of an inner object are named `outer.inner`.

@@ -8,9 +8,9 @@ use crate::session::Window;
 use evenkeel_workload::Metric;
 
 const TRIALS_MAX: usize = 1_000;
-/// The most items of anything that a trial has for each of its windows.
+/// The maximum number of items of anything that a trial has for each of its windows.
 const WINDOWS_MAX: usize = 100_000;
-/// The most items of any other list of a trial or a run.
+/// The maximum number of items of any other list of a trial or a run.
 const LIST_MAX: usize = 10_000;
 /// The longest name or unit of a number, in bytes.
 const NAME_BYTES_MAX: usize = 4_096;
@@ -98,7 +98,7 @@ fn metric(metric: &Metric) -> Option<Wrong> {
 fn design(report: &Report) -> Option<Wrong> {
     let (ratio, name) = (report.design.smallest_effect_ratio, "design.smallest_effect_ratio");
     let is_share = ratio.is_finite() && ratio >= 0.0;
-    (!is_share).then(|| (name.to_owned(), format!("{ratio} is no share"))).or_else(|| {
+    (!is_share).then(|| (name.to_owned(), format!("{ratio} is not a share"))).or_else(|| {
         let (field, why) = confidence(report.design.confidence)?;
         Some((format!("design.{field}"), why))
     })
@@ -106,7 +106,7 @@ fn design(report: &Report) -> Option<Wrong> {
 
 fn confidence(confidence: f64) -> Option<Wrong> {
     let is_share = confidence > 0.0 && confidence < 1.0;
-    (!is_share).then(|| ("confidence".to_owned(), format!("{confidence} is no confidence")))
+    (!is_share).then(|| ("confidence".to_owned(), format!("{confidence} is not a confidence")))
 }
 
 fn effect(effect: Effect) -> Option<Wrong> {
@@ -114,7 +114,7 @@ fn effect(effect: Effect) -> Option<Wrong> {
     let is_ratio = |ratio: f64| ratio.is_finite() && ratio > 0.0;
     let ends = [Some(effect.ratio), effect.low, effect.high];
     if let Some(ratio) = ends.into_iter().flatten().find(|ratio| !is_ratio(*ratio)) {
-        return wrong(format!("{ratio} is no ratio of two arms"));
+        return wrong(format!("{ratio} is not a ratio of two arms"));
     }
     if effect.ends().is_some_and(|(low, high)| low > high) {
         return wrong("its interval ends before it begins".to_owned());
@@ -127,11 +127,11 @@ fn windows(list: &str, windows: &[Window]) -> Option<Wrong> {
         let is_time = |us: f64| (0.0..=TIME_US_MAX).contains(&us);
         let wrong = |field: &str, why: String| Some((format!("{list}[{at}].{field}"), why));
         if !is_time(window.start_us) {
-            return wrong("start_us", format!("{} is no time in a trial", window.start_us));
+            return wrong("start_us", format!("{} is not a time in a trial", window.start_us));
         }
         if !is_time(window.conditions.span_us) {
-            return wrong("conditions.span_us", format!("{} is no length of a window", window.conditions.span_us));
+            return wrong("conditions.span_us", format!("{} is not a length of a window", window.conditions.span_us));
         }
-        (!window.value.is_finite()).then(|| wrong("value", format!("{} is no number", window.value))).flatten()
+        (!window.value.is_finite()).then(|| wrong("value", format!("{} is not a number", window.value))).flatten()
     })
 }

@@ -14,7 +14,7 @@ use crate::arm::Arm;
 use crate::comparison::{ArmTest, GuardNumbers};
 use crate::error::TrialError;
 
-/// The most pairs: on any usable machine, a difference that matters shows before that.
+/// The maximum number of pairs: on any usable machine, a difference that matters shows before that.
 const PAIRS_MAX: usize = 2000;
 
 /// The share of the budget for the comparison of all candidates together: the rest is for finding out which of them matter.
@@ -52,7 +52,7 @@ fn members_in(runner: &SearchRunner<'_>) -> Vec<usize> {
     (0..runner.design.candidates.len()).filter(|knob| runner.is_in(*knob)).collect()
 }
 
-/// A comparison of a set with the unchanged machine, as far as it came.
+/// A comparison of a set with the unchanged machine, and its result so far.
 struct Compared {
     test: ArmTest,
     ended: Result<(), Halt>,

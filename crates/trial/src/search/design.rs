@@ -15,9 +15,9 @@ use crate::search::settling::ClassSettle;
 use crate::session::NetworkPath;
 use crate::switch::Reach;
 
-/// The most knobs of one search.
+/// The maximum number of knobs of one search.
 pub const CANDIDATES_MAX: usize = 100;
-/// The most windows of one search: with windows of a second, a day.
+/// The maximum number of windows of one search: with windows of a second, a day.
 const WINDOWS_MAX: usize = 100_000;
 /// Fewer windows than this can't screen and confirm even one knob.
 pub(super) const WINDOWS_MIN: usize = 80;
@@ -55,11 +55,11 @@ impl Candidate {
     }
 }
 
-/// How long a search may take. Whichever runs out first ends it.
+/// How long a search may take. The limit that is reached first ends the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Budget {
-    /// The most windows.
+    /// The maximum number of windows.
     pub windows: usize,
     /// The time limit in milliseconds, including switching and waiting; none for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

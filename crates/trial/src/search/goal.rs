@@ -174,7 +174,7 @@ impl GoalFile {
     /// The text that [`GoalFile::parse`] reads.
     ///
     /// # Errors
-    /// None known: every field is plain data.
+    /// No error is known: every field is plain data.
     pub fn text(&self) -> Result<String, GoalError> {
         serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(|error| GoalError::Text(error.to_string()))
     }

@@ -11,7 +11,7 @@ use crate::arm::{Arm, Level};
 /// Halves the suspects until one is left, and takes that one out of the search. If the machine or several knobs together were the cause, it
 /// takes out none, and only the arm stays forbidden.
 pub(super) fn find_culprit(runner: &mut SearchRunner<'_>, arm: &Arm) -> Result<(), Halt> {
-    // Each further end of the server costs a restart, and the first two were no accident.
+    // Each further end of the server costs a restart, and the first two were not accidents.
     runner.believes_one_death = true;
     let found = halve(runner, arm);
     runner.believes_one_death = false;

@@ -12,7 +12,7 @@ use crate::rules::Rules;
 use crate::switch::Switch;
 use crate::window::Measured;
 
-/// The most restarts of a server that ended.
+/// The maximum number of restarts of a server that ended.
 const REVIVALS_MAX: usize = 20;
 
 /// A live server with its host.

@@ -79,7 +79,7 @@ impl Log {
         Ok(Log { entries: Vec::new(), file: Some(file) })
     }
 
-    /// One that was begun before, to go on with. A last line that was cut off by a kill is taken away.
+    /// A log of an earlier run, to continue. It removes a last line that a kill cut off.
     ///
     /// # Errors
     /// If it can't be read or is invalid.
@@ -114,7 +114,7 @@ impl Log {
     }
 }
 
-/// The whole lines of a log, and how many bytes they are.
+/// The complete lines of a log, and their length in bytes.
 fn parse_log(bytes: &[u8]) -> Result<(Header, Vec<Entry>, u64), InvalidLine> {
     let lines = lines::<Header>(bytes, &[FORMAT])?;
     let knobs = lines.head.design.candidates.len();

@@ -1,6 +1,6 @@
 //! The search for the smallest set of knobs that helps one server on one machine.
 //!
-//! | stage | what it asks | how |
+//! | stage | question | method |
 //! |---|---|---|
 //! | [`Stage::Whole`] | of a guide: do all its knobs together move the metric? | all against the machine as it is |
 //! | [`Stage::Screen`] | which of all the knobs move the metric? | every window has half of them on: [`evenkeel_stats::designs`] |
@@ -9,8 +9,8 @@
 //! | [`Stage::Trim`] | which of them can be left out? | the set against the set without each, until it is decided |
 //! | [`Stage::Confirm`] | does what is left help at all? | fresh pairs against the machine as it was |
 //!
-//! The first three stages choose and prove nothing: the best of many is partly luck. Only the last two decide, on fresh windows and by a
-//! test that stays valid after every pair. A search that can't confirm its set reports that nothing helped.
+//! The first three stages choose and prove nothing: the best of many candidates is partly lucky. Only the last two decide, on fresh
+//! windows and by a test that stays valid after every pair. A search that can't confirm its set reports that nothing helped.
 //!
 //! A search is an ordinary function that requests one window after another from a [`Subject`], and decides only by these windows. So its
 //! state is the list of its windows. [`Log`] stores them on disk line by line. After a kill, [`search`] replays them and continues from the

@@ -371,7 +371,7 @@ impl<'a> SearchRunner<'a> {
                     return Err(Halt::Failed(why));
                 }
                 if matches!(arm.level(setting), Level::Value(_)) {
-                    // Only the further value is too much; the requested one was not.
+                    // Only the further value is too high; the requested one was not.
                     self.banned.insert(arm, why);
                     return Ok(WindowOutcome::Hurt);
                 }

@@ -39,7 +39,7 @@ pub(super) const ERROR_SHARE: f64 = 0.2;
 /// A knob has moved the metric if its effect is [`ERRORS`] errors large and at least this share of the smallest effect that matters. Two
 /// knobs that help only together each show half of their joint effect.
 const EFFECT_SHARE: f64 = 0.5;
-/// The most knobs that go on.
+/// The maximum number of knobs that enter the next stage.
 const SURVIVORS_MAX: usize = 8;
 /// The error probability, over all pairs together, below which two knobs are kept because of their joint effect although neither has an
 /// effect alone.
@@ -197,7 +197,7 @@ fn as_many_as_fit(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<
     Ok(fitting)
 }
 
-/// The most knobs that fit, from the first one on.
+/// The maximum number of knobs that fit, from the first one on.
 fn most_that_fit(runner: &SearchRunner<'_>) -> Result<usize, Halt> {
     for knobs in (1..=runner.design.candidates.len()).rev() {
         let windows = screened_in(knobs).map_err(|error| Halt::Failed(error.to_string()))?;

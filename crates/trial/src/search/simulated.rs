@@ -102,7 +102,7 @@ pub struct Simulated {
     chance: ChaCha8Rng,
     /// The autocorrelated part of the noise.
     drift: f64,
-    /// How much the neighbour takes, and for how many windows more.
+    /// How much the neighbour takes, and for how many more windows.
     neighbour: (f64, u32),
     /// Windows so far.
     pub windows: usize,

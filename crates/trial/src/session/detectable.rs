@@ -6,7 +6,7 @@ use super::{Window, pairs_of};
 use crate::comparison::Judge;
 use crate::design::Design;
 
-/// The most pairs of the trials that are resampled from the A/A phase: more would not change the result.
+/// The maximum number of pairs of the trials that are resampled from the A/A phase: more would not change the result.
 pub(crate) const PLANNED_MAX: usize = 100;
 
 /// The smallest effect that four in five trials with this many pairs would detect in the noise of the A/A phase. It is

@@ -14,8 +14,8 @@ use crate::session::settled::{SettleHow, SettleSeen, as_ms};
 use crate::switch::Reach;
 use crate::window::Measured;
 
-/// The most attempts. A second one follows if the number seems to move after a switch: the effect of a switch repeats, that of a
-/// neighbour does not.
+/// The maximum number of attempts. A second one follows if the number seems to move after a switch: the effect of a switch repeats, that of
+/// a neighbour does not.
 const LOOKS: usize = 2;
 /// Short windows after each switch that are compared with the last few.
 const TESTED: usize = 5;
@@ -77,7 +77,7 @@ fn allows(design: &Design, pace: Pace, takes: Duration) -> bool {
     design.settle_room(pace).is_none_or(|room| takes <= room)
 }
 
-/// How the windows after some switches ended.
+/// How the measurement after some switches ended.
 enum Followed {
     Whole,
     Stopped,

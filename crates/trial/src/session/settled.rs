@@ -32,7 +32,7 @@ pub struct SettleSeen {
 pub enum SettleHow {
     /// The user requested it.
     Asked,
-    /// It was measured: after this time the metric was at its level.
+    /// It was measured: after this time the metric had reached its level.
     Found,
     /// The metric still moved at the end of the observed time.
     Unsettled,

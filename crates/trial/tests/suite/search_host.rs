@@ -53,7 +53,7 @@ struct Nature {
     is_gone: bool,
     /// Whether new sockets were opened since the last window.
     reopened: bool,
-    /// For each window: how long was waited before it, and whether the sockets were new.
+    /// For each window: the wait before it, and whether the sockets were new.
     waits: Vec<(Duration, bool)>,
 }
 

@@ -38,7 +38,7 @@ impl Credits {
         let cpus = host.stat.as_ref().ok()?.cpus.values();
         let busy_s = cpus.map(|ticks| ticks.busy() as f64 * TICK_NS as f64 / 1e9).sum::<f64>();
         let (seconds, used_s) = match self.before {
-            // Its whole time until now, at its mean use: nothing is known of the order.
+            // Its whole time until now, at its mean use, because the order is not known.
             None => (self.uptime_s, busy_s),
             Some((before_ns, before_s)) => (now_ns.saturating_sub(before_ns) as f64 / 1e9, busy_s - before_s),
         };

@@ -1,4 +1,4 @@
-//! Finds processes to watch: those of a name, and those that serve sockets and use a CPU. A few processes are examined with each sample, so
+//! Finds processes to watch: by name, or because they serve sockets and use a CPU. A few processes are examined with each sample, so
 //! that ten thousand of them cost no more at a time than a hundred.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,23 +10,23 @@ use super::sockets::{Tables, is_served};
 
 /// A round through all processes begins no sooner than this after the last one began.
 const ROUND_NS: u64 = 10_000_000_000;
-/// The processes of a round, and those that are examined with one sample.
+/// The processes of a round, and how many to examine with one sample.
 const PROCESSES_MAX: usize = 32_768;
 const AT_ONCE: usize = 256;
 /// A server that uses less of a CPU is not looked for: its tick could not be distinguished from a timer.
 const CPU_MIN: f64 = 0.005;
 /// The CPU time of a process is compared over at least this time.
 const COMPARED_NS: u64 = 5_000_000_000;
-/// The most processes to watch that were found.
+/// The maximum number of processes to watch that were found.
 const FOUND_MAX: usize = 64;
 
-/// How long a server without a tick is left alone after it made room for others.
+/// How long to ignore a server without a tick after it made room for others.
 const DEFERRED_NS: u64 = 600_000_000_000;
 
 /// Which processes to find.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
-    /// Those with one of these names.
+    /// The processes with one of these names.
     pub(super) names: Vec<String>,
     /// Those that serve sockets.
     pub(super) servers: bool,
@@ -60,7 +60,7 @@ impl Discovery {
         Discovery { wanted, ..Discovery::default() }
     }
 
-    /// Those that have a wanted name.
+    /// The processes with a wanted name.
     pub(super) fn named(&self) -> BTreeSet<u32> {
         self.named.keys().copied().collect()
     }
@@ -123,7 +123,7 @@ impl Discovery {
             // Another process has its number now.
             found.retain(|of, started| *of != pid || *started == start_ticks);
         }
-        // Servers that nobody named take no place of one that the user did.
+        // A server that was only found does not take the place of one that the user named.
         if self.wanted.names.iter().any(|wanted| wanted == name) && self.named.len() < FOUND_MAX {
             self.named.insert(pid, start_ticks);
             return;
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(search.serving(), [5].into());
         search.step(&host(&[(3, "game", 0)], 4711), &mut Tables::default(), 22 * s, |_| false);
         assert_eq!((search.named(), search.serving()), ([3].into(), [].into()), "it has ended");
-        // It uses a CPU, and its socket is none that others can send to.
+        // It uses a CPU, but others cannot send to its socket.
         let mut search = Discovery::new(Wanted { names: Vec::new(), servers: true });
         search.step(&host(&processes(0), 9), &mut Tables::default(), s, |_| false);
         search.step(&host(&processes(100), 9), &mut Tables::default(), 12 * s, |_| false);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use evenkeel_measure::Watch;
-use evenkeel_measure::meters::gaps::{self, Class, Keep, LENGTH_MAX_NS, Mode, Order, Seen, Settings, Tell};
+use evenkeel_measure::meters::gaps::{self, Class, Keep, LENGTH_MAX_NS, Mode, Order, Seen, Settings, WindowSink};
 use evenkeel_measure::meters::rates::Unknown;
 
 use super::read::{absent, odd};
@@ -22,7 +22,7 @@ const PAUSE_NS_MIN: u64 = 5_000_000;
 const TOGETHER_NS: u64 = 2_000_000;
 /// A shorter gap makes no tick late.
 const GAP_NS_MIN: u64 = 500_000;
-/// The most windows that wait for a sample, and gaps in a sample.
+/// The maximum number of windows that wait for a sample, and of gaps in a sample.
 const SEEN_MAX: usize = 1 << 14;
 const GAPS_MAX: usize = 64;
 
@@ -32,9 +32,9 @@ pub(super) struct GapMeter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     counts: GapsSample,
-    /// Windows that ended so shortly before the last sample that those of other CPUs may be missing.
+    /// Windows that ended shortly before the last sample. Those of other CPUs may still be missing.
     open: Vec<Seen>,
-    /// When a CPU was seen running last.
+    /// When a CPU was last known to run.
     running_ns: u64,
 }
 
@@ -60,7 +60,7 @@ impl GapMeter {
                 order: Order::AllAtOnce,
                 class: Class::Ordinary,
                 keep: Keep::Newest(1),
-                tell: Tell::with(move |seen| {
+                on_window: WindowSink::with(move |seen| {
                     let mut list = locked(&samples.seen);
                     if list.len() < SEEN_MAX {
                         list.push(seen);
@@ -139,7 +139,7 @@ fn take(counts: &mut GapsSample, open: &mut Vec<Seen>, running_ns: &mut u64, mut
     *running_ns = seen.iter().map(|one| one.at_ns).max().unwrap_or(*running_ns).max(*running_ns);
 }
 
-/// Times in which no CPU was there: several came back together, and none was seen running meanwhile. The windows are in order of time.
+/// Times in which no CPU was there: several came back together, and none ran in between. The windows are in order of time.
 fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
     let mut gone: Vec<(usize, u64, u64)> =
         seen.iter().filter_map(|one| one.gone.map(|gone| (one.cpu, gone.from_ns, gone.to_ns))).collect();
@@ -153,9 +153,9 @@ fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
         let (together, others) = rest.split_at(end);
         rest = others;
         let cpus: BTreeSet<usize> = together.iter().map(|(cpu, ..)| *cpu).collect();
-        // The whole machine is away from when the last of them went.
+        // The whole machine is away from the time when the last of them went away.
         let from_ns = together.iter().map(|(_, from_ns, _)| *from_ns).max().unwrap_or(0);
-        // Each of them came back between these two, and the pause ended with the first.
+        // Each CPU came back between these two times. The pause ended with the first CPU.
         let to_ns = *first_ns;
         let ran = |at_ns: u64| at_ns > from_ns && at_ns < to_ns;
         let has_run = seen.iter().any(|one| ran(one.at_ns)) || ran(running_ns);
@@ -168,8 +168,8 @@ fn pauses(seen: &[Seen], running_ns: u64) -> Vec<PauseSample> {
     found
 }
 
-/// Whether so many CPUs that come back together are the whole machine: all of a few, and more than half of many, since of a short pause not every
-/// CPU tells.
+/// Whether the CPUs that come back together are the whole machine: all of a few, or more than half of many. During a short pause
+/// not every CPU has a window.
 fn is_whole(cpus: usize, watched: usize) -> bool {
     const FEW: usize = 4;
     cpus >= 2 && if watched <= FEW { cpus == watched } else { cpus * 2 > watched }
@@ -183,7 +183,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A window at this millisecond, before which the CPU was gone since another one.
+    /// A window at this millisecond; the CPU was away before it, since another window.
     fn seen(cpu: usize, at_ms: u64, gone_since_ms: Option<u64>) -> Seen {
         let gone = gone_since_ms.map(|from_ms| Stretch { from_ns: from_ms * MS, to_ns: at_ms * MS - MS / 2 });
         let (by_threads_ns, by_nobody_ns) = (0, if gone.is_some() { 50_000 } else { 0 });

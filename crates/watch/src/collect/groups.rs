@@ -13,7 +13,7 @@ use crate::sample::{Counted, GroupSample, GroupsSample};
 
 /// How often the tree is walked.
 const WALK_EVERY_NS: u64 = 10_000_000_000;
-/// The most groups to examine, and the most with a limit to list.
+/// The maximum number of groups to examine, and the most with a limit to list.
 const GROUPS_MAX: usize = 2048;
 const LIMITED_MAX: usize = 256;
 const DEPTH_MAX: usize = 16;
@@ -67,7 +67,7 @@ struct Limited {
 }
 
 impl Groups {
-    /// The counts of all groups with a limit. `servers` are the groups of watched servers: a new limit on one of them is seen at once.
+    /// The counts of all groups with a limit. `servers` are the groups of watched servers, where a new limit is noticed at once.
     pub(super) fn read(&mut self, root: &Root, servers: &BTreeSet<String>, now_ns: u64) -> Counted<GroupsSample> {
         let is_fresh = |walked: &&Walked| now_ns.saturating_sub(walked.at_ns) < WALK_EVERY_NS;
         let found = match self.walked.as_ref().filter(is_fresh) {
@@ -117,7 +117,7 @@ fn walk(root: &Root) -> Counted<Limited> {
     let mut found = Limited { mount, is_v2, limits: BTreeMap::new(), examined: 0, is_cut: false };
     let mut folders = vec![String::new()];
     while let Some(path) = folders.pop() {
-        // A name that is no folder is no group.
+        // A name that is not a folder is not a group.
         let Ok(names) = root.entries(&format!("{}{path}", found.mount)) else { continue };
         if found.examined >= GROUPS_MAX {
             found.is_cut = true;
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(names(groups.read(&group("a"), &BTreeSet::new(), 0).unwrap()), ["/a"]);
         assert!(names(groups.read(&group("b"), &BTreeSet::new(), 1).unwrap()).is_empty());
         assert_eq!(names(groups.read(&group("b"), &BTreeSet::new(), WALK_EVERY_NS).unwrap()), ["/b"]);
-        // That of a server is seen at once, and so are those above it.
+        // The group of a server is noticed at once, and so are the groups above it.
         let inner = BTreeSet::from(["/c/d/e".to_owned()]);
         assert_eq!(names(groups.read(&group("c/d"), &inner, WALK_EVERY_NS + 1).unwrap()), ["/c/d"]);
         assert_eq!(levels("/c/d").collect::<Vec<_>>(), ["", "/c", "/c/d"]);

@@ -17,10 +17,10 @@ use crate::sample::{
 };
 
 const CPUS_DIR: &str = "/sys/devices/system/cpu";
-/// The most CPUs whose frequency and idle states are read: each has several files.
+/// The maximum number of CPUs whose frequency and idle states are read: each has several files.
 const FILES_OF_CPUS_MAX: usize = 64;
 const IDLE_STATES_MAX: usize = 16;
-/// The most interrupts, interfaces and disks to list.
+/// The maximum number of interrupts, interfaces and disks to list.
 const SOURCES_MAX: usize = 256;
 const INTERFACES_MAX: usize = 64;
 const DISKS_MAX: usize = 64;

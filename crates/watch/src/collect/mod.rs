@@ -1,4 +1,4 @@
-//! The collector: reads one [`Sample`] each time it is asked. It only reads, and what it may not read is in the sample with the reason.
+//! The collector: each call reads one [`Sample`]. It only reads. The sample has the reason for each file that it may not read.
 
 mod credits;
 mod discover;
@@ -52,7 +52,7 @@ pub struct CollectorOptions {
     pub gaps: bool,
     /// The flight recorder. Only on a live root.
     pub recorder: Option<RecorderOptions>,
-    /// The folder of the journal, to compare the host with what was applied.
+    /// The folder of the journal, to compare the host with the applied values.
     pub journal: Option<PathBuf>,
 }
 
@@ -89,7 +89,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Reads once what does not change: the facts of the machine, for the findings of the audit and the rules of its credits.
+    /// Reads once what does not change: the facts of the machine, for the findings of the audit and for the rules of its credits.
     pub fn new(root: Root, options: CollectorOptions) -> Collector {
         let root = root.unrecorded();
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -122,7 +122,7 @@ impl Collector {
         self.due_ns
     }
 
-    /// Sleeps until the next sample is due. Returns whether it is; if not, `stop` was set.
+    /// Sleeps until the next sample is due. Returns true if it is due, and false if `stop` was set.
     pub fn wait(&self, stop: &AtomicBool) -> bool {
         let due_ns = self.due_ns.unwrap_or(0);
         loop {
@@ -196,7 +196,7 @@ fn now() -> Moment {
     found.0
 }
 
-/// The most things that may be listed as unreadable.
+/// The maximum number of entries in the list of unreadable files.
 const UNREADABLE_MAX: usize = 64;
 
 /// The times of samples stay on one grid, so that they do not drift. After a long pause, missed ones are left out.
@@ -205,7 +205,7 @@ fn next_due(due_ns: Option<u64>, now_ns: u64, interval_ns: u64) -> u64 {
     if next > now_ns { next } else { now_ns.saturating_add(interval_ns) }
 }
 
-/// The process whose network is the host's: our own; in a mounted root, where we are unknown, the first one.
+/// The process whose network is the host's. This is our own process, or process 1 in a mounted root, where our number has no meaning.
 fn host_process(root: &Root) -> &'static str {
     let is_not_captured = || root.text("/proc/self/net/snmp").is_err_and(|refusal| refusal.why == Why::NotCaptured);
     match root.kind() {

@@ -1,4 +1,4 @@
-//! Reads a file into a counter, and lists what may not be read.
+//! Reads a file into a counter, and lists the files that this user may not read.
 
 use evenkeel_hostfs::{Refusal, Root};
 use evenkeel_measure::meters::rates::{Kind, Measured, Unknown};
@@ -30,7 +30,7 @@ pub(super) fn absent(why: impl Into<String>) -> Unknown {
     Unknown { unknown: Kind::Absent, why: why.into() }
 }
 
-/// What this user may not read. All of it is open to root.
+/// The files that this user may not read. Root may read all of them.
 pub(super) fn denied(host: &HostSample, servers: &[ServerSample]) -> Vec<Unreadable> {
     let mut found = Vec::new();
     let mut add = |what: &str, unknown: Option<&Unknown>| {

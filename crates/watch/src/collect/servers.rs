@@ -1,4 +1,4 @@
-//! Finds servers by their pages of telemetry, and those that the user named, and reads their counts.
+//! Finds servers by their pages of telemetry and by the user's names, and reads their counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ use super::read::{odd, parsed};
 use super::sockets::{OpenSockets, Tables};
 use crate::sample::{Counted, FilesSample, LateWas, OutsideLate, OutsideSample, ServerSample, TelemetrySample};
 
-/// The most servers to watch.
+/// The maximum number of servers to watch.
 const SERVERS_MAX: usize = 64;
-/// How long all pages together may take. A page whose server was stopped in the middle of a tick takes a tenth of a second.
+/// Time limit for reading all pages. A page whose server was stopped in the middle of a tick takes a tenth of a second.
 const PAGES_NS_MAX: u64 = 300_000_000;
 
-/// Which servers to watch besides those with a page of telemetry.
+/// Which servers to watch besides the servers with a page of telemetry.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
     /// These processes.
     pub pids: Vec<u32>,
     /// Processes with one of these names, as `ps -o comm` shows it.
     pub names: Vec<String>,
-    /// Processes that serve UDP or TCP sockets, and in which a tick is seen. Only on a live root.
+    /// Processes that serve UDP or TCP sockets and show a tick. Only on a live root.
     pub finds_servers: bool,
     /// Folders with pages of telemetry. `None` means the usual ones of this root.
     pub telemetry_folders: Option<Vec<PathBuf>>,
@@ -112,7 +112,7 @@ impl Servers {
         let serving: BTreeSet<u32> = serving.take(SERVERS_MAX - list.len().min(SERVERS_MAX)).collect();
         list.extend(serving.iter().map(|pid| of_process(*pid)));
         self.read_processes(root, &mut list, &mut tables, now_ns);
-        // Of those that nobody named, only the ones with a tick are servers.
+        // Without a name from the user, only processes with a tick are servers.
         let has_tick = |server: &ServerSample| server.outside.as_ref().is_some_and(Result::is_ok);
         list.retain(|server| has_tick(server) || !server.pid.is_some_and(|pid| serving.contains(&pid)));
         Found { list, beyond }
@@ -168,7 +168,7 @@ impl Servers {
                 Err(error @ PageError::HalfWritten { .. }) => {
                     Some(Page { name: name(), pid: None, telemetry: Err(odd(error.to_string())) })
                 }
-                // It is no page, or has ended meanwhile.
+                // It is not a page, or has ended in the meantime.
                 Err(_) => None,
             }
         })
@@ -176,7 +176,7 @@ impl Servers {
     }
 }
 
-/// Adds what the kernel says of the tick's thread itself.
+/// Adds the kernel's counts of the tick's thread.
 fn with_thread(root: &Root, pid: u32, mut ticks: OutsideSample) -> OutsideSample {
     let Some(tid) = ticks.tid else { return ticks };
     let path = format!("/proc/{pid}/task/{tid}/stat");
@@ -212,7 +212,7 @@ fn from_page(page: Page) -> ServerSample {
     ServerSample { name: page.name, pid: page.pid, telemetry: Some(page.telemetry), ..unseen() }
 }
 
-/// A server whose process is not seen.
+/// A server whose process is not visible.
 fn unseen() -> ServerSample {
     let why = || odd("its page names a process that this /proc does not show: it runs in a container of its own");
     let (process, sockets, files) = (Err(why()), Err(why()), FilesSample::default());

@@ -1,4 +1,4 @@
-//! What evenkeel applied, compared with the host each minute, and what the audit advises, once.
+//! Compares the applied settings with the host each minute, and reads the audit's advice once.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::sample::{DriftSample, SettingsSample};
 
 /// A probe of all facts takes some ten milliseconds.
 const VERIFY_EVERY_NS: u64 = 60_000_000_000;
-/// The most drifts to list.
+/// The maximum number of drifts to list.
 const DRIFTS_MAX: usize = 64;
 
 /// The settings of a host.

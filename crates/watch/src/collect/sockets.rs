@@ -1,4 +1,4 @@
-//! The UDP sockets of a server: which they are, by its open files, and what waits in them, by the kernel's tables.
+//! The UDP sockets of a server, from its open files, and the bytes that wait in them, from the kernel's tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use evenkeel_hostfs::{Refusal, Root};
 use super::read::refused;
 use crate::sample::{Counted, FilesSample, SocketSample};
 
-/// How often the open files of a process are looked at. A server opens its sockets at its start.
+/// How often to read the open files of a process. A server opens its sockets at its start.
 const LOOK_EVERY_NS: u64 = 10_000_000_000;
-/// The most open files of a process to examine.
+/// The maximum number of open files of a process to examine.
 const FILES_MAX: usize = 4096;
-/// The most sockets of a server to list.
+/// The maximum number of sockets to list for a server.
 const LISTED_MAX: usize = 64;
 
 /// The sockets among the open files of a process.
@@ -60,7 +60,7 @@ impl OpenSockets {
             .collect())
     }
 
-    /// What is known of the open files.
+    /// What evenkeel knows about the open files.
     pub(super) fn files(&self) -> FilesSample {
         self.files
     }
@@ -71,7 +71,7 @@ fn inodes(root: &Root, pid: u32) -> Result<(BTreeSet<u64>, usize), Refusal> {
     let folder = format!("/proc/{pid}/fd");
     let files = root.entries(&folder)?;
     let inode = |link: &str| link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
-    // A file that was closed meanwhile is no loss.
+    // A file that was closed in the meantime is not missing.
     let links = files.iter().take(FILES_MAX).filter_map(|file| root.link(&format!("{folder}/{file}")).ok());
     Ok((links.filter_map(|link| inode(&link)).collect(), files.len().saturating_sub(FILES_MAX)))
 }
@@ -79,7 +79,7 @@ fn inodes(root: &Root, pid: u32) -> Result<(BTreeSet<u64>, usize), Refusal> {
 /// A TCP socket that listens (`TCP_LISTEN`).
 const LISTENS: u8 = 10;
 
-/// Whether a process has a socket to which others can send first: a UDP socket with a port, or a TCP socket that listens.
+/// Whether other programs can send to a socket of the process first: a UDP socket with a port, or a TCP socket that listens.
 pub(super) fn is_served(root: &Root, pid: u32, tables: &mut Tables) -> bool {
     let Ok((inodes, _)) = inodes(root, pid) else { return false };
     if inodes.is_empty() {
@@ -95,7 +95,7 @@ pub(super) fn is_served(root: &Root, pid: u32, tables: &mut Tables) -> bool {
 
 impl Tables {
     fn rows(&mut self, root: &Root, pid: u32) -> Counted<Vec<SocketRow>> {
-        // Who may not see the namespace reads the table by the process.
+        // A user who may not see the namespace reads the table through the process.
         let namespace = root.link(&format!("/proc/{pid}/ns/net")).unwrap_or_else(|_| pid.to_string());
         let read = || {
             let udp = root.text(&format!("/proc/{pid}/net/udp")).map_err(|refusal| refused(&refusal))?;

@@ -1,4 +1,4 @@
-//! From evidence to one cause. Pure.
+//! Derives one cause from the evidence. Pure.
 
 use crate::sample::Cause;
 
@@ -7,7 +7,7 @@ pub(super) const EXPLAINS: f64 = 0.8;
 
 /// The share of the time beyond the period that others may have, where the work is the server's own.
 pub(super) const OTHERS_MAX: f64 = 0.25;
-/// Counters of CPU time move in steps of 10 ms: so much may be missing in them between two samples.
+/// Counters of CPU time move in steps of 10 ms, so up to this much may be missing between two samples.
 const COUNTER_STEPS_NS: u64 = 30_000_000;
 
 /// Whether the counters of a CPU have nearly all of its time, beside an overrun of this length. A CPU that is taken away without a report is in
@@ -23,13 +23,14 @@ pub struct LateCount {
     pub late: u64,
     /// Missed ticks.
     pub missed: u64,
-    /// The least time that explains all of them, in nanoseconds: the lateness of the late ones together, or the periods of the missed ones.
+    /// The minimum time that explains all of them, in nanoseconds: the sum of the lateness of late ticks, or the periods of the missed
+    /// ones.
     pub lateness_ns: u64,
     /// The bound of a late tick, in nanoseconds.
     pub bound_ns: u64,
 }
 
-/// What was counted between two samples. `None` is what is not known, which never counts as 0.
+/// The counts between two samples. `None` means not known, and never counts as 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// The late ticks.
@@ -38,11 +39,11 @@ pub struct Evidence {
     pub run_delay_ns: Option<u64>,
     /// How long limits stopped the server's control group, summed over CPUs.
     pub throttled_ns: Option<u64>,
-    /// What the hypervisor took from the CPU of the tick's thread.
+    /// The time that the hypervisor took from the CPU of the tick's thread.
     pub steal_ns: Option<u64>,
     /// The time of interrupts and softirqs on that CPU.
     pub interrupts_ns: Option<u64>,
-    /// How long the whole machine was paused. Only the gap meter sees that: without it, a pause leaves no evidence.
+    /// How long the whole machine was paused. Only the gap meter notices that: without it, a pause leaves no evidence.
     pub paused_ns: Option<u64>,
     /// How long ticks waited for locks. Servers that do not count it are judged as if they had none.
     pub lock_ns: Option<u64>,
@@ -52,7 +53,7 @@ pub struct Evidence {
     pub stalled_ns: Option<u64>,
     /// Ticks whose work certainly took longer than the period and the bound.
     pub overruns: u64,
-    /// How much longer than the period those worked together, at the least.
+    /// The minimum sum of the time that those worked beyond the period.
     pub excess_ns: u64,
     /// The work of all ticks.
     pub work_ns: u64,
@@ -76,7 +77,7 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
     // A thread that a limit stops counts as ready too.
     let is_delay_of_limit =
         run_delay_ns.zip(throttled_ns).is_some_and(|(delay, throttled)| throttled as f64 >= delay as f64 * EXPLAINS);
-    // Where its own work is too long, a disturbance comes on top, and neither of them is the cause of all.
+    // If the server's own work is too long, a disturbance adds to it, and neither is the only cause.
     let may_be_own = is_own_work(evidence);
     let is_undisturbed = short(run_delay_ns) && short(throttled_ns) && short(steal_ns);
     let lock_ns = lock_alone_ns(evidence);
@@ -124,7 +125,7 @@ pub fn decide(evidence: &Evidence) -> (Cause, String) {
     (Cause::Unknown, open_words(evidence))
 }
 
-/// What ticks waited for locks, without the time in which the thread could have continued but had no CPU.
+/// How long ticks waited for locks, without the time in which the thread could have continued but had no CPU.
 fn lock_alone_ns(evidence: &Evidence) -> u64 {
     evidence.lock_ns.unwrap_or(0).saturating_sub(evidence.run_delay_ns.unwrap_or(0))
 }
@@ -156,7 +157,7 @@ fn is_mostly_own(evidence: &Evidence) -> bool {
         && others_ns.is_some_and(|ns| ns as f64 <= evidence.excess_ns as f64 * OTHERS_MAX)
 }
 
-/// What was seen, without a decision.
+/// The counts as text, without a decision.
 fn open_words(evidence: &Evidence) -> String {
     let times = [
         ("run-queue delay", evidence.run_delay_ns),
@@ -177,7 +178,7 @@ fn open_words(evidence: &Evidence) -> String {
         Some(ns) if ns > 0 => format!(", waits for locks {:.1} ms", ns as f64 / 1e6),
         _ => String::new(),
     };
-    format!("nothing decides: {}{locks}{overruns}", seen.join(", "))
+    format!("no single cause explains it: {}{locks}{overruns}", seen.join(", "))
 }
 
 #[cfg(test)]

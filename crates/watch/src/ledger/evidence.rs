@@ -1,4 +1,4 @@
-//! What two samples say of a server's late ticks.
+//! The evidence of two samples about a server's late ticks.
 
 use std::collections::BTreeMap;
 
@@ -106,7 +106,7 @@ pub(super) fn same_process<'a>(
     process.filter(|(then, now)| then.start_ticks == now.start_ticks)
 }
 
-/// What was counted of a thread, its CPU and its control group between two samples. `None` is what is not known.
+/// The counts of a thread, its CPU and its control group between two samples. `None` means not known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) run_delay_ns: Option<u64>,
@@ -115,7 +115,7 @@ pub(super) struct Counters {
     pub(super) interrupts_ns: Option<u64>,
     pub(super) stalled_ns: Option<u64>,
     pub(super) cpu_ns: Option<u64>,
-    /// Time of its CPU that is in none of its counts: the CPU was not there, and nobody reported it.
+    /// CPU time that no counter has: the CPU was away, and nothing reported it.
     pub(super) uncounted_ns: Option<u64>,
 }
 
@@ -167,7 +167,7 @@ impl Counters {
     }
 }
 
-/// The values that are certainly above `bound_ns`: their number, and the least that they add up to.
+/// The values that are certainly above `bound_ns`: their number, and their minimum sum.
 fn above(histogram: &PageHistogram, bound_ns: u64) -> (u64, u64) {
     let buckets = histogram.buckets.iter().enumerate().filter(|(at, _)| lower_bound_ns(*at) >= bound_ns);
     buckets.fold((0, 0), |(count, sum): (u64, u64), (at, more)| {
@@ -181,7 +181,7 @@ fn late_count(before: &TelemetrySample, after: &TelemetrySample, asked_ns: Optio
     let lateness = after.lateness.to_page().since(&before.lateness.to_page());
     let (late, lateness_ns) = above(&lateness, bound_ns);
     let missed = after.missed.saturating_sub(before.missed);
-    // Between two ticks that ran, each missed one stands for a period in which something else went on.
+    // Each missed tick between two ticks that ran stands for one period in which something else ran.
     let missed_ns = missed.saturating_mul(after.period_ns.unwrap_or(bound_ns));
     Some(LateCount { late, missed, lateness_ns: lateness_ns.max(missed_ns), bound_ns })
 }

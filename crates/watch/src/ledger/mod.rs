@@ -1,6 +1,6 @@
 //! The ledger of late ticks: each late or missed tick of a watched server gets exactly one cause, with the evidence.
 //!
-//! The evidence is what the kernel and the server counted between two samples, and of ticks that are seen from outside also what their own
+//! The evidence is what the kernel and the server counted between two samples. For ticks observed from outside, it is also what their own
 //! thread did when they were due. A cause is named only if its own time is long enough for all
 //! late ticks and every other cause is too short for a single one. Everything else is unknown: a wrong cause sends people the wrong way.
 
@@ -13,10 +13,10 @@ use crate::sample::{Cause, LateTicks, LedgerSample, Sample, ServerSample};
 pub use cause::{Evidence, LateCount, decide};
 use judged::Judged;
 
-/// The most servers with counts.
+/// The maximum number of servers with counts.
 const SERVERS_MAX: usize = 256;
 
-/// The ledger at `after`: what was late since `before`, and the counts so far.
+/// The ledger at `after`: the late ticks since `before`, and the counts so far.
 pub fn entries(before: &Sample, after: &Sample) -> LedgerSample {
     let mut ledger = LedgerSample { new: Vec::new(), totals: before.ledger.totals.clone() };
     for server in &after.servers {

@@ -1,4 +1,4 @@
-//! The causes of late ticks that are seen from outside: each tick by what its thread did when it was due. Pure.
+//! The causes of late ticks observed from outside: for each tick, what its thread did when the tick was due. Pure.
 
 use super::cause::{EXPLAINS, Evidence, LateCount, OTHERS_MAX, decide, is_counted};
 use super::evidence::{Counters, TickThread, paused_ns, same_process};
@@ -13,7 +13,7 @@ const AFTER_A_PAUSE_NS: u64 = 5_000_000;
 /// The records end shortly before the sample, so counts of the time between two samples may belong to ticks this far before, in periods.
 const PERIODS_BEFORE: u64 = 4;
 
-/// What is known of the late ticks of one server between two samples.
+/// The evidence about the late ticks of one server between two samples.
 #[derive(Clone, Debug, Default)]
 struct Known {
     seen: Counters,
@@ -68,7 +68,7 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
     let (awake, off): (Vec<&OutsideLate>, Vec<&OutsideLate>) =
         now.late.iter().partition(|late| matches!(late.was, LateWas::Awake { .. }));
     let mut list = Vec::new();
-    // What the gap meter saw at the very time of a tick decides first.
+    // A gap that the gap meter measured at the very time of a tick decides first.
     let mut by_gaps = |late: &&OutsideLate| match gone(late, known) {
         Some((cause, words)) => {
             add(&mut list, cause, words, late);
@@ -113,7 +113,7 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
     list
 }
 
-/// Whether the machine or the tick's CPU was not there for most of the time for which the tick was late.
+/// Whether the machine or the tick's CPU was away for most of the lateness.
 fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
     let began_ns = late.due_ns.saturating_add(late.lateness_ns);
     let explains = |from_ns: u64, to_ns: u64| {
@@ -134,11 +134,11 @@ fn gone(late: &OutsideLate, known: &Known) -> Option<(Cause, String)> {
     let of_cpu = |gap: &&GapSample| gap.cpu == late.cpu && explains(gap.from_ns, gap.to_ns);
     let gap = gaps.new_gaps.iter().find(of_cpu)?;
     let length_ms = ms(gap.from_ns, gap.to_ns);
-    Some((Cause::Stolen, format!("CPU {} was not there for {length_ms:.1} ms, seen by the gap meter", gap.cpu)))
+    Some((Cause::Stolen, format!("CPU {} was away for {length_ms:.1} ms, as the gap meter measured", gap.cpu)))
 }
 
-/// The thread slept in the middle of a tick until another thread woke it. It is a lock if that was for nearly all of the time for which this one was
-/// late, and by a thread of the server. Other causes are counted at times when the thread slept, so none of them is named.
+/// The thread slept in the middle of a tick until another thread woke it. The cause is a lock if that wait covers nearly all of the
+/// lateness of late, and by a thread of the server. Other causes are counted at times when the thread slept, so none of them is named.
 fn behind_another(late: &OutsideLate, now: &OutsideSample, known: &Known) -> Option<(Cause, String)> {
     let LateWas::Waited { since_ns, until_ns, by } = late.was else { return None };
     let ms = until_ns.saturating_sub(since_ns) as f64 / 1e6;
@@ -150,7 +150,7 @@ fn behind_another(late: &OutsideLate, now: &OutsideSample, known: &Known) -> Opt
     let asleep_ns = until_ns.min(began_ns).saturating_sub(since_ns.max(late.due_ns));
     let seen = &known.seen;
     let short = |time: Option<u64>, than_ns: u64| time.is_some_and(|ns| ns < than_ns);
-    // A limit stops the other thread too. A CPU that was taken away, or slack, may have delayed the timer for which the thread waited.
+    // A limit stops the other thread too. A stolen CPU, or timer slack, may have delayed the timer for which the thread waited.
     let is_sure = asleep_ns as f64 >= late.lateness_ns as f64 * EXPLAINS
         && short(seen.throttled_ns, known.bound_ns)
         && short(seen.steal_ns, until_ns.saturating_sub(since_ns) / 2)
@@ -182,7 +182,7 @@ fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) ->
     let lateness_ns = late.lateness_ns as f64;
     let ms = |ns: u64| ns as f64 / 1e6;
     let seen = &known.seen;
-    // Work that fills a period makes the next tick late even if nothing takes the CPU.
+    // Work that fills a period makes the next tick late even if the thread always has a CPU.
     let work_fits = on_cpu_ns < known.period_ns;
     if waited_ns as f64 >= lateness_ns * EXPLAINS && work_fits {
         let words = format!("an earlier tick waited {:.1} ms for a CPU in the middle of its work", ms(waited_ns));
@@ -206,7 +206,7 @@ fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) ->
     (Cause::Unknown, open_words(known))
 }
 
-/// The thread had no CPU when the ticks were due. The counts between the samples decide, without what it waited in the middle of its wakes.
+/// The thread had no CPU when the ticks were due. The counts between the samples decide, without the waits in the middle of its wakes.
 fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -> (Cause, String) {
     let lateness_ns = off.iter().map(|late| late.lateness_ns).fold(0, u64::saturating_add);
     let lateness_ns = lateness_ns.max(missed.saturating_mul(period_ns));
@@ -235,7 +235,7 @@ fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -
     let short = |time: Option<u64>| time.is_some_and(|ns| ns < known.bound_ns);
     let is_undisturbed = [known.waited_asleep_ns, seen.throttled_ns, seen.steal_ns, seen.interrupts_ns].map(short);
     match known.timer_slack_ns {
-        // Each of them is within what the thread allows.
+        // Each lateness is within the timer slack of the thread.
         Some(slack_ns)
             if missed == 0
                 && known.due == Some(DueSample::AsAsked)

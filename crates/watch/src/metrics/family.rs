@@ -65,7 +65,7 @@ impl Family {
         Family { unit: Some(Unit::Bytes), ..self }
     }
 
-    /// With one series more. An unknown value has none, and neither has one that is no number.
+    /// The same with one more series. Values that are unknown or not a number get none.
     pub(super) fn add(&mut self, labels: Labels, value: Option<impl Into<Value>>) {
         match value.map(Into::into) {
             Some(Value::Number(number)) if !number.is_finite() => {}

@@ -1,4 +1,4 @@
-//! The metrics of servers. Those of ticks have the names that a server's own page of telemetry gives them.
+//! The metrics of servers. Metrics of ticks have the names that a server's own page of telemetry gives them.
 
 use evenkeel_hostfs::proc::TICK_NS;
 use evenkeel_sys::telemetry::layout::BOUNDS_NS;
@@ -85,7 +85,7 @@ fn processes(servers: &[ServerSample]) -> Vec<Family> {
     ]
 }
 
-/// The counts of ticks with their labels: pages of telemetry, and what is seen from outside of servers without one.
+/// The counts of ticks with their labels: from pages of telemetry, and observed from outside for servers without one.
 fn pages(servers: &[ServerSample]) -> impl Iterator<Item = (Labels, &TelemetrySample)> {
     servers.iter().filter_map(|server| {
         let (session, page) = match (&server.telemetry, &server.outside) {

@@ -9,7 +9,7 @@ use crate::sample::{Counted, CpuGapsSample, GapsSample, PauseSample, Sample};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GapsModel {
-    /// Each CPU. Shares of few windows are rough: one window stands for some 50 ms a CPU.
+    /// Each CPU. A share of few windows is rough: one window stands for about 50 ms of a CPU.
     pub cpus: Vec<CpuGaps>,
     /// The pauses of the whole machine.
     pub pauses: Vec<PauseModel>,

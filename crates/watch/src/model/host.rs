@@ -14,7 +14,7 @@ use crate::sample::{
     UdpSample,
 };
 
-/// The most sources of interrupts to list: those that came most often.
+/// The maximum number of interrupt sources to list, the most frequent first.
 const SOURCES_LISTED: usize = 16;
 
 /// The host. Shares are of the time that passed, from 0 to 1.
@@ -77,7 +77,7 @@ pub struct CpuUse {
     pub irq: f64,
     /// In softirqs.
     pub softirq: f64,
-    /// Stolen by the hypervisor, as far as it reports.
+    /// Time that the hypervisor stole, as far as it reports it.
     pub steal: f64,
     /// Idle.
     pub idle: f64,
@@ -141,7 +141,7 @@ pub struct StallShares {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupsModel {
-    /// Those with a limit, the most throttled first.
+    /// The groups with a limit, the most throttled first.
     pub limited: Vec<GroupModel>,
     /// The number of groups that were examined.
     pub examined: usize,
@@ -193,11 +193,11 @@ pub struct UdpRates {
     pub in_per_s: Measured<f64>,
     /// Sent datagrams.
     pub out_per_s: Measured<f64>,
-    /// Datagrams that were not delivered for any reason but a missing port.
+    /// Datagrams that were not delivered for any reason other than a missing port.
     pub in_errors_per_s: Measured<f64>,
     /// Datagrams dropped because a socket's buffer was full.
     pub receive_buffer_errors_per_s: Measured<f64>,
-    /// Datagrams for a port that nobody listens at.
+    /// Datagrams for a port without a listener.
     pub no_ports_per_s: Measured<f64>,
 }
 
@@ -268,7 +268,7 @@ fn sum<T>(cpus: &BTreeMap<usize, T>, of: impl Fn(&T) -> u64) -> u64 {
 /// How a CPU's time was spent between two readings. A kind that went back makes all unknown, except idle time, which some kernels correct.
 /// The use of one CPU, or of `cpus` together.
 fn cpu_use(what: &str, before: CpuTicks, after: CpuTicks, cpus: u64, span: Span) -> Measured<CpuUse> {
-    // Without a time between, no counter says anything.
+    // Without time between the samples, no counter gives a rate.
     let shares = span
         .increase(&format!("user time of {what}"), before.user, after.user)
         .and_then(|_| cpu_time(what, &before, &after, span.elapsed_ns().saturating_mul(cpus)));
@@ -327,7 +327,7 @@ fn one_cpu(cpu: usize, before: &HostSample, after: &HostSample, span: Span) -> C
     }
 }
 
-/// What `of` makes of a CPU's two entries.
+/// Applies `of` to a CPU's two entries.
 fn of_cpu<T, U>(
     before: &Counted<BTreeMap<usize, T>>,
     after: &Counted<BTreeMap<usize, T>>,

@@ -42,12 +42,12 @@ pub struct Model {
     pub collector: CollectorModel,
     /// The host.
     pub host: HostModel,
-    /// The missing time of CPUs, if the meter was asked for.
+    /// The missing time of CPUs, if the meter runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gaps: Option<Measured<GapsModel>>,
     /// The servers.
     pub servers: Vec<ServerModel>,
-    /// Servers beyond the most that are watched.
+    /// Number of further servers, which are not watched because of the limit.
     pub servers_beyond: usize,
     /// The late ticks between the samples, with their causes.
     pub late_ticks: Vec<LateTicks>,
@@ -58,9 +58,9 @@ pub struct Model {
     /// The flight recorder, if it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorder: Option<RecorderSample>,
-    /// What this user may not read, with the command that repairs it.
+    /// What this user may not read, with the command that gives access.
     pub unreadable: Vec<Unreadable>,
-    /// The later sample, whose counters Prometheus gets.
+    /// The later sample. Prometheus gets its counters.
     #[serde(skip)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub sample: Sample,
@@ -84,9 +84,9 @@ pub struct CollectorModel {
 pub struct SettingsModel {
     /// How long ago the host was compared with the journal, in nanoseconds.
     pub verified_ago_ns: u64,
-    /// Applied values that hold. `null` if the journal could not be read.
+    /// Applied values that still hold. `null` if the journal could not be read.
     pub holds: Option<usize>,
-    /// Those that do not.
+    /// Values and files that do not hold.
     pub drift: Vec<DriftSample>,
     /// Drifts that are not listed.
     pub drift_beyond: usize,
@@ -105,7 +105,7 @@ pub struct CreditsModel {
     pub instance_type: String,
     /// The modelled balance. Below 0: credits that were spent without being earned.
     pub balance: f64,
-    /// Whether the instance goes on without credits, for money.
+    /// Whether the instance continues without credits, at a price.
     pub is_unlimited: bool,
     /// The CPUs that it used.
     pub cpus: Measured<f64>,
@@ -159,7 +159,7 @@ impl Model {
     }
 }
 
-/// The clocks are read one after the other, so a difference of milliseconds is none. No machine is suspended for so short a time.
+/// The clocks are read one after the other, so a difference of milliseconds means nothing. No machine is suspended for so short a time.
 fn suspended_ns(boottime_ns: u64, elapsed_ns: u64) -> u64 {
     const LEAST_NS: u64 = 100_000_000;
     Some(boottime_ns.saturating_sub(elapsed_ns)).filter(|ns| elapsed_ns > 0 && *ns >= LEAST_NS).unwrap_or(0)

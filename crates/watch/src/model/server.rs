@@ -14,11 +14,11 @@ use crate::sample::{Asked, Cause, GroupsSample, ProcessSample, ServerSample, Soc
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerModel {
-    /// The name of its session, or that of its process.
+    /// The name of its session, or of its process.
     pub name: String,
-    /// Its process. `null` for a session in a container whose processes are not shown here.
+    /// Its process. `null` for a session in a container whose processes are not visible here.
     pub pid: Option<u32>,
-    /// Its ticks, by its own page of telemetry or as they are seen from outside.
+    /// Its ticks, from its own page of telemetry or observed from outside.
     pub ticks: Measured<TicksModel>,
     /// CPU time as a share of one CPU.
     pub cpu: Measured<f64>,
@@ -26,7 +26,7 @@ pub struct ServerModel {
     pub run_delay: Measured<f64>,
     /// How often its threads gave the CPU up.
     pub voluntary_switches_per_s: Measured<f64>,
-    /// How often it was taken from them.
+    /// How often its threads lost the CPU while they were ready to run.
     pub involuntary_switches_per_s: Measured<f64>,
     /// Page faults without disk access.
     pub minor_faults_per_s: Measured<f64>,
@@ -66,7 +66,7 @@ pub struct ThreadModel {
 pub struct SocketsModel {
     /// Their ports.
     pub ports: Vec<u16>,
-    /// The bytes that wait to be received now, with the kernel's overhead of each datagram.
+    /// The bytes that now wait in the sockets' receive buffers, with the kernel's overhead of each datagram.
     pub receive_queue_bytes: u64,
     /// Datagrams that they dropped because their buffers were full.
     pub drops_per_s: Measured<f64>,
@@ -168,7 +168,7 @@ fn threads(before: &ProcessSample, after: &ProcessSample, span: Span) -> Vec<Thr
 fn sockets(before: Option<&ServerSample>, after: &ServerSample, span: Span) -> Measured<SocketsModel> {
     Measured::from(after.sockets.as_ref().map_err(Clone::clone)).map(|now| {
         let then = before.and_then(|before| before.sockets.as_ref().ok());
-        // A socket that is new dropped nothing before.
+        // A new socket had dropped nothing before.
         let dropped_before = |socket: &SocketSample| {
             then.and_then(|then| then.iter().find(|before| before.inode == socket.inode))
                 .map_or(0, |before| before.drops)

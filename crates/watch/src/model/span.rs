@@ -1,4 +1,4 @@
-//! `Span`: the time between two samples, by which counters become rates. A counter that went back gives a reason instead of a number.
+//! `Span`: the time between two samples, which turns counters into rates. A counter that went back gives a reason instead of a number.
 
 use evenkeel_measure::meters::rates::Measured;
 
@@ -7,7 +7,7 @@ use crate::sample::{Counted, Sample};
 /// The time between two samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// `None`, with the reason, if nothing can be said of the time between.
+    /// `None`, with the reason, if the time between allows no rate.
     elapsed_ns: Result<u64, &'static str>,
 }
 
@@ -56,7 +56,7 @@ impl Span {
 
 /// Two counts, if both are known.
 pub(super) fn both<'a, T>(before: &'a Counted<T>, after: &'a Counted<T>) -> Measured<(&'a T, &'a T)> {
-    // The reason of the later one is the one that a user can act on.
+    // The user can act on the reason of the later one.
     match (before, after) {
         (_, Err(unknown)) | (Err(unknown), _) => Measured::Unknown(unknown.clone()),
         (Ok(before), Ok(after)) => Measured::Known((before, after)),

@@ -1,4 +1,4 @@
-//! The ticks of a server between two samples, by its page of telemetry or as they are seen from outside.
+//! The ticks of a server between two samples, from its page of telemetry or observed from outside.
 
 use evenkeel_measure::meters::rates::Measured;
 use evenkeel_sys::telemetry::PageHistogram;
@@ -17,17 +17,18 @@ pub struct TicksModel {
     /// Who counted them.
     #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
     pub counted_by: CountedBy,
-    /// The reference of lateness of ticks that are seen from outside.
+    /// The reference of lateness, for ticks observed from outside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<DueSample>,
-    /// The threads that do ticks which are seen from outside.
+    /// The threads that do ticks, if observed from outside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<String>,
     /// Completed ticks.
     pub ticks_per_s: Measured<f64>,
     /// Missed ticks.
     pub missed_per_s: Measured<f64>,
-    /// Due times at which records were lost, for ticks that are seen from outside. No other count includes them, and no rate includes their time.
+    /// Due times at which records were lost, for ticks observed from outside. No other count includes them, and no rate includes their
+    /// time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<u64>,
     /// The time from one tick to the next, in milliseconds. `null` if the server does not say it.
@@ -40,7 +41,8 @@ pub struct TicksModel {
     pub due_to_done: Measured<Durations>,
     /// The share of a tick's period in which it works, on average.
     pub load: Measured<f64>,
-    /// Ticks that began later than `late_after_us`, to the resolution of the page, which is a seventh. Missed ones come on top.
+    /// Ticks that began later than `late_after_us`, to the resolution of the page, which is a seventh. Missed ticks are
+    /// not included.
     pub late: Measured<u64>,
     /// The bound of a late tick, in microseconds.
     pub late_after_us: Option<f64>,
@@ -85,7 +87,7 @@ pub struct Durations {
 pub(super) struct TickCounts<'a> {
     /// Its page of telemetry.
     pub(super) page: Option<&'a Counted<TelemetrySample>>,
-    /// What is seen from outside.
+    /// What is observed from outside.
     pub(super) outside: Option<&'a Counted<OutsideSample>>,
     /// When the sample was taken, on the monotonic clock.
     pub(super) at_ns: u64,
@@ -130,7 +132,7 @@ fn by_outside(before: Option<TickCounts<'_>>, now: &OutsideSample, asked: Asked,
     let zero = now.zero();
     let then = before.and_then(|before| match before.outside {
         Some(Ok(then)) if then.ticks.began_realtime_ns == now.ticks.began_realtime_ns => Some(then),
-        // It was found meanwhile. If all of it is since the sample before, it began with nothing.
+        // The loop was found after the sample before. If all its ticks came after that sample, it began with nothing.
         _ => (now.counted_from_ns >= before.at_ns).then_some(&zero),
     });
     let pages = match then {
@@ -138,7 +140,7 @@ fn by_outside(before: Option<TickCounts<'_>>, now: &OutsideSample, asked: Asked,
         None => Measured::absent("its tick was not known at the sample before"),
     };
     let mut model = between(&pages, &now.ticks, asked, span);
-    // What is counted ends shortly before the sample, so the rate is by its own time.
+    // The counted interval ends shortly before the sample, so the rate uses the length of that interval.
     let counted_ns = now.counted_to_ns.saturating_sub(then.map_or(now.counted_to_ns, |then| then.counted_to_ns));
     let uncounted = then.map_or(0, |then| now.uncounted.saturating_sub(then.uncounted));
     let counted_ns = counted_ns.saturating_sub(uncounted.saturating_mul(now.ticks.period_ns.unwrap_or(0)));
@@ -172,7 +174,7 @@ fn between(then: &Measured<&TelemetrySample>, now: &TelemetrySample, asked: Aske
     };
     let grown = |of: fn(&TelemetrySample) -> &HistogramSample| {
         then.and_then(|then| {
-            // Without a time between, the difference says nothing.
+            // Without time between the samples, the difference has no meaning.
             span.increase("ticks", then.ticks, now.ticks).map(|_| of(now).to_page().since(&of(then).to_page()))
         })
     };
@@ -220,7 +222,7 @@ fn load(work: &PageHistogram, period_ns: Option<u64>) -> Measured<f64> {
     }
 }
 
-/// The values that are certainly longer than the bound: those in buckets above it.
+/// The values that are certainly above the bound: those in the buckets above it.
 fn longer(histogram: &PageHistogram, bound_ns: u64) -> u64 {
     let above = histogram.buckets.iter().enumerate().filter(|(at, _)| lower_bound_ns(*at) >= bound_ns);
     above.map(|(_, count)| *count).fold(0, u64::saturating_add)

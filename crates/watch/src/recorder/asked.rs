@@ -1,4 +1,4 @@
-//! Who asked for a dump, and what became of it.
+//! The sources of requests for a dump, and the result of each.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use crate::sample::RecorderSample;
 /// The least time between two dumps.
 pub(super) const APART_NS: u64 = 60_000_000_000;
 
-/// What the recorder's thread and the others share.
+/// The state that the recorder's thread shares with others.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     samples: Mutex<Ring>,
@@ -30,7 +30,7 @@ struct AskedState {
     state: RecorderSample,
 }
 
-/// The answer to who asks for a dump.
+/// The answer to a request for a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It will be written.

@@ -1,4 +1,4 @@
-//! The folder of the dumps: files that appear whole or not at all, the newest of them held, and a file by which other programs ask.
+//! The folder of the dumps. It holds the newest dumps, each complete, and a file by which other programs request a dump.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -13,16 +13,16 @@ use rustix::fs::OFlags;
 
 use crate::store::{StoreError, own_folder, segment_head};
 
-/// Who makes this file in the folder asks for a dump. Its text is the reason.
+/// A program that creates this file in the folder requests a dump. Its text is the reason.
 pub const ASK_FILE: &str = "dump-wanted";
 /// The answer: the path of the dump, or `refused: ` with the reason.
 pub const ANSWER_FILE: &str = "dump-answer";
-/// What the names of dumps begin and end with. The first part distinguishes them from other files, which are never deleted.
+/// The beginning and the end of the names of dumps. The beginning distinguishes them from other files, which are never deleted.
 const PREFIX: &str = "evenkeel-dump-";
 const ENDING: &str = ".data";
 const UNFINISHED: &str = ".evenkeel-dump-unfinished";
 const LOCK: &str = ".evenkeel-dump-lock";
-/// The most of a request that is read, and the most files of a folder.
+/// The maximum length of a request, and the maximum number of files in a folder.
 const REASON_BYTES_MAX: u64 = 400;
 const ANSWER_BYTES_MAX: u64 = 8192;
 const ENTRIES_MAX: usize = 10_000;
@@ -32,7 +32,7 @@ const ENTRIES_MAX: usize = 10_000;
 pub(super) struct Folder {
     dir: PathBuf,
     dumps_max: usize,
-    /// Held as long as the folder is used: two recorders would delete each other's dumps.
+    /// The lock, held as long as the folder is used: two recorders would delete each other's dumps.
     _lock: File,
 }
 
@@ -119,25 +119,25 @@ impl Folder {
         }
     }
 
-    /// The reason of somebody who asks for a dump by a file. It is taken away.
+    /// Reads the reason from a request file, and removes the file.
     pub(super) fn asked(&self) -> Option<String> {
         let path = self.dir.join(ASK_FILE);
         let text = match plain_text(&path, REASON_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             text => text.unwrap_or_default(),
         };
-        // What can't be removed would ask for ever.
+        // A request file that cannot be removed would request dumps for ever.
         fs::remove_file(&path).ok()?;
         Some(if text.trim().is_empty() { "asked by a file".to_owned() } else { text.trim().to_owned() })
     }
 
     pub(super) fn answer(&self, words: &str) {
-        // Who asked waits for a limited time.
+        // The requester waits for a limited time.
         let _ = put(&self.dir, ANSWER_FILE, words);
     }
 }
 
-/// Writes a whole file of this name, whatever lies there: a link is replaced, and never followed.
+/// Writes a complete file with this name. It replaces a link of that name, and never follows it.
 fn put(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     let (path, temporary) = (dir.join(name), dir.join(format!(".{name}")));
     let _ = fs::remove_file(&temporary);
@@ -147,7 +147,7 @@ fn put(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     fs::rename(&temporary, &path)
 }
 
-/// The beginning of a file that is no link.
+/// The beginning of a file, unless the path is a link.
 fn plain_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as i32;
     let mut bytes = Vec::new();
@@ -204,7 +204,7 @@ pub(super) fn ask_in(dir: &Path, reason: &str, wait: Duration) -> Result<PathBuf
 mod tests {
     use super::*;
 
-    /// What lies in the folder beside its lock.
+    /// The names in the folder, except its lock.
     fn names(dir: &Path) -> Vec<String> {
         let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
         let names = entries.map(|name| name.to_string_lossy().into_owned());
@@ -229,7 +229,7 @@ mod tests {
         let mut expected = vec!["a.data".to_owned(), name(&first), name(&second), "notes".to_owned()];
         expected.sort();
         assert_eq!(names(&at), expected);
-        // One that is not finished leaves nothing, and what a killed recorder left is removed.
+        // An unfinished dump leaves no file, and the next start removes what a killed recorder left.
         drop(folder.begin().unwrap());
         fs::write(at.join(UNFINISHED), "PERFILE2").unwrap();
         let other = Folder::open(&at, 2).unwrap_err().to_string();
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.path().join(ANSWER_FILE)).unwrap(), "refused: no");
     }
 
-    /// Who may write to the folder leads nobody to write to, or print, another file.
+    /// A user who may write to the folder cannot make evenkeel write to, or print, another file.
     #[test]
     fn who_asks_follows_no_link() {
         let dir = tempfile::tempdir().unwrap();

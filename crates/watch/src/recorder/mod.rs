@@ -1,4 +1,4 @@
-//! The flight recorder: the finest data of the last seconds in bounded memory, written as one file when something asks for it.
+//! The flight recorder: the most detailed data of the last seconds in bounded memory, written as one file on request.
 //!
 //! A dump is a `perf.data` file of all switches of the machine, so `evenkeel profile` and `perf` open it, followed by the samples of the same
 //! time in the form of the store, so `evenkeel watch --replay` opens it too. Nothing is written unless a folder was named.
@@ -27,7 +27,7 @@ pub use ring::SECONDS;
 
 use crate::sample::{RecorderSample, Sample};
 
-/// The most bytes of compressed switch records that are held. On a machine with many switches a dump covers less time.
+/// The maximum size of compressed switch records, in bytes. On a machine with many switches a dump covers less time.
 const RECORD_BYTES_MAX: usize = 4 << 20;
 /// The ring of each CPU, which is read once a second, or sooner if a quarter of it is full.
 const RING_BYTES: usize = 1 << 19;
@@ -68,7 +68,7 @@ impl FlightRecorder {
         FlightRecorder { shared, over_ns, before: None, thread }
     }
 
-    /// Holds a sample, and asks for a dump if one of its ticks was too late.
+    /// Stores a sample, and requests a dump if one of its ticks was too late.
     pub fn add(&mut self, sample: &Sample) {
         self.shared.samples().add(sample);
         if let (Some(over_ns), Some(before)) = (self.over_ns, &self.before)
@@ -117,10 +117,10 @@ fn record(shared: &Arc<Shared>, folder: Folder) {
     }
 }
 
-/// Asks the recorder whose dumps go to this folder, and waits for its answer.
+/// Requests a dump from the recorder of this folder, and waits for its answer.
 ///
 /// # Errors
-/// That nobody answered, or why there is no dump.
+/// That no recorder answered, or why there is no dump.
 pub fn ask_in(dir: &Path, reason: &str, wait: Duration) -> Result<PathBuf, String> {
     files::ask_in(dir, reason, wait)
 }

@@ -1,4 +1,4 @@
-//! Where windows of the recorder go: one file each, with the samples behind the records.
+//! Writes windows of the recorder: one file each, with the samples behind the records.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -17,7 +17,7 @@ pub(super) struct Dumps {
     shared: Arc<Shared>,
     folder: Folder,
     reason: String,
-    /// Whether somebody waits for the answer in the folder.
+    /// Whether a program waits for the answer in the folder.
     is_awaited: bool,
 }
 
@@ -88,7 +88,7 @@ impl Outlet for Dumps {
     }
 }
 
-/// A window that is written only when somebody asks, not at the end, and that survives a full disk.
+/// A window that is written only on request, not at the end, and that survives a full disk.
 pub(super) struct Quiet(pub(super) Window<Dumps>);
 
 impl Sink for Quiet {

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use crate::sample::Sample;
 use crate::store::encode_alone;
 
-/// How much of the past a dump has.
+/// The length of time that a dump covers.
 pub const SECONDS: u64 = 30;
-/// The most bytes of samples that are held.
+/// The maximum size of the held samples, in bytes.
 const BYTES_MAX: usize = 4 << 20;
 
 /// The samples.
@@ -18,9 +18,9 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Adds one, and drops what is too old.
+    /// Adds a sample, and drops samples that are too old.
     pub(super) fn add(&mut self, sample: &Sample) {
-        // One that can't be encoded is too large for a store too.
+        // A sample that can't be encoded is too large for a store too.
         let Ok(frame) = encode_alone(sample) else { return };
         self.bytes += frame.len();
         self.frames.push_back((sample.at.monotonic_ns, frame));
@@ -33,7 +33,7 @@ impl Ring {
         }
     }
 
-    /// All of them, as a store has them.
+    /// All of them, in the format of a store.
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.frames.iter().flat_map(|(_, frame)| frame).copied().collect()
     }

@@ -1,10 +1,10 @@
-//! Whether a tick was so late, or so many were missed, that a dump is wanted. Pure.
+//! Whether the lateness of a tick, or the missed ticks, trigger a dump. Pure.
 
 use evenkeel_sys::telemetry::layout::lower_bound_ns;
 
 use crate::sample::{Sample, ServerSample, TelemetrySample};
 
-/// The reason, if a tick between two samples was certainly later than that, or ticks of so much time did not come at all.
+/// The reason, if a tick between two samples was certainly later than that, or the missed ticks sum up to that time.
 pub(super) fn too_late(before: &Sample, after: &Sample, over_ns: u64) -> Option<String> {
     after.servers.iter().find_map(|server| {
         let then = before.servers.iter().find(|then| then.pid == server.pid && then.name == server.name);
@@ -19,7 +19,7 @@ pub(super) fn too_late(before: &Sample, after: &Sample, over_ns: u64) -> Option<
 /// The worst of a server's ticks between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Worst {
-    /// The least lateness of the latest one.
+    /// The minimum lateness of the latest one.
     late_ns: u64,
     missed: u64,
     /// The periods of the missed ones.
@@ -37,7 +37,7 @@ fn worst(then: Option<&ServerSample>, now: &ServerSample) -> Worst {
     let zero = seen.zero();
     let known = then.and_then(|then| then.outside.as_ref()?.as_ref().ok());
     let worst = between(&known.unwrap_or(&zero).ticks, &seen.ticks);
-    // Those that are listed are known to the nanosecond.
+    // The listed ticks are known to the nanosecond.
     let listed_ns = seen.late.iter().map(|late| late.lateness_ns).max().unwrap_or(0);
     Worst { late_ns: worst.late_ns.max(listed_ns), ..worst }
 }
@@ -62,7 +62,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// So many ticks of 20 ms of a lateness, and so many missed ones.
+    /// This many ticks of 20 ms with a lateness, and this many missed ones.
     fn page(began_realtime_ns: u64, lateness_ns: &[u64], missed: u64) -> TelemetrySample {
         let mut lateness = HistogramSample::default();
         for ns in lateness_ns {

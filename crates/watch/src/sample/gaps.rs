@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What the meter saw since it began.
+/// The counts of the meter since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GapsSample {
     /// Each CPU.
     pub cpus: BTreeMap<usize, CpuGapsSample>,
     /// Pauses of the whole machine.
     pub pauses: u64,
-    /// Their time, in nanoseconds, at the least.
+    /// Their minimum total time, in nanoseconds.
     pub paused_ns: u64,
     /// The pauses since the sample before.
     pub new_pauses: Vec<PauseSample>,
@@ -22,22 +22,22 @@ pub struct GapsSample {
 /// The missing time of a CPU. A window of a tenth of a millisecond stands for the time around it, so these are estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuGapsSample {
-    /// The time for which its windows stand, in nanoseconds.
+    /// The time that its windows stand for, in nanoseconds.
     pub covered_ns: u64,
     /// The part that other threads had.
     pub by_threads_ns: u64,
-    /// The part that was missing without a thread that had it: the CPU was not there, or was in interrupts.
+    /// The missing part in which no thread had the CPU: the CPU was away, or was in interrupts.
     pub by_nobody_ns: u64,
 }
 
 /// A pause of the whole machine, on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseSample {
-    /// When the machine was certainly paused from.
+    /// The first moment at which the machine was certainly paused.
     pub from_ns: u64,
     /// When it went on.
     pub to_ns: u64,
-    /// When a CPU was seen running last before it: it began no earlier.
+    /// When a CPU was last known to run before it. The pause began no earlier.
     pub not_before_ns: u64,
 }
 

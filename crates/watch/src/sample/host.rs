@@ -25,7 +25,7 @@ pub struct HostSample {
     pub idle: Counted<BTreeMap<usize, BTreeMap<String, IdleSample>>>,
     /// Interrupts.
     pub interrupts: Counted<InterruptsSample>,
-    /// What each CPU took from its queues of packets.
+    /// The packets that each CPU took from its queues.
     pub softnet: Counted<BTreeMap<usize, SoftnetSample>>,
     /// UDP over IPv4 and IPv6 together.
     pub udp: Counted<UdpSample>,
@@ -66,7 +66,7 @@ pub struct PressureSample {
 /// Control groups.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupsSample {
-    /// Those with a limit on CPU time, by their path below the mount. Only a limit throttles.
+    /// Groups with a limit on CPU time, by their path below the mount. Only a limit throttles.
     pub limited: BTreeMap<String, GroupSample>,
     /// The number of groups that were examined.
     pub examined: usize,
@@ -108,13 +108,13 @@ pub struct IdleSample {
 pub struct InterruptsSample {
     /// All interrupts by CPU.
     pub by_cpu: BTreeMap<usize, u64>,
-    /// All CPUs together, by number or letters with the device's name (`38 eth0-Tx-Rx-0`). Without those that never came.
+    /// The sum over all CPUs, by number or letters with the device's name (`38 eth0-Tx-Rx-0`). Sources without interrupts are left out.
     pub by_source: BTreeMap<String, u64>,
-    /// Sources beyond the most that are listed.
+    /// Number of further sources, beyond the maximum.
     pub sources_beyond: usize,
 }
 
-/// What a CPU took from its queues of packets since boot.
+/// The packets that a CPU took from its queues since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SoftnetSample {
     /// Packets.

@@ -78,7 +78,7 @@ pub struct LateTicks {
     pub missed: u64,
     /// Why.
     pub cause: Cause,
-    /// What decided it, or what is left open.
+    /// The evidence for the cause, or what remains unknown.
     pub evidence: String,
     /// When the first of them was due, in nanoseconds since 1970 UTC, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

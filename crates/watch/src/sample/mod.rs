@@ -39,7 +39,7 @@ pub struct Sample {
     pub host: HostSample,
     /// The servers: those with a page of telemetry by name, then those that the user named.
     pub servers: Vec<ServerSample>,
-    /// Servers beyond the most that are watched.
+    /// Number of further servers, which are not watched because of the limit.
     #[serde(default)]
     pub servers_beyond: usize,
     /// The settings that evenkeel applied, and its advice, if this root has them.
@@ -49,13 +49,13 @@ pub struct Sample {
     /// The late ticks with their causes.
     #[serde(default)]
     pub ledger: LedgerSample,
-    /// The missing time of CPUs, if the meter was asked for.
+    /// The missing time of CPUs, if the meter runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<Counted<GapsSample>>,
     /// The flight recorder, if it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorder: Option<RecorderSample>,
-    /// What could not be read, each once, with the command that repairs it.
+    /// What could not be read, each once, with the command that gives access.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -79,7 +79,7 @@ pub struct Asked {
     pub late_after_ns: Option<u64>,
 }
 
-/// The bound of a late tick: the one that the user named, or a quarter of the period.
+/// The bound of a late tick: from the user, or a quarter of the period.
 pub(crate) fn late_bound_ns(late_after_ns: Option<u64>, period_ns: Option<u64>) -> Option<u64> {
     late_after_ns.or_else(|| period_ns.map(|period_ns| period_ns / 4))
 }
@@ -91,7 +91,7 @@ pub struct CollectorSample {
     pub late_ns: Option<u64>,
     /// The CPU time of its thread so far, in nanoseconds.
     pub cpu_ns: u64,
-    /// How long its thread was ready but did not run so far, in nanoseconds, by the kernel's count.
+    /// How long its thread was ready but did not run so far, in nanoseconds, as the kernel counts it.
     pub run_delay_ns: Option<u64>,
 }
 
@@ -102,9 +102,9 @@ pub struct SettingsSample {
     pub verified_ns: u64,
     /// Applied values that hold.
     pub holds: usize,
-    /// Those that do not.
+    /// Values and files that do not hold.
     pub drift: Vec<DriftSample>,
-    /// Drifts beyond the most that are listed.
+    /// Number of further drifts, beyond the maximum.
     pub drift_beyond: usize,
     /// Why the journal could not be read.
     pub why_unknown: Option<String>,
@@ -133,9 +133,9 @@ pub struct DriftSample {
 pub struct CreditsSample {
     /// The instance type.
     pub instance_type: String,
-    /// The modelled balance, in credits: a credit is one minute of one CPU. Below 0, what was spent without being earned.
+    /// The modelled balance, in credits: a credit is one minute of one CPU. Below 0, the instance owes credits.
     pub balance: f64,
-    /// Whether the instance goes on without credits. The cloud's default for the type.
+    /// Whether the instance continues without credits. The cloud's default for the type.
     pub is_unlimited: bool,
 }
 
@@ -147,6 +147,6 @@ pub struct Unreadable {
     pub what: String,
     /// The reason, with the path.
     pub why: String,
-    /// The command that repairs it. `null` if nothing does on this machine.
+    /// The command that gives access. `null` if no command does on this machine.
     pub mend: Option<String>,
 }

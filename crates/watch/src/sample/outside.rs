@@ -1,4 +1,4 @@
-//! The ticks of a server that reports nothing, as a sample holds them: seen from outside, by the kernel's switch records.
+//! A sample's record of the ticks of a server that reports nothing, observed from outside by the kernel's switch records.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::telemetry::{HistogramSample, TelemetrySample};
 
-/// The ticks of a server, seen from outside.
+/// The ticks of a server, observed from outside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutsideSample {
     /// The counts since it is watched, in the form that a page of telemetry has.
@@ -41,8 +41,8 @@ pub struct OutsideSample {
     pub wakers: BTreeMap<u32, String>,
     /// Switch records that were lost, so that ticks may be missing.
     pub lost: u64,
-    /// Due times at which records were lost, and for which the other records show no tick or a late one. They count neither as ticks nor as missed
-    /// ticks.
+    /// Due times at which records were lost, and for which the other records show no tick or a late one. They count neither as ticks
+    /// nor as missed ticks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncounted: u64,
 }
@@ -79,7 +79,7 @@ impl OutsideSample {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DueSample {
-    /// The time for which the thread asked the kernel.
+    /// The sleep that the thread requested from the kernel.
     AsAsked,
     /// The earliest ticks: a delay that all ticks share does not show.
     Earliest,

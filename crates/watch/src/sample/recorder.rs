@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the flight recorder did since it began.
+/// The flight recorder's counts since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecorderSample {
     /// Dumps that were written.
     pub dumps: u64,
-    /// Requests that came less than a minute after the one before.
+    /// Requests that came less than a minute after the previous one.
     pub refused: u64,
     /// The file of the last dump.
     pub last: Option<String>,

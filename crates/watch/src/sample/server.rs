@@ -12,20 +12,20 @@ use super::telemetry::TelemetrySample;
 /// A server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerSample {
-    /// The name of its session, or that of its process.
+    /// The name of its session, or of its process.
     pub name: String,
-    /// Its process. `None` for a session in another PID namespace, whose number means nothing here.
+    /// Its process. `None` for a session in another PID namespace, whose number has no meaning here.
     pub pid: Option<u32>,
     /// The counts of its process.
     pub process: Counted<ProcessSample>,
     /// Its page of telemetry. `None` for a server that was not built with evenkeel-rt.
     pub telemetry: Option<Counted<TelemetrySample>>,
-    /// Its ticks as they are seen from outside, if it has no page. `None` if nobody looked.
+    /// Its ticks, observed from outside, if it has no page. `None` if they are not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<Counted<OutsideSample>>,
     /// Its UDP sockets.
     pub sockets: Counted<Vec<SocketSample>>,
-    /// What is known of its open files.
+    /// What evenkeel knows about its open files.
     pub files: FilesSample,
 }
 
@@ -46,18 +46,18 @@ pub struct ProcessSample {
     pub resident_bytes: Option<u64>,
     /// Its control group for CPU time, by the path below the mount.
     pub group: Option<String>,
-    /// What all its threads did since it is watched.
+    /// The counts of all its threads since evenkeel began to watch it.
     pub thread_sums: Counted<ThreadSums>,
     /// The busiest of its threads by number.
     pub threads: BTreeMap<u32, ThreadCounts>,
     /// The CPU that each of them ran on last.
     #[serde(default)]
     pub thread_cpus: BTreeMap<u32, usize>,
-    /// Threads beyond the most that are read.
+    /// Number of further threads, which are not read because of the limit.
     pub threads_beyond: usize,
 }
 
-/// What the threads of a process did since it is watched, ended ones included.
+/// The counts of a process's threads since evenkeel began to watch it, with those of ended threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadSums {
     /// The time that they were ready but did not run, in nanoseconds.
@@ -75,7 +75,7 @@ pub struct SocketSample {
     pub port: u16,
     /// Its inode.
     pub inode: u64,
-    /// The bytes that wait to be received, with the kernel's overhead of each datagram.
+    /// The bytes that wait in the receive buffer, with the kernel's overhead of each datagram.
     pub receive_queue_bytes: u64,
     /// Datagrams that it dropped.
     pub drops: u64,
@@ -84,6 +84,6 @@ pub struct SocketSample {
 /// The open files of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesSample {
-    /// Open files beyond the most that are examined: the sockets among them do not show.
+    /// Number of further open files, which are not examined because of the limit: sockets among them are missing.
     pub beyond: usize,
 }

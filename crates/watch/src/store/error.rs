@@ -1,4 +1,4 @@
-//! What can go wrong with a store.
+//! The errors of a store.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ pub enum StoreError {
     /// The kernel refused to write, or to make it.
     #[error("{tried} {}: {}", path.display(), words(error))]
     Io {
-        /// What was tried, such as `open`.
+        /// The operation, such as `open`.
         tried: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -20,7 +20,7 @@ pub enum StoreError {
     /// A file or folder that can't be read.
     #[error("{tried} {}: {}", path.display(), words(error))]
     Read {
-        /// What was tried, such as `open`.
+        /// The operation, such as `open`.
         tried: &'static str,
         /// The file or folder.
         path: PathBuf,

@@ -2,7 +2,7 @@
 
 /// The length of an entry: time, place, checksum.
 pub(super) const ENTRY_BYTES: usize = 20;
-/// The most entries to read: a block a minute for a year.
+/// The maximum number of entries to read: a block a minute for a year.
 const ENTRIES_MAX: usize = 525_600;
 
 /// A block of a segment.

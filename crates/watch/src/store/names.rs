@@ -28,7 +28,7 @@ impl SegmentName {
                 .enumerate()
                 .all(|(at, byte)| if at == 4 || at == 7 { byte == b'-' } else { byte.is_ascii_digit() });
         let name = SegmentName { day: day.to_owned(), number };
-        // A name that is written otherwise belongs to somebody else.
+        // A file with another form of name belongs to another program.
         (is_day && name.to_string() == file).then_some(name)
     }
 

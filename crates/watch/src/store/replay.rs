@@ -16,7 +16,7 @@ use crate::sample::Sample;
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 const INDEX_BYTES_MAX: u64 = 16 << 20;
-/// The most samples of one entry of the index: several blocks, if entries are missing.
+/// The maximum number of samples of one entry of the index: several blocks, if entries are missing.
 const SAMPLES_MAX: usize = 4096;
 
 /// The place of a sample in a store.
@@ -125,7 +125,7 @@ impl Replay {
         self.samples(at.segment, at.block).get(at.sample).cloned()
     }
 
-    /// The sample there and the one before it, for a model. The first sample of a store is its own predecessor: no rate is known of it.
+    /// The sample there and the one before it, for a model. The first sample of a store serves as its own predecessor, so it has no rates.
     pub fn pair(&mut self, at: Position) -> Option<(Sample, Sample)> {
         let after = self.sample(at)?;
         let before = self.previous(at).and_then(|before| self.sample(before)).unwrap_or_else(|| after.clone());
@@ -223,7 +223,7 @@ fn read_blocks(segment: &Segment) -> Vec<Block> {
     read(&file, 0, length.min(SEARCHED_BYTES_MAX)).map(|bytes| search_blocks(&bytes)).unwrap_or_default()
 }
 
-/// Up to so many bytes of a file, from there on.
+/// Reads up to this many bytes of a file, from there on.
 fn read(file: &File, from: u64, bytes_max: u64) -> Option<Vec<u8>> {
     let length = file.metadata().ok()?.len().saturating_sub(from).min(bytes_max);
     let mut bytes = vec![0; usize::try_from(length).ok()?];

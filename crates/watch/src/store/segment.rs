@@ -1,4 +1,4 @@
-//! Reads the frames of a segment. Any bytes give samples and a count of what is damaged, in bounded memory.
+//! Reads the frames of a segment. Any input gives samples and a count of damaged bytes, in bounded memory.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
@@ -6,7 +6,7 @@ use super::frame::{FRAME_MAGIC, HEAD_BYTES, Head};
 use super::index::Block;
 use crate::sample::Sample;
 
-/// The most samples in a block, and the most bytes of all of them. A longer block is cut there.
+/// The maximum number of samples in a block, and the maximum number of bytes of all of them. A longer block is cut there.
 pub(super) const BLOCK_SAMPLES_MAX: usize = 64;
 const BLOCK_BYTES_MAX: usize = 64 << 20;
 
@@ -28,7 +28,7 @@ pub struct Parsed {
     pub damage: Damage,
 }
 
-/// The samples of a whole segment, for small ones and for tests: at most `samples_max`.
+/// The samples of a whole segment, for small segments and for tests: at most `samples_max`.
 pub fn parse_segment(bytes: &[u8], samples_max: usize) -> Parsed {
     let mut parsed = Parsed::default();
     let mut at = 0;
@@ -93,7 +93,7 @@ pub(super) struct ReadBlock {
     bytes: usize,
 }
 
-/// The block that begins at the first of these bytes.
+/// The block at the start of these bytes.
 pub(super) fn read_block(bytes: &[u8]) -> ReadBlock {
     let mut block = ReadBlock::default();
     let mut stream = Some(Decompress::new(false));
@@ -117,7 +117,7 @@ pub(super) fn read_block(bytes: &[u8]) -> ReadBlock {
             },
             (Some(_), _) => block.damage.orphans += 1,
             (None, _) => {
-                // Torn or damaged. Its length may be that of a frame which was never written as a whole, so search behind its head.
+                // Torn or damaged. The length may belong to a frame that was never completely written, so search behind its head.
                 block.damage.frames += 1;
                 stream = None;
                 match next_head(bytes, at + HEAD_BYTES) {
@@ -128,7 +128,7 @@ pub(super) fn read_block(bytes: &[u8]) -> ReadBlock {
             }
         }
         at += HEAD_BYTES + head.bytes;
-        // Behind a whole frame comes another, or something torn.
+        // Behind a complete frame comes another frame, or a torn one.
         if at < bytes.len() && Head::parse(&bytes[at..]).is_none() {
             block.damage.frames += 1;
             stream = None;
@@ -152,7 +152,7 @@ fn sample(stream: &mut Decompress, payload: &[u8], raw_bytes: usize) -> Option<S
         if is_done {
             return serde_json::from_slice(&raw).ok();
         }
-        // The announced length is the most that is held. Without progress there is none to come.
+        // The announced length is the limit of the buffer. Without progress no further data comes.
         if status == Status::StreamEnd || before == (taken, raw.len()) {
             return None;
         }

@@ -116,13 +116,13 @@ impl StoreWriter {
         let Some(open) = &mut self.open else { return Ok(()) };
         let written = open.append(&raw, sample.at.realtime_ns, &self.dir);
         if written.is_err() {
-            // The stream has gone on without what was lost.
+            // The stream has continued without the lost part.
             open.block = None;
         }
         written
     }
 
-    /// A new segment for each run: what an earlier one left behind is never written to.
+    /// Each run starts a new segment. The writer never appends to a segment of an earlier run.
     fn begin_segment(&self, day: &str) -> Result<OpenSegment, StoreError> {
         let last = segments(&self.dir)?.into_iter().filter(|name| name.day == day).max();
         let mut name = match last {
@@ -150,7 +150,7 @@ impl StoreWriter {
         Err(StoreError::io("create a segment in", &self.dir)(error))
     }
 
-    /// Deletes what is beyond the limits, the oldest first, and never the segment that is written to.
+    /// Deletes segments beyond the limits, the oldest first, and never the current one.
     fn retire(&mut self) -> Result<(), StoreError> {
         let names = segments(&self.dir)?;
         let current = self.open.as_ref().map(|open| open.name.clone());

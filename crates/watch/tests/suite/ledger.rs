@@ -180,7 +180,7 @@ fn what_does_not_decide_is_unknown() {
         thread(sample).run_delay_ns += 80_000_000;
         cpu(sample).steal += 1;
     });
-    // A limit that is new: what it did before is not known.
+    // A new limit: its counts before are not known.
     is(Cause::Unknown, |sample| {
         thread(sample).run_delay_ns += 80_000_000;
         let groups = &mut sample.host.groups.as_mut().unwrap().limited;
@@ -247,7 +247,7 @@ fn seen_from_outside(late: &[OutsideLate], missed: u64) -> (Sample, Sample) {
             uncounted: 0,
         }));
     }
-    // All of the second is counted on both CPUs.
+    // The counters of both CPUs cover the whole second.
     after.host.stat.as_mut().unwrap().cpus.values_mut().for_each(|times| times.idle += 100);
     (before, after)
 }
@@ -322,7 +322,7 @@ fn ticks_seen_from_outside_have_each_their_own_cause() {
     let expected = [(Cause::OwnWork, 1, 0), (Cause::Preempted, 2, 0)];
     causes(&[behind(36, 0), behind(4, 31), OFF], 0, three, &expected);
     causes(&[OFF], 2, |sample| thread(sample).run_delay_ns += 60_000_000, &[(Cause::Preempted, 1, 2)]);
-    // The thread allows its timers to be so late.
+    // The thread allows its timers to be this late.
     causes(&[OFF], 0, |sample| outside(sample).timer_slack_ns = Some(20_000_000), &[(Cause::LateTimer, 1, 0)]);
 }
 
@@ -333,7 +333,7 @@ fn what_is_seen_from_outside_and_does_not_decide_is_unknown() {
         outside(sample).due = DueSample::Earliest;
     };
     causes(&[OFF], 0, slack, &[(Cause::Unknown, 1, 0)]);
-    // The hypervisor took some of it, or nobody counted it.
+    // The hypervisor took some of it, or it was not counted.
     causes(&[behind(36, 0)], 0, |sample| cpu(sample).steal += 1, &[(Cause::Unknown, 1, 0)]);
     causes(&[behind(36, 0)], 0, |sample| cpu(sample).idle -= 6, &[(Cause::Unknown, 1, 0)]);
     // Half of it was waiting.
@@ -361,7 +361,7 @@ fn what_is_seen_from_outside_and_does_not_decide_is_unknown() {
     causes(&[OFF], 0, pool, &[(Cause::Unknown, 1, 0)]);
 }
 
-/// What the gap meter saw since the sample before, with times in milliseconds after it.
+/// The gap meter's findings since the sample before, with times in milliseconds after it.
 fn saw(sample: &mut Sample, pauses: &[(u64, u64)], gaps: &[(usize, u64, u64)]) {
     let at = |ms: u64| 100_000_000_000 + ms * 1_000_000;
     let pause =
@@ -383,10 +383,10 @@ fn what_the_gap_meter_saw_at_the_time_of_a_tick_decides() {
     causes(&[OFF], 0, |sample| saw(sample, &[(501, 512)], &[]), &[(Cause::VmPaused, 1, 0)]);
     causes(&[OFF], 0, |sample| saw(sample, &[(508, 511)], &[]), &[(Cause::VmPaused, 1, 0)]);
     causes(&[OFF], 0, |sample| saw(sample, &[], &[(0, 499, 512)]), &[(Cause::Stolen, 1, 0)]);
-    // At another time, on another CPU, or too short.
+    // A gap at another time, on another CPU, or too short to matter.
     causes(&[OFF], 0, |sample| saw(sample, &[(600, 620)], &[]), &[(Cause::Unknown, 1, 0)]);
     causes(&[OFF], 0, |sample| saw(sample, &[], &[(1, 499, 512), (0, 500, 504)]), &[(Cause::Unknown, 1, 0)]);
-    // One tick was late for the pause, the other by its own work.
+    // One tick was late because of the pause, the other because of its own work.
     let expected = [(Cause::VmPaused, 1, 0), (Cause::OwnWork, 1, 0)];
     causes(&[OFF, behind(36, 0)], 0, |sample| saw(sample, &[(501, 512)], &[]), &expected);
     // A server with a page of telemetry: ten ticks of 8 ms.

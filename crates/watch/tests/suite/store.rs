@@ -10,7 +10,7 @@ use crate::rates::sample;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Samples a second apart, nearly equal, as those of a host are.
+/// Samples a second apart and nearly equal, like those of a host.
 fn samples(count: u64) -> Vec<Sample> {
     let first = sample(100);
     (0..count)

@@ -37,7 +37,7 @@ pub enum Command {
     },
     /// Set the timer slack of the waiting thread. The process does this itself, which needs no privilege.
     TimerSlackNs {
-        /// In nanoseconds. None only asks.
+        /// In nanoseconds. `None` only reads the slack.
         value: Option<u64>,
     },
 }
@@ -109,7 +109,7 @@ fn no_socket(error: io::Error) -> HelperError {
 /// Reports that it is ready, and answers until the input ends. An invalid line gets an answer that says so.
 ///
 /// # Errors
-/// If it cannot read or answer any more, because its parent has gone.
+/// If it cannot read or answer any more, because its parent has ended.
 pub fn serve(helper: &mut dyn Helper, mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut say = |value: &Value| writeln!(output, "{value}").and_then(|()| output.flush());
     say(&helper.ready())?;
@@ -120,7 +120,7 @@ pub fn serve(helper: &mut dyn Helper, mut input: impl BufRead, mut output: impl 
             return Ok(());
         }
         let command =
-            serde_json::from_slice(&line).map_err(|error| HelperError::from(format!("it is no command: {error}")));
+            serde_json::from_slice(&line).map_err(|error| HelperError::from(format!("it is not a command: {error}")));
         let answer = command.and_then(|command| helper.answer(command));
         say(&answer.unwrap_or_else(|why| json!({ "error": why.to_string() })))?;
     }
@@ -198,7 +198,7 @@ mod tests {
         let long = [b'x'; 3 * LINE_BYTES_MAX as usize];
         for odd in [&b"{"[..], b"\xff\n", b"{\"cmd\":\"fly\"}\n", b"\n", &long] {
             let lines = answers_to(odd);
-            assert!(lines.len() > 1 && lines[1].starts_with(r#"{"error":"it is no command: "#), "{lines:?}");
+            assert!(lines.len() > 1 && lines[1].starts_with(r#"{"error":"it is not a command: "#), "{lines:?}");
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::workload::Sample;
 
 /// The longest line to accept, in bytes.
 const LINE_BYTES_MAX: u64 = 256 << 10;
-/// The most lines in the queue.
+/// The maximum number of lines in the queue.
 const LINES_WAITING_MAX: usize = 16;
 /// How long a program may take to end after it was asked to.
 const END_TIME: Duration = Duration::from_secs(2);

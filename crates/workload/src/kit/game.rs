@@ -92,7 +92,7 @@ pub(crate) struct Game {
     behind: Vec<f64>,
 }
 
-/// The server's tick, seen from outside.
+/// The server's tick, observed from outside.
 enum Ticks {
     Seen(Box<OutsideTicks>),
     /// Not observable: a server without players may not tick, or the user may not watch it.

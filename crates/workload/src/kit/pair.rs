@@ -78,10 +78,10 @@ impl Pair {
 
     /// Opens new sockets at both ends. The load pauses meanwhile.
     pub(crate) fn reopen(&mut self) -> Result<(), WorkloadError> {
-        self.tell_load(&json!({"cmd": "close"}))?;
+        self.send_to_load(&json!({"cmd": "close"}))?;
         let opened = self.server.ask(&json!({"cmd": "open"}), ANSWER_TIME)?;
         let to = address(&self.server, &opened)?;
-        self.tell_load(&json!({"cmd": "open", "to": to}))
+        self.send_to_load(&json!({"cmd": "open", "to": to}))
     }
 
     /// Restarts both.
@@ -92,7 +92,7 @@ impl Pair {
         Ok(())
     }
 
-    fn tell_load(&mut self, command: &Value) -> Result<(), WorkloadError> {
+    fn send_to_load(&mut self, command: &Value) -> Result<(), WorkloadError> {
         match &mut self.load {
             Some(load) => load.ask(command, ANSWER_TIME).map(|_| ()),
             None => Ok(()),

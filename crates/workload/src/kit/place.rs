@@ -17,7 +17,7 @@ pub(crate) struct Mover {
 }
 
 impl Mover {
-    /// Moves all threads of both. `None` moves each back to the CPUs that it had when it was first seen. Returns the current placement, and
+    /// Moves all threads of both. `None` moves each back to the CPUs that it had before the first move. Returns the current placement, and
     /// the CPUs of the load, for a load that starts or pins itself later. None if it is not pinned.
     ///
     /// # Errors

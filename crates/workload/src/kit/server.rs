@@ -31,7 +31,7 @@ const SAID_BYTES_MAX: usize = 4 << 10;
 const FOLDER: &str = "evenkeel-server-";
 /// The program that uses the folder holds a lock on this file as long as it lives.
 const LOCK: &str = "in-use";
-/// The most folders to examine when one is made.
+/// The maximum number of folders to examine when one is made.
 const FOLDERS_MAX: usize = 1000;
 
 /// How to start a server.

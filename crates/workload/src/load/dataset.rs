@@ -7,13 +7,13 @@ use rand_chacha::ChaCha8Rng;
 use crate::entry::number;
 use crate::error::WorkloadError;
 
-/// The most keys of a data set.
+/// The maximum number of keys of a data set.
 pub const KEYS_MAX: u32 = 1_000_000;
 /// The length of a key, in bytes. A key consists of a letter and its number, so it has at least 8 bytes. memcached accepts at most 250.
 const KEY_BYTES: (u32, u32) = (8, 250);
 /// Half of the largest value that memcached takes.
 const VALUE_BYTES_MAX: u32 = 512 << 10;
-/// The most bytes of all values together. More does not improve a test of a server's speed, and a machine may not have more.
+/// The maximum number of bytes of all values together. More does not improve a test of a server's speed, and a machine may not have more.
 const DATA_BYTES_MAX: u64 = 1 << 30;
 /// The values of two keys are different parts of the same noise.
 const OFFSETS: usize = 4093;

@@ -16,7 +16,7 @@ use super::schedule::{Arrivals, Schedule};
 use super::worker::{SILENCE_NS, Turn, Worker};
 use crate::workload::Sample;
 
-/// The most threads of one load.
+/// The maximum number of threads of one load.
 const THREADS_MAX: usize = 8;
 /// The time for threads to start before the first request is due, in nanoseconds.
 const START_NS: u64 = 2_000_000;

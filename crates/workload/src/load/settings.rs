@@ -10,7 +10,7 @@ use crate::entry::{Entry, Options, number, unknown};
 use crate::error::WorkloadError;
 
 const CONNECTIONS_MAX: u32 = 512;
-/// The most requests per second. No machine sends more from one thread.
+/// The maximum number of requests per second. No machine sends more from one thread.
 const RATE_MAX: u32 = 5_000_000;
 
 /// A load as the user requested it.

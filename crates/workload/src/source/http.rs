@@ -61,7 +61,7 @@ impl Address {
     /// The page.
     ///
     /// # Errors
-    /// What went wrong, in words that read well after the address.
+    /// What went wrong. The text continues the address.
     pub fn get(&self) -> Result<String, NoNumber> {
         let deadline = Instant::now() + PATIENCE;
         let Address { host, port, path } = self;

@@ -40,7 +40,7 @@ impl Directions {
     /// Each as `lower`, `higher`, `NAME=lower` or `NAME=higher`.
     ///
     /// # Errors
-    /// If one is none of these, or contradicts an earlier one.
+    /// If an argument has none of these forms, or contradicts an earlier one.
     pub fn new(texts: &[String]) -> Result<Directions, InvalidMetric> {
         let mut directions = Directions::default();
         for text in texts {

@@ -1,5 +1,5 @@
-//! The cadence of a server's UDP packets seen from outside: what its players receive, and when it leaves. The source is kernel timestamps
-//! on a packet socket.
+//! The cadence of a server's UDP packets observed from outside: what its players receive, and when it leaves. The source is kernel
+//! timestamps on a packet socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,11 +26,11 @@ use crate::workload::Sample;
 const TOGETHER_NS: u64 = 1_000_000;
 /// How often to read the ring during a window. This is several times as often as needed, because the reader may be late.
 const READ_EVERY_NS: u64 = DRAIN_WITHIN_MS as u64 * 1_000_000 / 6;
-/// The most packets of one window to keep.
+/// The maximum number of packets of one window to keep.
 const PACKETS_MAX: usize = 1 << 20;
-/// The most peers to distinguish.
+/// The maximum number of peers to distinguish.
 const PEERS_MAX: usize = 65_536;
-/// The most bytes of a socket table, and the most files of a process, to read.
+/// The maximum number of bytes of a socket table, and the maximum number of files of a process, to read.
 const TABLE_BYTES_MAX: usize = 16 << 20;
 const FILES_MAX: usize = 65_536;
 

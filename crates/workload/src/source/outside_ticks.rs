@@ -1,4 +1,4 @@
-//! A server's tick seen from outside, by the kernel's switch records of its thread: for servers that report nothing.
+//! A server's tick observed from outside, by the kernel's switch records of its thread: for servers that report nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,22 +43,28 @@ const TEMPO_TICKS_MIN: u64 = 12;
 pub const METRICS: &[Metric] = &[
     Metric::us(
         "due_to_done_us_p99",
-        "99th percentile of the time from a tick's due time until it is done, seen from outside",
+        "99th percentile of the time from a tick's due time until it is done, observed from outside",
     ),
     Metric::us(
         "due_to_done_us_p90",
-        "90th percentile of the time from a tick's due time until it is done, seen from outside",
+        "90th percentile of the time from a tick's due time until it is done, observed from outside",
     ),
-    Metric::us("due_to_done_us_p50", "median time from a tick's due time until it is done, seen from outside"),
-    Metric::us("tick_lateness_us_p50", "median lateness of the server's tick, seen from outside"),
-    Metric::us("tick_lateness_us_p99", "99th percentile of the lateness of the server's tick, seen from outside"),
-    Metric::us("tick_interval_us_p50", "median time from one tick to the next, seen from outside"),
-    Metric::us("tick_interval_us_p99", "99th percentile of the time from one tick to the next, seen from outside"),
+    Metric::us("due_to_done_us_p50", "median time from a tick's due time until it is done, observed from outside"),
+    Metric::us("tick_lateness_us_p50", "median lateness of the server's tick, observed from outside"),
+    Metric::us("tick_lateness_us_p99", "99th percentile of the lateness of the server's tick, observed from outside"),
+    Metric::us("tick_interval_us_p50", "median time from one tick to the next, observed from outside"),
+    Metric::us("tick_interval_us_p99", "99th percentile of the time from one tick to the next, observed from outside"),
     Metric::us("tick_work_us_p50", "median time that a tick is on a CPU"),
     Metric::us("tick_work_us_p99", "99th percentile of the time that a tick is on a CPU"),
-    Metric::us("tick_wall_us_p50", "median time from a tick's beginning to its end, seen from outside"),
-    Metric::us("tick_wall_us_p90", "90th percentile of the time from a tick's beginning to its end, seen from outside"),
-    Metric::us("tick_wall_us_p99", "99th percentile of the time from a tick's beginning to its end, seen from outside"),
+    Metric::us("tick_wall_us_p50", "median time from a tick's beginning to its end, observed from outside"),
+    Metric::us(
+        "tick_wall_us_p90",
+        "90th percentile of the time from a tick's beginning to its end, observed from outside",
+    ),
+    Metric::us(
+        "tick_wall_us_p99",
+        "99th percentile of the time from a tick's beginning to its end, observed from outside",
+    ),
     Metric::new("missed_ticks_share", "ticks that did not begin before the next was due", "share", Direction::Lower),
     Metric::new(
         "preempted_ticks_share",
@@ -76,7 +82,7 @@ pub struct OutsideTicks {
     takes_turns: bool,
     /// Whether due times are known, so that ticks can be late.
     has_due: bool,
-    /// How long after the requested wake time the earliest ticks begin, as seen last.
+    /// How long after the requested wake time the earliest ticks begin, as last measured.
     asked_ns: Option<f64>,
     /// The kernel's counts of the busiest thread at the start of the window.
     begun: Option<Counted>,
@@ -146,7 +152,7 @@ impl OutsideTicks {
         let watcher = Watcher::start(&watched, function);
         let watcher = watcher.map_err(|errno| failed(format!("watch {}: {errno}", tick.workers())))?;
         let asked_ns = tick_account(&stream, &tick, None).ok().and_then(|account| account.asked_ns);
-        let has_due = asked_ns.is_some() || tick.tempo.pacing == Pacing::Kept;
+        let has_due = asked_ns.is_some() || tick.tempo.pacing == Pacing::FixedTimes;
         let turn_ns = (TURN_TICKS * tick.tempo.period_ns).max(TURN_NS) as u64;
         let takes_turns = share_followed(&stream, &tick, turn_ns) >= TURNS_FOLLOWED_MIN;
         Ok(OutsideTicks { watcher, tick, takes_turns, has_due, asked_ns, begun: None, without_cpu: 0 })
@@ -184,8 +190,8 @@ fn usual_metric(hz: f64, has_due: bool) -> String {
 impl Source for OutsideTicks {
     fn describe(&self) -> String {
         let pacing = match self.tick.tempo.pacing {
-            Pacing::Kept => "at set times",
-            Pacing::Walks => "chained",
+            Pacing::FixedTimes => "at set times",
+            Pacing::Chained => "chained",
             Pacing::Unknown => "at set times or chained (unclear which)",
         };
         let polls = match self.tick.waits {
@@ -197,7 +203,7 @@ impl Source for OutsideTicks {
             _ => String::new(),
         };
         format!(
-            "tick of {} seen from outside by switch records{begins}, {:.1} Hz {pacing}{polls}",
+            "tick of {} observed from outside by switch records{begins}, {:.1} Hz {pacing}{polls}",
             self.who(),
             self.hz()
         )
@@ -205,7 +211,7 @@ impl Source for OutsideTicks {
 
     /// Without the thread, the rate and the pacing: each start finds them anew.
     fn identity(&self) -> String {
-        "tick seen from outside by switch records".to_owned()
+        "tick observed from outside by switch records".to_owned()
     }
 
     /// The deciding metric first.
@@ -253,7 +259,7 @@ impl Source for OutsideTicks {
         self.without_cpu = 0;
         let account = account.map_err(|why| {
             let wakes: usize = stream.threads.iter().map(|thread| thread.wakes.len()).sum();
-            let seen = format!("{wakes} wakes were seen, {} records lost", stream.unseen.records);
+            let seen = format!("{wakes} wakes were recorded, {} records lost", stream.unseen.records);
             WorkloadError::NoValue {
                 program: self.who(),
                 why: format!("evenkeel saw no tick in this window: {why} ({seen})"),

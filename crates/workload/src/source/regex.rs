@@ -46,7 +46,15 @@ impl RegexLines {
 /// What is wrong with it, on one line, or that it is too large.
 pub fn compile(expression: &str) -> Result<Regex, InvalidMetric> {
     let made = RegexBuilder::new(expression).size_limit(EXPRESSION_BYTES_MAX).build();
-    made.map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" ").into())
+    made.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "the expression is too large".into(),
+        // The text has the expression with a mark below it, and ends in the reason.
+        error => {
+            let text = error.to_string();
+            let why = text.rsplit("error: ").next().unwrap_or_default().trim();
+            format!("the expression is invalid: {why}").into()
+        }
+    })
 }
 
 impl ReadLine for RegexLines {
@@ -109,8 +117,8 @@ mod tests {
             ("rps", "--regex-metric rps: expected a name and an expression: rps='requests/s: ([0-9.]+)'"),
             ("=x", "--regex-metric =x: expected a name and an expression"),
             ("a@b=x", "--regex-metric a@b=x: unknown rule @b"),
-            ("a=(", "--regex-metric a=(: regex parse error: ( ^ error: unclosed group"),
-            ("a=(x{900}){900}", "--regex-metric a=(x{900}){900}: Compiled regex exceeds size limit"),
+            ("a=(", "--regex-metric a=(: the expression is invalid: unclosed group"),
+            ("a=(x{900}){900}", "--regex-metric a=(x{900}){900}: the expression is too large"),
         ] {
             let message = RegexLines::new(&[text.to_owned()], &Directions::default()).err().unwrap().to_string();
             assert!(message.starts_with(expected), "{message}");

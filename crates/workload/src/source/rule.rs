@@ -6,7 +6,7 @@ use evenkeel_stats::quantile;
 
 use crate::source::InvalidMetric;
 
-/// The most values to keep for a quantile. Above that it keeps every second one, and so on: an evenly spaced sample.
+/// The maximum number of values to keep for a quantile. Above that it keeps every second one, and so on: an evenly spaced sample.
 const KEPT_MAX: usize = 1 << 16;
 
 /// The rule that reduces a window's values to one.

@@ -9,7 +9,7 @@ use crate::kit::game::{CPU, Game, PLAYED, Players, Preset};
 use crate::source::outside_ticks;
 
 const INSTALL: &str = "apt-get install --no-install-recommends ddnet-server";
-/// The most players of the server.
+/// The maximum number of players of the server.
 const PLAYERS_MAX: u32 = 64;
 const PLAYERS: u32 = 16;
 

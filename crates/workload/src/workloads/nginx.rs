@@ -9,7 +9,7 @@ use crate::kit::serving::{METRICS, Preset, Serving};
 use crate::load::{COMMON, Dataset, Http, Settings, Sizes};
 
 const INSTALL: &str = "apt-get install --no-install-recommends nginx-light";
-/// The most files. All are written to the temporary folder.
+/// The maximum number of files. All are written to the temporary folder.
 const FILES_MAX: u32 = 10_000;
 
 /// The registry entry of nginx.

@@ -16,7 +16,7 @@ const NAMES: [&str; 4] = ["sarge", "grism", "kyonshi", "major"];
 /// The server by its name.
 pub(super) const ENTRY: Entry = Entry {
     name: "openarena",
-    title: "OpenArena's game server on loopback with bots that play in it: only what is seen from outside",
+    title: "OpenArena's game server on loopback with bots that play in it, observed from outside",
     install: Some(INSTALL),
     settings: &[("fps=20", "ticks a second, 10 to 125; the server rounds their length to whole milliseconds")],
     metrics: &[outside_ticks::METRICS, &[CPU]],

@@ -16,13 +16,13 @@ use crate::source::outside_packets::{self, OutsidePackets};
 use crate::source::outside_ticks::{self, OutsideTicks};
 use crate::workload::{Sample, Workload};
 
-/// The most processes with one name to use.
+/// The maximum number of processes with one name to use.
 const PIDS_MAX: usize = 64;
 
 /// The registry entry of a running server.
 pub(super) const ENTRY: Entry = Entry {
     name: "outside",
-    title: "a server that runs already, seen from outside: its tick by switch records, its packets by their times",
+    title: "a running server, observed from outside: its tick by switch records, its packets by their times",
     install: None,
     settings: &[
         ("pid=0", "the server's process"),

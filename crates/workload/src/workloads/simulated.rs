@@ -39,7 +39,7 @@ const METRICS: &[Metric] = &[
 /// The registry entry of the workload.
 pub(super) const ENTRY: Entry = Entry {
     name: NAME,
-    title: "no server at all: numbers drawn around a level that you choose, in no time, to try out designs and reports",
+    title: "no server: random numbers around a level that you choose, without waiting, to try out designs and reports",
     install: None,
     settings: &[
         ("level-us=100", "median latency, in microseconds, 1 to 1000000"),

@@ -37,8 +37,8 @@ fn a_stall_is_charged_to_all_requests_due_in_it() {
         let charged = (60_000.0..260_000.0).contains(&open_us) && open["request_us_p50"] < 30_000.0;
         let blind = closed_us < open_us / 5.0 && closed["request_us_max"] > 190_000.0;
         // The server caused the stall: the generator had no free connection, and was not late itself.
-        let told_apart = open["load_behind_share"] < 0.1;
-        if asked && charged && blind && told_apart { Ok(()) } else { Err(seen) }
+        let is_separated = open["load_behind_share"] < 0.1;
+        if asked && charged && blind && is_separated { Ok(()) } else { Err(seen) }
     };
     one_of_by(4, check, unfit);
 }

@@ -1,4 +1,4 @@
-//! A thread of the check as a server seen from outside: its tick and its packets.
+//! A thread of the check serves as a server that is observed from outside: its tick and its packets.
 
 use std::net::UdpSocket;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 //! Tests that a rendered plan does what `apply` does. It runs on plain files below a folder, since only one kernel runs here. Plain files
-//! have no kernel behind them: brackets do not move, nothing else changes with a write, and interrupts are not served elsewhere. The
+//! have no kernel behind them: brackets do not move, a write has no side effects, and interrupts are not served elsewhere. The
 //! comparison leaves out only these effects.
 
 mod hostile;

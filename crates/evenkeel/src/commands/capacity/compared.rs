@@ -19,7 +19,7 @@ use crate::needs::Needs;
 use crate::selection;
 use crate::workload_settings;
 
-/// The settings, their plans, and what they need.
+/// The settings, their plans, and their requirements.
 pub(super) struct Compared {
     pub(super) settings: Vec<Setting>,
     plans: Vec<Plan>,
@@ -30,7 +30,7 @@ impl Compared {
     /// Reads them from a command line, or from a goal file.
     ///
     /// # Errors
-    /// If one is no setting, or needs more rights than the user has.
+    /// If an argument is not a setting, or needs more rights than the user has.
     pub(super) fn read(settings: &[String], goal: Option<&Path>, root: &Root) -> Result<Option<Compared>, Failure> {
         let texts = match goal {
             Some(file) => goal::settings(file)?,

@@ -1,4 +1,4 @@
-//! What the machine does during a window, by its own counters.
+//! The machine's own counters during a window.
 
 use std::time::Instant;
 

@@ -37,7 +37,7 @@ use crate::workload_settings;
 const LOG_FORMAT: u32 = 1;
 /// The default limits of every session, for workloads that have these metrics.
 const USUAL_LIMITS: [(&str, f64); 2] = [("tick_lateness_us_p99", 2000.0), ("missed_ticks_share", 0.001)];
-/// The fewest ticks that a 99th percentile needs.
+/// The minimum number of ticks for a 99th percentile.
 const EVENTS_MIN: f64 = 150.0;
 const WINDOW_USUAL: Duration = Duration::from_secs(3);
 const WINDOW_MAX: Duration = Duration::from_secs(15);
@@ -45,10 +45,10 @@ const WINDOW_MAX: Duration = Duration::from_secs(15);
 /// The end of `--help`.
 const EXAMPLES: &str = "\
 evenkeel starts session after session with its load, measures all of them at once, and finds the
-most with which every session holds the limits in most windows. In your command line and its load,
-{session} stands for the number of the session from 0, and {port} for its port. With settings, it
-also finds the number with them, in alternate windows, and restores the host. docs/capacity.md
-explains every option.
+highest number with which every session holds the limits in most windows. In your command line and
+its load, {session} stands for the number of the session from 0, and {port} for its port. With
+settings, it also finds the number with them, in alternate windows, and restores the host.
+docs/capacity.md explains every option.
 
 Examples:
   evenkeel capacity --limit tick_lateness_us_p99=1000 --budget 5m
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// A limit that every session has to hold; repeatable [default: tick lateness p99 of 2 ms, 0.1 % of ticks missed]
     #[arg(long, value_name = "METRIC=N", value_parser = limit)]
     limit: Vec<(String, f64)>,
-    /// The most sessions to try
+    /// The maximum number of sessions to try
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=1000))]
     max: u32,
     /// The longest time for all
@@ -255,7 +255,7 @@ impl Args {
         if written.is_err() {
             answer.report_file = None;
         }
-        // What was measured is printed, whatever became of the page.
+        // Print the measurement, even if the page could not be written.
         out.answer(&answer, || report::capacity::text(&answer.shown()))?;
         written
     }

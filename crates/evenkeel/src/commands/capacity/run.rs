@@ -43,7 +43,7 @@ pub(super) struct Run<'a> {
     pub(super) notes: Vec<String>,
 }
 
-/// The most notes that are kept.
+/// The maximum number of notes that are kept.
 const NOTES_MAX: usize = 20;
 
 impl Run<'_> {
@@ -66,7 +66,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The side of the next window, and its number of sessions. The sides alternate, and so does the one that begins a pair, so that a
+    /// The side of the next window, and its number of sessions. The sides alternate. So does the one that begins a pair, so that a
     /// machine that slowly changes favours neither.
     fn next(&mut self) -> Option<(usize, u32)> {
         for side in self.sides.iter_mut().filter(|side| side.ended.is_none()) {

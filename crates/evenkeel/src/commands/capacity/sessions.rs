@@ -1,4 +1,4 @@
-//! Sessions that run at once. Each is a workload in a thread of its own, so that all measure the same window.
+//! Sessions that run at once. Each is a workload in its own thread, so that all measure the same window.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -155,7 +155,7 @@ impl<'a> Sessions<'a> {
         answers.into_iter().collect()
     }
 
-    /// The values in force in the first session. Each session reads back its own, and fails if it is not what was wanted.
+    /// The values in force in the first session. Each session reads back its own, and fails if it is not the requested value.
     fn in_force(&mut self, order: &Order) -> Result<Vec<String>, WorkloadError> {
         match self.all(order)?.into_iter().next() {
             Some(Answer::InForce(values)) => Ok(values),

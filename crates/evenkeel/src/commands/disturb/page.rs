@@ -1,4 +1,4 @@
-//! What the pages of the kinds have in common.
+//! The common parts of the kinds' pages.
 
 use crate::view::Block;
 

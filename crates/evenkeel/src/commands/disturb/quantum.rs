@@ -31,8 +31,9 @@ pub(crate) struct Args {
     /// The method
     #[arg(long, value_enum, default_value_t)]
     by: By,
-    /// The CPUs [default: all that evenkeel may use]. With a quota, the command runs only on these, and the share is of all of them
-    /// [default: any CPU, and a share of one]
+    /// The CPUs [default: all that evenkeel may use]. With a quota, the command runs only on these, and the share
+    /// counts all of them
+    /// [default: any CPU; the share counts one]
     #[arg(long, value_name = "LIST", value_parser = values::cpus)]
     cpus: Option<CpuSet>,
     /// Time from the start of one slot to the next

@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// Rate per second: packets in total, or timers or wakes per CPU
     #[arg(long, value_name = "PER_S", default_value_t = 10_000)]
     rate: u64,
-    /// Destination of the packets: an address of this host, in its network namespace [default: an own port that nobody reads]
+    /// Destination of the packets: an address of this host, in its network namespace [default: a port of evenkeel that
+    /// nobody reads]
     #[arg(long, value_name = "IP:PORT", conflicts_with = "peer")]
     to: Option<SocketAddr>,
     /// Destination on another machine, up to 200,000 packets a second for ten minutes. It agrees by running `measure udp --serve`. The

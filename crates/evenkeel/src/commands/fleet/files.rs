@@ -1,4 +1,4 @@
-//! The files that a command line names, and the files in the folders that it names.
+//! The files on a command line, and the files in folders on it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) struct Wanted {
     pub(super) extension: &'static str,
     /// The command that writes one.
     pub(super) made_by: &'static str,
-    /// The most files.
+    /// The maximum number of files.
     pub(super) max: usize,
 }
 
@@ -62,19 +62,23 @@ impl Wanted {
         Ok(found)
     }
 
-    /// The failure if none of the files could be read.
-    pub(super) fn none(&self, unread: &[Unread]) -> Failure {
+    /// The failure if none of the files of `named` could be read.
+    pub(super) fn none(&self, named: &[PathBuf], unread: &[Unread]) -> Failure {
         let failure = match unread {
             [] => {
-                let why = format!("there is no file *.{} in the folder", self.extension);
+                let folders: Vec<String> = named.iter().map(|path| path.display().to_string()).collect();
+                let why = format!("{} has no file *.{}", folders.join(" "), self.extension);
                 Failure::text(exit::WRONG_USE, format!("find a {}", self.noun), why)
             }
             [one, others @ ..] => {
                 // The reason may already name the action and the file.
                 let (tried, also) = (format!("read the {} {}", self.noun, one.file), others.len());
                 let why = one.why.trim_start_matches("failed to ").trim_start_matches(&tried).trim_start_matches(": ");
-                let more =
-                    if also == 0 { String::new() } else { format!("; {also} other files are no {} either", self.noun) };
+                let more = if also == 0 {
+                    String::new()
+                } else {
+                    format!("; {also} other files are not {}s either", self.noun)
+                };
                 Failure::text(exit::WRONG_USE, tried, format!("{why}{more}"))
             }
         };

@@ -20,12 +20,12 @@ const CAPTURES: Wanted = Wanted {
     made_by: "`evenkeel capture --output FILE` takes a capture on the machine itself",
     max: 100_000,
 };
-/// The most threads that read captures. Each capture may have 32 MiB.
+/// The maximum number of threads that read captures. Each capture may have 32 MiB.
 const THREADS_MAX: usize = 64;
-/// The captures that are read before their hosts are added in order, so that the answer does not depend on which thread was first.
+/// The captures that were read ahead. Hosts are added in order, so the answer does not depend on which thread was first.
 const BATCH: usize = 256;
 
-/// Which captures, what makes a group, and what is shown.
+/// The captures, the traits of a group, and what the page shows.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CaptureArgs {
     /// Captures, or folders with captures (*.txt)
@@ -87,7 +87,7 @@ impl CaptureArgs {
     }
 }
 
-/// The hosts that were read, and the files that are no captures.
+/// The hosts, and the files that are not captures.
 pub(super) struct ReadHosts {
     pub(super) hosts: Hosts,
     pub(super) unread: Vec<Unread>,
@@ -111,7 +111,7 @@ pub(super) fn read(args: &CaptureArgs) -> Result<ReadHosts, Failure> {
             }
         }
     }
-    if read.hosts.is_empty() { Err(CAPTURES.none(&read.unread)) } else { Ok(read) }
+    if read.hosts.is_empty() { Err(CAPTURES.none(&args.captures, &read.unread)) } else { Ok(read) }
 }
 
 /// The hosts of these files, in their order.

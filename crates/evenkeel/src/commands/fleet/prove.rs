@@ -46,13 +46,13 @@ pub(super) struct Args {
     /// Blocks before the trial, in which no node has the goal
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     blocks_before: u32,
-    /// Blocks of the trial at the most
+    /// Maximum number of blocks of the trial
     #[arg(long, value_name = "N", default_value_t = 144, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     blocks: u32,
     /// The smallest effect that matters, in percent
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
     smallest_effect: f64,
-    /// End before the trial, and show how many blocks an effect takes
+    /// End before the trial, and show how many blocks an effect needs
     #[arg(long)]
     only_before: bool,
     /// How long nodes may take to apply the goal or put it back

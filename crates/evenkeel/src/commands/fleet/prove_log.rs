@@ -32,7 +32,7 @@ pub(super) enum Record {
         /// The numbers, by node.
         numbers: Numbers,
     },
-    /// It is over, and every node was asked to put the goal back.
+    /// It is over, and evenkeel asked every node to revert the goal.
     End {
         /// Why.
         why: String,
@@ -86,7 +86,7 @@ impl Log {
         Ok(log)
     }
 
-    /// The log of an earlier run, and what it holds. A last line that was cut is removed.
+    /// The log of an earlier run, and its content. An incomplete last line is removed.
     pub(super) fn open(path: &Path) -> Result<(Log, Begin, Vec<Record>), Failure> {
         let tried = format!("read the log {}", path.display());
         let text = user_file::read_text(path, LOG_BYTES_MAX).map_err(|error| Failure::user_file(&tried, &error))?;
@@ -103,7 +103,7 @@ impl Log {
             Some(Record::Begin(begin)) => {
                 return Err(wrong(format!("it has format {}, and this program reads {FORMAT}", begin.format)));
             }
-            _ => return Err(wrong("it is no log of a trial over a fleet".to_owned())),
+            _ => return Err(wrong("it is not a log of a trial over a fleet".to_owned())),
         };
         records.remove(0);
         let cut = |error| Failure::io(exit::WRONG_USE, &tried, &error);

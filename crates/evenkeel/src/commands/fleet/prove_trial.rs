@@ -23,7 +23,7 @@ use crate::show::Out;
 
 /// The effects of the power table.
 const EFFECTS: [f64; 4] = [0.02, 0.05, 0.1, 0.2];
-/// How often a wait looks for a signal.
+/// How often a waiting command checks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Why a trial ended.

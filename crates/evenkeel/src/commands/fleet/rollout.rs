@@ -25,13 +25,13 @@ pub(super) struct Args {
     /// Go on with new goals and new nodes until a signal
     #[arg(long, conflicts_with_all = ["undo", "again", "go_on"])]
     forever: bool,
-    /// Withdraw the goals, so that every node puts them back
+    /// Withdraw the goals, so that every node reverts them
     #[arg(long, conflicts_with_all = ["again", "go_on"])]
     undo: bool,
-    /// Roll out once more what was undone
+    /// Roll out undone goals once more
     #[arg(long, conflicts_with = "go_on")]
     again: bool,
-    /// Go on with what was halted
+    /// Continue halted rollouts
     #[arg(long = "continue")]
     go_on: bool,
     /// Prometheus, which has the numbers of the guards
@@ -173,7 +173,7 @@ mod with_kubernetes {
             rollout.map_or("no rollout".to_owned(), |rollout| format!("{:?}, wave {}", rollout.phase, rollout.wave));
         let message = rollout.map(|rollout| rollout.message.as_str()).filter(|message| !message.is_empty());
         let mut line = format!("{}: {phase}: {} of {} nodes in force", progress.goal, nodes.in_force, nodes.selected);
-        for text in message.into_iter().chain(progress.blind.iter().map(String::as_str)) {
+        for text in message.into_iter().chain(progress.without_numbers.iter().map(String::as_str)) {
             line += "; ";
             line += text;
         }

@@ -56,7 +56,7 @@ pub(crate) struct Args {
 pub(crate) struct Answer {
     #[serde(flatten)]
     table: GenerationTable,
-    /// Files that are no cards, with the reason for each.
+    /// Files that are not cards, with the reason for each.
     unread: Vec<Unread>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
     }
     if cards.is_empty() {
-        return Err(CARDS.none(&unread));
+        return Err(CARDS.none(&args.cards, &unread));
     }
     let usual_by = || ["instance type", "CPU", TIME_SLICES].map(str::to_owned).to_vec();
     let asked = TableAsked {

@@ -1,4 +1,4 @@
-//! The arguments of `guide`, the guides as they were judged, and the one way to print them.
+//! The arguments of `guide`, the judged guides, and the one way to print them.
 
 use std::path::PathBuf;
 

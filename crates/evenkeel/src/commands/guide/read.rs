@@ -34,7 +34,7 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
 }
 
 /// The text of a file. Old pages and configuration files may have letters that are not UTF-8, in comments most often: each is read as an unknown one.
-/// A file with zero bytes, as UTF-16 has them, is no text.
+/// A file with zero bytes, such as UTF-16, is not text.
 fn text(path: &Path) -> Result<String, UserFileError> {
     let bytes = user_file::read(path, GUIDE_BYTES_MAX as u64)?;
     let is_utf_16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
@@ -45,7 +45,7 @@ fn text(path: &Path) -> Result<String, UserFileError> {
 }
 
 /// The text of a profile, or of a file of variables, that another profile includes. A guide comes from anywhere, so it names files beside it and
-/// those that TuneD has on the machine that is read, and no others.
+/// the profiles of TuneD on the machine that is read, and no others.
 fn included(root: &Root, folder: &Path, name: &str) -> Option<String> {
     let beside = |path: &Path| text(path).ok();
     let installed = |path: &str| root.text(path).ok().filter(|text| text.len() <= GUIDE_BYTES_MAX);

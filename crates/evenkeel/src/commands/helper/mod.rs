@@ -30,7 +30,7 @@ pub(crate) struct Args {
 enum Role {
     /// Send every packet back
     EchoServer,
-    /// Send packets, each when the one before is back
+    /// Send packets, each after the previous one came back
     EchoLoad {
         /// Where the server listens
         #[arg(long)]
@@ -103,7 +103,7 @@ fn start(role: &Role) -> io::Result<Box<dyn Helper>> {
     })
 }
 
-/// Becomes the command, or says why not. This program need not be in the new root, whose `/proc` leads back to it.
+/// Becomes the command, or reports why it can't. This program need not be in the new root, whose `/proc` leads back to it.
 fn in_root(dir: &Path, program: Option<&Path>, command: &[OsString]) -> Failure {
     let program = program.unwrap_or(Path::new("/proc/self/exe"));
     let entered = chroot(dir).and_then(|()| std::env::set_current_dir("/"));

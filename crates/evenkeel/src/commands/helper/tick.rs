@@ -140,7 +140,7 @@ fn tick(mut beat: Beat, work_us: u32, counts: &Mutex<TickCounts>, asked: &Receiv
                 Some(ns) => thread::set_timer_slack_ns(std::num::NonZeroU64::new(ns)),
                 None => Ok(()),
             };
-            // The asking thread may have given up.
+            // The thread that asked may have given up.
             let _ = ask.answer.send(set.and_then(|()| thread::timer_slack_ns()));
         }
     }

@@ -14,10 +14,10 @@ use crate::commands::schema;
 /// The longest measurement.
 const SECONDS_MAX: u64 = 30;
 const SECONDS_USUAL: u64 = 10;
-/// How long a command may run that measures nothing.
+/// The time limit of a command that measures nothing.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The time that a meter may take in addition to its measurement.
-const BESIDE_MEASURING: Duration = Duration::from_secs(5);
+const METER_OVERHEAD: Duration = Duration::from_secs(5);
 /// After how long `apply` undoes a change that nobody confirms.
 const TRY_SECONDS_USUAL: u64 = 60;
 
@@ -250,7 +250,7 @@ struct Inspect {
 struct Audit {
     /// What to favour where one thing costs another. The default is latency.
     goal: Option<GoalName>,
-    /// What is known of the server, for example `pps=3840,cpus=2,players=64`.
+    /// What you know about the server, for example `pps=3840,cpus=2,players=64`.
     server: Option<String>,
 }
 
@@ -373,7 +373,7 @@ fn measure(input: Measure) -> Result<Wanted, String> {
         (_, _, M::Ticks, None) => return Err("ticks needs pid".to_owned()),
         _ => {}
     }
-    let limit = Duration::from_secs(if takes_seconds { seconds } else { SECONDS_MAX }) + BESIDE_MEASURING;
+    let limit = Duration::from_secs(if takes_seconds { seconds } else { SECONDS_MAX }) + METER_OVERHEAD;
     let wanted = Wanted { limit, takes_host: false, ..Wanted::new(&["measure", name]) };
     Ok(wanted.option("--seconds", takes_seconds.then_some(seconds)).option("--pid", input.pid))
 }

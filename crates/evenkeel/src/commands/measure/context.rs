@@ -126,7 +126,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Refuses a file that can't be written, and one that is no page: a page replaces the page of an earlier measurement, and nothing else.
+/// Refuses a file that can't be written, and a file that is not such a page: a page replaces only the page of an earlier measurement.
 fn refuse_another(file: &Path) -> Result<(), Failure> {
     refuse_unwritable(file)?;
     let mut head = [0; PAGE_HEAD.len()];
@@ -136,7 +136,7 @@ fn refuse_another(file: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let tried = format!("write {}", file.display());
-    Err(Failure::text(exit::WRONG_USE, tried, "it exists already, and is no page").hint("choose another name"))
+    Err(Failure::text(exit::WRONG_USE, tried, "it exists already, and is not a page").hint("choose another name"))
 }
 
 /// The beginning of every page.

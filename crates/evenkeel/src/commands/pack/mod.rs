@@ -41,8 +41,9 @@ enum What {
 ///
 /// Reads a CSV file with one row for each session, or for a number of equal ones. The column `cpus` is the CPU time of one session, in CPUs.
 /// Optional columns: session, count, tick_hz, work_us_p99, memory_mib, cache_kib, packets_per_s, network_mbps, unit, cpu_weight. Reads nodes, cores, caches,
-/// interrupts, isolated CPUs and the limits of the control group from this machine, or from a capture. Places as many sessions as
-/// possible; then with the fewest heavy ones on one core; then with the lowest load of the busiest CPU. Prints a line for each CPU and
+/// interrupts, isolated CPUs and the limits of the control group from this machine, or from a capture. Places as many
+/// sessions as possible. Of those placements it takes one with the fewest heavy sessions on one core, then the lowest
+/// load of the busiest CPU. Prints a line for each CPU and
 /// session, with values for taskset and systemd. The exit code is 1 if a session has no place, or if the packets need
 /// more than the CPUs have that serve the network's interrupts.
 #[derive(Debug, clap::Args)]

@@ -24,7 +24,7 @@ use crate::times;
 const NUMBER: &str = "{session}";
 /// The placeholder for its port.
 const PORT: &str = "{port}";
-/// The most sessions that one process looks after, as many as its guard does.
+/// The maximum number of sessions that one process looks after, as many as its guard does.
 const SESSIONS_MAX: usize = 1000;
 /// How often to check whether a session has ended. Rarely, so that evenkeel takes little CPU time from the sessions.
 const LOOK: Duration = Duration::from_millis(200);

@@ -25,7 +25,7 @@ pub(crate) struct Opened {
     pub(crate) names: Names,
     /// How much of the code has names.
     pub(crate) coverage: NameCoverage,
-    /// The end of the recording; none if it was made just now.
+    /// The end of the recording. `None` if evenkeel recorded just now.
     recorded_until: Option<SystemTime>,
 }
 
@@ -89,6 +89,9 @@ fn settings() -> Settings {
     Settings { cache_folder: KEPT_IN.get().cloned().flatten(), ..Settings::default() }
 }
 
+const RECORD_ONE: &str = "`evenkeel profile record` makes a recording";
+const FORMATS: &str = "a recording is a perf.data file, the output of `perf script`, or folded stacks";
+
 /// The contents of a file. A file is opened only once, because a pipe can't be read again.
 pub(crate) struct Whole {
     /// The contents.
@@ -103,10 +106,10 @@ pub(crate) fn whole<E: Display>(
     tried: &str,
     check_head: impl FnOnce(&[u8]) -> Result<(), E>,
 ) -> Result<Whole, Failure> {
-    let refused = |error: UserFileError| Failure::user_file(tried, &error);
+    let refused = |error: UserFileError| Failure::user_file(tried, &error).or_hint(RECORD_ONE);
     let mut opened = UserFile::open(file, FILE_BYTES_MAX).map_err(refused)?.limit_stream(STREAM_BYTES_MAX);
     check_head(opened.head(HEAD_BYTES).map_err(refused)?)
-        .map_err(|error| Failure::text(exit::WRONG_USE, tried, error))?;
+        .map_err(|error| Failure::text(exit::WRONG_USE, tried, error).hint(FORMATS))?;
     let written = opened.modified();
     Ok(Whole { bytes: opened.into_bytes().map_err(refused)?, written })
 }
@@ -126,7 +129,7 @@ pub(crate) fn open_of(file: &Path, narrow: Narrow<'_>) -> Result<Opened, Failure
 pub(crate) fn opened_of(file: &Path, whole: &Whole, narrow: Narrow<'_>) -> Result<Opened, Failure> {
     // The last change of the file is the end of the recording.
     named(&whole.bytes, Settings { recorded_until: whole.written, ..settings() }, narrow)
-        .map_err(|error| Failure::text(exit::WRONG_USE, tried(file), error))
+        .map_err(|error| Failure::text(exit::WRONG_USE, tried(file), error).hint(FORMATS))
 }
 
 /// The description of the attempt in error messages.

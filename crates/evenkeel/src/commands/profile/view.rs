@@ -26,7 +26,7 @@ use crate::view::terminal;
 /// Fewer samples get a caveat.
 const FEW_SAMPLES: usize = 1000;
 /// A smaller share without names gets no caveat.
-const SHARE_TOLD: f64 = 0.05;
+const UNNAMED_SHARE_MIN: f64 = 0.05;
 
 /// Show a recording: CPU time by function, CPU and stack
 ///
@@ -263,7 +263,7 @@ fn caveats(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
     caveats.extend(opened.coverage.said());
     let unnamed = summary::unnamed(tree).iter().fold(0_u64, |sum, (_, weight)| sum.saturating_add(*weight));
     let unnamed = part(unnamed, tree.total());
-    if unnamed >= SHARE_TOLD {
+    if unnamed >= UNNAMED_SHARE_MIN {
         caveats.push(format!("{} is in functions without names", percent(unnamed)));
     }
     caveats

@@ -224,7 +224,7 @@ fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, W
     }
 }
 
-/// Goes on as far as it goes in this boot.
+/// Continues as far as possible in this boot.
 fn on(state: &mut BootsState, context: &BootsContext, hands: BootTransactions<'_>, out: &Out) -> Outcome {
     let stop = experiment::stop_flag()?;
     let ending = {

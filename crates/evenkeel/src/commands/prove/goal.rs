@@ -59,7 +59,7 @@ pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) 
 /// The settings of a goal file, as a command line has them.
 ///
 /// # Errors
-/// If it is no goal, or has no settings.
+/// If it is not a goal, or has no settings.
 pub(crate) fn settings(file: &Path) -> Result<Vec<String>, Failure> {
     settings_of(&read(file)?, file)
 }
@@ -88,7 +88,7 @@ fn guards(evidence: &Evidence) -> Vec<String> {
     if named.is_empty() { vec!["none".to_owned()] } else { named }
 }
 
-/// A file that is no goal, with its name.
+/// A file that is not a goal, with its name.
 fn wrong(file: &Path, why: impl Display) -> Failure {
     Failure::text(exit::WRONG_USE, format!("read the goal {}", file.display()), why).hint(HINT)
 }

@@ -145,7 +145,7 @@ pub(super) enum Begins<'a> {
     After(&'a Path, &'a SessionLog),
 }
 
-/// A trial that can begin, or go on.
+/// A trial that can begin or continue.
 pub(super) struct Session<'a> {
     pub(super) out: &'a Out,
     pub(super) root: &'a Root,
@@ -154,7 +154,7 @@ pub(super) struct Session<'a> {
     pub(super) needs: Needs,
     pub(super) control: bool,
     pub(super) workload: &'a WorkloadArgs,
-    /// Measure also what does nothing here.
+    /// Also measure settings that have no effect here.
     pub(super) anyway: bool,
     pub(super) report: Option<&'a Path>,
     pub(super) state: &'a StateArgs,

@@ -1,4 +1,4 @@
-//! Who gets an answer: the token, and the names of this host.
+//! Decides which clients get an answer: by the token, and by the names of this host.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) enum Decision {
     /// The token was in the address of the page: keep it in a cookie, and take it out of the address.
     KeepToken(HeaderValue),
     NoToken,
-    /// The browser was led here by a foreign name.
+    /// The request names a foreign host, so another site may have sent the browser here.
     ForeignHost,
 }
 
@@ -39,7 +39,7 @@ impl Access {
     /// Reads the file of the token.
     ///
     /// # Errors
-    /// If it can't be read, others may read it, or it is no token.
+    /// If it can't be read, if others may read it, or if it is not a token.
     pub(super) fn new(token_file: Option<&Path>, host_names: &[String], is_tls: bool) -> Result<Access, Failure> {
         let token = token_file.map(read_token).transpose()?;
         let host_names = host_names.iter().map(|name| name.to_ascii_lowercase()).collect();
@@ -99,7 +99,8 @@ fn is_equal(sent: &str, token: &str) -> bool {
 pub(super) fn read_private(file: &Path, bytes_max: u64, tried: String) -> Result<String, Failure> {
     use std::os::unix::fs::PermissionsExt;
 
-    let text = user_file::read_text(file, bytes_max).map_err(|error| Failure::user_file(&tried, &error))?;
+    let text = user_file::read_text(file, bytes_max)
+        .map_err(|error| Failure::user_file(&tried, &error).or_hint("name an existing file that only you can read"))?;
     let mode = std::fs::metadata(file).map_or(0, |there| there.permissions().mode());
     match mode & 0o007 {
         0 => Ok(text),
@@ -168,7 +169,7 @@ mod tests {
         for wrong in ["", COOKIE, "evenkeel_token=", "evenkeel_token=0123456789abcdeg", "other=0123456789abcdef"] {
             assert_eq!(with("cookie", wrong), Decision::NoToken, "{wrong}");
         }
-        // The token in the address is for the page only, so that it gets into no other log.
+        // The token in the address works only for the page, so that it gets into no other log.
         let page = decide(&access, &format!("/?token={TOKEN}"), &[("host", "localhost")]);
         assert!(matches!(&page, Decision::KeepToken(cookie) if cookie.as_bytes().ends_with(b"; Secure")), "{page:?}");
         let metrics = decide(&access, &format!("/metrics?token={TOKEN}"), &[("host", "localhost")]);

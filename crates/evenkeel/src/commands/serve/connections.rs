@@ -1,5 +1,5 @@
 //! Connections: bounded in number, in the size of a request, and in the time that a request takes. If there are too many, a new one takes
-//! the place of the oldest that never sent a whole request, or else of the oldest.
+//! the place of the oldest one that never sent a complete request, or else of the oldest.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,13 +24,13 @@ use super::tls::{Acceptor, Tls};
 use crate::exit;
 use crate::failure::Failure;
 
-/// The most connections at a time. A process may have 1,024 open files on many systems.
+/// The maximum number of connections at a time. A process may have 1,024 open files on many systems.
 const CONNECTIONS_MAX: usize = 512;
 /// Between the first and the last byte of a request's head, and while a connection is idle.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// The largest head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// The most headers of a request.
+/// The maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
 /// The longest life of a connection. A browser then opens its stream of events again.
 const LIFE: Duration = Duration::from_secs(3600);
@@ -44,7 +44,7 @@ struct Connection {
     is_used: Arc<AtomicBool>,
 }
 
-/// Accepts connections on all sockets, in a task of its own.
+/// Accepts connections on all sockets, in a separate task.
 ///
 /// # Errors
 /// If a socket can't be watched.
@@ -67,7 +67,7 @@ pub(super) fn accept(listening: Listening, tls: Option<Tls>, router: Router) -> 
     }))
 }
 
-/// The next connection of any socket. Each socket is asked first in turn.
+/// The next connection of any socket. The sockets take turns at the first place.
 async fn next(listeners: &[TcpListener], turn: &mut usize) -> io::Result<TcpStream> {
     *turn = turn.wrapping_add(1);
     let from = *turn;
@@ -83,7 +83,7 @@ async fn next(listeners: &[TcpListener], turn: &mut usize) -> io::Result<TcpStre
     .await
 }
 
-/// Forgets connections that ended. If there are too many left, ends the oldest one that never sent a whole request, or else the oldest.
+/// Forgets connections that ended. If there are too many left, ends the oldest one that never sent a complete request, or else the oldest.
 fn make_room(running: &mut VecDeque<Connection>) {
     if running.len() < CONNECTIONS_MAX {
         return;
@@ -98,7 +98,7 @@ fn make_room(running: &mut VecDeque<Connection>) {
     }
 }
 
-/// A client that disconnects, or sends no valid request, is no error of the server.
+/// A client that disconnects, or sends an invalid request, is not an error of the server.
 fn serve(stream: TcpStream, tls: Option<Acceptor>, router: Router) -> Connection {
     let is_used = Arc::new(AtomicBool::new(false));
     let used = Arc::clone(&is_used);
@@ -123,7 +123,7 @@ async fn answer(stream: impl Read + Write + Unpin, router: Router, used: Arc<Ato
     let _ = tokio::time::timeout(LIFE, connection).await;
 }
 
-/// The router for hyper, which notes that a whole request arrived.
+/// The router for hyper. It notes that a complete request arrived.
 fn tower_service(
     router: Router,
     used: Arc<AtomicBool>,

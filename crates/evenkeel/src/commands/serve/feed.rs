@@ -1,4 +1,4 @@
-//! The collector in a thread of its own, and its latest answer for everybody.
+//! Runs the collector in its own thread, and keeps its latest answer for all requests.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ pub(super) struct Latest {
     pub(super) point: Point,
 }
 
-/// What requests read. Clones share it.
+/// The data that requests read. Clones share it.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) latest: watch::Receiver<Option<Arc<Latest>>>,
@@ -32,7 +32,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The past. A panic in another request leaves it whole.
+    /// The past. A panic in another request leaves it consistent.
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }

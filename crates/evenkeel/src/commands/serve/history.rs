@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Three steps of a counter of CPU time.
 const COUNTER_STEPS_NS: f64 = 30e6;
 
-/// What is drawn of one sample. Numbers that are not known are `null`.
+/// The part of one sample that a chart draws. Unknown numbers are `null`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Point {
     /// Milliseconds since 1970 UTC.
@@ -128,7 +128,7 @@ fn server(server: &ServerModel, late: &[LateTicks]) -> ServerPoint {
     }
 }
 
-/// The late ticks of a server. The cause is that of most of them; the evidence has the others too.
+/// The late ticks of a server. The cause is the one of most of them. The evidence names the others too.
 fn late_point(server: &ServerModel, late: &[LateTicks]) -> Option<LatePoint> {
     let mut own: Vec<&LateTicks> =
         late.iter().filter(|late| late.server == server.name && late.pid == server.pid).collect();

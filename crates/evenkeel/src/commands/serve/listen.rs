@@ -1,4 +1,4 @@
-//! The sockets: those that systemd opened for us, or one of our own.
+//! The sockets: from systemd, or opened here.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -7,7 +7,7 @@ use listenfd::ListenFd;
 use crate::exit;
 use crate::failure::Failure;
 
-/// The most sockets that are taken from systemd.
+/// The maximum number of sockets that `serve` takes from systemd.
 const SOCKETS_MAX: usize = 16;
 
 /// Listening sockets.
@@ -20,7 +20,7 @@ impl Listening {
     /// Takes systemd's sockets. Without any, listens on `address`.
     ///
     /// # Errors
-    /// If the address is in use, or is no address of this machine.
+    /// If the address is in use, or does not belong to this machine.
     pub(super) fn open(address: SocketAddr) -> Result<Listening, Failure> {
         let failed = |error: &std::io::Error| {
             Failure::io(exit::NOT_POSSIBLE, format_args!("listen on {address}"), error)

@@ -41,8 +41,8 @@ const POINTS_MAX: usize = 7_200;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "/ is a page that updates itself, /metrics is for Prometheus, /api/v1/model and /api/v1/history are JSON, /api/v1/events is a stream, and /healthz and \
-/readyz are for supervisors. For any address beyond loopback name a file with a token of 16 to 256 characters, or a certificate; with both, nobody reads the token \
-on the way.
+/readyz are for supervisors. For any address beyond loopback name a file with a token of 16 to 256 characters, or a certificate. With both, nobody can read the token \
+on the network.
 
 Examples:
   evenkeel serve
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let tls = files.map(|(certificate, key)| Tls::open(certificate, key)).transpose()?;
     let access = Arc::new(Access::new(args.token_file.as_deref(), &args.host_names, tls.is_some())?);
     let stored = args.replay.as_ref().map(|place| Stored::open(place).map_err(store_failure)).transpose()?;
-    // What can't be watched is an error before anything listens.
+    // An unwatchable process is an error before `serve` listens.
     let collector = match stored {
         Some(_) => None,
         None => {
@@ -148,7 +148,7 @@ fn serve(
     let served = runtime.block_on(async {
         let accepting = connections::accept(listening, tls, router)?;
         let watchdog = supervised(feed, stop);
-        // Systemd waits for this before it starts what depends on us. Without systemd it does nothing.
+        // Systemd waits for this before it starts dependent units. Without systemd it does nothing.
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         watchdog.await;
         accepting.abort();

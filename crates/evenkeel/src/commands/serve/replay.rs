@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::history::Point;
 use super::routes::{FORMAT, ModelAnswer};
 
-/// The points of one answer. A range with more samples is drawn with fewer: each point is then what happened since the point before.
+/// The points of one answer. A range with many samples has fewer points. Each point then covers the time since the point before.
 const POINTS_MAX: usize = 900;
-/// The points of a longer range: each of them costs a search of its own in the store.
+/// The points of a longer range. Each of them needs its own search in the store.
 const SEARCHED_POINTS: u64 = 150;
 /// The longest range in which every sample is read, in milliseconds.
 const WHOLE_MS_MAX: u64 = 900_000;
@@ -31,7 +31,7 @@ pub(super) struct Stored(Arc<Mutex<Replay>>);
 #[derive(Serialize)]
 struct StoredAnswer {
     format: u32,
-    /// Whether this is a store, and not the host as it is now.
+    /// Whether this is a store, as opposed to the live host.
     is_stored: bool,
     /// The first and the last sample, in milliseconds since 1970 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ struct At {
     at_ms: Option<u64>,
 }
 
-/// The answer of a server that shows the host as it is now.
+/// The answer of a server that shows the live host.
 pub(super) async fn nothing_stored() -> Response {
     Json(StoredAnswer { format: FORMAT, is_stored: false, range_ms: None }).into_response()
 }
@@ -81,10 +81,10 @@ impl Stored {
             .with_state(self.clone())
     }
 
-    /// Reads in a thread of its own, so that other requests are answered meanwhile.
+    /// Reads in a separate thread, so that other requests are answered in the meantime.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&mut Replay) -> T + Send + 'static) -> Option<T> {
         let replay = Arc::clone(&self.0);
-        // A panic of another request leaves the store as it was on disk.
+        // A panic of another request does not change the store on disk.
         let body = move || read(&mut replay.lock().unwrap_or_else(PoisonError::into_inner));
         tokio::task::spawn_blocking(body).await.ok()
     }

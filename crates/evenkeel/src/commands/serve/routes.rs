@@ -1,4 +1,4 @@
-//! What is served: the page, metrics, JSON, and a stream of events.
+//! The addresses that `serve` answers: the page, metrics, JSON, and a stream of events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use super::access::{Access, Decision};
 use super::feed::{Feed, Latest, Shared, is_fresh};
 use super::history::Point;
 
-/// Where a dump is asked for: the only address that is not for reading.
+/// The address that requests a dump. All others only read.
 const DUMP: &str = "/dump";
 /// The format of all JSON here.
 pub(super) const FORMAT: u32 = 1;
-/// The most streams of events at a time: each costs a few kilobytes a second.
+/// The maximum number of event streams at a time. Each costs a few kilobytes a second.
 const STREAMS_MAX: usize = 32;
-/// Between two comments on a stream that has nothing new.
+/// The time between two comments on an idle stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const PAGE: &str = include_str!("../../../../../web/serve/index.html");
@@ -34,7 +34,7 @@ const SCRIPT: &str = include_str!("../../../../../web/serve/serve.js");
 const CHARTS: &str = include_str!("../../../../../web/serve/charts.js");
 const STYLE: &str = include_str!("../../../../../web/serve/serve.css");
 
-/// What every answer has. The page loads only what this server sends.
+/// The headers of every answer. The page loads only what this server sends.
 const HEADERS: [(header::HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -55,7 +55,7 @@ pub(super) struct App {
     streams: Arc<AtomicUsize>,
 }
 
-/// The addresses of the host as it is now.
+/// The current addresses of the host.
 pub(super) fn live(feed: &Feed, access: &Arc<Access>, nothing_stored: MethodRouter<App>) -> Router {
     let app = App { shared: feed.shared.clone(), access: Arc::clone(access), streams: Arc::default() };
     Router::new()
@@ -69,7 +69,7 @@ pub(super) fn live(feed: &Feed, access: &Arc<Access>, nothing_stored: MethodRout
         .with_state(app)
 }
 
-/// The page, and these addresses, for who may read them. Anything else is not found, and anything but reading is refused.
+/// The page, and these addresses, for permitted clients. Any other path is not found, and any other method is refused.
 pub(super) fn router(addresses: Router, access: &Arc<Access>) -> Router {
     Router::new()
         .route("/", get(|| asset("text/html; charset=utf-8", PAGE)))
@@ -79,7 +79,7 @@ pub(super) fn router(addresses: Router, access: &Arc<Access>) -> Router {
         .merge(addresses)
         .fallback(|| async { (StatusCode::NOT_FOUND, "not found\n") })
         .layer(middleware::from_fn_with_state(Arc::clone(access), guarded))
-        // Supervisors have no token, and it says nothing.
+        // Supervisors have no token, and the answer contains no data.
         .route("/healthz", get(|| async { "ok\n" }))
         .layer(middleware::from_fn(with_headers))
 }
@@ -120,7 +120,7 @@ async fn with_headers(request: Request, next: Next) -> Response {
     response
 }
 
-/// The answer while there are no two samples yet.
+/// The answer until there are two samples.
 fn not_ready() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], "the first samples are not taken yet\n")
         .into_response()
@@ -162,7 +162,7 @@ struct DumpAnswer {
     why: Option<String>,
 }
 
-/// Asks the flight recorder for a dump. Only who has a token may: a page of another site could send this too.
+/// Asks the flight recorder for a dump. It needs a token, because a page of another site could send this request too.
 async fn dump(State(app): State<App>) -> Response {
     let answer = |status: StatusCode, why: Option<String>| {
         (status, Json(DumpAnswer { format: FORMAT, accepted: why.is_none(), why })).into_response()
@@ -223,7 +223,7 @@ async fn events(State(app): State<App>) -> Response {
     let mut latest = app.shared.latest.clone();
     latest.mark_changed();
     let stream = futures_util::stream::unfold((latest, counted), |(mut latest, counted)| async move {
-        // The sender is gone: the server ends.
+        // The sender is dropped when the server ends.
         latest.changed().await.ok()?;
         let event = latest.borrow_and_update().as_deref().map_or_else(Event::default, event);
         Some((Ok::<Event, Infallible>(event), (latest, counted)))

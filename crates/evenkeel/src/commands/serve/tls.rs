@@ -17,10 +17,10 @@ use crate::failure::Failure;
 
 /// The largest file of a certificate with its chain, or of a key.
 const FILE_BYTES_MAX: u64 = 256 << 10;
-/// The most certificates of a chain.
+/// The maximum number of certificates of a chain.
 const CHAIN_MAX: usize = 16;
 
-/// The files, and what was last read from them.
+/// The files, and their content at the last read.
 pub(super) struct Tls {
     certificate: PathBuf,
     key: PathBuf,
@@ -37,7 +37,7 @@ impl Tls {
     /// Reads both files.
     ///
     /// # Errors
-    /// If one can't be read, others may read the key, or the key is not that of the certificate.
+    /// If one can't be read, if others may read the key, or if the key does not belong to the certificate.
     pub(super) fn open(certificate: &Path, key: &Path) -> Result<Tls, Failure> {
         let changed = changed(certificate, key);
         let config = load(certificate, key)?;
@@ -45,7 +45,8 @@ impl Tls {
         Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), current })
     }
 
-    /// What encrypts the next connection. Files that no longer fit keep the last ones in use: a renewal writes one after the other.
+    /// The configuration of the next connection. If the files do not fit together, the last ones stay in use: a renewal writes one
+    /// after the other.
     pub(super) fn acceptor(&self) -> Acceptor {
         let changed = changed(&self.certificate, &self.key);
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,7 +22,7 @@ use crate::times::{SettleArgs, WindowArgs, time};
 const BUDGET: Duration = Duration::from_secs(20 * 60);
 const WINDOW: Duration = Duration::from_secs(1);
 const STOP_AT: f64 = 3.0;
-/// The most windows that a budget of time may be.
+/// The maximum number of windows in a budget of time.
 const WINDOWS_MAX: usize = 100_000;
 /// The shortest default window.
 const WINDOW_MIN: Duration = Duration::from_millis(250);
@@ -46,7 +46,7 @@ pub(crate) struct PlanArgs {
     /// Reject sets that make NAME worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, or p90 with few ticks, 25]
     #[arg(long, value_name = "NAME[=PERCENT]")]
     pub(crate) guard: Vec<String>,
-    /// Never repeat what is this many times worse [default: 3]
+    /// Never repeat an arm that is this many times worse [default: 3]
     #[arg(long, value_name = "TIMES")]
     pub(crate) stop_at: Option<f64>,
     /// Also try network device knobs; one may cut your own connection

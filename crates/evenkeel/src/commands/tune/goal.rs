@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::selection::{Selection, Term};
 use crate::show::tune::SearchResult;
 
-/// A goal file, as far as there is one.
+/// A goal file, if there is one.
 pub(super) struct Written {
     /// The path of the file.
     pub(super) file: Option<String>,

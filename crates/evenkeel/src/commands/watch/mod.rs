@@ -1,4 +1,4 @@
-//! `evenkeel watch`: what the host and its servers do, each second.
+//! `evenkeel watch`: shows each second what the host and its servers do.
 
 mod args;
 mod at;
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
 }
 
-/// Whether somebody looks at the screen and presses keys.
+/// Whether a person uses the screen and its keys.
 fn is_interactive() -> bool {
     io::stdout().is_terminal() && io::stdin().is_terminal()
 }

@@ -17,7 +17,7 @@ use crate::store_failure::store_failure;
 pub(super) struct Outputs {
     store: Option<StoreWriter>,
     textfile: Option<PathBuf>,
-    /// The last failure of each. A full disk may have room again later, so writing goes on, and each failure is reported once.
+    /// The last failure of each. A full disk may have room again later, so writing continues, and each failure is reported once.
     failures: [Option<String>; 2],
 }
 

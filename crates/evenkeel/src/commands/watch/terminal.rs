@@ -65,7 +65,7 @@ fn show(
 }
 
 impl Look {
-    /// What a key does; whether the program goes on.
+    /// The effect of a key. Returns whether the program continues.
     fn press(&mut self, key: KeyEvent, timeline: &mut Timeline) -> bool {
         match key.code {
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,

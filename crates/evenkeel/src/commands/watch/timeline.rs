@@ -1,4 +1,4 @@
-//! The moments that the terminal shows: those of this machine as they come, or those of a store.
+//! The moments that the terminal shows: live ones of this machine, or those of a store.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ const HELD_MAX: usize = 300;
 /// The moments of a store that a sparkline begins with.
 const SPARKS: usize = 60;
 
-/// Moments in time, of which one is shown.
+/// Moments in time. One of them is shown.
 #[derive(Debug)]
 pub(super) struct Timeline {
     source: Source,
@@ -126,7 +126,7 @@ impl Timeline {
         }
     }
 
-    /// Goes back by so many moments, as far as there are any.
+    /// Goes back by this many moments, or to the first.
     pub(super) fn back(&mut self, by: usize) {
         match &mut self.source {
             Source::Live(live) => {
@@ -144,7 +144,7 @@ impl Timeline {
         }
     }
 
-    /// Goes forth by so many moments, as far as there are any.
+    /// Goes forward by this many moments, or to the last.
     pub(super) fn forth(&mut self, by: usize) {
         match &mut self.source {
             Source::Live(live) => {

@@ -17,7 +17,7 @@ const BEHIND: u64 = 5;
 /// The folders of programs: a user's own PATH must not choose what runs as root.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The most of what it says that is repeated, in bytes.
+/// The maximum length of its error text to repeat, in bytes.
 const WORDS_MAX: usize = 300;
 
 /// Starts the timer of a transaction; does nothing where systemd does not run or would not obey.

@@ -12,7 +12,7 @@ use crate::report::words::trim;
 const HEIGHT: f64 = 240.0;
 /// The vertical position of the boots' names.
 const NAMES: f64 = HEIGHT - 30.0;
-/// The most windows of one boot that are drawn; more would hide each other.
+/// The maximum number of windows of one boot that are drawn; more would hide each other.
 const MARKS_MAX: usize = 60;
 
 /// Draws them, or nothing if none was measured.

@@ -8,7 +8,7 @@ use crate::report::words::{as_change, range, share};
 
 const ROW_HEIGHT: f64 = 34.0;
 const MIDDLE: f64 = 17.0;
-/// The most marks in one row; more would hide each other.
+/// The maximum number of marks in one row; more would hide each other.
 const RUG_MAX: usize = 400;
 
 /// One row of the chart.

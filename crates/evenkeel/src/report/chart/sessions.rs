@@ -1,4 +1,4 @@
-//! The worst session by the number of sessions, with the limit that it has to hold.
+//! The worst session by the number of sessions, with the limit that every session has to hold.
 
 use evenkeel_fleet::capacity::{Limit, Step};
 use evenkeel_trial::ArmName;
@@ -13,7 +13,7 @@ const NAMES: f64 = HEIGHT - 20.0;
 /// Numbers of sessions that are named on the axis.
 const NAMED: usize = 12;
 
-/// Draws one limit of all that were tried: `curves` has the curve without settings, and the one with them if they are compared.
+/// Draws one of the tested limits: `curves` has the curve without settings, and the one with them if they are compared.
 /// Nothing is drawn if no session had a value.
 pub(crate) fn sessions(curves: &[&[Step]], at: usize, limit: &Limit, source: &Source) -> Markup {
     let drawn: Vec<Vec<(&Step, f64)>> = curves.iter().map(|curve| points(curve, at)).collect();

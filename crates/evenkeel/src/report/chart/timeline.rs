@@ -14,7 +14,7 @@ const ROW_HEIGHT: f64 = 110.0;
 const STRIP_HEIGHT: f64 = 34.0;
 /// Beyond this many windows, the line is drawn in steps, so that the page stays small.
 const WINDOWS_MAX: usize = 600;
-/// Slices of time in a strip; each shows the most that any of its windows had.
+/// Slices of time in a strip. Each shows the maximum over its windows.
 const SLICES_MAX: usize = 240;
 
 /// A strip for one number of the windows' conditions: how to read it, its title, its unit, and the factor to that unit.

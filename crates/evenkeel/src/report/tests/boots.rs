@@ -101,7 +101,7 @@ fn no_verdict_stands_without_what_it_rests_on_or_what_vetoes_it() {
     assert!(at("Boot 3 does not count") < at("class=\"estimates\""));
 }
 
-/// Every valid state has a page. The page of the most boots and windows opens in a browser.
+/// Every valid state has a page. The page of the maximum number of boots and windows opens in a browser.
 #[test]
 fn every_state_has_a_page() {
     let mut state = some();

@@ -139,7 +139,7 @@ fn several_arms_have_a_row_each_and_one_timeline() {
     let page = page(&several());
     assert!(
         !page.contains("<script") && page.contains("Take B: it is &lt;script&gt;"),
-        "what a file says is no markup"
+        "what a file says is not markup"
     );
     for words in [
         "Best arm",

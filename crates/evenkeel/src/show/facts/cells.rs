@@ -22,7 +22,7 @@ pub(super) fn cell<T>(fact: &Fact<T>, show: impl FnOnce(&T) -> String, unknowns:
     }
 }
 
-/// Why something above is unknown, each reason once.
+/// Why a value above is unknown, each reason once.
 pub(super) fn notes(page: &mut Page, unknowns: impl Iterator<Item = String>) {
     for why in unknowns.collect::<BTreeSet<_>>() {
         page.row("", DIM, &why);

@@ -7,7 +7,7 @@ use evenkeel_host::facts::{Counters, Facts, UdpCounters};
 
 use crate::show::page::{DIM, Page, unknown};
 
-/// The most rows of a table, the largest first: a machine of 128 CPUs has as many lines of each.
+/// The maximum number of rows of a table, the largest first: a machine of 128 CPUs has as many lines of each.
 const ROWS_MAX: usize = 16;
 
 pub(super) fn section(page: &mut Page, facts: &Facts) {

@@ -8,9 +8,9 @@ use crate::show::page::width;
 
 use crate::view::{Block, Column, Text, markdown, terminal};
 
-/// The most groups in the matrix, unless the user asks for all. More do not fit on a page.
+/// The maximum number of groups in the matrix, unless the user asks for all. More do not fit on a page.
 const GROUPS_MAX: usize = 6;
-/// The most outliers on the page, unless the user asks for all.
+/// The maximum number of outliers on the page, unless the user asks for all.
 const OUTLIERS_MAX: usize = 12;
 
 pub(crate) fn page(audit: &FleetAudit, is_whole: bool) -> String {
@@ -122,7 +122,7 @@ fn cell(knob: &KnobStates, group: usize) -> String {
 fn outliers(audit: &FleetAudit, is_whole: bool) -> Vec<Block> {
     let all = audit.rows.iter().flat_map(|row| row.groups.iter().map(move |group| (row, group)));
     let mut all: Vec<_> = all.filter(|(_, group)| !group.outliers.is_empty()).collect();
-    // One host that differs from a thousand says more than five hundred.
+    // One outlier among a thousand hosts is more informative than five hundred.
     all.sort_by_key(|(_, group)| group.outliers.len() + group.outliers_beyond);
     let all = all.into_iter().flat_map(|(row, group)| group.outliers.iter().map(move |outlier| (row, outlier)));
     let all: Vec<_> = all.collect();

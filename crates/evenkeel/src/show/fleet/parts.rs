@@ -1,4 +1,4 @@
-//! What the pages of `fleet audit` and `fleet diff` share.
+//! The common parts of the pages of `fleet audit` and `fleet diff`.
 
 use evenkeel_fleet::audit::{By, Difference, Trait, Unread, ValueCount};
 use evenkeel_host::State;
@@ -42,7 +42,7 @@ pub(super) fn difference(of: &Difference) -> String {
     format!("{own}; the group: {usual}")
 }
 
-/// The name of a knob is code, that of a fact is words.
+/// The name of a knob is code; the name of a fact is plain text.
 pub(super) fn row_name(id: &str) -> Text {
     if id.contains(' ') { Text::from(id.to_owned()) } else { Text::code(id) }
 }

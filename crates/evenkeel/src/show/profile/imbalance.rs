@@ -12,9 +12,9 @@ use crate::view::Block;
 const ROWS_MAX: usize = 32;
 /// The letters for the busy share of a CPU in a part of the time, from idle to full.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The most files without names on the page.
+/// The maximum number of files without names on the page.
 const UNNAMED_MAX: usize = 3;
-/// The most functions of a stack on the page.
+/// The maximum number of functions of a stack on the page.
 const FRAMES_MAX: usize = 8;
 
 /// The page; `unseen` lists the missing data with the reasons.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::show::units::quantity;
 use crate::view::Block;
 
-/// The most rows on the page. JSON has all.
+/// The maximum number of rows on the page. JSON has all.
 const ROWS_MAX: usize = 40;
 
 /// The quantum and its source.

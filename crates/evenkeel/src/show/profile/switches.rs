@@ -8,12 +8,12 @@ use evenkeel_profile::offcpu::{Faults, Reason};
 use crate::show::units::{part, percent, quantity};
 use crate::view::Block;
 
-/// The most threads with a table, those with most CPU time first. JSON has more.
+/// The maximum number of threads with a table, those with most CPU time first. JSON has more.
 const TABLES_MAX: usize = 8;
-/// The most lines of the timeline.
+/// The maximum number of lines of the timeline.
 const LINES_MAX: usize = 24;
 const FAULTS_MAX: usize = 12;
-/// The most waits in the list. JSON and the HTML page have more.
+/// The maximum number of waits in the list. JSON and the HTML page have more.
 const WAITS_MAX: usize = 8;
 
 pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String], written: Option<&str>) -> Vec<Block> {

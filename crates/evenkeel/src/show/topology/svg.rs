@@ -20,7 +20,7 @@ const WIDTH_MIN: usize = 640;
 const WIDTH_MAX: usize = 1024;
 /// Its letters are larger.
 const TITLE_CHAR_WIDTH: usize = 9;
-/// The most lines that are drawn; more would hide the CPUs behind them.
+/// The maximum number of lines that are drawn; more would hide the CPUs behind them.
 const LINES_MAX: usize = 8;
 
 /// The colours of lines and queues, one for each NIC: the palette of Okabe and Ito, which colour-blind people can distinguish.

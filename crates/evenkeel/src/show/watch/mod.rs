@@ -10,7 +10,7 @@ use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 use crate::show::units::{bytes, percent};
 use words::{gaps_words, late_ticks, ms_per_s, number, per_s, recorder_words, short_us, value};
 
-/// The most entries of a list on the page; JSON has all.
+/// The maximum number of entries of a list on the page; JSON has all.
 const LISTED_MAX: usize = 3;
 
 pub(crate) fn page(model: &Model) -> String {

@@ -11,7 +11,7 @@ use crate::show::units::percent;
 /// The CPUs in one line.
 const CPUS_LISTED: usize = 4;
 
-/// What `show` makes of a value, or `?`: the page lists the reasons.
+/// Applies `show` to a value; `?` if it is unknown: the page lists the reasons.
 pub(crate) fn value<T>(measured: &Measured<T>, show: impl FnOnce(&T) -> String) -> String {
     measured.known().map_or_else(|| "?".to_owned(), show)
 }

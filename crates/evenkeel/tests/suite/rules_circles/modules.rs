@@ -14,7 +14,7 @@ type Names = Vec<String>;
 enum Name {
     /// An item that the module defines.
     Item,
-    /// An import, with the paths that the name stands for.
+    /// An import: the name and its paths.
     Import(Names),
 }
 

@@ -8,9 +8,9 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::book::{Keep, NAME_BYTES_MAX, PriceBook, PriceError};
 
-/// The most products that are kept: each type has one in each region.
+/// The maximum number of stored products: each type has one in each region.
 const PRODUCTS_MAX: usize = 200_000;
-/// The most zones of all types.
+/// The maximum number of zones of all types.
 const ZONES_MAX: usize = 500_000;
 
 /// Ends the parser; `refused` has the reason.
@@ -18,7 +18,7 @@ pub(super) fn stop<E: serde::de::Error>() -> E {
     E::custom("refused")
 }
 
-/// A product, as far as it matters.
+/// The fields of a product that matter here.
 #[derive(Debug, Deserialize)]
 struct Product {
     #[serde(default)]
@@ -40,7 +40,7 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// Linux, on shared machines, without anything on top.
+    /// Linux, on shared machines, without additional software.
     pub(super) fn is_plain(&self) -> bool {
         self.operating_system == "Linux"
             && self.tenancy == "Shared"
@@ -99,7 +99,7 @@ impl<'de> Visitor<'de> for ReadProducts<'_> {
     }
 }
 
-/// Reads the terms of the products that are wanted.
+/// Reads the terms of the wanted products.
 pub(super) struct Terms<'a> {
     pub(super) products: &'a Products,
     pub(super) book: &'a mut PriceBook,

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::book::{Keep, PriceBook, PriceError};
 
-/// A price, as far as it matters.
+/// The fields of a price that matter here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Item {
@@ -39,7 +39,7 @@ pub(super) fn take(item: Item, book: &mut PriceBook) -> Result<(), PriceError> {
     book.date(&item.effective_start_date);
     let at = (item.arm_sku_name.as_str(), item.arm_region_name.as_str());
     let (start, end) = (&item.effective_start_date, &item.effective_end_date);
-    // A list with earlier prices has several of a type and region, one after the other. Dates in one format sort as their texts do.
+    // A list with earlier prices has several for one type and region. Dates in one format sort as their texts do.
     if book.is_outdated(at, start, end) {
         return Ok(());
     }

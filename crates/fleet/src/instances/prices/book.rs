@@ -1,4 +1,4 @@
-//! The book of prices: by type and region, from files that are read one after another.
+//! The book of prices: by type and region, from several files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::records::TableError;
 
-/// The most regions, zones and price areas of all files.
+/// The maximum number of regions, zones and price areas of all files.
 const PLACES_MAX: usize = 5_000;
 /// The longest text of a file that is kept or compared.
 pub(super) const NAME_BYTES_MAX: usize = 200;
@@ -26,10 +26,10 @@ pub enum PriceError {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// Valid JSON without a price list.
-    #[error("it has no list of prices that is known: neither products and terms, nor Items, skus or SpotPriceHistory")]
+    #[error("it has no known list of prices: neither products and terms, nor Items, skus or SpotPriceHistory")]
     NoList,
     /// The file lists terms before the products that they refer to.
-    #[error("its terms come before its products, so that nobody knows what they are the price of")]
+    #[error("its terms come before its products, so evenkeel cannot match the two")]
     TermsFirst,
     /// Amounts that can't be compared.
     #[error("its prices are in {found}, and those before it in {before}")]
@@ -50,7 +50,7 @@ pub enum PriceError {
 /// Which prices are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct PricesWanted {
-    /// Whether the prices are those of capacity that the cloud may take back.
+    /// Whether the prices are for capacity that the cloud may take back.
     pub is_spot: bool,
     /// If set, only the prices of this region.
     pub region: Option<String>,
@@ -230,7 +230,7 @@ impl PriceBook {
         Ok(())
     }
 
-    /// The lowest price of a type, in the region that was asked for, or in any.
+    /// The lowest price of a type, in the requested region, or in any.
     pub fn price(&self, instance: &Instance) -> Option<Price> {
         let start = (instance.name.clone(), String::new());
         let own = self.by_type.range(start..).take_while(|((name, _), _)| *name == instance.name);
@@ -240,7 +240,7 @@ impl PriceBook {
         Some(Price { region, per_hour: lowest.1, file: self.files.get(lowest.2)?.file.clone() })
     }
 
-    /// The prices of a Google type, from those of its CPUs and of its memory.
+    /// The prices of a Google type, computed from the prices of its CPUs and of its memory.
     fn by_parts(&self, instance: &Instance) -> Vec<(String, f64, usize)> {
         // Types with a shared core have their own prices.
         let is_shared = instance.figure(Kind::BaselinePercentPerVcpu).is_some();
@@ -254,7 +254,7 @@ impl PriceBook {
     }
 }
 
-/// Which of two prices of one type and region stays.
+/// Chooses between two prices of one type and region.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keep {
     Lowest,

@@ -73,7 +73,7 @@ impl Money {
     }
 }
 
-/// What a SKU prices: a family such as `n2`, and whether its CPUs or its memory.
+/// The subject of a SKU's price: a family such as `n2`, and its CPUs or its memory.
 fn part(description: &str) -> Option<(String, bool)> {
     let words = description.strip_prefix("Spot Preemptible ").unwrap_or(description);
     let (what, _) = words.split_once(" running in ")?;

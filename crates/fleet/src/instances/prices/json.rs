@@ -95,7 +95,7 @@ impl<'de> Visitor<'de> for &mut File<'_> {
     }
 }
 
-/// A list whose members are taken one by one.
+/// A list whose members are read one by one.
 struct Each<'a, T, F> {
     take: F,
     book: &'a mut PriceBook,

@@ -1,4 +1,4 @@
-//! Each format, by files made after the clouds' documents, and files that are not what they seem.
+//! Each format, with files made after the clouds' documents, and with misleading files.
 
 use std::io::{self, Read};
 
@@ -68,7 +68,7 @@ fn each_cloud_has_its_own_format() {
 #[test]
 fn what_is_no_file_of_prices_is_refused_with_the_reason() {
     let cases = [
-        (r#"{"a":1}"#, "it has no list of prices that is known"),
+        (r#"{"a":1}"#, "it has no known list of prices"),
         ("[1,2]", "invalid type: sequence, expected an object with prices at line 1 column"),
         (r#"{"terms":{"OnDemand":{}},"products":{}}"#, "its terms come before its products"),
         ("{\"Items\":[\n{\"retailPrice\":\"x\"}]}", "at line 2 column"),

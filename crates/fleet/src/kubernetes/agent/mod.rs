@@ -34,7 +34,7 @@ use super::why::why;
 const GATHER: Duration = Duration::from_millis(200);
 /// The wait before the next attempt to write the status.
 const AGAIN: Duration = Duration::from_secs(5);
-/// The most goals of a cluster that an agent considers.
+/// The maximum number of goals of a cluster that an agent considers.
 const GOALS_MAX: usize = 200;
 
 /// Receives the messages of a running agent.
@@ -43,7 +43,7 @@ pub trait Log: Send {
     fn note(&mut self, text: &str);
 }
 
-/// What the agent has seen of the cluster.
+/// The agent's copy of the cluster's objects.
 #[derive(Default)]
 struct Seen {
     goals: Option<BTreeMap<String, HostGoal>>,

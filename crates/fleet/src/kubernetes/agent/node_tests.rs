@@ -30,7 +30,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Whether this call is the one that is killed half-way.
+    /// Whether the test kills this call half-way.
     fn is_killed(&mut self) -> bool {
         self.calls += 1;
         let left = self.dies_in.map(|left| left.saturating_sub(1));

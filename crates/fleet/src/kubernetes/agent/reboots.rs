@@ -18,7 +18,7 @@ use super::super::why::why;
 use super::cluster::{event_note, recorder};
 use super::node::Brought;
 
-/// How often a node that is drained is looked at.
+/// How often to check a node that is being drained.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// A node has a few hundred pods at the most. The rest is evicted in the next passes.
 const EVICTIONS_MAX: usize = 100;
@@ -32,7 +32,7 @@ pub(super) struct Reboots {
     name: String,
 }
 
-/// What a pass did about the reboot of its node.
+/// The result of one pass over the reboot of its node.
 #[derive(Default)]
 pub(super) struct Rebooted {
     /// Whether to look again soon.
@@ -202,7 +202,7 @@ impl Reboots {
             let evict = EvictParams { delete_options: Some(delete), ..EvictParams::default() };
             match of_namespace.evict(&pod.name_any(), &evict).await {
                 Ok(_) => rebooted.lines.push(format!("evicted pod {namespace}/{}", pod.name_any())),
-                // It has gone, or another pod has its name, or its budget says "later".
+                // The pod has gone, another pod has its name, or its budget refuses for now.
                 Err(kube::Error::Api(error)) if matches!(error.code, 404 | 409 | 429) => {}
                 Err(error) => {
                     rebooted.lines.push(format!("failed to evict pod {namespace}/{}: {}", pod.name_any(), why(&error)));

@@ -1,4 +1,4 @@
-//! What the lines of a text in YAML say, while its nodes are read in another order.
+//! The results of the lines of a text in YAML. Its nodes are read in another order.
 
 use super::super::line::{Ask, Content, Skip};
 use super::super::{names, prose, settings};
@@ -6,7 +6,7 @@ use crate::sysctl;
 
 /// Why a setting has no value here.
 pub(super) const NO_VALUE: &str = "its value is empty, or a variable of Ansible";
-/// The most settings that loops make of the tasks of a text.
+/// The maximum number of settings that loops make of the tasks of a text.
 const LOOPED_MAX: usize = 20_000;
 
 /// What a line says.
@@ -42,7 +42,7 @@ impl Line {
     }
 }
 
-/// What the lines of the text say.
+/// The results of the lines of the text.
 pub(super) struct Lines {
     lines: Vec<Line>,
     looped: usize,

@@ -1,4 +1,4 @@
-//! Tasks: what the module `sysctl` sets, with its loop, and what other modules write into files.
+//! Tasks: the settings of the module `sysctl`, with its loop, and what other modules write into files.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::yaml::{Kind, Node, Pair};
 pub(super) struct Variables<'a>(BTreeMap<&'a str, &'a Node>);
 
 impl<'a> Variables<'a> {
-    pub(super) fn of(nodes: &'a [Node]) -> Variables<'a> {
+    pub(super) fn from_nodes(nodes: &'a [Node]) -> Variables<'a> {
         let mut found = BTreeMap::new();
         let mut rest: Vec<&Node> = nodes.iter().collect();
         while let Some(node) = rest.pop() {
@@ -100,7 +100,7 @@ impl<'a> Task<'a> {
         self.arguments.iter().find(|argument| names.contains(&argument.name.as_str()))
     }
 
-    /// Tells the lines what the task sets.
+    /// Adds the settings of the task to its lines.
     pub(super) fn settings(&self, lines: &mut Lines) {
         let Some(name) = self.argument(&["name", "key"]) else { return };
         let value = self.argument(&["value", "val"]);
@@ -115,7 +115,7 @@ impl<'a> Task<'a> {
             lines.done(state.line, Skip::Structure);
         }
         match (&self.over, is_looped) {
-            (_, false) if !is_name(&name.value) => lines.not(name.line, format!("{} is no sysctl", name.value)),
+            (_, false) if !is_name(&name.value) => lines.not(name.line, format!("{} is not a sysctl", name.value)),
             (_, false) if is_absent => {}
             (_, false) => match value {
                 Some(value) => lines.setting(line, &name.value, &value.value),
@@ -212,7 +212,7 @@ impl Item<'_> {
         }
     }
 
-    /// What a part of the item is, and on which line.
+    /// The value of a part of the item, and its line.
     fn part(&self, name: &str) -> Option<(String, usize)> {
         let of = |node: &Node| node.text().map(|text| (text, node.line));
         match self {
@@ -298,7 +298,7 @@ pub(super) fn file(value: &Node, lines: &mut Lines) {
     }
 }
 
-/// What a line of a file that is written says: a sysctl, or kernel arguments.
+/// The content of a line that a task writes to a file: a sysctl, or kernel arguments.
 fn written(path: &str, text: &str) -> Content {
     let is_ours = boot::is_file(path) || path.contains("sysctl") || path.is_empty() || path.contains("{{");
     if is_ours && text.contains("{{") && (prose::mentioned(text).is_some() || text.contains("CMDLINE")) {

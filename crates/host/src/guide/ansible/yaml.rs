@@ -1,10 +1,11 @@
-//! The part of YAML that people write in tasks and variables, with the line of each node. It refuses nothing: a line that fits nowhere is odd.
+//! The part of YAML that people write in tasks and variables, with the line of each node. It refuses nothing: a line without a place
+//! counts as odd.
 
 /// How deep maps and lists may be nested.
 const DEPTH_MAX: usize = 40;
-/// The most lines of one text between quotes, or of one map or list in brackets.
+/// The maximum number of lines of one text between quotes, or of one map or list in brackets.
 const LINES_MAX: usize = 200;
-/// The most bytes that are read ahead for brackets and quotes that never close.
+/// The maximum number of bytes to read ahead for brackets and quotes that never close.
 const WASTED_BYTES_MAX: usize = 1 << 22;
 
 /// A map, a list or a text, with the index of its first line.
@@ -51,7 +52,7 @@ impl Node {
         }
     }
 
-    /// The text: that of several lines as one.
+    /// The text. Several lines are joined to one.
     pub(super) fn text(&self) -> Option<String> {
         match &self.kind {
             Kind::Text(text) => Some(text.clone()),
@@ -80,7 +81,7 @@ pub(super) fn parse(text: &str) -> (Vec<Node>, Vec<usize>) {
 
 struct Reader<'a> {
     raw: Vec<&'a str>,
-    /// Each line: how far it is indented, and its text. A list's item becomes a line of its own behind the `-`.
+    /// Each line: its indentation and its text. The item of a list becomes a separate line after the `-`.
     lines: Vec<(usize, String)>,
     at: usize,
     odd: Vec<usize>,
@@ -162,7 +163,7 @@ impl Reader<'_> {
         Node { line, kind: Kind::Map(pairs) }
     }
 
-    /// The value that begins on this line. `indent` is that of the key or item, if it has one.
+    /// The value that begins on this line. `indent` is the indentation of the key or item, if there is one.
     fn value(&mut self, text: &str, indent: Option<usize>, depth: usize) -> Node {
         let line = self.at;
         let is_inner = |next: usize| indent.is_none_or(|indent| next > indent);
@@ -184,7 +185,7 @@ impl Reader<'_> {
         }
         let mut whole = without_comment(text).to_owned();
         self.at += 1;
-        // A text goes on where lines are indented further.
+        // A text continues while lines are indented further.
         while let Some((next, more)) = self.lines.get(self.at) {
             let goes_on = !more.is_empty()
                 && is_inner(*next)
@@ -201,7 +202,7 @@ impl Reader<'_> {
         Node { line, kind: Kind::Text(whole) }
     }
 
-    /// A text of several lines, as it stands.
+    /// A text of several lines, unchanged.
     fn lines_of(&mut self, line: usize, indent: Option<usize>) -> Node {
         self.at += 1;
         let mut found = Vec::new();
@@ -406,7 +407,7 @@ impl Flow<'_> {
             self.at += letter.len_utf8();
         }
         if self.at == from {
-            // A bracket too deep, or a colon without a key: it stands for itself.
+            // A bracket that is too deep, or a colon without a key, is plain text.
             self.at += self.rest().chars().next().map_or(0, char::len_utf8);
         }
         unquoted(&self.text[from..self.at]).to_owned()

@@ -1,4 +1,4 @@
-//! What the lines of guides are on captured machines: the state of each, and why.
+//! Judges the lines of guides on captured machines: the state of each, and why.
 
 use std::path::Path;
 

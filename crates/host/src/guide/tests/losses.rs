@@ -1,4 +1,4 @@
-//! Lines of which a part was lost, or that took others along.
+//! Lines of which evenkeel lost a part, or that affected other lines.
 
 use expect_test::expect;
 
@@ -38,7 +38,7 @@ fn nothing_of_a_line_is_lost() {
         "{\"settings\": [\"vm.swappiness=1\", \"nothing\"]}\n",
         expect![[r#"
         Plan
-        1 vm.swappiness=1 + not understood: it is no setting of the host
+        1 vm.swappiness=1 + not understood: it is not a setting of the host
     "#]],
     );
     check(
@@ -287,8 +287,8 @@ fn texts_between_quotes_over_several_lines() {
         expect![[r#"
             Shell
             1 (Structure)
-            2 ? it is in the variable SYSCTLS, and evenkeel can't tell what becomes of it
-            3 ? it is in the variable SYSCTLS, and evenkeel can't tell what becomes of it
+            2 ? it is in the variable SYSCTLS, and evenkeel can't tell its value
+            3 ? it is in the variable SYSCTLS, and evenkeel can't tell its value
             4 (Structure)
             5 (Structure)
             6 vm.swappiness=1 + vm.stat_interval=9
@@ -445,9 +445,9 @@ fn arrays_units_and_images() {
             6 (Structure)
             7 net.core.rmem_max=8388608 + vm.swappiness=1
             8 (Structure)
-            9 ? it is in the variable OTHER, and evenkeel can't tell what becomes of it
+            9 ? it is in the variable OTHER, and evenkeel can't tell its value
             10 (Structure)
-            11 ? it is in the variable LOST, and evenkeel can't tell what becomes of it
+            11 ? it is in the variable LOST, and evenkeel can't tell its value
             12 (Structure)
         "#]],
     );

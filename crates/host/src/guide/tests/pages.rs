@@ -35,7 +35,7 @@ fn the_head_of_a_table_says_which_value_counts() {
             20 ? net.core.busy_read: the table has no column of values to set
             22 (Prose)
             23 (Structure)
-            24 net.core.busy_poll=50 + not understood: net.core.busy_poll=0: it stands in a column of other values
+            24 net.core.busy_poll=50 + not understood: net.core.busy_poll=0: it is in a column of other values
             26 (Prose)
             27 (Structure)
             28 ? vm.min_free_kbytes: the table has a unit for it, and evenkeel does not convert units

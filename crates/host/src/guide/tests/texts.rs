@@ -11,7 +11,7 @@ net.core.wmem_max = <VALUE>
 net.ipv4.conf.eth0/100.rp_filter = 0
 ; an old comment
 thp.enabled=never
-this is no setting
+this is not a setting
 ";
 
 pub(super) const TUNED: &str = "[main]

@@ -1,4 +1,4 @@
-//! Counters by name: our values, and those of tools or of files that are summed here.
+//! Counters by name: evenkeel's values, and those of tools or of files that are summed here.
 
 use std::collections::BTreeMap;
 

@@ -115,7 +115,7 @@ fn refuse(settings: &Settings, left: Option<u64>) -> Result<(), MeterError> {
         return Err(MeterError::wrong_use(tried, why));
     }
     match left {
-        None => Err(not_told()),
+        None => Err(no_available_memory()),
         Some(left) if left < reserve_bytes.saturating_add(CHUNK_BYTES) => {
             Err(MeterError::not_possible(tried, format!("only {left} are available")))
         }
@@ -123,7 +123,7 @@ fn refuse(settings: &Settings, left: Option<u64>) -> Result<(), MeterError> {
     }
 }
 
-fn not_told() -> MeterError {
+fn no_available_memory() -> MeterError {
     MeterError::not_possible(
         "take memory",
         "the kernel does not report the available memory (MemAvailable in /proc/meminfo)",

@@ -18,7 +18,7 @@ pub const RATE_PER_S_MAX: u64 = 2_000_000;
 /// The payload of a full Ethernet packet, as packets from outside have it.
 pub const SIZE_BYTES: std::ops::RangeInclusive<usize> = 1..=1472;
 
-/// The most bursts per second. A timer per packet would be a storm of timers.
+/// The maximum number of bursts per second. A timer per packet would be a storm of timers.
 const BURSTS_PER_S_MAX: u64 = 2_000;
 
 const ROWS: &[&str] = &["NET_RX"];
@@ -45,7 +45,8 @@ pub struct Settings {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum To {
-    /// A port of our own that nobody reads from. The kernel does its work on each packet; all but the first are then dropped.
+    /// A port of evenkeel's own that nobody reads. The kernel does its work on each packet; all but the first are then
+    /// dropped.
     Sink,
     /// An address of this host, in its network namespace.
     Own(SocketAddr),

@@ -9,7 +9,7 @@ use crate::error::MeterError;
 use crate::meters::udp::Session;
 use crate::meters::udp::wire::{FILLER_BYTES_MIN, FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
 
-/// The most packets per second to a peer, of all senders together.
+/// The maximum number of packets per second to a peer, of all senders together.
 pub const RATE_PER_S_MAX: u64 = 200_000;
 /// The longest storm against a peer, whatever the command does.
 pub(super) const LENGTH_NS_MAX: u64 = 600_000_000_000;

@@ -28,7 +28,7 @@ pub struct ServeSettings {
     pub seconds: f64,
     /// The CPU to run on; none leaves the choice to the kernel.
     pub cpu: Option<usize>,
-    /// The most bits per second that it sends by UDP on request. 0 sends nothing, not even by TCP.
+    /// The maximum number of bits per second that it sends by UDP on request. 0 sends nothing, not even by TCP.
     pub reverse_bits_per_s_max: u64,
 }
 
@@ -190,17 +190,17 @@ fn summed(settings: &Settings, to: SocketAddr, streams: Vec<Stream>) -> Report {
         By::Udp => server_cpus.max(),
     };
     let share = |cpu_ns: u64| cpu_ns as f64 / 1e9 / longest.max(1e-9);
-    let is_told = !arrived.is_empty();
+    let is_reported = !arrived.is_empty();
     let reported = if settings.way == Direction::ToServer { arrived.len() } else { sent.len() };
     Report {
         to,
         between: if to.ip().is_loopback() { Between::Loopback } else { Between::Network },
         by: settings.by,
         way: settings.way,
-        arrived_bits_per_s: is_told.then(|| arrived.iter().map(|came| rate(came.bytes, came.seconds)).sum()),
+        arrived_bits_per_s: is_reported.then(|| arrived.iter().map(|came| rate(came.bytes, came.seconds)).sum()),
         sent_bits_per_s: (!sent.is_empty()).then(|| sent.iter().sum()),
         cut_to_bits_per_s: packets::cut_to(settings, &streams),
-        lost_share: is_told
+        lost_share: is_reported
             .then(|| lost.zip(packets).map(|(lost, packets)| lost as f64 / (lost + packets).max(1) as f64))
             .flatten(),
         cpu_share: share(streams.iter().map(|stream| stream.cpu_ns).sum()),

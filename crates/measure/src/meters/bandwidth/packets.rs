@@ -20,7 +20,7 @@ const ASKS_MAX: u32 = 15;
 const QUIET_NS: u64 = 200_000_000;
 const GRACE_NS: u64 = 2_000_000_000;
 /// How often to report progress.
-const TELL_NS: u64 = 100_000_000;
+const PROGRESS_NS: u64 = 100_000_000;
 
 /// The packets per second of one stream, from the requested rate of all streams. None if no rate was requested.
 fn packets_per_s(settings: &Settings) -> Option<f64> {
@@ -125,7 +125,7 @@ fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch
             session.notify(FromClient::Give(request));
             asked_ns = now_ns;
         }
-        if now_ns >= reported_ns + TELL_NS {
+        if now_ns >= reported_ns + PROGRESS_NS {
             reported_ns = now_ns;
             watch.progress((now_ns - start_ns) as f64 / length_ns as f64, "packets from the server");
         }

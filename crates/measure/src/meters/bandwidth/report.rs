@@ -27,7 +27,7 @@ pub struct Report {
     pub cut_to_bits_per_s: Option<f64>,
     /// Lost UDP packets as a share of those sent. None for TCP, which retransmits losses.
     pub lost_share: Option<f64>,
-    /// CPU time of our threads, as a share of one CPU.
+    /// CPU time of the meter's threads, as a share of one CPU.
     pub cpu_share: f64,
     /// CPU time of the server's threads, as a share of one CPU. None if it did not report.
     pub server_cpu_share: Option<f64>,
@@ -49,9 +49,9 @@ pub struct Stream {
     pub granted_packets_per_s: Option<u32>,
     /// The bytes that arrived. None if the server counted them and did not report.
     pub arrived: Option<Arrived>,
-    /// UDP packets that our kernel did not accept.
+    /// UDP packets that this host's kernel did not accept.
     pub not_sent: u64,
-    /// CPU time of our thread, in nanoseconds.
+    /// CPU time of the meter's thread, in nanoseconds.
     pub cpu_ns: u64,
 }
 

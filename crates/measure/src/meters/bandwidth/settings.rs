@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-/// The most streams of one measurement, and of a server at a time.
+/// The maximum number of streams of one measurement, and of a server at a time.
 pub const STREAMS_MAX: usize = 32;
 /// The longest duration of a stream, in seconds.
 pub const SECONDS_MAX: f64 = 3600.0;

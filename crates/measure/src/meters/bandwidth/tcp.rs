@@ -23,7 +23,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 const GRACE_NS: u64 = 2_000_000_000;
 
 /// How often a sender reports progress.
-const TELL_NS: u64 = 100_000_000;
+const PROGRESS_NS: u64 = 100_000_000;
 
 /// The totals of a server's streams.
 #[derive(Clone, Copy, Debug, Default)]
@@ -246,7 +246,7 @@ pub(super) fn send(
             Err(_) => break,
         }
         past_ns = clock::monotonic_ns() - start_ns;
-        if past_ns >= reported_ns + TELL_NS {
+        if past_ns >= reported_ns + PROGRESS_NS {
             reported_ns = past_ns;
             watch.progress(past_ns as f64 / duration_ns as f64, "bandwidth");
         }
@@ -296,7 +296,7 @@ pub(super) fn fetch(
             Err(error) if is_wait(&error) => {}
             _ => break,
         }
-        if past_ns >= reported_ns + TELL_NS {
+        if past_ns >= reported_ns + PROGRESS_NS {
             reported_ns = past_ns;
             watch.progress(past_ns as f64 / duration_ns as f64, "bandwidth");
         }

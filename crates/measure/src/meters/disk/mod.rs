@@ -27,7 +27,7 @@ pub struct Settings {
     pub block_bytes: usize,
     /// How long to measure each method, in nanoseconds.
     pub each_ns: u64,
-    /// The most writes per method.
+    /// The maximum number of writes per method.
     pub writes_max: u64,
 }
 

@@ -7,9 +7,9 @@ use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::{parse_mounts, unescape};
 use serde::Serialize;
 
-/// The most layers of stacked devices to follow.
+/// The maximum number of layers of stacked devices to follow.
 const LAYERS_MAX: usize = 8;
-/// The most disks under one volume.
+/// The maximum number of disks under one volume.
 const DISKS_MAX: usize = 64;
 
 /// A volume.

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use evenkeel_hostfs::proc::{Row, parse_per_cpu};
 use serde::Serialize;
 
-/// The most bytes to read of either file: enough for 512 CPUs and 1,000 interrupts.
+/// The maximum number of bytes to read of either file: enough for 512 CPUs and 1,000 interrupts.
 const BYTES_MAX: usize = 8 << 20;
 
 /// How often each source interrupted, by name.

@@ -31,7 +31,7 @@ pub use interrupts::Source;
 pub use limit::Limit;
 use probe::{Plan, Probe, ProbeReads, ProbeResult};
 pub use seen::{Seen, Stretch};
-pub use settings::{Mode, Order, Settings, Tell};
+pub use settings::{Mode, Order, Settings, WindowSink};
 use stoppable_sleep::StoppableSleep;
 pub use tally::{Gap, Keep, RanInstead, Sum};
 use traced::Traced;
@@ -212,7 +212,7 @@ fn together(
     plan: &Plan<'_>,
     watch: &Watch<'_>,
 ) -> Result<Vec<(usize, ProbeResult)>, MeterError> {
-    let (mode, tell) = (settings.mode, settings.tell.function());
+    let (mode, on_window) = (settings.mode, settings.on_window.function());
     let failed = AtomicBool::new(false);
     // Switching a tracepoint on stops all CPUs for a moment, so do it before any probe watches.
     let of_cpu = |cpu: &usize| {
@@ -231,7 +231,7 @@ fn together(
             let body = move || {
                 let seen = Probe::here(cpu, plan, traced).map(|probe| match mode {
                     Mode::Spin => spin(probe, span, plan, stop),
-                    Mode::Sample => sample::watch(probe, span, cpus.len(), sleeper, stop, tell),
+                    Mode::Sample => sample::watch(probe, span, cpus.len(), sleeper, stop, on_window),
                 });
                 if seen.is_err() {
                     failed.store(true, Ordering::Relaxed);

@@ -21,7 +21,7 @@ use crate::pinned::not_there;
 use crate::samples::{Samples, Unit};
 use crate::spin::{Missing, Spin};
 
-/// The most gaps between two slow readings. A window with more gaps ends early.
+/// The maximum number of gaps between two slow readings. A window with more gaps ends early.
 const PENDING_MAX: usize = 1 << 14;
 /// The same for a probe that samples: its windows last a tenth of a millisecond.
 const PENDING_MAX_SAMPLED: usize = 256;

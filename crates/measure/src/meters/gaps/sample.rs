@@ -88,7 +88,7 @@ pub(super) fn watch(
     cpus: usize,
     sleeper: &StoppableSleep,
     stop: &dyn Fn() -> bool,
-    tell: &(dyn Fn(Seen) + Sync),
+    on_window: &(dyn Fn(Seen) + Sync),
 ) -> ProbeResult {
     // Without this setting the kernel may wake the thread 50 us late. It ends with the thread.
     let _ = thread::set_timer_slack_ns(Some(NonZeroU64::MIN));
@@ -122,7 +122,7 @@ pub(super) fn watch(
                 sums.add(&seen);
                 let (by_threads_ns, by_nobody_ns) = seen.missing_ns();
                 let absent = probe.absent();
-                tell(Seen {
+                on_window(Seen {
                     cpu: probe.cpu(),
                     at_ns: window.to_ns,
                     stands_for_ns: window.stratum_ns,
@@ -260,7 +260,7 @@ mod tests {
         sums.map(|(off, held)| (off / RUNS as f64, held / RUNS as f64))
     }
 
-    /// What came out for one figure on all simulated machines: the least and the largest mean error, and how often the interval held.
+    /// The result for one figure on all simulated machines: the smallest and the largest mean error, and how often the interval held.
     #[derive(Clone, Copy, Debug)]
     struct Row {
         least: f64,

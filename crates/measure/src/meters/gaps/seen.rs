@@ -1,4 +1,4 @@
-//! `Seen`: what a sampling probe saw in one window, for those who watch without an end.
+//! `Seen`: what a sampling probe recorded in one window, for watchers without an end.
 
 /// A stretch of time on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub struct Seen {
     pub cpu: usize,
     /// When it ended, on the monotonic clock.
     pub at_ns: u64,
-    /// The time that the window stands for, in nanoseconds.
+    /// The time that the window represents, in nanoseconds.
     pub stands_for_ns: u64,
     /// Its length.
     pub window_ns: u64,
     /// How much of it other threads of this machine had.
     pub by_threads_ns: u64,
-    /// How much was missing without a thread that had it: the CPU was not there, or was in interrupts.
+    /// The missing time in which no thread had the CPU: the CPU was away, or was in interrupts.
     pub by_nobody_ns: u64,
     /// The last stretch in which the probe was due and not even ready: its timer did not fire. It may begin long before the window.
     pub gone: Option<Stretch>,

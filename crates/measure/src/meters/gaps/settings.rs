@@ -47,18 +47,18 @@ pub struct Settings {
     pub class: Class,
     /// Which gaps to list individually.
     pub keep: Keep,
-    /// Who hears of each window of a probe that samples.
-    pub tell: Tell,
+    /// Receives each window of a sampling probe.
+    pub on_window: WindowSink,
 }
 
-/// Hears of each window of a probe that samples, in the probe's own thread: it must be quick.
+/// A function that receives each window of a sampling probe. It runs in the probe's thread, so it must be quick.
 #[derive(Clone, Default)]
-pub struct Tell(Option<Arc<dyn Fn(Seen) + Send + Sync>>);
+pub struct WindowSink(Option<Arc<dyn Fn(Seen) + Send + Sync>>);
 
-impl Tell {
+impl WindowSink {
     /// With this function.
-    pub fn with(function: impl Fn(Seen) + Send + Sync + 'static) -> Tell {
-        Tell(Some(Arc::new(function)))
+    pub fn with(function: impl Fn(Seen) + Send + Sync + 'static) -> WindowSink {
+        WindowSink(Some(Arc::new(function)))
     }
 
     pub(super) fn function(&self) -> &(dyn Fn(Seen) + Sync) {
@@ -69,8 +69,8 @@ impl Tell {
     }
 }
 
-impl fmt::Debug for Tell {
+impl fmt::Debug for WindowSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Tell(a function)" } else { "Tell(nobody)" })
+        f.write_str(if self.0.is_some() { "WindowSink(a function)" } else { "WindowSink(none)" })
     }
 }

@@ -11,7 +11,7 @@ use super::turns::{Turn, Turns};
 
 /// The most thread names to remember.
 const NAMES_MAX: usize = 4096;
-/// The most names to look up at once: each opens a file.
+/// The maximum number of names to look up at once: each opens a file.
 const LOOKUPS_MAX: u32 = 16;
 
 /// A thread that ran.

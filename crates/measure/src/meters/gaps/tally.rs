@@ -10,11 +10,11 @@ use serde::{Serialize, Serializer};
 use super::cause::Cause;
 use crate::samples::{Lost, Samples, Unit};
 
-/// The most takers to list by name. The rest are added up.
+/// The maximum number of takers to list by name. The rest are added up.
 const TAKERS_MAX: usize = 256;
-/// The most gaps to hold as possible pauses of the whole machine until the other CPUs' gaps are known.
+/// The maximum number of gaps to hold as possible pauses of the whole machine until the other CPUs' gaps are known.
 const SUSPECTS_MAX: usize = 1 << 14;
-/// Shorter gaps are no pause: a hypervisor that moves or copies a machine takes longer.
+/// Shorter gaps are not pauses: a hypervisor that moves or copies a machine takes longer.
 const SUSPECT_MIN_NS: u64 = 500_000;
 
 /// Which gaps to list individually.
@@ -96,9 +96,9 @@ impl Serialize for RanInstead {
 pub struct Sum {
     /// How many.
     pub count: u64,
-    /// Their time together. Of samples, only the part inside the windows.
+    /// Their total time. For samples, only the part inside the windows.
     pub total_ns: u64,
-    /// The longest. Of samples, the whole gap, which may be longer than its window.
+    /// The longest. For samples, the whole gap, which may be longer than its window.
     pub longest_ns: u64,
 }
 

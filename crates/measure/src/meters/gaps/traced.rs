@@ -7,7 +7,7 @@ use evenkeel_sys::{Errno, clock};
 
 use super::interrupts::Counts;
 
-/// The most records to hold between two reads.
+/// The maximum number of records to hold between two reads.
 const HITS_MAX: usize = 1 << 16;
 /// The most nested interrupts: the kernel has three or four levels.
 const DEPTH_MAX: usize = 8;

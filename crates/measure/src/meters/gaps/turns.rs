@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use evenkeel_sys::perf_switch::Switch;
 
-/// The most turns to hold between two reads.
+/// The maximum number of turns to hold between two reads.
 const TURNS_MAX: usize = 1 << 16;
 /// With more threads than this a gap is reported as one: the threads woke one another, and none of them alone is the cause.
 const LISTED_MAX: usize = 8;

@@ -12,7 +12,7 @@ pub use reading::{Reading, Source, ThreadTicks, sources};
 
 use crate::{Lost, MeterError, Watch};
 
-/// The most parts that the time is divided into. Each takes memory during the run.
+/// The maximum number of parts that the time is divided into. Each takes memory during the run.
 const PARTS_MAX: u64 = 100_000;
 /// How often to check for a stop.
 const STEP_NS: u64 = 50_000_000;

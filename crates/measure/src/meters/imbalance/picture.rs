@@ -10,8 +10,8 @@ use super::reading::{Reading, Source};
 pub const FULL: f64 = 0.9;
 /// A CPU is idle up to this busy share: it could take over work.
 pub const IDLE: f64 = 0.5;
-/// The most threads, interrupts and softirqs to list per CPU.
-const TOLD_MAX: usize = 5;
+/// The maximum number of threads, interrupts and softirqs to list per CPU.
+const LISTED_MAX: usize = 5;
 /// A thread below this share of a CPU is not a cause.
 const THREAD_SHARE_MIN: f64 = 0.01;
 /// Ticks in a second, as the kernel shows them to user space on every architecture that is in use.
@@ -147,7 +147,7 @@ fn threads(before: &Reading, after: &Reading, seconds: f64) -> BTreeMap<usize, V
     }
     for threads in by_cpu.values_mut() {
         threads.sort_by(|one, other| other.share.total_cmp(&one.share).then(one.tid.cmp(&other.tid)));
-        threads.truncate(TOLD_MAX);
+        threads.truncate(LISTED_MAX);
     }
     by_cpu
 }
@@ -166,7 +166,7 @@ fn sources(
     };
     let mut rates: Vec<BusySource> = after.iter().filter_map(rate).collect();
     rates.sort_by(|one, other| other.per_s.total_cmp(&one.per_s).then_with(|| one.label.cmp(&other.label)));
-    rates.truncate(TOLD_MAX);
+    rates.truncate(LISTED_MAX);
     rates
 }
 

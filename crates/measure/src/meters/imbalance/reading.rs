@@ -7,9 +7,9 @@ use evenkeel_hostfs::Root;
 use evenkeel_hostfs::proc::{self, CpuTicks, ProcessStat, Row, parse_per_cpu, parse_stat};
 use evenkeel_sys::clock;
 
-/// The most threads that one reading covers: some 10 us each.
+/// The maximum number of threads that one reading covers: some 10 us each.
 const THREADS_MAX: usize = 20_000;
-/// The most interrupts and kinds of softirq that one reading holds.
+/// The maximum number of interrupts and kinds of softirq that one reading holds.
 const SOURCES_MAX: usize = 4096;
 
 /// A thread at one moment.

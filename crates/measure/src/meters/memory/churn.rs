@@ -27,8 +27,9 @@ const TURNS: usize = 2;
 pub enum Allocation {
     /// Mapped and unmapped for each record.
     Fresh,
-    /// One buffer that is reused.
-    Kept,
+    /// One buffer for all records.
+    #[serde(rename = "kept")]
+    Reused,
     /// From this program's allocator, and freed after it.
     Allocator,
 }
@@ -38,7 +39,7 @@ impl Allocation {
     pub fn name(self) -> &'static str {
         match self {
             Allocation::Fresh => "fresh",
-            Allocation::Kept => "kept",
+            Allocation::Reused => "kept",
             Allocation::Allocator => "allocator",
         }
     }
@@ -66,7 +67,7 @@ pub struct Churn {
 
 enum Store {
     Fresh,
-    Kept(Mapping),
+    Reused(Mapping),
     Allocator,
 }
 
@@ -79,7 +80,7 @@ struct Worker {
 
 /// Measures the sources in turn, `for_ns` for all together.
 pub(crate) fn measure(threads: usize, for_ns: u64, watch: &Watch<'_>) -> Result<Vec<Churn>, MeterError> {
-    let ways = [Allocation::Fresh, Allocation::Kept, Allocation::Allocator];
+    let ways = [Allocation::Fresh, Allocation::Reused, Allocation::Allocator];
     let windows =
         Windows { count: (for_ns / (WINDOW_NS * (ways.len() * TURNS) as u64)).max(1) as usize, each_ns: WINDOW_NS };
     let mut tallies = ways.map(|way| ChurnSamples::new(way, threads));
@@ -100,7 +101,7 @@ fn worker(way: Allocation, turn: usize) -> Result<Worker, MeterError> {
     let refused = |errno| MeterError::refused("prepare to count page faults", errno);
     let store = match way {
         Allocation::Fresh => Store::Fresh,
-        Allocation::Kept => Store::Kept(Mapping::new(CHUNK_BYTES, Pages::Unadvised).map_err(refused)?),
+        Allocation::Reused => Store::Reused(Mapping::new(CHUNK_BYTES, Pages::Unadvised).map_err(refused)?),
         Allocation::Allocator => Store::Allocator,
     };
     let template = (0..CHUNK_WORDS as u64).collect();
@@ -117,7 +118,7 @@ fn record(worker: &mut Worker) -> [u64; 4] {
             // Another process took the last memory. Skip the record, but do not end the process.
             Err(_) => 0,
         },
-        Store::Kept(mapping) => fill_and_search(mapping.words_mut(), template, seed),
+        Store::Reused(mapping) => fill_and_search(mapping.words_mut(), template, seed),
         Store::Allocator => {
             let mut words = template.clone();
             search(&mut words, seed)

@@ -20,7 +20,7 @@ pub use room::Room;
 use crate::pinned;
 use crate::{Lost, MeterError, Watch};
 
-/// The most threads that allocate and free: more CPUs do not change the result.
+/// The maximum number of threads that allocate and free: more CPUs do not change the result.
 const THREADS_MAX: usize = 128;
 /// The bounds of each thread's working set for bandwidth.
 const EACH_BYTES: std::ops::RangeInclusive<usize> = 4 << 20..=128 << 20;

@@ -8,7 +8,7 @@ use super::latency;
 use crate::pinned;
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
-/// The most pairs to measure: 16 nodes have 256.
+/// The maximum number of pairs to measure: 16 nodes have 256.
 const PAIRS_MAX: usize = 256;
 
 /// One pair.

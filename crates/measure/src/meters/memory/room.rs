@@ -14,7 +14,7 @@ use crate::MeterError;
 pub struct Room {
     /// What the machine or the tightest control group has left, in bytes.
     pub available_bytes: u64,
-    /// Half of it: the most that this meter holds at any time.
+    /// Half of it: the maximum that this meter holds at any time.
     pub half_bytes: u64,
     /// What limits it: `machine`, or the folder of a control group.
     pub limited_by: String,

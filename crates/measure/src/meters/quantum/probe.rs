@@ -24,7 +24,7 @@ const BURST_NS: std::ops::Range<u64> = 90_000_000..130_000_000;
 /// How long it then sleeps, as a share of the burst: as a real-time thread, and as an ordinary thread, which the scheduler limits anyway.
 const PAUSE_FIFO: f64 = 0.67;
 const PAUSE_ORDINARY: f64 = 0.1;
-/// The most gaps per CPU: a minute at a thousand per second.
+/// The maximum number of gaps per CPU: a minute at a thousand per second.
 const GAPS_MAX: usize = 1 << 16;
 
 /// How the causes of gaps were distinguished.

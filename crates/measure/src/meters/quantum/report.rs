@@ -54,7 +54,7 @@ pub struct Cpu {
     pub jitter: Option<f64>,
     /// The standard error of `period_ms`, in milliseconds.
     pub period_error_ms: Option<f64>,
-    /// When our slice begins, in milliseconds after `reference_ns`; less than a period.
+    /// When the guest's slice begins, in milliseconds after `reference_ns`; less than a period.
     pub phase_ms: Option<f64>,
     /// The confidence, from 0 to 1. The comparison method reports none.
     pub confidence: Option<f64>,

@@ -1,4 +1,4 @@
-//! What is refused, what a stop leaves, and what the meter reads from simulated gaps.
+//! Refused settings, the result after a stop, and the meter's results from simulated gaps.
 
 use std::sync::atomic::AtomicBool;
 

@@ -16,7 +16,7 @@ use crate::Lost;
 
 /// How far a CPU's counts may exceed the time that passed. Eight kinds are rounded, and earlier steal may be counted late.
 const SURPLUS_NS: u64 = 500_000_000;
-/// The most threads to report.
+/// The maximum number of threads to report.
 const THREADS_SHOWN: usize = 16;
 
 /// The memory of a process, which is read only once.

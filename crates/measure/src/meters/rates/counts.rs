@@ -17,7 +17,7 @@ use super::measured::Measured;
 use super::report::Quota;
 use super::settings::Target;
 
-/// The most threads of a process to read each time: two files each, some 20 us together.
+/// The maximum number of threads of a process to read each time: two files each, some 20 us together.
 pub const THREADS_MAX: usize = 1024;
 
 /// The resources that threads can wait for.

@@ -32,7 +32,7 @@ pub struct Report {
 pub struct Rates {
     /// The whole machine.
     pub system: System,
-    /// The requested control group; otherwise that of the process; otherwise ours.
+    /// The requested control group, else the process's, else evenkeel's own.
     pub group: Group,
     /// The requested process.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -248,7 +248,7 @@ pub struct ProcessRates {
     pub threads: Vec<ThreadRates>,
     /// Its memory.
     pub memory: ProcessMemory,
-    /// Threads that ended meanwhile, or exceeded the most that are read.
+    /// Threads that ended meanwhile, or were not read because of the limit.
     pub lost: Lost,
 }
 

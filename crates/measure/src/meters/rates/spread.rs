@@ -6,7 +6,7 @@ use super::settings::Target;
 use super::timeline::{Stretch, Timeline};
 use crate::{Lost, Samples, Unit};
 
-/// The most rates of one kind to hold. Above that it keeps every second one, then every fourth, and so on.
+/// The maximum number of rates of one kind to hold. Above that it keeps every second one, then every fourth, and so on.
 const KEPT_MAX: usize = 1 << 16;
 const PPM: f64 = 1e6;
 

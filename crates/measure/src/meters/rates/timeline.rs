@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The most stretches: more than the columns of a page.
+/// The maximum number of stretches: more than the columns of a page.
 const STRETCHES_MAX: usize = 1024;
 
 /// A rate over some time.

@@ -29,7 +29,7 @@ pub enum Due {
     AsAsked,
     /// The earliest ticks, because the requested time was not visible. A delay common to all ticks is left out.
     Earliest,
-    /// None: the ticks keep no set times, and the requested time was not visible. Then nothing is late.
+    /// `None`: the ticks keep no set times, and the requested time was not visible. Then nothing is late.
     Unknown,
 }
 
@@ -128,15 +128,15 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     let gate = known.gate();
     let wide = Gate::widest(known.period_ns);
     let (start, roughly) = match known.pacing {
-        Pacing::Walks => (first_of_chain(beats, known)?, Pull::Whole),
-        Pacing::Kept | Pacing::Unknown => (tempo::phase(beats, known.light_ns, known.period_ns)?, Pull::Much),
+        Pacing::Chained => (first_of_chain(beats, known)?, Pull::Whole),
+        Pacing::FixedTimes | Pacing::Unknown => (tempo::phase(beats, known.light_ns, known.period_ns)?, Pull::Much),
     };
     let first = follow(beats, known.light_ns, start, wide, roughly);
     let start = tempo::again(beats, &first, roughly)?;
     let pull = match known.pacing {
-        Pacing::Kept => Pull::Little,
+        Pacing::FixedTimes => Pull::Little,
         Pacing::Unknown => Pull::Some,
-        Pacing::Walks => Pull::Whole,
+        Pacing::Chained => Pull::Whole,
     };
     let mut followed = follow(beats, known.light_ns, start, gate, pull);
     let [close, far] = [(&followed, gate), (&first, wide)]
@@ -144,7 +144,7 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     let presence = close.max(far);
     let period_ns = tempo::again(beats, &followed, pull)?.period_ns;
     let rate_hz = tempo::rate_hz(beats, &followed, period_ns);
-    if known.pacing == Pacing::Kept {
+    if known.pacing == Pacing::FixedTimes {
         followed.take_light(beats, gate);
     }
     let work_share = tempo::work_share(beats, &followed);
@@ -185,8 +185,8 @@ pub fn account(
     let asked_ns = asked_offset(timers, &seen, &over_ns, &tempo).or(known_asked_ns);
     let due = match (asked_ns, tempo.pacing) {
         (Some(_), _) => Due::AsAsked,
-        (None, Pacing::Kept) => Due::Earliest,
-        (None, Pacing::Walks | Pacing::Unknown) => Due::Unknown,
+        (None, Pacing::FixedTimes) => Due::Earliest,
+        (None, Pacing::Chained | Pacing::Unknown) => Due::Unknown,
     };
     let late = |over_ns: &f64| (over_ns + asked_ns.unwrap_or(0.0)).max(0.0) as u64;
     let over_ns = if due == Due::Unknown { Vec::new() } else { over_ns };
@@ -253,9 +253,11 @@ fn over_earliest(seen: &[(u64, &Wake)], tempo: &Tempo) -> Vec<f64> {
     let Some((_, first)) = seen.first() else { return Vec::new() };
     let since = |wake: &Wake| wake.start_ns.saturating_sub(first.start_ns) as f64;
     let off: Vec<f64> = match tempo.pacing {
-        Pacing::Kept => seen.iter().map(|(number, wake)| since(wake) - *number as f64 * tempo.period_ns).collect(),
+        Pacing::FixedTimes => {
+            seen.iter().map(|(number, wake)| since(wake) - *number as f64 * tempo.period_ns).collect()
+        }
         // Measured from the previous tick. The first tick has no predecessor and counts as an ordinary one.
-        Pacing::Walks | Pacing::Unknown => {
+        Pacing::Chained | Pacing::Unknown => {
             let steps = seen.windows(2).map(|pair| {
                 let slots = pair[1].0.saturating_sub(pair[0].0) as f64;
                 since(pair[1].1) - since(pair[0].1) - slots * tempo.period_ns

@@ -9,7 +9,7 @@ use evenkeel_stats::median;
 
 use super::track::{Beat, Followed, Gate};
 
-/// The most times the rate to try: one tick in time for every three late ones.
+/// The maximum number of times the rate to try: one tick in time for every three late ones.
 const DIVISOR_MAX: usize = 4;
 /// The minimum number of complete periods.
 const PERIODS_MIN: usize = 8;

@@ -80,7 +80,7 @@ pub enum Unclear {
         /// The work of a typical wake, in nanoseconds.
         work_ns: u64,
     },
-    /// Some wakes of a poll do more than the others.
+    /// Some wakes of a polling loop do more work than the others.
     #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time and does more work {heavier_hz:.2} times a second, which may be the tick", *poll_ns as f64 / 1e6)]
     HeavierWakes {
         /// Its rate.

@@ -19,7 +19,7 @@ const PRESENCE_MIN: f64 = 0.8;
 const MAYBE_HEAVIER: f64 = 1.15;
 /// Phases, as parts of the faster period. Wakes there are compared with wakes at the due times.
 const ELSEWHERE: [f64; 4] = [0.25, 0.4, 0.6, 0.75];
-/// The most ticks to examine.
+/// The maximum number of ticks to examine.
 const TICKS_MAX: usize = 4096;
 
 /// A faster loop that contains the ticks of another.

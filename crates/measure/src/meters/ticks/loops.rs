@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use evenkeel_hostfs::asleep::{Call, Wait};
+use evenkeel_hostfs::sleep_deadline::{Call, Wait};
 use evenkeel_stats::{median, quantile};
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ const ROUND_NS: u64 = 100_000;
 const EARLY_NS: u64 = 1_000_000;
 /// A rate that shows only in the work of wakes must have a tick at this share of its due times.
 const CLEAR_PRESENCE: f64 = 0.85;
-/// The most ticks whose work is searched for a slower rhythm, and the required clarity.
+/// The maximum number of ticks whose work is searched for a slower rhythm, and the required clarity.
 const RHYTHM_TICKS_MAX: usize = 1024;
 const RHYTHM_MIN: f64 = 8.0;
 const RATE_MIN_HZ: f64 = 1.0;
@@ -434,28 +434,28 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
                 continue;
             }
             let slept_ns = next.checked_sub(1).map(|before| thread.wakes[before].end_ns);
-            let for_ns = match asked.asleep.wait {
+            let for_ns = match asked.sleep.wait {
                 Wait::For(ns) => Some(ns),
                 // Round to 100 us: the reference is a moment before the thread slept.
                 Wait::Until(due_ns) => {
                     slept_ns.map(|slept_ns| (due_ns.saturating_sub(slept_ns) + ROUND_NS / 2) / ROUND_NS * ROUND_NS)
                 }
                 // The thread waits only for files, and none of them is a visible timer.
-                Wait::Open if asked.asleep.call == Call::Poll => {
+                Wait::Open if asked.sleep.call == Call::Poll => {
                     (all, before) = (all + 1, before + 1);
                     continue;
                 }
                 Wait::Open | Wait::Unknown => continue,
             };
-            let due_ns = match asked.asleep.wait {
+            let due_ns = match asked.sleep.wait {
                 Wait::Until(due_ns) => Some(due_ns),
                 _ => slept_ns.zip(for_ns).map(|(slept_ns, for_ns)| slept_ns.saturating_add(for_ns)),
             };
             all += 1;
             // No timer fires early, so something else ended such a sleep. Other calls began slightly before the thread slept.
-            let early_ns = if asked.asleep.call == Call::Sleep { EARLY_NS.min(period_ns / 2) } else { period_ns / 2 };
+            let early_ns = if asked.sleep.call == Call::Sleep { EARLY_NS.min(period_ns / 2) } else { period_ns / 2 };
             before += usize::from(due_ns.is_some_and(|due_ns| wake.start_ns.saturating_add(early_ns) < due_ns));
-            polls.extend(for_ns.filter(|_| asked.asleep.call != Call::Sleep));
+            polls.extend(for_ns.filter(|_| asked.sleep.call != Call::Sleep));
         }
     }
     polls.sort_unstable();

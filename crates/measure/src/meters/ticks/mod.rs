@@ -5,7 +5,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`threads`] | the server's threads, the busiest where there are many |
-//! | [`watcher`] | reads the records while a window lasts, and says what it cost |
+//! | [`watcher`] | reads the records while a window lasts, and reports its cost |
 //! | [`wakes`] | turns switch records into the work of each wake |
 //! | [`stream`] | the wakes of all threads, live or from a file |
 //! | [`entries`] | ticks that begin where a thread enters a function |

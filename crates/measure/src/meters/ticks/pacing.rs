@@ -18,10 +18,12 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
     /// At multiples of the period: a late tick does not move the others.
-    Kept,
-    /// Each a period after the previous one, however late that was.
-    Walks,
-    /// Too little was seen to decide.
+    #[serde(rename = "kept")]
+    FixedTimes,
+    /// Each tick comes a period after the previous one, even if that was late.
+    #[serde(rename = "walks")]
+    Chained,
+    /// There are too few ticks to decide.
     Unknown,
 }
 
@@ -82,10 +84,10 @@ pub fn pacing(ticks: &[TickTime]) -> Pacing {
     let Some(Evidence { growth, correlation, pushed, is_round }) = evidence(ticks) else { return Pacing::Unknown };
     let set_times_max = if ticks.len() < MANY { SET_TIMES_MAX_OF_FEW } else { SET_TIMES_MAX };
     match (growth, pushed) {
-        (_, Some(share)) if share >= PUSHED_MIN && !is_round => Pacing::Walks,
-        (growth, _) if is_round && (growth < CHAINED_CLEAR || correlation <= MADE_UP_FOR[1]) => Pacing::Kept,
-        (growth, _) if growth <= set_times_max && correlation <= MADE_UP_FOR[0] => Pacing::Kept,
-        (growth, _) if growth >= CHAINED_MIN && correlation >= MADE_UP_FOR[1] && !is_round => Pacing::Walks,
+        (_, Some(share)) if share >= PUSHED_MIN && !is_round => Pacing::Chained,
+        (growth, _) if is_round && (growth < CHAINED_CLEAR || correlation <= MADE_UP_FOR[1]) => Pacing::FixedTimes,
+        (growth, _) if growth <= set_times_max && correlation <= MADE_UP_FOR[0] => Pacing::FixedTimes,
+        (growth, _) if growth >= CHAINED_MIN && correlation >= MADE_UP_FOR[1] && !is_round => Pacing::Chained,
         _ => Pacing::Unknown,
     }
 }
@@ -218,13 +220,13 @@ mod tests {
     fn both_kinds_are_known_and_never_taken_for_each_other() {
         let base = Loop { period_ns: 33.0e6, late_ns: 20e3, work_ns: 2e6, after: After::Due };
         let table = [
-            ("at set times", base, Pacing::Kept),
-            ("a period after the beginning", Loop { after: After::Begin, ..base }, Pacing::Walks),
-            ("a sleep after the end", Loop { after: After::End, ..base }, Pacing::Walks),
-            ("hardly any work, after the end", Loop { after: After::End, work_ns: 10e3, ..base }, Pacing::Walks),
-            ("late ones, at set times", Loop { late_ns: 2e6, ..base }, Pacing::Kept),
-            ("late ones, chained", Loop { late_ns: 2e6, after: After::Begin, ..base }, Pacing::Walks),
-            ("an odd period, at set times", Loop { period_ns: 33.337e6, ..base }, Pacing::Kept),
+            ("at set times", base, Pacing::FixedTimes),
+            ("a period after the beginning", Loop { after: After::Begin, ..base }, Pacing::Chained),
+            ("a sleep after the end", Loop { after: After::End, ..base }, Pacing::Chained),
+            ("hardly any work, after the end", Loop { after: After::End, work_ns: 10e3, ..base }, Pacing::Chained),
+            ("late ones, at set times", Loop { late_ns: 2e6, ..base }, Pacing::FixedTimes),
+            ("late ones, chained", Loop { late_ns: 2e6, after: After::Begin, ..base }, Pacing::Chained),
+            ("an odd period, at set times", Loop { period_ns: 33.337e6, ..base }, Pacing::FixedTimes),
         ];
         for (name, server, expected) in table {
             for (count, least) in [(60, 14), (240, 19)] {

@@ -7,7 +7,7 @@ use super::stream::Stream;
 
 /// Cells per row.
 pub const CELLS: usize = 72;
-/// The most rows: the busiest threads in that stretch.
+/// The maximum number of rows: the busiest threads in that stretch.
 const ROWS_MAX: usize = 6;
 /// The number of periods of the slowest relevant loop.
 const PERIODS: f64 = 4.0;

@@ -1,7 +1,7 @@
 //! `Stream`: the activity of all threads of a server over a stretch of time, by the kernel's switch records. Every question about ticks is answered
 //! from a stream, whether it is live or read from a file.
 
-use evenkeel_hostfs::asleep::{Asleep, Call, Wait};
+use evenkeel_hostfs::sleep_deadline::{Call, SleepCall, Wait};
 use evenkeel_sys::perf_wakers::Woken;
 
 use super::wakes::{Unseen, Wake};
@@ -12,7 +12,7 @@ pub struct Asked {
     /// When, on the monotonic clock.
     pub at_ns: u64,
     /// Its state.
-    pub asleep: Asleep,
+    pub sleep: SleepCall,
 }
 
 /// The activity of one thread.
@@ -122,7 +122,7 @@ impl Stream {
 /// The first line of a recorded stream. The second form may have a function and its entries.
 const HEAD: &str = "evenkeel ticks 1";
 const HEAD_WITH_ENTRIES: &str = "evenkeel ticks 2";
-/// The most bytes of a file to read.
+/// The maximum number of bytes of a file to read.
 const THREADS_MAX: usize = 4096;
 const LINES_MAX: usize = 4_000_000;
 const FUNCTION_MAX: usize = 4096;
@@ -306,14 +306,14 @@ fn wake_of(line: &str, last_ns: u64) -> Result<Wake, &'static str> {
 }
 
 fn asked_text(asked: &Asked, from_ns: u64) -> String {
-    let call = match asked.asleep.call {
+    let call = match asked.sleep.call {
         Call::Sleep => "sleep",
         Call::Poll => "poll",
         Call::Futex => "futex",
         Call::Other => "other",
     };
     let at_ns = asked.at_ns.saturating_sub(from_ns);
-    match asked.asleep.wait {
+    match asked.sleep.wait {
         Wait::Until(ns) => format!("{at_ns} {call} until {}", ns.saturating_sub(from_ns)),
         Wait::For(ns) => format!("{at_ns} {call} for {ns}"),
         Wait::Open => format!("{at_ns} {call} open"),
@@ -341,7 +341,7 @@ fn asked_of(rest: &str, from_ns: u64) -> Result<Asked, &'static str> {
         "unknown" => Wait::Unknown,
         _ => return Err("expected until, for, open or unknown"),
     };
-    Ok(Asked { at_ns: from_ns.checked_add(number(at)?).ok_or("too late")?, asleep: Asleep { call, wait } })
+    Ok(Asked { at_ns: from_ns.checked_add(number(at)?).ok_or("too late")?, sleep: SleepCall { call, wait } })
 }
 
 #[cfg(test)]
@@ -359,7 +359,7 @@ mod tests {
             cpu: 1,
             is_moved,
         };
-        let asked = |at_ns, call, wait| Asked { at_ns, asleep: Asleep { call, wait } };
+        let asked = |at_ns, call, wait| Asked { at_ns, sleep: SleepCall { call, wait } };
         let from_ns = 1_000_000_000;
         let thread = ThreadLog {
             pid: 7,

@@ -27,7 +27,7 @@ pub const TICKS_MIN: usize = 8;
 const LIGHT_SHARE: f64 = 1.0 / 3.0;
 /// A very long wake, such as a change of map, counts as at most this many times the 90th percentile.
 const HEAVY_MAX: f64 = 4.0;
-/// The most wakes to search, and the longest stretch.
+/// The maximum number of wakes to search, and the longest stretch.
 const SEARCH_MAX: usize = 1024;
 const SEARCH_NS: u64 = 8_000_000_000;
 /// The most peaks to try.
@@ -71,7 +71,7 @@ pub struct Tempo {
     pub spread_ns: f64,
     /// The share of slots with a tick at its time, among those that chance would leave empty. 1 means all.
     pub presence: f64,
-    /// A wake with less work than this, in nanoseconds, is not a tick.
+    /// A wake with less work than this, in nanoseconds, does not count as a tick.
     pub light_ns: f64,
     /// The share of all work in ticks.
     pub work_share: f64,
@@ -297,7 +297,7 @@ fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<(Tempo, Start)> 
         Some(TickTime { number: slot.number, start_ns: beat.at_ns, end_ns: beat.until_ns })
     };
     let pacing = pacing(&followed.slots.iter().filter_map(seen).collect::<Vec<_>>());
-    let pull = if pacing == Pacing::Walks { Pull::Whole } else { Pull::Little };
+    let pull = if pacing == Pacing::Chained { Pull::Whole } else { Pull::Little };
     let spread_ns = spread(&follow(beats, light_ns, start, closer, pull))?;
     let work_share = work_share(beats, &followed);
     let rate_hz = rate_hz(beats, &followed, start.period_ns);

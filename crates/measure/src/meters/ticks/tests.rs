@@ -31,7 +31,7 @@ struct Server {
 
 const PLAIN: Server = Server {
     hz: 50.0,
-    pacing: Pacing::Kept,
+    pacing: Pacing::FixedTimes,
     work: [400.0 * US, 400.0 * US],
     late: 20.0 * US,
     very_late: 0.0,
@@ -57,7 +57,7 @@ impl Server {
                 begun.push((at, self.work[turn % 2] * (0.9 + exponential(0.1).min(1.0))));
             }
             turn += 1;
-            due = period + if self.pacing == Pacing::Kept { due } else { at };
+            due = period + if self.pacing == Pacing::FixedTimes { due } else { at };
         }
         let (rate, work) = self.packets;
         let mut at = 0.0;
@@ -104,7 +104,7 @@ fn servers_of_all_kinds_have_their_rate() {
         ("slow", Server { hz: 2.0, work: [5.0 * MS; 2], ..PLAIN }),
         ("ten a second", Server { hz: 10.0, ..PLAIN }),
         ("fast", Server { hz: 500.0, ..PLAIN }),
-        ("sixty-two and a half, each after the one before", Server { hz: 62.5, pacing: Pacing::Walks, ..PLAIN }),
+        ("sixty-two and a half, each after the one before", Server { hz: 62.5, pacing: Pacing::Chained, ..PLAIN }),
         ("every second one sends", Server { work: [90.0 * US, 250.0 * US], ..PLAIN }),
         ("few packets", Server { work: [60.0 * US, 200.0 * US], packets: (144.0, 30.0 * US), ..PLAIN }),
         ("many packets", Server { packets: (800.0, 60.0 * US), ..PLAIN }),

@@ -7,14 +7,14 @@ use evenkeel_sys::{clock, schedstat, thread};
 
 use crate::{MeterError, Watch};
 
-/// The most threads to watch.
+/// The maximum number of threads to watch.
 pub const THREADS_MAX: usize = 64;
-/// The most threads to examine: some 10 us each.
+/// The maximum number of threads to examine: some 10 us each.
 const LOOKED_AT_MAX: usize = 20_000;
 /// How long to compare the CPU time of threads, if there are more than can be watched.
 const COMPARED_NS: u64 = 700_000_000;
 const STEP_NS: u64 = 50_000_000;
-/// The most names to list when one is not found.
+/// The maximum number of names to list when one is not found.
 const NAMED_MAX: usize = 8;
 
 /// Which threads to watch.

@@ -144,7 +144,7 @@ impl Followed {
     }
 }
 
-/// The most slots to follow: twenty minutes at 500 per second.
+/// The maximum number of slots to follow: twenty minutes at 500 per second.
 const SLOTS_MAX: u64 = 600_000;
 
 /// In a chain of ticks, a beat that follows a tick by less than this share of the period is not a tick.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_hostfs::asleep::Wait;
+use evenkeel_hostfs::sleep_deadline::Wait;
 
 use super::entries::ticks_of;
 use super::stream::{Asked, Stream, ThreadLog};
@@ -16,7 +16,7 @@ pub const JOIN_NS: u64 = 120_000;
 const MUCH: f64 = 0.1;
 /// A timer wakes a thread for its tick only if the timer fires hardly more often than the tick.
 const WAKES_A_TICK_MAX: f64 = 1.5;
-/// The most bursts of a view.
+/// The maximum number of bursts of a view.
 const BURSTS_MAX: usize = 1 << 18;
 
 /// The threads of a view.
@@ -163,11 +163,11 @@ pub fn of_function(stream: &Stream, name: &str) -> Option<View> {
 
 /// When a thread that was seen asleep had requested to be woken, and the following wake.
 fn timers(thread: &ThreadLog) -> Vec<(u64, Wake)> {
-    let due = |Asked { at_ns, asleep }: &Asked| {
+    let due = |Asked { at_ns, sleep }: &Asked| {
         let next = thread.wakes.partition_point(|wake| wake.start_ns <= *at_ns);
         let wake = thread.wakes.get(next)?;
         let slept_ns = next.checked_sub(1).map(|before| thread.wakes[before].end_ns);
-        match asleep.wait {
+        match sleep.wait {
             Wait::Until(due_ns) => Some((due_ns, *wake)),
             Wait::For(ns) => Some((slept_ns.filter(|slept_ns| slept_ns <= at_ns)?.saturating_add(ns), *wake)),
             Wait::Open | Wait::Unknown => None,

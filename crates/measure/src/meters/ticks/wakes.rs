@@ -3,7 +3,7 @@
 use evenkeel_sys::perf_thread::{ThreadRecord, ThreadSwitch, Turn};
 use serde::Serialize;
 
-/// The most wakes of one window to hold; at 5,000 per second most of a minute.
+/// The maximum number of wakes of one window to hold; at 5,000 per second most of a minute.
 pub const WAKES_MAX: usize = 1 << 18;
 
 /// From when a thread got a CPU until it slept again.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_hostfs::asleep::Sleeper;
+use evenkeel_hostfs::sleep_deadline::Sleeper;
 use evenkeel_hostfs::timer_files::TimerFiles;
 use evenkeel_sys::perf_probe::Probe;
 use evenkeel_sys::perf_thread::ThreadSwitches;
@@ -36,7 +36,7 @@ const FEW: usize = 8;
 /// A thread that switches more often than this between two reads does not tick: it is not watched for the rest of the window. Two switches
 /// for each of 10,000 wakes.
 const SWITCHES_A_SECOND_MAX: u64 = 20_000;
-/// The most checks per window of what a thread waits for.
+/// The maximum number of checks per window of what a thread waits for.
 const ASKED_MAX: usize = 256;
 /// The most wake-ups between two windows to hold.
 const WOKEN_MAX: usize = 1 << 14;
@@ -55,8 +55,8 @@ pub struct ProbedFunction {
 /// How often a watcher reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// Often enough to see what the threads wait for.
-    Usual,
+    /// Often enough to read what the threads wait for.
+    Frequent,
     /// Only so that no ring fills.
     Slow,
 }
@@ -176,8 +176,8 @@ impl OneThread {
         let Some(sleeper) = self.sleeper.as_ref().filter(|_| self.asked.len() < ASKED_MAX) else { return };
         let at_ns = clock::monotonic_ns();
         let timers = timers.entry(self.pid).or_insert_with(|| TimerFiles::new(self.pid));
-        match sleeper.asleep_by(|file| timers.due_ns(file)) {
-            Ok(asleep) => self.asked.push(Asked { at_ns, asleep }),
+        match sleeper.sleep_call_with(|file| timers.due_ns(file)) {
+            Ok(sleep) => self.asked.push(Asked { at_ns, sleep }),
             // It has ended, or may not be examined: do not ask again.
             Err(_) => self.sleeper = None,
         }
@@ -236,7 +236,7 @@ impl Watcher {
     /// The kernel's error for the first thread, if none may be watched: `EACCES` or `EPERM` without the privilege, `ESRCH` if all have
     /// ended; `EAGAIN` if our thread cannot be started.
     pub fn start(watched: &Watched, function: Option<ProbedFunction>) -> Result<Watcher, Errno> {
-        Watcher::at_pace(watched, function, Pace::Usual)
+        Watcher::at_pace(watched, function, Pace::Frequent)
     }
 
     /// The same for a watch without an end. It reads every 1.5 s, and does not look at what the threads wait for. If it is only one thread, it also
@@ -255,7 +255,7 @@ impl Watcher {
         };
         let records = match pace {
             _ if list.len() > FEW => RECORDS_OF_MANY,
-            Pace::Usual => RECORDS_OF_FEW,
+            Pace::Frequent => RECORDS_OF_FEW,
             Pace::Slow => RECORDS_SLOWLY,
         };
         let mut refusal = None;
@@ -299,7 +299,7 @@ impl Watcher {
             let mut nth = 0_u32;
             while !inner.is_ended {
                 // Check what it waits for first, so that the answer to its current sleep is a later wake.
-                if inner.pace == Pace::Usual {
+                if inner.pace == Pace::Frequent {
                     inner.ask();
                 }
                 inner.read();
@@ -310,7 +310,7 @@ impl Watcher {
                 took.store(clock::thread_cpu_ns(), Ordering::Relaxed);
                 // Steps of 23 visit all of 61.
                 let later_ms = u64::from(nth.wrapping_mul(23) % LATER_MS_MAX);
-                let every = if inner.pace == Pace::Usual { EVERY } else { SLOWLY };
+                let every = if inner.pace == Pace::Frequent { EVERY } else { SLOWLY };
                 let waited = shared.1.wait_timeout(inner, every + Duration::from_millis(later_ms));
                 inner = waited.unwrap_or_else(PoisonError::into_inner).0;
             }

@@ -38,7 +38,7 @@ pub struct Fit {
     pub bytes: usize,
     /// How many the server sent at once. None if it did not report.
     pub sent: Option<u64>,
-    /// How many were in the buffer when we began to read.
+    /// How many were in the buffer when the meter began to read.
     pub fit: u64,
     /// How many the socket dropped for lack of buffer. None if the kernel does not report them.
     pub dropped_at_socket: Option<u64>,

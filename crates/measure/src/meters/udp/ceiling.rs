@@ -16,7 +16,7 @@ use crate::{MeterError, Watch};
 const FLOOD_NS: u64 = 800_000_000;
 
 /// How often to report progress.
-const TELL_NS: u64 = 100_000_000;
+const PROGRESS_NS: u64 = 100_000_000;
 
 /// The limits of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -24,7 +24,8 @@ const TELL_NS: u64 = 100_000_000;
 pub struct Ceiling {
     /// How long a packet is, in bytes without headers.
     pub bytes: usize,
-    /// What our thread sent. Over loopback or a veth pair the same call also carries the packet up to the other socket.
+    /// What the meter's thread sent. Over loopback or a veth pair the same call also carries the packet up to the other
+    /// socket.
     pub send: Rate,
     /// What the server's thread received. None if it did not report.
     pub receive: Option<Rate>,
@@ -125,7 +126,7 @@ pub(crate) fn flood(session: &Session, bytes: usize, limit: Limit, watch: &Watch
         if past_ns >= limit.ns || watch.stopped() {
             return Flood { sent, not_sent, ns: past_ns, cpu_ns: clock::thread_cpu_ns() - cpu_start_ns };
         }
-        if past_ns >= reported_ns + TELL_NS {
+        if past_ns >= reported_ns + PROGRESS_NS {
             reported_ns = past_ns;
             watch.progress(past_ns as f64 / limit.ns as f64, "packets a second");
         }

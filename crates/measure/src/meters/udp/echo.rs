@@ -8,7 +8,7 @@ use evenkeel_sys::{Errno, clock};
 
 use super::client::Session;
 use super::lone;
-use super::open_loop::{AWAKE_NS, Beat, Done, EchoReceived, Plan, Stamps, TELL_NS, Taken, fetch, settle};
+use super::open_loop::{AWAKE_NS, Beat, Done, EchoReceived, PROGRESS_NS, Plan, Stamps, Taken, fetch, settle};
 use super::order::Order;
 use super::settings::{Pace, Receive};
 use super::wire::PACKET_BYTES_MAX;
@@ -59,7 +59,7 @@ fn send(session: &Session, plan: &Plan, beat: Beat, shared: &Shared, watch: &Wat
     let (mut next, mut reported_ns) = (0, 0);
     while next < plan.packets && !watch.stopped() {
         let due_ns = beat.due_ns(next);
-        if due_ns >= reported_ns + TELL_NS {
+        if due_ns >= reported_ns + PROGRESS_NS {
             reported_ns = due_ns;
             watch.progress(next as f64 / plan.packets as f64, "echo");
         }

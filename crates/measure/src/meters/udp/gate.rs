@@ -31,13 +31,13 @@ const COUNTS: Allowance = Allowance { per_s: 100, burst: 100 };
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Send this message.
-    Say(FromServer),
+    Reply(FromServer),
     /// Return the packet as the answer of the session with this number.
     Echo(Numbered, u64),
     /// Nothing: it was counted.
     Counted,
     /// Send the counts, completed by numbers that only the owner of the socket knows.
-    Tell {
+    Counts {
         /// The session's secret.
         session: u64,
         /// The same as in the question.
@@ -183,14 +183,14 @@ impl Gate {
         match FromClient::parse(bytes).map_err(|_| Refusal::Malformed)? {
             FromClient::Hello { nonce } => {
                 self.limit(arrival)?;
-                Ok(Act::Say(FromServer::Challenge { nonce, cookie: self.cookies.bake(from, nonce, now_ns) }))
+                Ok(Act::Reply(FromServer::Challenge { nonce, cookie: self.cookies.bake(from, nonce, now_ns) }))
             }
             FromClient::Open { nonce, cookie } => {
                 self.limit(arrival)?;
                 if !self.cookies.accepts(from, nonce, now_ns, cookie) {
                     return Err(Refusal::Unproven);
                 }
-                self.open(from, nonce, now_ns).map(Act::Say)
+                self.open(from, nonce, now_ns).map(Act::Reply)
             }
             FromClient::Echo(numbered) => {
                 let echoes = self.echoes;
@@ -213,7 +213,7 @@ impl Gate {
                 if !session.counts.take(COUNTS, now_ns) {
                     return Err(Refusal::TooMany);
                 }
-                Ok(Act::Tell { session: secret, ask, tally: SessionCounts { sessions, ..session.tally() } })
+                Ok(Act::Counts { session: secret, ask, tally: SessionCounts { sessions, ..session.tally() } })
             }
             FromClient::Burst { session: secret, packets, bytes } => {
                 let session = self.prove(from, secret, now_ns)?;
@@ -228,7 +228,7 @@ impl Gate {
                     return Err(Refusal::TooMany);
                 }
                 let packets_per_s = self.give(from, request, now_ns);
-                Ok(Act::Say(FromServer::Given { session: request.session, ask: request.ask, packets_per_s }))
+                Ok(Act::Reply(FromServer::Given { session: request.session, ask: request.ask, packets_per_s }))
             }
             FromClient::Bye { session } => {
                 self.prove(from, session, now_ns)?;

@@ -1,4 +1,4 @@
-//! The gate's rules: who gets an answer, how long it is, and how much may be asked for.
+//! The gate's rules: which clients get an answer, its length, and how much a client may request.
 
 use proptest::prelude::*;
 
@@ -24,12 +24,12 @@ fn ask(gate: &mut Gate, port: u16, now_ns: u64, message: FromClient) -> Result<A
 /// Opens a session and gives its secret.
 fn join(gate: &mut Gate, port: u16, now_ns: u64) -> Option<u64> {
     let nonce = u64::from(port);
-    let Ok(Act::Say(FromServer::Challenge { cookie, .. })) = ask(gate, port, now_ns, FromClient::Hello { nonce })
+    let Ok(Act::Reply(FromServer::Challenge { cookie, .. })) = ask(gate, port, now_ns, FromClient::Hello { nonce })
     else {
         return None;
     };
     match ask(gate, port, now_ns, FromClient::Open { nonce, cookie }) {
-        Ok(Act::Say(FromServer::Welcome { session, .. })) => Some(session),
+        Ok(Act::Reply(FromServer::Welcome { session, .. })) => Some(session),
         _ => None,
     }
 }
@@ -47,7 +47,7 @@ fn a_session_echoes_counts_and_ends() {
     }
     let sink = FromClient::Sink(Numbered { session, sequence: 5, sent_ns: 0 });
     assert_eq!(ask(&mut gate, 1, 20, sink), Ok(Act::Counted));
-    let Ok(Act::Tell { tally, .. }) = ask(&mut gate, 1, 30, FromClient::Count { session, ask: 1 }) else { panic!() };
+    let Ok(Act::Counts { tally, .. }) = ask(&mut gate, 1, 30, FromClient::Count { session, ask: 1 }) else { panic!() };
     assert_eq!((tally.arrived, tally.duplicates, tally.reordered, tally.answered), (4, 1, 1, 4));
     assert_eq!((tally.span_ns, tally.bytes, tally.sessions), (10, 4 * ECHO_BYTES_MIN as u64 + 24, 1));
     assert_eq!(ask(&mut gate, 1, 40, FromClient::Bye { session }), Ok(Act::Counted));
@@ -77,7 +77,7 @@ fn a_replayed_opening_ends_no_session() {
     assert_eq!(ask(&mut gate, 1, 5, FromClient::Open { nonce: 99, cookie }), Err(Refusal::Unproven));
     let cookie = gate.cookies.bake(address(1), 1, 5);
     let again = ask(&mut gate, 1, 5, FromClient::Open { nonce: 1, cookie });
-    assert_eq!(again, Ok(Act::Say(FromServer::Welcome { nonce: 1, session })), "the first welcome was lost");
+    assert_eq!(again, Ok(Act::Reply(FromServer::Welcome { nonce: 1, session })), "the first welcome was lost");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn places_are_bounded_and_come_free_by_silence() {
     let (full_ns, later_ns) = (2 * SECOND_NS, 2 * SECOND_NS + SILENCE_NS);
     let cookie = gate.cookies.bake(address(999), 1, full_ns);
     let full = ask(&mut gate, 999, full_ns, FromClient::Open { nonce: 1, cookie });
-    assert_eq!(full, Ok(Act::Say(FromServer::Full { nonce: 1 })));
+    assert_eq!(full, Ok(Act::Reply(FromServer::Full { nonce: 1 })));
     assert!(join(&mut gate, 999, later_ns).is_some());
     assert!(gate.sessions() < SESSIONS_MAX);
 }
@@ -105,7 +105,7 @@ fn rates_are_bounded() {
     assert_eq!((0..100).filter(|_| ask(&mut gate, 1, SECOND_NS, burst).is_ok()).count(), 10);
     let hellos = (0..1000).filter(|nonce| ask(&mut gate, 7, SECOND_NS, FromClient::Hello { nonce: *nonce }).is_ok());
     assert!(hellos.count() <= 200);
-    let Ok(Act::Tell { tally, .. }) = ask(&mut gate, 1, SECOND_NS, FromClient::Count { session, ask: 1 }) else {
+    let Ok(Act::Counts { tally, .. }) = ask(&mut gate, 1, SECOND_NS, FromClient::Count { session, ask: 1 }) else {
         panic!()
     };
     assert_eq!((tally.arrived, tally.answered, tally.refused), (5000, 100, 4900), "unanswered packets are counted");
@@ -117,7 +117,7 @@ fn request(session: u64) -> StreamRequest {
 
 fn given(said: Result<Act, Refusal>) -> Option<u32> {
     match said {
-        Ok(Act::Say(FromServer::Given { packets_per_s, .. })) => packets_per_s,
+        Ok(Act::Reply(FromServer::Given { packets_per_s, .. })) => packets_per_s,
         other => panic!("{other:?}"),
     }
 }
@@ -140,10 +140,10 @@ fn packets_go_to_who_proved_its_address_and_goes_on_asking() {
     let elsewhere = SocketAddr::from(([10, 0, 0, 2], 1));
     let say =
         |gate: &mut Gate, now_ns, message| gate.admit(Arrival { from: elsewhere, now_ns, bytes: &packet(message) });
-    let Ok(Act::Say(FromServer::Challenge { cookie, .. })) = say(&mut gate, 0, FromClient::Hello { nonce: 9 }) else {
+    let Ok(Act::Reply(FromServer::Challenge { cookie, .. })) = say(&mut gate, 0, FromClient::Hello { nonce: 9 }) else {
         panic!()
     };
-    let Ok(Act::Say(FromServer::Welcome { session: third, .. })) =
+    let Ok(Act::Reply(FromServer::Welcome { session: third, .. })) =
         say(&mut gate, 0, FromClient::Open { nonce: 9, cookie })
     else {
         panic!()
@@ -182,7 +182,7 @@ proptest! {
                 bytes.truncate(if kind == 5 { COUNT_BYTES } else { STRANGER_BYTES });
             }
             match gate.admit(Arrival { from: address(port), now_ns: 7, bytes: &bytes }) {
-                Ok(Act::Say(answer)) => prop_assert!(answer.bytes_min() < bytes.len()),
+                Ok(Act::Reply(answer)) => prop_assert!(answer.bytes_min() < bytes.len()),
                 Ok(other) => prop_assert!(false, "{:?}", other),
                 Err(_) => {}
             }

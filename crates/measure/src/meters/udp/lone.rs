@@ -6,7 +6,7 @@ use evenkeel_sys::udp::{self, Inbox, Outbox, Wait};
 use evenkeel_sys::{Errno, clock};
 
 use super::client::Session;
-use super::open_loop::{AWAKE_NS, Beat, Done, EchoReceived, Plan, QUIET_NS, Stamps, TELL_NS, Taken, fetch, settle};
+use super::open_loop::{AWAKE_NS, Beat, Done, EchoReceived, PROGRESS_NS, Plan, QUIET_NS, Stamps, Taken, fetch, settle};
 use super::settings::Receive;
 use super::wire::PACKET_BYTES_MAX;
 use crate::{MeterError, Watch};
@@ -31,7 +31,7 @@ pub(super) fn run(
                 next = done.fill(&mut out, session, plan, beat, next, now_ns);
                 done.flush(&mut out, session, plan);
             }
-            if now_ns >= reported_ns + TELL_NS {
+            if now_ns >= reported_ns + PROGRESS_NS {
                 reported_ns = now_ns;
                 watch.progress(next as f64 / plan.packets as f64, "echo");
             }

@@ -86,7 +86,7 @@ pub struct Echo {
     pub from_due_ns: Samples,
     /// From the time when it was sent.
     pub from_send_ns: Samples,
-    /// How late it was sent, because of our own wake-up or a stall of this host.
+    /// How late it was sent, because the sender woke late or this host stalled.
     pub late_ns: Samples,
     /// The way there. None if the server did not report.
     pub there: Option<DirectionCounts>,
@@ -96,7 +96,7 @@ pub struct Echo {
     pub not_sent: u64,
     /// Other sessions of the server at the same time. None if it did not report.
     pub others: Option<u32>,
-    /// CPU time of our threads here, as a share of one CPU.
+    /// CPU time of the meter's threads on this host, as a share of one CPU.
     pub cpu_share: f64,
     /// CPU time of the server's thread, as a share of one CPU. None if it did not report.
     pub server_cpu_share: Option<f64>,

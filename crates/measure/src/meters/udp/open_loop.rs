@@ -17,7 +17,7 @@ const GRACE_NS: u64 = 1_000_000_000;
 /// How long to wait for duplicate answers once every packet has one.
 pub(super) const QUIET_NS: u64 = 30_000_000;
 /// How often to report progress.
-pub(super) const TELL_NS: u64 = 100_000_000;
+pub(super) const PROGRESS_NS: u64 = 100_000_000;
 /// A packet has at most three timestamps.
 const STAMPS_MAX: usize = 100_000;
 

@@ -18,7 +18,7 @@ const LOOK_AROUND: Duration = Duration::from_millis(50);
 const GIVE_EVERY_NS: u64 = 1_000_000;
 
 /// How often to report progress.
-const TELL_NS: u64 = 100_000_000;
+const PROGRESS_NS: u64 = 100_000_000;
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -29,9 +29,9 @@ pub struct Settings {
     pub seconds: f64,
     /// The CPU to run on; none leaves the choice to the kernel.
     pub cpu: Option<usize>,
-    /// The most echoes per session and second.
+    /// The maximum number of echoes per session and second.
     pub echoes_per_s_max: u64,
-    /// The most bits per second for clients that request packets. 0 sends none.
+    /// The maximum number of bits per second for clients that request packets. 0 sends none.
     pub give_bits_per_s_max: u64,
     /// The receive buffer to request, in bytes. None keeps the kernel's default.
     pub receive_buffer_bytes: Option<u32>,
@@ -110,7 +110,7 @@ impl Server {
             if now_ns >= until_ns {
                 break;
             }
-            if now_ns >= reported_ns + TELL_NS {
+            if now_ns >= reported_ns + PROGRESS_NS {
                 reported_ns = now_ns;
                 let done = (now_ns - start_ns) as f64 / (until_ns - start_ns).max(1) as f64;
                 watch.progress(done, &format!("serving {} at {}", serving.gate.sessions(), self.at));
@@ -180,7 +180,7 @@ impl Serving<'_> {
             let act = self.gate.admit(Arrival { from, now_ns, bytes: packet.bytes });
             match act {
                 Err(_) | Ok(Act::Counted) => {}
-                Ok(Act::Say(answer)) => self.push_answer(from, answer, answer.bytes_min()),
+                Ok(Act::Reply(answer)) => self.push_answer(from, answer, answer.bytes_min()),
                 Ok(Act::Echo(to, number)) => {
                     let waited_ns = packet.stamp_ns.and_then(|stamp_ns| short(wall_ns.checked_sub(stamp_ns)?));
                     // Read the clock last, just before sending. The packets of one batch share this time.
@@ -188,7 +188,7 @@ impl Serving<'_> {
                     let answer = FromServer::Answer(Answer { to, number, waited_ns, turn_ns });
                     self.push_answer(from, answer, packet.bytes.len());
                 }
-                Ok(Act::Tell { session, ask, tally }) => {
+                Ok(Act::Counts { session, ask, tally }) => {
                     let tally =
                         SessionCounts { dropped: udp::dropped(&self.server.socket), cpu_ns: self.cpu_ns(), ..tally };
                     self.push_answer(from, FromServer::SessionCounts { session, ask, tally }, 0);

@@ -19,12 +19,12 @@ pub const FILLER_BYTES_MIN: usize = 24;
 pub const PACKET_BYTES_MAX: usize = 8972;
 /// Sequence numbers stay below this: enough for most of a year at ten million packets per second.
 pub const SEQUENCE_END: u64 = 1 << 48;
-/// The most packets that one [`FromClient::Burst`] can ask for.
+/// The maximum number of packets that one [`FromClient::Burst`] can ask for.
 pub const BURST_PACKETS_MAX: u32 = 16_384;
 
 /// The longest that one [`FromClient::Give`] can ask for, in milliseconds.
 pub const GIVE_MS_MAX: u32 = 60_000;
-/// The most streams that a [`FromClient::Give`] can announce.
+/// The maximum number of streams that a [`FromClient::Give`] can announce.
 pub const GIVE_STREAMS_MAX: u16 = 32;
 
 const MAGIC: [u8; 4] = *b"EKU1";

@@ -12,7 +12,7 @@ use crate::{MeterError, Samples, Unit, Watch};
 
 /// Round trips between two readings of the clock.
 const BATCH: u64 = 200;
-/// The most batches.
+/// The maximum number of batches.
 const BATCHES_MAX: usize = 2000;
 
 /// Measures round trips on the first place's own CPU. If the place has a pair, it alternates with round trips between the pair.

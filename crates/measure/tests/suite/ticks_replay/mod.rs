@@ -42,21 +42,21 @@ fn real_servers_have_their_ticks() {
     check(
         include_str!("arena50.txt"),
         expect![
-            "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 9 preempted, 0 others; p50 and p99 in us: interval 19999 20016, late 54 75, work 363 902, due to done 419 970"
+            "50.00 Hz FixedTimes AsAsked; 250 ticks, 0 missed, 0 hidden, 9 preempted, 0 others; p50 and p99 in us: interval 19999 20016, late 54 75, work 363 902, due to done 419 970"
         ],
     );
     // The reference server at 50 Hz, as a tick thread of evenkeel-rt.
     check(
         include_str!("arena-steady.txt"),
         expect![
-            "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 250 preempted, 0 others; p50 and p99 in us: interval 19999 20005, late 4 9, work 1192 1668, due to done 1206 1794"
+            "50.00 Hz FixedTimes AsAsked; 250 ticks, 0 missed, 0 hidden, 250 preempted, 0 others; p50 and p99 in us: interval 19999 20005, late 4 9, work 1192 1668, due to done 1206 1794"
         ],
     );
     // ddnet-server with eight bots, whose packets wake it between its 50 ticks per second.
     check(
         include_str!("ddnet-8.txt"),
         expect![
-            "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 1 preempted, 356 others; p50 and p99 in us: interval 20000 20058, late 57 110, work 65 187, due to done 123 286"
+            "50.00 Hz FixedTimes AsAsked; 250 ticks, 0 missed, 0 hidden, 1 preempted, 356 others; p50 and p99 in us: interval 20000 20058, late 57 110, work 65 187, due to done 123 286"
         ],
     );
     // ddnet-server with sixteen players. Their packets are half of its work, and are frequent at some phases of a tick. The rate is not 200
@@ -64,7 +64,7 @@ fn real_servers_have_their_ticks() {
     check(
         include_str!("ddnet-16.txt"),
         expect![
-            "50.00 Hz Kept Earliest; 124 ticks, 0 missed, 1 hidden, 10 preempted, 1537 others; p50 and p99 in us: interval 19999 20786, late 126 901, work 894 1188, due to done 1012 5260"
+            "50.00 Hz FixedTimes Earliest; 124 ticks, 0 missed, 1 hidden, 10 preempted, 1537 others; p50 and p99 in us: interval 19999 20786, late 126 901, work 894 1188, due to done 1012 5260"
         ],
     );
     // ddnet-server without players does not tick.
@@ -73,14 +73,14 @@ fn real_servers_have_their_ticks() {
     check(
         include_str!("oa20.txt"),
         expect![
-            "20.00 Hz Kept AsAsked; 100 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 50016 50266, late 17 218, work 954 1198, due to done 993 1198"
+            "20.00 Hz FixedTimes AsAsked; 100 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 50016 50266, late 17 218, work 954 1198, due to done 993 1198"
         ],
     );
     // openarena with sv_fps 60. It rounds to whole milliseconds, which gives 62.5.
     check(
         include_str!("oa60.txt"),
         expect![
-            "62.50 Hz Kept AsAsked; 312 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 16006 16193, late 63 222, work 947 1133, due to done 1003 1159"
+            "62.50 Hz FixedTimes AsAsked; 312 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 16006 16193, late 63 222, work 947 1133, due to done 1003 1159"
         ],
     );
 }

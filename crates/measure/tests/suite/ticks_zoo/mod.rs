@@ -155,8 +155,8 @@ fn set_times_and_chains_are_never_taken_for_each_other() {
     for (name, truth, stream) in recordings() {
         let Ok(tick) = choose(&stream, &Wanted::default()).tick().cloned() else { continue };
         let never = match truth {
-            Truth::SetTimes(_) => Pacing::Walks,
-            Truth::Chained(_) => Pacing::Kept,
+            Truth::SetTimes(_) => Pacing::Chained,
+            Truth::Chained(_) => Pacing::FixedTimes,
             Truth::None => continue,
         };
         assert_ne!(tick.tempo.pacing, never, "{name}");

@@ -14,9 +14,9 @@ use crate::binaries::{Lookup, NotFound, place, separate};
 use crate::live::already::{self, Map};
 use crate::symbols::elf::{Image, unpacked_max_bytes};
 
-/// The most files of a process that are searched for markers.
+/// The maximum number of files of a process that are searched for markers.
 const FILES_MAX: usize = 512;
-/// The most markers of one name. A marker that was inlined in many places needs many probes.
+/// The maximum number of markers of one name. A marker that was inlined in many places needs many probes.
 const SITES_MAX: usize = 8;
 
 /// A file that a process runs.

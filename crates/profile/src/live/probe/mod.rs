@@ -239,7 +239,7 @@ pub enum NoPlace {
     },
 }
 
-/// The most names in an error.
+/// The maximum number of names in an error.
 const NAMES_MAX: usize = 8;
 
 fn listed(names: &[String]) -> String {

@@ -4,7 +4,7 @@
 pub(super) const SECTION: &str = ".note.stapsdt";
 /// The section whose address at link time is the base of the addresses in the notes.
 pub(super) const BASE_SECTION: &str = ".stapsdt.base";
-/// The most markers.
+/// The maximum number of markers.
 const NOTES_MAX: usize = 1 << 16;
 const OWNER: &[u8] = b"stapsdt\0";
 const KIND: u32 = 3;

@@ -11,7 +11,7 @@ use crate::symbols::elf::{Image, Symbol, unpacked_max_bytes};
 
 /// The most similar names in an error.
 const NEAR_MAX: usize = 5;
-/// The most letters by which a similar name differs.
+/// The maximum number of letters in which a similar name differs.
 const TYPOS_MAX: usize = 3;
 /// Longer names are not compared by letters.
 const COMPARED_MAX: usize = 80;
@@ -105,7 +105,7 @@ fn near<'n>(asked: &str, names: impl Iterator<Item = std::borrow::Cow<'n, str>>)
 pub(super) enum Begins {
     /// The function begins at this address.
     Here,
-    /// No; the function around it or before it begins there.
+    /// It does not. This is where the function around it or before it begins.
     Not(Option<u64>),
     /// The file has no such tables.
     Unknown,
@@ -114,7 +114,7 @@ pub(super) enum Begins {
 /// Whether a function begins at an address, as the file counts.
 ///
 /// # Errors
-/// If its tables are not where it says.
+/// If its tables are not where its header says.
 pub(super) fn begins_at<'a, R: ReadRef<'a>>(image: &Image<'a, R>, address: u64) -> Result<Begins, Odd> {
     let own = image.all_functions()?;
     if own.iter().any(|symbol| symbol.start == address) {

@@ -96,7 +96,7 @@ fn the_librarys_marks_have_the_due_times() {
     let begins: [(u64, &[u64]); 5] = [
         (second + 100, &[WHICH, second, 7]),
         (second + 1_000, &[WHICH, second + 900, 8]),
-        // Due in the future, cut off, and of a time long gone.
+        // A due time in the future, one that is cut off, and one that is long past.
         (second + 2_000, &[WHICH, u64::MAX, 11]),
         (second + 3_000, &[WHICH, 5]),
         (200 * second, &[WHICH, 1, 13]),
@@ -120,7 +120,7 @@ fn the_librarys_marks_have_the_due_times() {
     assert_eq!((cut.ends, cut.missed, cut.ticks.len()), (Ends::AtItsEnd, 2, 5));
     let lateness: Vec<u64> = cut.ticks.iter().map(Tick::lateness_ns).collect();
     assert_eq!(lateness, [100, 100, 0, 0, 0]);
-    // Times of another clock than the recording's say nothing.
+    // Times of another clock than the recording's have no meaning here.
     recording.clock = None;
     let found = marks.ticks(&recording, &|_| true).unwrap();
     assert!(found.ticks.iter().all(|tick| tick.due_ns.is_none()));

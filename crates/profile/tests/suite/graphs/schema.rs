@@ -125,7 +125,7 @@ fn need(is_so: bool, what: impl FnOnce() -> String) -> Checked {
 }
 
 fn list<'v>(of: &'v Value, key: &str) -> Result<&'v Vec<Value>, String> {
-    of[key].as_array().ok_or_else(|| format!("{key} is no list"))
+    of[key].as_array().ok_or_else(|| format!("{key} is not a list"))
 }
 
 fn length(thread: &Value, table: &str) -> Result<usize, String> {
@@ -171,7 +171,7 @@ fn of_thread(thread: &Value, meta: &Value) -> Checked {
         need(is_known, || format!("it has {key}"))?;
     }
     for key in ["name", "pid", "tid", "processName", "processType"] {
-        need(thread[key].is_string(), || format!("{key} is no text"))?;
+        need(thread[key].is_string(), || format!("{key} is not a text"))?;
     }
     let texts = list(thread, "stringArray")?;
     need(texts.iter().all(Value::is_string), || "a text is none".into())?;

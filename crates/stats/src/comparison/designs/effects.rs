@@ -10,13 +10,13 @@ use super::{DesignError, Level};
 use crate::comparison::student::two_sided_p_value;
 use crate::quantile::median;
 
-/// The most effects to estimate at once.
+/// The maximum number of effects to estimate at once.
 pub const TERMS_MAX: usize = 256;
 
 /// From this many scales on, a block's residual gets less weight. If half of the information goes into the effects, as in the first draws
 /// of a screening, a tighter bound would treat normal windows as spoilt and underestimate the errors.
 const CLIP: f64 = 3.5;
-/// The most rounds of reweighting. Three or four suffice.
+/// The maximum number of reweighting rounds. Three or four suffice.
 const ROUNDS: usize = 12;
 
 /// One window.

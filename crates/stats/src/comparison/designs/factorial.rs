@@ -3,7 +3,7 @@
 
 use super::{Design, DesignError, Level};
 
-/// The most knobs that [`factorial`] takes.
+/// The maximum number of knobs of [`factorial`].
 pub const FACTORIAL_FACTORS_MAX: usize = 8;
 
 /// Every combination of up to four knobs; half of them for five, six and seven, a quarter for eight: at most 64 rows. Main effects and pair

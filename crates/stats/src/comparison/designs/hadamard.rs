@@ -3,7 +3,7 @@
 
 use super::{Design, DesignError, Level};
 
-/// The most knobs of [`screening`]: more than any machine has.
+/// The maximum number of knobs of [`screening`]: more than any machine has.
 pub const SCREENING_FACTORS_MAX: usize = 127;
 
 /// A design for `factors` knobs in the fewest rows that separate their main effects: a multiple of four, above the number of knobs. Every

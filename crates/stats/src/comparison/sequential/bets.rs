@@ -11,7 +11,7 @@
 /// Before this many pairs there is no scale, so only signs count.
 const PAIRS_BEFORE_SCALE: usize = 4;
 
-/// What a strategy uses of a difference.
+/// The part of a difference that a strategy uses.
 #[derive(Clone, Copy)]
 enum Sees {
     /// Only the sign, so noise in the size does not matter.
@@ -21,7 +21,7 @@ enum Sees {
     SizeUpTo(f64),
 }
 
-/// What it uses of a difference, the largest share of its wealth that it bets, and its share of the initial wealth.
+/// The part of a difference that it uses, the largest share of its wealth that it bets, and its share of the initial wealth.
 struct BettingStrategy {
     sees: Sees,
     most: f64,

@@ -18,7 +18,7 @@ use crate::results::{CheckResult, Outcome};
 pub(crate) const LOOK_SECONDS: u64 = 1;
 /// A check that fails once on a fit machine runs again, because the machine may have paused during the check.
 const RUNS_MAX: usize = 2;
-/// The most of all CPU time that the hypervisor may take during a check.
+/// The maximum share of CPU time that the hypervisor may take during a check.
 const STEAL_SHARE_MAX: f64 = 0.02;
 /// A check hangs if it takes longer than this multiple of its expected time, plus this much.
 const HANG_FACTOR: u32 = 10;

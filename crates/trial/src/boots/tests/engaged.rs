@@ -147,7 +147,7 @@ fn invalid_counters_are_refused() {
     assert_eq!((found.busy_share, &found.counters), (None, &[("z".to_owned(), 2.0)].into()));
     let window = Conditions { counters: so_many(BOOT_COUNTERS_MAX + 1), ..Conditions::default() };
     assert!(BootCounters::from_windows(NetworkPath::Devices, &[window]).counters.is_empty());
-    // The most boots with the most counters and windows fit into a valid state file.
+    // The maximum number of boots with the maximum number of counters and windows fit into a valid state file.
     let most = BootCounters { counters: so_many(BOOT_COUNTERS_MAX), ..BootCounters::default() };
     let text = serde_json::to_string(&most).unwrap().replace("1.0", "12345678.123456789");
     assert!(

@@ -185,7 +185,7 @@ fn a_file_that_others_could_have_written_is_not_read() {
     assert_eq!(read(&file).unwrap().unwrap(), some());
     std::fs::remove_file(&file).unwrap();
     symlink("/etc/passwd", &file).unwrap();
-    assert!(read(&file).unwrap_err().to_string().contains("no plain file"));
+    assert!(read(&file).unwrap_err().to_string().contains("not a plain file"));
 }
 
 proptest! {

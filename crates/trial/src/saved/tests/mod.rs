@@ -77,10 +77,10 @@ fn files_that_are_no_report_are_refused_with_the_reason() {
     }
     let mut impossible = trial("k=1", 0.5, 0.1, 2);
     for (field, value, expected) in [
-        ("ratio", -1.0, "trial 1: effect: -1 is no ratio"),
-        ("low", 0.0, "trial 1: effect: 0 is no ratio"),
+        ("ratio", -1.0, "trial 1: effect: -1 is not a ratio"),
+        ("low", 0.0, "trial 1: effect: 0 is not a ratio"),
         ("low", 9.0, "trial 1: effect: its interval ends before it begins"),
-        ("confidence", 1.0, "trial 1: effect: 1 is no confidence"),
+        ("confidence", 1.0, "trial 1: effect: 1 is not a confidence"),
     ] {
         let before = impossible["effect"][field].clone();
         impossible["effect"][field] = value.into();
@@ -121,7 +121,7 @@ fn a_choice_that_no_session_can_have_is_refused() {
     };
     assert_eq!(parse(vec![between(0.9)], 1), Ok(Some(ArmName::B)));
     for (found, expected) in [
-        (parse(vec![between(-1.0)], 1), "choice: effect: -1 is no ratio"),
+        (parse(vec![between(-1.0)], 1), "choice: effect: -1 is not a ratio"),
         (parse(vec![between(0.9); 65], 1), "choice: between: 65 are more"),
         (parse(vec![between(0.9)], 9), "choice: better: 9 are more"),
     ] {
@@ -271,14 +271,14 @@ fn values_that_no_trial_can_have_are_refused_by_their_field() {
         |count: usize| Value::Array(vec![serde_json::json!({ "name": "n", "title": "t", "a": 1, "b": 1 }); count]);
     let arm = serde_json::json!({ "arm": "A", "does": [], "values": "" });
     for (at, value, expected) in [
-        ("/windows/1/start_us", serde_json::json!(-5.0), "trial 1: windows[1].start_us: -5 is no time in a trial"),
+        ("/windows/1/start_us", serde_json::json!(-5.0), "trial 1: windows[1].start_us: -5 is not a time in a trial"),
         ("/windows/1/start_us", serde_json::json!(1e300), "trial 1: windows[1].start_us: 1000"),
         ("/windows/0/conditions/span_us", serde_json::json!(-1.0), "trial 1: windows[0].conditions.span_us: -1 is no"),
         ("/windows/0/value", serde_json::json!("NaN"), "trial 1: expected a number, found the text \"NaN\""),
         ("/pairs", serde_json::json!(5_000_000), "trial 1: pairs: 5000000 are more than the 100000"),
         ("/arms", Value::Array(vec![arm; 9]), "trial 1: arms: 9 are more than the 8"),
         ("/metric/unit", "u".repeat(5000).into(), "trial 1: metric: its words are longer than 4096 bytes"),
-        ("/design/confidence", serde_json::json!(0.0), "trial 1: design.confidence: 0 is no confidence"),
+        ("/design/confidence", serde_json::json!(0.0), "trial 1: design.confidence: 0 is not a confidence"),
         ("/design/smallest_effect_ratio", serde_json::json!(-0.1), "trial 1: design.smallest_effect_ratio: -0.1 is no"),
     ] {
         let error = edit(at, value).unwrap_err();

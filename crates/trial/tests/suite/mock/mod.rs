@@ -95,7 +95,7 @@ fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
 fn a_pair_in_which_somebody_else_wrote_the_setting_does_not_count() {
     let run = trial(3, ab(), |mock, design| {
         design.control_pairs = 0;
-        // One is in each arm, and two are in one pair.
+        // Each arm has one of them, and one pair has two.
         mock.others_write_at = vec![1, 4, 9, 10];
     });
     let report = run.report();

@@ -49,7 +49,7 @@ pub(crate) struct Mock {
     pub(crate) no_cpu_at: Vec<usize>,
     /// For one state of polling: in how many further windows it gets no CPU.
     pub(crate) no_cpu_while: (bool, usize),
-    /// For this long after a switch it serves as before.
+    /// For this long after a switch, it still serves with the old values.
     pub(crate) carries: Duration,
     /// Whether the guest polled in each window, and how long that was.
     pub(crate) log: Rc<RefCell<Vec<(bool, Duration)>>>,

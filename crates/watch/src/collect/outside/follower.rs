@@ -21,10 +21,10 @@ const PERIODS_MIN: f64 = 10.0;
 const OPEN_PERIODS: f64 = 2.0;
 /// The periods before the counted ones that are kept, to know the phase.
 const BEFORE_PERIODS: f64 = 6.0;
-/// A loop that could not be followed for so long is lost, in nanoseconds or periods, whichever is more.
+/// A loop that was not found for this long counts as lost, in nanoseconds or periods, whichever is more.
 const LOST_NS: f64 = 8e9;
 const LOST_PERIODS: f64 = 40.0;
-/// A longer stretch than so many times this is a jump of the clock.
+/// A portion longer than this many times the usual one is a jump of the clock.
 const JUMP_FACTOR: f64 = 4.0;
 /// A stretch with fewer ticks does not change the expected rate.
 const TEMPO_TICKS_MIN: u64 = 12;
@@ -39,7 +39,7 @@ pub(super) struct Follower {
     tick: TickLoop,
     /// How long after the requested time the earliest ticks begin.
     asked_ns: Option<f64>,
-    /// What is not counted yet, and some periods before.
+    /// The records that are not counted yet, and some periods before.
     held: Stream,
     /// The times in which records were lost, in order.
     lossy: Vec<Range<u64>>,
@@ -105,7 +105,7 @@ impl Follower {
         Ok(&self.counted)
     }
 
-    /// Counts what is held, if it is enough.
+    /// Counts the held records, if there are enough.
     ///
     /// # Errors
     /// Why the loop is lost.
@@ -120,7 +120,7 @@ impl Follower {
             return Ok(&self.counted);
         }
         let lost_ns = LOST_NS.max(LOST_PERIODS * period_ns);
-        // After a jump of the clock, such as that of a machine that was paused for hours, each period of it would be a missed tick.
+        // After a jump of the clock, such as a pause of the machine for hours, each period of it would be a missed tick.
         if open_ns > JUMP_FACTOR * lost_ns {
             return Err(NoTick::FewWakes);
         }
@@ -202,7 +202,7 @@ impl Follower {
                 ticks.missed += 1;
                 let due_ns = due.expected_ns;
                 let was = waited(due_ns).filter(|_| self.counted.missed_waiting.len() < LATE_MAX);
-                // It was due until the next one, unless the thread was ready for it before.
+                // The tick was due until the next one, unless the thread was ready for it before.
                 let ready_ns = held_up.and_then(|held_up| held_up.ended_ns(due_ns)).unwrap_or(u64::MAX);
                 let lateness_ns = ready_ns.saturating_sub(due_ns).min(self.tick.tempo.period_ns as u64);
                 let missed = was.map(|was| OutsideLate { due_ns, lateness_ns, cpu: 0, was });
@@ -211,10 +211,10 @@ impl Follower {
         }
     }
 
-    /// How late the tick behind a long one began at the least: the long one had all of the wake but what the ticks behind it usually take.
-    /// `None` if the wake did not begin with a tick: then it says nothing about when the hidden one began.
+    /// The minimum lateness of the tick behind a long one. The long one had all of the wake except the usual time of the ticks behind it.
+    /// `None` if the wake did not begin with a tick, because then the begin of the hidden tick is unknown.
     fn behind_ns(&self, due: &DueTime, wake: &Wake, all: &[DueTime], usual_ns: u64) -> Option<u64> {
-        if self.tick.tempo.pacing != Pacing::Kept {
+        if self.tick.tempo.pacing != Pacing::FixedTimes {
             return None;
         }
         let of_wake = |one: &&DueTime| match one.outcome {

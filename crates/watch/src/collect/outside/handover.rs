@@ -1,5 +1,5 @@
-//! From the watcher that found a loop to the slow one that follows it, without a wake that is lost or seen twice. A wake that has begun when
-//! the slow one starts is whole only in the records of the first one, so the first one goes on until that wake has ended.
+//! From the watcher that found a loop to the slow one that follows it. No wake is lost or counted twice. If a wake has begun when
+//! the slow one starts, only the records of the first one contain all of it. So the first one continues until that wake has ended.
 
 use evenkeel_measure::meters::ticks::stream::Stream;
 use evenkeel_measure::meters::ticks::watcher::Watcher;
@@ -7,16 +7,16 @@ use evenkeel_measure::meters::ticks::watcher::Watcher;
 /// How long a wake may last over the handover. A longer one is lost.
 const LASTS_NS: u64 = 1_000_000_000;
 
-/// The watcher that found a loop, while it still has wakes that the slow one has not seen whole.
+/// The watcher that found a loop, while it still has wakes that the slow one has only in part.
 #[derive(Debug)]
 pub(super) struct Handover {
     first: Watcher,
-    /// When the slow watcher had all its threads.
+    /// When the slow watcher watched all its threads.
     at_ns: u64,
 }
 
 impl Handover {
-    /// Returns what the first watcher has seen so far, too.
+    /// Returns the records of the first watcher so far, too.
     pub(super) fn begin(mut first: Watcher, at_ns: u64) -> (Handover, Stream) {
         let seen = until(first.go_on(), at_ns);
         (Handover { first, at_ns }, seen)
@@ -51,7 +51,7 @@ pub(super) fn join(first: Stream, mut slow: Stream, at_ns: u64) -> Stream {
         // A wake that lost its CPU over the handover seems to begin when it gets one again.
         thread.wakes.retain(|wake| wake.start_ns >= at_ns.max(ended_ns));
     }
-    // The first one may have lost records of the time that the slow one has seen.
+    // The first one may have lost records of a time that the slow one covers.
     first.from_ns = first.from_ns.min(slow.from_ns);
     first.joined(slow)
 }

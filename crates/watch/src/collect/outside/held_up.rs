@@ -1,7 +1,8 @@
 //! `HeldUp`: which due times passed while the tick's thread waited for another thread in the middle of a tick. Pure.
 //!
 //! A thread that sleeps between two ticks is woken by a timer, and one that waits for a lock by the thread that releases it. The records of
-//! wake-ups show which of both it was. Where other threads begin the ticks too, they do not tell a wait inside a tick from one between two.
+//! wake-ups show which of the two it was. If other threads begin the ticks too, they cannot separate a wait inside a tick from one
+//! between two.
 
 use std::collections::BTreeSet;
 
@@ -23,12 +24,12 @@ const WAIT_NS_MAX: u64 = 1_000_000_000;
 pub(super) struct HeldUp<'a> {
     thread: &'a ThreadLog,
     recorded_from_ns: u64,
-    /// When the wakes began that are ticks.
+    /// When the wakes with ticks began.
     ticks: BTreeSet<u64>,
 }
 
 impl<'a> HeldUp<'a> {
-    /// `None` if the wake-ups of the thread do not tell ticks from waits. `bound_ns` is that of a late tick.
+    /// `None` if the wake-ups of the thread cannot separate ticks from waits. `bound_ns` is the bound of a late tick.
     pub(super) fn new(thread: &'a ThreadLog, due_times: &[DueTime], bound_ns: u64) -> Option<HeldUp<'a>> {
         let recorded_from_ns = thread.woken_from_ns?;
         let begun = |due: &DueTime| match due.outcome {
@@ -43,11 +44,11 @@ impl<'a> HeldUp<'a> {
         let woken: Vec<Option<Woken>> =
             known.map(|(start_ns, _)| held.wake_from(start_ns).and_then(|at| held.woken(at))).collect();
         let by_interrupt = woken.iter().flatten().filter(|woken| woken.by.is_none()).count();
-        let is_told = woken.len() >= IN_TIME_MIN && by_interrupt as f64 >= woken.len() as f64 * BY_INTERRUPT_MIN;
-        is_told.then_some(held)
+        let is_conclusive = woken.len() >= IN_TIME_MIN && by_interrupt as f64 >= woken.len() as f64 * BY_INTERRUPT_MIN;
+        is_conclusive.then_some(held)
     }
 
-    /// The wait for another thread in which the due time passed, if it began inside a tick.
+    /// A wait for another thread in which a tick fell due, if the wait began inside a tick.
     pub(super) fn at(&self, due_ns: u64) -> Option<LateWas> {
         let wakes = &self.thread.wakes;
         let next = wakes.partition_point(|wake| wake.start_ns <= due_ns);

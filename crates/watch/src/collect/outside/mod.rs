@@ -1,5 +1,5 @@
-//! Watches the ticks of servers that report nothing: finds the loop of each by the kernel's switch records, then follows it for as long as
-//! the server runs. The reader is that of `evenkeel measure ticks`, at a slower pace.
+//! Watches the ticks of servers that report nothing. It finds the loop of each by the kernel's switch records, then follows it for as
+//! long as the server runs. The reader is that of `evenkeel measure ticks`, at a slower pace.
 
 mod follower;
 mod handover;
@@ -26,13 +26,13 @@ use handover::Handover;
 /// How long a server is watched to find its loop, and how long if that is not enough.
 const LOOK_NS: u64 = 3_000_000_000;
 const LOOK_MOST_NS: u64 = 9_000_000_000;
-/// The most wakes in which to look: some megabytes.
+/// The maximum number of wakes in which to look: some megabytes.
 const WAKES_MAX: usize = 100_000;
-/// The most servers in which a loop is sought at a time: each holds some megabytes meanwhile.
+/// The maximum number of servers in which a loop is sought at a time: each holds some megabytes meanwhile.
 const LOOKING_MAX: usize = 2;
-/// The most servers whose loop is followed.
+/// The maximum number of servers whose loop is followed.
 const FOLLOWED_MAX: usize = 16;
-/// How long to leave a server alone whose loop was lost, and one in which none was found: the first time, and at most.
+/// How long to wait before another search, if the loop was lost or none was found: the first time, and at most.
 const LOST_REST_NS: u64 = 5_000_000_000;
 const REST_NS: u64 = 30_000_000_000;
 const REST_NS_MAX: u64 = 600_000_000_000;
@@ -136,7 +136,7 @@ impl OneServer {
         why
     }
 
-    /// If enough was seen, chooses the loop.
+    /// If the records suffice, chooses the loop.
     fn look(&mut self, pid: u32, late_after_ns: Option<u64>) {
         let State::Looking { watcher, seen, choose_at_ns } = &mut self.state else { return };
         let next = watcher.go_on();
@@ -164,7 +164,7 @@ impl OneServer {
     fn hand_over(&mut self, slow: Watcher, tick: TickLoop, late_after_ns: Option<u64>) {
         let at_ns = clock::monotonic_ns();
         let State::Looking { watcher, seen, .. } = std::mem::replace(&mut self.state, State::Waiting) else { return };
-        // What the threads did since the last look is in the records of the first watcher.
+        // The records since the last call are in the first watcher.
         let (handover, until_now) = Handover::begin(watcher, at_ns);
         let follower = Follower::new(tick, seen.joined(until_now), late_after_ns, clock::realtime_ns());
         self.state = State::Following { watcher: slow, handover: Some(handover), follower: Box::new(follower) };
@@ -177,7 +177,7 @@ impl OneServer {
             State::Resting { why, .. } => return Err(why.clone()),
             State::Looking { seen, .. } => {
                 let s = seen.span_ns() / 1_000_000_000;
-                return Err(absent(format!("its tick is being sought, for {s} s so far")));
+                return Err(absent(format!("evenkeel has searched for its tick for {s} s so far")));
             }
             State::Following { watcher, handover, follower } => {
                 let slow = watcher.go_on();

@@ -1,4 +1,4 @@
-//! Simulated servers whose truth is known, in stretches as a collector gets them.
+//! Simulated servers with known truth, in portions as a collector receives them.
 
 use evenkeel_measure::meters::ticks::choice::{Wanted, choose};
 use evenkeel_measure::meters::ticks::stream::{Stream, ThreadLog};
@@ -70,7 +70,7 @@ fn wakes(seconds: u64, plants: &[(u64, Plant)]) -> Vec<Wake> {
     list
 }
 
-/// What the records between two times hold: the wakes that ended.
+/// The records between two times: the wakes that ended.
 fn stretch(wakes: &[Wake], from_ns: u64, to_ns: u64) -> Stream {
     let wakes: Vec<Wake> = wakes.iter().filter(|wake| (from_ns..to_ns).contains(&wake.end_ns)).copied().collect();
     let switches = wakes.len() as u64 * 2;
@@ -78,7 +78,7 @@ fn stretch(wakes: &[Wake], from_ns: u64, to_ns: u64) -> Stream {
     Stream { from_ns, to_ns, threads: vec![thread], ..Stream::default() }
 }
 
-/// Follows a server through stretches of so many milliseconds. Returns the last counts, and all late ticks.
+/// Follows a server through portions of this many milliseconds. Returns the last counts, and all late ticks.
 fn followed(seconds: u64, plants: &[(u64, Plant)], stretch_ms: u64) -> (OutsideSample, Vec<OutsideLate>) {
     let wakes = wakes(seconds, plants);
     let look_until = BEGAN + 3 * S + 7 * MS;
@@ -239,7 +239,7 @@ fn ticks_whose_records_were_lost_are_neither_missed_nor_late() {
     let mut late = Vec::new();
     for second in 3..20 {
         let mut next = stretch(&seen, BEGAN + second * S, BEGAN + (second + 1) * S);
-        // The tick 400 is due at 8 s. The kernel may only tell that the ring was full.
+        // The tick 400 is due at 8 s. The kernel may only report that the ring was full.
         next.unseen.overflows = u64::from(second == 8);
         late.extend(follower.take(next).unwrap().late.clone());
     }
@@ -278,7 +278,7 @@ fn a_jump_of_the_clock_by_hours_is_no_storm_of_missed_ticks() {
     assert!(follower.take(stretch(&later, BEGAN + 3 * S, BEGAN + hours + S)).is_err());
 }
 
-/// What a watcher that starts at `began_ns` hands over of these wakes between two times. Of a wake that had begun before, it sees only what
+/// What a watcher that starts at `began_ns` hands over of these wakes between two times. If a wake began earlier, it knows only what
 /// came after the thread got a CPU again.
 fn seen_since(wakes: &[Wake], began_ns: u64, from_ns: u64, to_ns: u64) -> Stream {
     let whole = |wake: &Wake| match (wake.start_ns >= began_ns, wake.preempted > 0) {

@@ -7,7 +7,7 @@ use evenkeel_stats::Histogram;
 use super::TICK_NS;
 use crate::workload::Sample;
 
-/// The most snapshots of a window to keep with tick and time. More are only counted.
+/// The maximum number of snapshots of a window to keep with tick and time. More are only counted.
 const SNAPSHOTS_MAX: usize = 1 << 20;
 /// If an input is sent this much late, in nanoseconds, the players themselves do not keep up.
 const BEHIND_NS: u64 = 2_000_000;

@@ -22,7 +22,7 @@ use crate::workload::Sample;
 const JOIN_NS: u64 = 15_000_000_000;
 /// How often to check whether the user asked to stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);
-/// If a server sends nothing to a player for this long, it hangs, in nanoseconds. This is longer than a pause of the machine.
+/// A server hangs if it sends nothing to a player for this many nanoseconds. This is longer than a pause of the machine.
 const SILENCE_NS: u64 = 5_000_000_000;
 
 /// The time limits of the server.
@@ -35,7 +35,7 @@ pub(super) struct Patience {
 }
 /// How often to do the checks without a fixed time, in nanoseconds.
 const LOOK_NS: u64 = 50_000_000;
-/// The most packets to read from one socket before the others get their turn.
+/// The maximum number of packets to read from one socket before the others get their turn.
 const READS_MAX: usize = 16;
 /// Inputs that are later than this many ticks, as after a pause of the machine, are skipped.
 const GIVE_UP_TICKS: u64 = 5;

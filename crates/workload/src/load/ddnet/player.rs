@@ -14,7 +14,7 @@ const VERSION: &str = "0.6 626fce9a778df4d4";
 const RESEND_NS: u64 = 500_000_000;
 /// The most numbered chunks that wait for acknowledgement: joining takes four.
 const WAITING_MAX: usize = 8;
-/// The most parts of a snapshot. Each part has a bit.
+/// The maximum number of parts of a snapshot. Each part has a bit.
 const PARTS_MAX: i32 = 64;
 /// How many ticks after the newest snapshot an input applies, as with a nearby server.
 const AHEAD_TICKS: i32 = 2;

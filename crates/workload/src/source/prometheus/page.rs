@@ -6,7 +6,7 @@ use crate::source::NoNumber;
 use crate::source::prometheus::text::{Kind, Line, Series, parse_head, parse_line};
 use crate::source::rule::Rule;
 
-/// The most series of one selector. If there are more, the selector is too broad.
+/// The maximum number of series of one selector. If there are more, the selector is too broad.
 const SERIES_MAX: usize = 10_000;
 /// How close a server's own quantile must be to the requested one.
 const QUANTILE_NEAR: f64 = 1e-9;

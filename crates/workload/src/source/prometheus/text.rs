@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// The most labels of a valid series.
+/// The maximum number of labels of a valid series.
 const LABELS_MAX: usize = 128;
 
 /// The type of a metric.

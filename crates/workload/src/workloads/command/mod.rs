@@ -68,7 +68,7 @@ pub(super) const ENTRY: Entry = Entry {
 pub enum LinesFrom {
     /// The load's if it runs anew in each window, otherwise the server's.
     #[default]
-    Usual,
+    Auto,
     /// The server's standard output.
     Server,
     /// The server's standard error.
@@ -138,8 +138,8 @@ impl Sources {
         let directions = Directions::new(&settings.better)?;
         let per_window = settings.load.as_ref().is_some_and(|load| load.runs == Runs::PerWindow);
         let lines_from = match settings.lines_from {
-            LinesFrom::Usual if per_window => LinesFrom::Load,
-            LinesFrom::Usual => LinesFrom::Server,
+            LinesFrom::Auto if per_window => LinesFrom::Load,
+            LinesFrom::Auto => LinesFrom::Server,
             LinesFrom::Load if settings.load.is_none() => return Err("lines of a load need a load (--load)".into()),
             chosen => chosen,
         };
@@ -421,7 +421,7 @@ impl Workload for Command {
         self.observers.events_per_s()
     }
 
-    /// Only a tick seen from outside allows this. Lines, pages and a load per window do not.
+    /// Only a tick observed from outside allows this. Lines, pages and a load per window do not.
     fn takes_turns(&self) -> bool {
         let is_load_steady = self.load.as_ref().is_none_or(|load| load.settings().runs != Runs::PerWindow);
         is_load_steady && self.sources.sources.is_empty() && self.observers.takes_turns()
@@ -514,7 +514,7 @@ fn invalid(error: InvalidMetric) -> WorkloadError {
     WorkloadError::Options(error.to_string())
 }
 
-/// The metrics of a window: the user's own first, then those seen from outside, then the kernel's counts.
+/// The metrics of a window: the user's own first, then those observed from outside, then the kernel's counts.
 fn metrics(sources: &Sources, observers: &Observers) -> Result<Vec<Metric>, InvalidMetric> {
     let seen: Vec<Metric> = observers.metrics();
     let twice = |own: &&Metric| seen.iter().any(|metric| metric.name == own.name);

@@ -76,7 +76,7 @@ impl Started {
             return Err(WorkloadError::Options("no command was given".into()));
         };
         let failed = |why: String| WorkloadError::Start { program: path.clone(), why };
-        // Without this, a program that goes into the background would be lost. If it fails, we only see less.
+        // Without this, evenkeel would lose a program that goes into the background. If it fails, evenkeel only observes less.
         let _ = foreign_process::adopt_orphans();
         let mark = processes::fresh_mark();
         let mut command = Command::new(path);

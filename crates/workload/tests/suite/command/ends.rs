@@ -1,4 +1,4 @@
-//! How a command ends: at once if the user asks to stop during a wait, and the report if it does not.
+//! How a command ends: at once, if the user asks to stop during a wait, and the report of a command that does not end.
 
 use std::sync::atomic::Ordering;
 

@@ -148,7 +148,7 @@ fn settings_that_contradict_each_other_are_refused_before_anything_starts() {
         (|s| s.prometheus = Some("http://x".into()), "--prometheus http://x: name its metrics with"),
         (|s| s.prometheus_metrics = vec!["x".into()], "--prometheus-metric: name the page with"),
         (|s| s.lines_from = LinesFrom::Load, "lines of a load need a load (--load)"),
-        (|s| s.ready = Ready::Line("(".into()), "wait for a line like (: regex parse error"),
+        (|s| s.ready = Ready::Line("(".into()), "wait for a line like (: the expression is invalid: unclosed group"),
         (
             |s| {
                 s.json_metrics = vec!["a".into()];

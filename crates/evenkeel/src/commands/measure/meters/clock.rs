@@ -15,8 +15,9 @@ use crate::view::Block;
 
 /// Measure the cost of reading the time, whether it enters the kernel, and whether the CPUs' clocks agree
 ///
-/// The cycle counter times batches of calls, and the kinds of calls alternate. To see whether a call enters the kernel, the meter makes it
-/// in a thread that a seccomp filter forbids the system call. --each-source switches the machine to every available clock source, and
+/// The cycle counter times batches of calls, and the kinds of calls alternate. To see whether a call enters the kernel,
+/// the meter makes it in a thread whose seccomp filter forbids that system call. --each-source switches the machine to
+/// every available clock source, and
 /// restores the original one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -3,7 +3,7 @@
 use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::gaps::{
-    self, Cause, Class, Cpu, Keep, Mode, Order, Report, Sampled, Settings, Sum, Tell,
+    self, Cause, Class, Cpu, Keep, Mode, Order, Report, Sampled, Settings, Sum, WindowSink,
 };
 use evenkeel_stats::Share;
 use evenkeel_sys::CpuSet;
@@ -76,7 +76,7 @@ impl Meter for Args {
                 order: Order::AllAtOnce,
                 class: Class::Ordinary,
                 keep: Keep::Longest(1),
-                tell: Tell::default(),
+                on_window: WindowSink::default(),
             };
             Ok(lines(&gaps::run(&settings, watch)?))
         },
@@ -98,7 +98,7 @@ impl Meter for Args {
             order: if self.one_at_a_time { Order::OneAtATime } else { Order::AllAtOnce },
             class: if self.fifo { Class::Fifo } else { Class::Ordinary },
             keep: if self.newest { Keep::Newest(keep) } else { Keep::Longest(keep) },
-            tell: Tell::default(),
+            on_window: WindowSink::default(),
         };
         context.measure(|watch| gaps::run(&settings, watch))
     }

@@ -185,8 +185,8 @@ pub(crate) fn hint(why: &Unclear) -> String {
 
 fn numbers(tick: &TickLoop, ticks: &Ticks) -> Vec<Block> {
     let pacing = match ticks.pacing {
-        Pacing::Kept => "at fixed times: a late tick does not delay the next",
-        Pacing::Walks => "chained: a late tick delays all later ticks",
+        Pacing::FixedTimes => "at fixed times: a late tick does not delay the next",
+        Pacing::Chained => "chained: a late tick delays all later ticks",
         Pacing::Unknown => "fixed times or chained: unknown",
     };
     let row = |name: &str, samples: &Samples| {

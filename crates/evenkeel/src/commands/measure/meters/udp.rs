@@ -239,7 +239,7 @@ enum TestArg {
     Split,
     /// Packets per second that a core sends and receives
     Ceiling,
-    /// Packets that fit into the buffer while nobody reads
+    /// Packets that fit into the buffer while no thread reads
     Burst,
 }
 
@@ -266,9 +266,15 @@ fn parts(asked: &[TestArg]) -> Vec<udp::UdpTest> {
 
 /// The first address of `HOST:PORT`.
 pub(super) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
-    let wrong = |why: String| Failure::text(exit::WRONG_USE, format!("understand the address {text:?}"), why);
-    let mut found =
-        text.to_socket_addrs().map_err(|error| wrong(format!("{error}; expected HOST:PORT, such as 10.0.0.2:7007")))?;
+    let wrong = |why: String| {
+        Failure::text(exit::WRONG_USE, format!("understand the address {text:?}"), why)
+            .hint("name the host that runs the other side, and the port that its --serve was given")
+    };
+    let is_port = |(_, port): (&str, &str)| port.parse::<u16>().is_ok();
+    if !text.rsplit_once(':').is_some_and(is_port) {
+        return Err(wrong("expected HOST:PORT, such as 10.0.0.2:7007".to_owned()));
+    }
+    let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
     found.next().ok_or_else(|| wrong("the name has no address".to_owned()))
 }
 

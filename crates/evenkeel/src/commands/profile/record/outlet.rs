@@ -15,7 +15,7 @@ use tempfile::TempPath;
 
 use crate::show::Out;
 
-/// The most windows of one recording, so that a trigger that repeats does not fill the disk.
+/// The maximum number of windows of one recording, so that a trigger that repeats does not fill the disk.
 const DUMPS_MAX: usize = 100;
 
 /// A file that appears under its name when it is complete. Until then it has no name, if the file system supports that, so a killed recorder

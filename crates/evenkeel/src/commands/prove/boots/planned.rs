@@ -46,7 +46,7 @@ fn design_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema 
     schema
 }
 
-/// Removes the metric and the guards, which are in `decides`, as far as they are known.
+/// Removes the metric and the guards, which are in `decides` if they are known.
 fn without_what_decides<S: Serializer>(design: &BootsDesign, serializer: S) -> Result<S::Ok, S::Error> {
     let mut design = serde_json::to_value(design).map_err(S::Error::custom)?;
     if let Some(fields) = design.as_object_mut() {

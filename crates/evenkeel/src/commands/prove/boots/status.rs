@@ -39,7 +39,7 @@ pub(super) fn status(args: &StatusArgs, out: &Out) -> Outcome {
     };
     let root = Root::live();
     let hands = BootTransactions::new(&root, &dir, &state.id, Vec::new()).map_err(not_possible)?;
-    // After a revert, only the journal says that the trial is over; its state learns that at the next start. A trial that was cut off
+    // After a revert, only the journal knows that the trial is over. The state records it at the next start. A trial that was cut off
     // before its unit was written is not in the journal, and neither is one that is just beginning. Both are still in the boot in which
     // they began.
     let is_over = match live::boot_id(&root) {

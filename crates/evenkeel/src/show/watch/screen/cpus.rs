@@ -78,7 +78,7 @@ fn bar(time: &CpuUse, width: usize) -> String {
     for (share, mark) in kinds {
         end += share;
         let until = ((end * width as f64).round().clamp(0.0, width as f64)) as usize;
-        // What is there has at least one character.
+        // A value above 0 has at least one character.
         let until = if share > 0.004 { until.max(drawn + 1).min(width) } else { until };
         bar.extend(std::iter::repeat_n(mark, until.saturating_sub(drawn)));
         drawn = until.max(drawn);

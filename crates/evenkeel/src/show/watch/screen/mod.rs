@@ -1,4 +1,4 @@
-//! The screen of `watch`: a head, one of five tabs, and the keys. It is a pure function of what it shows, so tests draw it without a terminal.
+//! The screen of `watch`: a head, one of five tabs, and the keys. It is a pure function of the model, so tests draw it without a terminal.
 
 mod cpus;
 mod network;

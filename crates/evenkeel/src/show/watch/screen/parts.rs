@@ -1,4 +1,4 @@
-//! What the tabs are made of: colours, bars, sparklines, rows.
+//! The parts of the tabs: colours, bars, sparklines, rows.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::show::escape::plain;
 
 /// The values of a sparkline.
 const SPARK_VALUES: usize = 60;
-/// The most servers with one.
+/// The maximum number of servers with one.
 const SPARK_SERVERS: usize = 64;
 /// The width of the labels of rows.
 const LABEL_WIDTH: usize = 17;

@@ -72,7 +72,7 @@ fn of_ticks(palette: Palette, ticks: &TicksModel, lines: &mut Vec<Line<'static>>
     };
     lines.push(row("gets the CPU", slices));
     if let Some(workers) = &ticks.workers {
-        lines.push(row("seen from outside", workers.clone()));
+        lines.push(row("observed from outside", workers.clone()));
     }
     if let Some(players) = ticks.players {
         lines.push(row("players", players.to_string()));

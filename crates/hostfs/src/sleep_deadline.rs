@@ -48,23 +48,23 @@ pub enum Call {
 
 /// The call in which a thread sleeps, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asleep {
+pub struct SleepCall {
     /// The kind of call.
     pub call: Call,
     /// The limit.
     pub wait: Wait,
 }
 
-impl Asleep {
+impl SleepCall {
     /// The limit of a call that this timer also ends. Only the time decides.
-    fn with_timer(self, due_ns: u64, now_ns: u64) -> Asleep {
+    fn with_timer(self, due_ns: u64, now_ns: u64) -> SleepCall {
         let is_sooner = match self.wait {
             Wait::Until(ns) => due_ns < ns,
             // The call began before `now_ns`, so on a tie its own limit ends first.
             Wait::For(ns) => due_ns < now_ns.saturating_add(ns),
             Wait::Open | Wait::Unknown => true,
         };
-        if is_sooner { Asleep { call: Call::Sleep, wait: Wait::Until(due_ns) } } else { self }
+        if is_sooner { SleepCall { call: Call::Sleep, wait: Wait::Until(due_ns) } } else { self }
     }
 }
 
@@ -186,23 +186,23 @@ impl Sleeper {
     ///
     /// # Errors
     /// `ESRCH` if it has ended; else the kernel's error.
-    pub fn asleep(&self) -> Result<Asleep, Errno> {
-        self.asleep_by(|_| None)
+    pub fn sleep_call(&self) -> Result<SleepCall, Errno> {
+        self.sleep_call_with(|_| None)
     }
 
-    /// As [`asleep`](Sleeper::asleep), with timers of files. `timer_due_ns` returns when the timer of a file is due, if the file is a timer
+    /// As [`sleep_call`](Sleeper::sleep_call), with timers of files. `timer_due_ns` returns when the timer of a file is due, if the file is a timer
     /// or a set with one. A thread that waits for such a file sleeps until then, unless its own limit is earlier.
     ///
     /// # Errors
-    /// As [`asleep`](Sleeper::asleep).
-    pub fn asleep_by(&self, timer_due_ns: impl FnOnce(u32) -> Option<u64>) -> Result<Asleep, Errno> {
+    /// As [`sleep_call`](Sleeper::sleep_call).
+    pub fn sleep_call_with(&self, timer_due_ns: impl FnOnce(u32) -> Option<u64>) -> Result<SleepCall, Errno> {
         let mut bytes = [0; 256];
         let length = self.call.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;
         let call = std::str::from_utf8(&bytes[..length]).ok().and_then(parse_syscall);
-        let Some((number, arguments)) = call else { return Ok(Asleep { call: Call::Other, wait: Wait::Unknown }) };
-        let asleep = Asleep { call: kind(number), wait: self.wait(time_argument(number, arguments)) };
+        let Some((number, arguments)) = call else { return Ok(SleepCall { call: Call::Other, wait: Wait::Unknown }) };
+        let sleep = SleepCall { call: kind(number), wait: self.wait(time_argument(number, arguments)) };
         let due_ns = file(number, arguments).and_then(timer_due_ns);
-        Ok(due_ns.map_or(asleep, |due_ns| asleep.with_timer(due_ns, clock::monotonic_ns())))
+        Ok(due_ns.map_or(sleep, |due_ns| sleep.with_timer(due_ns, clock::monotonic_ns())))
     }
 
     fn wait(&self, time_argument: TimeArgument) -> Wait {
@@ -262,15 +262,15 @@ mod tests {
 
     #[test]
     fn a_timer_that_is_read_as_a_file_ends_the_sleep_where_it_is_sooner() {
-        let until = Asleep { call: Call::Sleep, wait: Wait::Until(700) };
+        let until = SleepCall { call: Call::Sleep, wait: Wait::Until(700) };
         let table = [
             (Call::Poll, Wait::Open, until),
             (Call::Other, Wait::Unknown, until),
             (Call::Poll, Wait::For(300), until),
-            (Call::Poll, Wait::For(100), Asleep { call: Call::Poll, wait: Wait::For(100) }),
+            (Call::Poll, Wait::For(100), SleepCall { call: Call::Poll, wait: Wait::For(100) }),
         ];
         for (call, wait, expected) in table {
-            assert_eq!(Asleep { call, wait }.with_timer(700, 500), expected, "{call:?} {wait:?}");
+            assert_eq!(SleepCall { call, wait }.with_timer(700, 500), expected, "{call:?} {wait:?}");
         }
         assert_eq!(file(libc::SYS_read, [5, 0, 0, 0, 0, 0]), Some(5));
         assert_eq!(file(libc::SYS_futex, [5, 0, 0, 0, 0, 0]), None);
@@ -322,7 +322,7 @@ mod tests {
         match Sleeper::open(tid) {
             Ok(seen) => {
                 let give_up_ns = evenkeel_sys::clock::monotonic_ns() + MINUTE_NS;
-                let wait_now = || seen.asleep().map(|asleep| asleep.wait);
+                let wait_now = || seen.sleep_call().map(|sleep| sleep.wait);
                 let mut wait = wait_now();
                 while wait != Ok(Wait::Until(due_ns)) && evenkeel_sys::clock::monotonic_ns() < give_up_ns {
                     std::thread::sleep(std::time::Duration::from_millis(1));
