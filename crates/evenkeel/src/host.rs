@@ -31,7 +31,11 @@ impl HostArgs {
     /// The machine that the arguments name, or this machine.
     pub(crate) fn open(&self) -> Result<Root, Failure> {
         if let Some(file) = &self.host {
-            let hint = "`evenkeel capture --output FILE` takes a capture on the machine itself";
+            let hint = if file.is_dir() {
+                "a capture is one file; `--root DIR` reads the root file system in a folder"
+            } else {
+                "`evenkeel capture --output FILE` takes a capture on the machine itself"
+            };
             return match Capture::load(file) {
                 Ok(capture) => Ok(Root::captured(capture)),
                 Err(error) => {
@@ -43,8 +47,12 @@ impl HostArgs {
         }
         match &self.root {
             Some(dir) => Root::mounted(dir).map_err(|error| {
-                Failure::new(exit_of(error.errno, exit::WRONG_USE), error)
-                    .hint("name the folder where the root file system is mounted or unpacked, such as /host")
+                let hint = if dir.is_file() {
+                    "`--host FILE` reads a captured machine; `--root` takes the folder of a root file system"
+                } else {
+                    "name the folder where the root file system is mounted or unpacked, such as /host"
+                };
+                Failure::new(exit_of(error.errno, exit::WRONG_USE), error).hint(hint)
             }),
             None => Ok(Root::live()),
         }

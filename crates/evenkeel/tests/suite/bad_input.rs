@@ -265,7 +265,7 @@ fn files_that_are_no_machine() {
             exit code 2
             -- stderr
             error: failed to read the capture dir: is a directory (EISDIR)
-            hint: `evenkeel capture --output FILE` takes a capture on the machine itself
+            hint: a capture is one file; `--root DIR` reads the root file system in a folder
         "#]],
     );
     check(
@@ -277,6 +277,17 @@ fn files_that_are_no_machine() {
             -- stderr
             error: failed to read the capture missing.txt: no such file or directory (ENOENT)
             hint: `evenkeel capture --output FILE` takes a capture on the machine itself
+        "#]],
+    );
+    check(
+        &scene,
+        "inspect --host .",
+        expect![[r#"
+            $ evenkeel inspect --host .
+            exit code 2
+            -- stderr
+            error: failed to read the capture .: is a directory (EISDIR)
+            hint: a capture is one file; `--root DIR` reads the root file system in a folder
         "#]],
     );
     check(
@@ -298,7 +309,7 @@ fn files_that_are_no_machine() {
             exit code 2
             -- stderr
             error: failed to open the root host.txt: not a directory (ENOTDIR)
-            hint: name the folder where the root file system is mounted or unpacked, such as /host
+            hint: `--host FILE` reads a captured machine; `--root` takes the folder of a root file system
         "#]],
     );
     check(
