@@ -106,6 +106,8 @@ mod tests {
         });
         fs::write(root.path().join(CARD), card.to_string()).unwrap();
         assert_eq!(found(), "evenkeel.dev/hypervisor=kvm evenkeel.dev/quantum=fixed-slots evenkeel.dev/sessions=12");
+        // `pack agones` selects nodes by it.
+        assert_eq!(evenkeel_fleet::agones::SESSIONS_LABEL, format!("{GROUP}/sessions"));
         for text in ["", "{", "[]", r#"{"found": {"sessions": "x y"}}"#, r#"{"found": {"sessions": -1}}"#] {
             fs::write(root.path().join(CAPACITY), text).unwrap();
             fs::write(root.path().join(CARD), text).unwrap();

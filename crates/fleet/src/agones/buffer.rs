@@ -15,7 +15,7 @@ const TERM_MIN: f64 = 1e-12;
 /// Agones counts game servers in 32 bits.
 const SERVERS_MAX: u64 = i32::MAX as u64;
 
-/// What the advice needs. A part that is not known is none.
+/// What the advice needs; `None` for what the user did not give.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
     /// How many sessions start in a minute at the busiest hour.
@@ -91,7 +91,7 @@ pub enum BufferError {
     TooMany(u64),
 }
 
-/// The buffer for this demand, on nodes for so many sessions.
+/// The buffer for this demand, on nodes with `sessions_per_node` places each.
 pub(super) fn buffer(demand: &Demand, sessions_per_node: Option<u32>) -> Result<BufferAdvice, BufferError> {
     let missing: Vec<Input> = [
         (demand.starts_per_minute.is_none(), Input::StartsPerMinute),

@@ -26,7 +26,7 @@ pub struct Measured {
 /// Why a saved answer cannot be used. Reads well after "failed to read FILE: ".
 #[derive(Debug, thiserror::Error)]
 pub enum MeasuredError {
-    /// The text is no answer of `capacity`.
+    /// The text is not an answer of `capacity`.
     #[error("it is not an answer of `evenkeel capacity --json`: {0}")]
     Text(serde_json::Error),
     /// A newer program wrote it.
@@ -69,7 +69,7 @@ struct SavedNeed {
 /// Reads a saved answer.
 ///
 /// # Errors
-/// If it is no such answer, or a number is out of range.
+/// If it is not such an answer, or a number is out of range.
 pub fn read_measured(text: &str) -> Result<Measured, MeasuredError> {
     let saved: Saved = serde_json::from_str(text).map_err(MeasuredError::Text)?;
     if saved.format != FORMAT {

@@ -18,5 +18,5 @@ pub use self::buffer::{Buffer, BufferAdvice, BufferError, Demand, Input};
 pub use self::measured::{CAPACITY_BYTES_MAX, Measured, MeasuredError, read_measured};
 pub use self::names::{DnsLabel, Image, NameError, NodeLabel, Protocol, ServerPort};
 pub use self::objects::{Fleet, FleetAutoscaler, Scheduling};
-pub use self::render::{Asked, PHASES_FOLDER, RenderError, Rendered, render};
+pub use self::render::{Asked, PHASES_FOLDER, RenderError, Rendered, SESSIONS_LABEL, render};
 pub use self::size::{CpuMode, CpusBy, NodeRoom, Size, SizeError};

@@ -17,16 +17,16 @@ const TAG_BYTES_MAX: usize = 128;
 /// Why a name cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// It is no DNS label.
+    /// It is not a DNS label.
     #[error("a name has at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit")]
     DnsLabel,
-    /// It is no reference to an image.
+    /// It is not a reference to an image.
     #[error("an image is [HOST[:PORT]/]NAME[:TAG][@DIGEST], such as registry.example/arena:1.4")]
     Image,
-    /// It is no label of a node.
+    /// It is not a label of a node.
     #[error("a label is KEY=VALUE, such as pool=games or evenkeel.dev/quantum=none")]
     Label,
-    /// It is no port.
+    /// It is not a port.
     #[error("a port is a number from 1 to 65535, for UDP; for other protocols 7777/tcp or 7777/tcpudp")]
     Port,
 }

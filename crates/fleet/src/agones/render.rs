@@ -1,7 +1,5 @@
 //! The manifests, with a comment at each number that was computed.
 
-use serde_json::Value;
-
 use super::buffer::{self, Buffer, BufferAdvice, BufferError, Demand, Input};
 use super::names::{DnsLabel, Image, NodeLabel, ServerPort};
 use super::objects::{
@@ -23,7 +21,7 @@ const PHASES: &str = "phases";
 /// The counter of sessions in a server.
 const SESSIONS: &str = "sessions";
 /// The label of a node with the number of sessions that fit, which evenkeel's agent sets.
-const SESSIONS_LABEL: &str = "evenkeel.dev/sessions";
+pub const SESSIONS_LABEL: &str = "evenkeel.dev/sessions";
 /// Where the requests of the container are in a fleet.
 const RESOURCES: &str = "/spec/template/spec/template/spec/containers/0/resources";
 
@@ -127,17 +125,19 @@ pub fn render(asked: &Asked) -> Result<Rendered, RenderError> {
 
 impl Rendered {
     /// The manifests as YAML, with comments. `source` names the input in the first line.
-    pub fn yaml(&self, source: &str) -> String {
-        let value = |object: Result<Value, serde_json::Error>| object.unwrap_or_default();
+    ///
+    /// # Errors
+    /// If an object cannot be written as JSON.
+    pub fn yaml(&self, source: &str) -> Result<String, serde_json::Error> {
         let mut text = yaml::comment(&format!("Rendered by `evenkeel pack agones` from {source}."), 0);
         for caveat in &self.caveats {
             text.push_str(&yaml::comment(&format!("Caveat: {caveat}."), 0));
         }
-        text.push_str(&yaml::document(&value(serde_json::to_value(&self.fleet)), &self.notes));
+        text.push_str(&yaml::document(&serde_json::to_value(&self.fleet)?, &self.notes));
         match (&self.autoscaler, &self.buffer) {
             (Some(autoscaler), _) => {
                 text.push_str("---\n");
-                text.push_str(&yaml::document(&value(serde_json::to_value(autoscaler)), &self.autoscaler_notes));
+                text.push_str(&yaml::document(&serde_json::to_value(autoscaler)?, &self.autoscaler_notes));
             }
             (None, BufferAdvice::Unknown { missing }) => {
                 let names: Vec<&str> = missing.iter().map(|input| option(*input)).collect();
@@ -147,7 +147,7 @@ impl Rendered {
             }
             (None, BufferAdvice::Known(_)) => {}
         }
-        text
+        Ok(text)
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) struct Density {
 pub(super) fn size(session: &Session, density: Density, mode: CpuMode, node: &NodeRoom) -> Result<Size, SizeError> {
     let sessions = u64::from(density.sessions);
     let node_millis = node.cpus.map(|cpus| (cpus * 1000.0) as u64);
-    let measured = node_millis.zip(node.sessions).filter(|_| mode == CpuMode::Shared);
+    let measured = node_millis.zip(node.sessions).filter(|(_, fit)| mode == CpuMode::Shared && *fit > 0);
     let (cpu_millis, cpus_by) = match (mode, measured) {
         (CpuMode::Pinned, _) => (whole_cpus(session.cpus, density) * 1000, CpusBy::Need),
         // Rounded down, so that as many as were measured fit.
@@ -165,7 +165,7 @@ mod tests {
             for fit in 1..40 {
                 let node = NodeRoom { cpus: Some(cpus), sessions: Some(fit) };
                 let (millis, on_node) = of(0.2, 1, CpuMode::Shared, node);
-                // Below the request of the sidecar, Kubernetes cannot tell so many apart.
+                // Where Agones' own container takes more than a session's share, fewer fit.
                 if millis > 1 {
                     assert_eq!(on_node, Some(fit), "{cpus} CPUs, {millis} m");
                 }

@@ -65,7 +65,7 @@ fn an_autoscaler_replaces_the_replicas() {
 fn every_caveat_and_every_comment_is_in_the_text() {
     for one in all() {
         let rendered = render(&one).unwrap();
-        let text = rendered.yaml("sessions.csv");
+        let text = rendered.yaml("sessions.csv").unwrap();
         let flat = text.lines().map(|line| line.trim_start().trim_start_matches("# ")).collect::<Vec<_>>().join(" ");
         assert!(rendered.caveats.iter().all(|caveat| flat.contains(caveat)), "{text}");
         assert_eq!(flat.contains("No FleetAutoscaler"), rendered.autoscaler.is_none(), "{text}");

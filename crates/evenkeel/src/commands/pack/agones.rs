@@ -139,7 +139,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let name = args.name(&session)?;
     let asked = args.asked(name, session.clone(), measured.as_ref());
     let rendered = agones::render(&asked).map_err(|error| refused(&file, &error))?;
-    let text = rendered.yaml(&source);
+    let text = rendered
+        .yaml(&source)
+        .map_err(|error| Failure::text(exit::NOT_POSSIBLE, "write the manifests as JSON", error))?;
     let Rendered { size, buffer, fleet, autoscaler, caveats, .. } = rendered;
     let sessions_per_server = args.sessions_per_server;
     let answer = AgonesAnswer {
