@@ -1,4 +1,4 @@
-//! A captured machine: the result of reading each path, and its one text form, which people read, edit and send.
+//! A captured machine: the result of reading each path. It has one text form, which people can read, edit and send.
 //!
 //! ```text
 //! evenkeel-capture 1
@@ -37,7 +37,7 @@ use crate::user_file::{self, UserFileError};
 const HEADER: &str = "evenkeel-capture 1";
 const FOOTER: &str = "end";
 
-/// The longest capture that is read, in bytes. One of a 128-CPU machine is about 1 MB.
+/// The maximum size of a capture, in bytes. The capture of a 128-CPU machine has about 1 MB.
 pub const MAX_CAPTURE_BYTES: usize = 32 << 20;
 
 /// What evenkeel read on one machine. A path may have been read as a file, as a directory and as a link.
@@ -50,7 +50,7 @@ pub struct Capture {
     pub(crate) write_refusals: BTreeMap<String, Errno>,
 }
 
-/// A text that is not a capture, and the line with the error.
+/// Why a text is not a capture, with the number of the invalid line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct CaptureError {
@@ -156,19 +156,19 @@ impl Capture {
     }
 }
 
-/// After a panic in another thread the map is still complete, because every change to it is one insertion.
+/// Locks the mutex even if another thread panicked while it held the lock. The map is still complete, because each change is one insertion.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first part below `dir` of every successful path in `looks`.
+/// Adds the names directly below `dir` that the paths in `looks` imply.
 fn implied_names<T>(looks: &BTreeMap<String, Result<T, Errno>>, dir: &str, names: &mut BTreeSet<String>) {
     let prefix = format!("{dir}/");
     for (path, outcome) in looks.range(prefix.clone()..) {
         let Some(below) = path.strip_prefix(&prefix) else {
             break;
         };
-        // A refusal for something that exists implies its name; a refusal for something absent does not.
+        // A path that could not be read may still exist (for example `EACCES`), and then its name counts. With `ENOENT` it does not.
         if outcome.as_ref().err().is_none_or(|errno| !errno.is_absence()) {
             let name = below.split('/').next().unwrap_or(below);
             names.insert(name.to_owned());
@@ -228,8 +228,8 @@ fn write_text(f: &mut fmt::Formatter<'_>, path: &str, text: &str) -> fmt::Result
     }
 }
 
-/// Escapes control characters, characters that set the direction of text, and the backslash, as `\xNN` or `\u{NNNN}`. Also spaces that
-/// would end a path or that an editor would trim.
+/// Escapes control characters, characters that set the direction of text, and the backslash, as `\xNN` or `\u{NNNN}`. A space is escaped at
+/// the end, where an editor would trim it. With `spaces`, all spaces and tabs are escaped, because they would end a path.
 fn escape(text: &str, spaces: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     let last = text.len().saturating_sub(1);
@@ -276,7 +276,7 @@ fn unescape(text: &str) -> Option<String> {
 #[derive(Default)]
 struct Parser {
     capture: Capture,
-    /// An open text: its path, its lines so far, and whether it ends in a newline.
+    /// The text block that the parser is in: its path, its lines so far, and whether it ends in a newline.
     open: Option<(String, Vec<String>, bool)>,
 }
 

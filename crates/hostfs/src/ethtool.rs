@@ -41,8 +41,7 @@ pub(crate) fn rings(interface: &str) -> Result<String, Errno> {
     Ok(format!("rx_max={rx_max}\ntx_max={tx_max}\nrx={rx}\ntx={tx}\n"))
 }
 
-/// The delay of interrupts to batch packets: `rx_us=`, `rx_frames=`, `tx_us=`, `tx_frames=`, `adaptive_rx=` and
-/// `adaptive_tx=`.
+/// The settings of interrupt coalescing: `rx_us=`, `rx_frames=`, `tx_us=`, `tx_frames=`, `adaptive_rx=` and `adaptive_tx=`.
 pub(crate) fn coalesce(interface: &str) -> Result<String, Errno> {
     let [_, rx_us, rx_frames, _, _, tx_us, tx_frames, _, _, _, adaptive_rx, adaptive_tx, ..] =
         words::<COALESCE_WORDS>(interface, Question::Coalesce)?;
@@ -52,7 +51,7 @@ pub(crate) fn coalesce(interface: &str) -> Result<String, Errno> {
     ))
 }
 
-/// The first words of an answer whose structure consists of words. The first of them is the command.
+/// Asks the driver, and returns the first 32-bit words of its answer. Word 0 is the command.
 fn words<const COUNT: usize>(interface: &str, question: Question) -> Result<[u32; COUNT], Errno> {
     let mut room = Room::new()?;
     room.ask(interface, question, &[])?;

@@ -90,7 +90,7 @@ fn choose_word(before: &str, value: &str) -> Result<String, Errno> {
 fn recompute_min_free(capture: &mut Capture, word: &str) {
     let Some(total_kb) = meminfo_kb(capture, "MemTotal:") else { return };
     let floor = (total_kb * 16).isqrt().clamp(128, 262_144);
-    // Three zones (DMA, DMA32, Normal) from 4 GiB on; two pageblocks per zone, and three by three for fragmentation.
+    // From 4 GiB on there are three zones (DMA, DMA32, Normal). Each reserves two pageblocks, and nine (3 × 3) against fragmentation.
     let zones = if total_kb > (4 << 20) { 3 } else { 2 };
     let recommended_kb = (512 * zones * 2 + 512 * zones * 9) * 4;
     let kb = if word == "never" { floor } else { floor.max(recommended_kb.min(total_kb / 20)) };
@@ -113,8 +113,8 @@ fn huge_pages(capture: &Capture, value: &str) -> Result<String, Errno> {
     Ok(format!("{}\n", asked.min(room)))
 }
 
-/// Files of a disk's queue. Another scheduler has its own number of requests (`elevator_switch` in `block/elevator.c`): twice the device's
-/// own number, up to 256. Without a scheduler it is the device's own number, assumed to be 128.
+/// Files of a disk's queue. A change of the scheduler also resets `nr_requests` (`elevator_switch` in `block/elevator.c`): to twice the
+/// device's own number, up to 256. Without a scheduler it is the device's own number, assumed to be 128.
 fn disk(capture: &mut Capture, path: &str, before: &str, value: &str) -> Result<(), Errno> {
     let (queue, file) = path.rsplit_once('/').ok_or(Errno::ACCESS)?;
     let after = match file {
@@ -171,12 +171,12 @@ fn irq_affinity(capture: &mut Capture, path: &str, value: &str) -> Result<(), Er
     Ok(())
 }
 
-/// Frequencies and siblings. An unknown governor or preference is EINVAL (`store_scaling_governor` in
+/// Files below `/sys/devices/system/cpu`. An unknown governor or preference is EINVAL (`store_scaling_governor` in
 /// `drivers/cpufreq/cpufreq.c`, `store_energy_performance_preference` in `drivers/cpufreq/intel_pstate.c`).
 fn cpu(capture: &Capture, file: &str, before: &str, value: &str) -> Result<String, Errno> {
     let (dir, name) = file.rsplit_once('/').ok_or(Errno::ACCESS)?;
     let is_on_offer = |list: &str| {
-        // The list of the policy itself, otherwise that of CPU 0.
+        // The policy's own list; if it was not captured, that of CPU 0.
         let own = capture.text(&format!("{CPU}{dir}/{list}"));
         let words = own.or_else(|_| capture.text(&format!("{CPU}cpu0/cpufreq/{list}"))).unwrap_or_default();
         words.split_whitespace().any(|word| word == value)
@@ -217,8 +217,9 @@ fn mask_width(mask: &str) -> usize {
     mask.trim().chars().filter(|digit| *digit != ',').count() * 4
 }
 
-/// The exclusive pairs of limits on dirty pages: a write to one sets the other to 0 (`dirty_ratio_handler` and similar functions in
-/// `mm/page-writeback.c`). The two limits for writers do so only when their own value changes.
+/// Each limit on dirty pages has an exclusive pair of files. A write to one file sets the other to 0 (`dirty_ratio_handler` and similar
+/// functions in `mm/page-writeback.c`). For `dirty_ratio` and `dirty_bytes`, this happens only if the written value differs from the old
+/// one.
 fn zero_partner(capture: &mut Capture, path: &str, before: &str, after: &str) {
     let Some(name) = path.strip_prefix("/proc/sys/vm/") else { return };
     let partner = match name {
@@ -251,13 +252,13 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         // The upper bound rose from 100 to 200 in Linux 5.8.
         "vm/swappiness" if is_older_than(capture, 5, 8) => 0..=100,
         "vm/swappiness" => 0..=200,
-        // Two pages of 4 KiB (`dirty_bytes_min`), and one byte: never 0.
+        // At least two pages of 4 KiB (`dirty_bytes_min`) for `dirty_bytes`, at least 1 byte for the background limit. 0 is refused.
         "vm/dirty_bytes" => 8192..=i64::MAX,
         "vm/dirty_background_bytes" => 1..=i64::MAX,
         "vm/dirty_ratio" | "vm/dirty_background_ratio" | "vm/compaction_proactiveness" => 0..=100,
         "vm/watermark_scale_factor" => 1..=3000,
         "vm/watermark_boost_factor" | "vm/zone_reclaim_mode" => 0..=i64::from(i32::MAX),
-        // This was on or off before it became a set of bits.
+        // Before Linux 6.1 this was a switch. Since then it is a set of bits.
         "kernel/numa_balancing" if is_older_than(capture, 6, 1) => 0..=1,
         "kernel/numa_balancing" => 0..=4,
         "kernel/timer_migration" | "kernel/sched_autogroup_enabled" => 0..=1,
@@ -265,7 +266,7 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         // From 0.1 ms to 1 s (kernel/sysctl.c up to Linux 5.12).
         "kernel/sched_min_granularity_ns" => 100_000..=1_000_000_000,
         "kernel/sched_wakeup_granularity_ns" => 0..=1_000_000_000,
-        // Up to the period (`sched_rt_global_validate` in kernel/sched/rt.c).
+        // At most the period (`sched_rt_global_validate` in kernel/sched/rt.c).
         "kernel/sched_rt_runtime_us" => {
             -1..=number_in(capture, "/proc/sys/kernel/sched_rt_period_us").unwrap_or(1_000_000)
         }
@@ -505,7 +506,7 @@ end
         assert_eq!(text("/proc/irq/25/effective_affinity_list"), "2\n");
     }
 
-    /// Each row as a 6.18 guest answers.
+    /// Each row shows what a guest with Linux 6.18 answered.
     #[test]
     fn one_spelling_of_a_limit_zeroes_the_other() {
         let table: &[(&str, &str, &str)] = &[

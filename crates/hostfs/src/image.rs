@@ -13,9 +13,9 @@ use crate::inside::{self, Links};
 
 /// The folders of a mounted root. [`Root::image`](crate::Root::image) returns it.
 ///
-/// A link in the path is followed if it stays below the root by itself. A link that leads out is refused with `EXDEV`, and so is every
-/// absolute link. To the machine that boots from the image, `/var -> /mnt/var` means the image's own folder. To every program here it means
-/// a folder of this machine. Our files must be where both look.
+/// A relative link in the path is followed if it stays below the root. A link that leads out is refused with `EXDEV`, and so is every
+/// absolute link. The machine that boots from the image resolves `/var -> /mnt/var` inside the image. A program on this machine resolves it
+/// here. Our files must be where both look.
 #[derive(Clone, Debug)]
 pub struct Image {
     dir: Arc<OwnedFd>,
@@ -27,7 +27,7 @@ impl Image {
         Image { dir, path: path.to_owned() }
     }
 
-    /// The path of a folder, only for messages: by then something else may be there.
+    /// The path of a folder, only for messages. Another program may have replaced the folder since.
     pub fn shown(&self, folder: &str) -> PathBuf {
         self.path.join(folder)
     }

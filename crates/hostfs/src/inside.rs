@@ -90,7 +90,7 @@ fn walk(root: BorrowedFd<'_>, path: &str, flags: OFlags, links: Links) -> Result
     reopen(above.last().map_or(root, AsFd::as_fd), ".", flags)
 }
 
-/// Checks that no link has replaced the folder.
+/// Opens `name` in the folder `here`. Fails if a link has replaced it.
 fn reopen(here: BorrowedFd<'_>, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     Ok(rustix::fs::openat(here, name, flags | OFlags::NOFOLLOW, Mode::empty())?)
 }

@@ -10,17 +10,17 @@ pub fn plain(error: &Error) -> String {
     if error.column() == 0 && error.line() > 1 {
         return format!("{said} (after line {})", error.line() - 1);
     }
-    // An empty text has no place, and that of a missing field is the end of its object.
+    // An empty text has no place. For a missing field, serde reports the end of the object, which does not help.
     if error.column() == 0 || error.to_string().starts_with("missing field ") {
         return said;
     }
     format!("{said} (line {}, column {})", error.line(), error.column())
 }
 
-/// The same without the place, for a file with one value a line, whose reader names the line.
+/// As [`plain`], but without the place: for a file with one value per line, where the caller names the line.
 pub fn in_line(error: &Error) -> String {
     match error.classify() {
-        // A file may also end where a line does.
+        // A file may also end at the end of a line.
         Category::Eof if error.column() == 0 && error.line() <= 1 => "it is empty".to_owned(),
         Category::Eof => "it is not JSON, or it is cut short".to_owned(),
         Category::Syntax if error.to_string().starts_with("number out of range") => "a number is too large".to_owned(),
@@ -33,8 +33,8 @@ pub fn in_line(error: &Error) -> String {
     }
 }
 
-/// A value that is not what was expected. serde has only a sentence for it, whatever the format of the file. Other sentences come back as
-/// they are.
+/// Rewords serde's sentence about an unexpected value. serde has only this sentence, whatever the format of the file. Sentences that this
+/// function does not know are returned unchanged.
 pub fn of_value(what: &str) -> String {
     if let Some(field) = quoted_after(what, "missing field ") {
         return format!("it has no field \"{field}\"");

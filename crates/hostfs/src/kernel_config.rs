@@ -12,8 +12,8 @@ const CONFIG_BYTES_MAX: u64 = 4 << 20;
 /// The stored options: `CONFIG_` and one of these, or a prefix if `*` follows.
 const KEPT: [&str; 5] = ["HZ", "NO_HZ*", "PREEMPT*", "IRQ_TIME_ACCOUNTING", "CPU_ISOLATION"];
 
-/// The stored lines, after `source=` and their origin. They come from the kernel itself, otherwise from the file that the distribution
-/// installs with it. That file may belong to another build with the same name.
+/// A line `source=PATH`, then the stored lines of that file. The file is the running kernel's own (`/proc/config.gz`). Without it, we read
+/// the file that the distribution installs with the kernel, which may belong to another build with the same name.
 pub(crate) fn text(open: impl Fn(&str) -> Result<File, Errno>) -> Result<String, Errno> {
     const OWN: &str = "/proc/config.gz";
     match open(OWN) {

@@ -1,4 +1,4 @@
-//! Shared by the readings of all roots: which paths are valid, and how much is read.
+//! Limits that the readings of all roots share: which paths are valid, and how much is read.
 
 use std::io::Read;
 

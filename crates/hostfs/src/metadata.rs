@@ -10,7 +10,7 @@ use evenkeel_sys::http::{self, BadAnswer, HttpError};
 /// All supported clouds use this address.
 const LINK_LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 80);
 
-/// How long to wait. The machine's own hypervisor answers within a few milliseconds.
+/// The time limit of a request. The machine's own hypervisor answers within a few milliseconds.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The maximum size of an answer that is read, without its headers.

@@ -37,7 +37,8 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// The links to namespaces are for privileged readers. Each network has its own files in /proc, and their numbers are unique.
+    /// Compares the inodes of `net/dev`, because each network namespace has its own files in /proc with unique inodes. Reading the links to
+    /// namespaces would need privileges.
     fn is_in_other_network(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
         let number = |file: std::fs::File| file.metadata().map(|metadata| metadata.ino()).ok();
@@ -46,7 +47,7 @@ impl Mounted {
         hosts.is_some() && own.is_some() && hosts != own
     }
 
-    /// Whether the kernel would answer with a setting of another network than this host's.
+    /// Whether the kernel would show this process's network setting at `path` instead of the mounted host's.
     pub(crate) fn hides(&self, path: &str) -> bool {
         self.is_other_network && path.starts_with("/proc/sys/net/")
     }

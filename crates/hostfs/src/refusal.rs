@@ -20,7 +20,8 @@ pub enum Why {
     Errno(Errno),
     /// The capture does not contain this path, because it was never read.
     NotCaptured,
-    /// A setting of the network, which the kernel would show of this process's network, and not of the mounted host's.
+    /// The path is a network setting, and this process is in another network namespace than the mounted host. The kernel would show this
+    /// process's setting.
     OtherNetwork,
 }
 

@@ -84,7 +84,8 @@ impl Root {
         Root { source: Arc::new(source), seen: Some(Arc::default()) }
     }
 
-    /// The same root, whose readings are not recorded: one that is read each second for days would hold the files of every ended process.
+    /// The same root without a record of its readings. If a root is read each second for days, the record would hold the files of every
+    /// ended process.
     #[must_use]
     pub fn unrecorded(&self) -> Root {
         Root { source: Arc::clone(&self.source), seen: None }

@@ -56,7 +56,7 @@ pub struct SleepCall {
 }
 
 impl SleepCall {
-    /// The limit of a call that this timer also ends. Only the time decides.
+    /// The call, if a timer that is due at `due_ns` also ends it. If the timer comes first, the call counts as a sleep until then.
     fn with_timer(self, due_ns: u64, now_ns: u64) -> SleepCall {
         let is_sooner = match self.wait {
             Wait::Until(ns) => due_ns < ns,
@@ -133,7 +133,7 @@ fn time_argument(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> TimeArgument
     }
 }
 
-/// The file for whose readiness a call waits: a set of files, or a file that is read. It may contain a timer.
+/// The file that a call waits for: a set of files (epoll), or a file that it reads. The file may be a timer, or the set may contain one.
 fn file(number: i64, [a0, ..]: [u64; 6]) -> Option<u32> {
     match number as libc::c_long {
         libc::SYS_epoll_pwait | 441 | libc::SYS_read => u32::try_from(a0).ok(),
@@ -154,7 +154,7 @@ fn kind(number: i64) -> Call {
     }
 }
 
-/// A time of 64-bit programs: seconds, and fractions of this many per second.
+/// A time as 64-bit programs store it: seconds, then a fraction in units of 1/`parts` second.
 fn time_ns(bytes: [u8; 16], parts: u64) -> Option<u64> {
     let word = |at: usize| i64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
     let (seconds, rest) = (u64::try_from(word(0)).ok()?, u64::try_from(word(8)).ok()?);
@@ -164,7 +164,7 @@ fn time_ns(bytes: [u8; 16], parts: u64) -> Option<u64> {
     seconds.checked_mul(SECOND_NS)?.checked_add(rest * (SECOND_NS / parts))
 }
 
-/// A thread of any process that sleeps at times.
+/// A thread of any process, whose sleeps are read.
 #[derive(Debug)]
 pub struct Sleeper {
     call: File,
@@ -190,8 +190,8 @@ impl Sleeper {
         self.sleep_call_with(|_| None)
     }
 
-    /// As [`sleep_call`](Sleeper::sleep_call), with timers of files. `timer_due_ns` returns when the timer of a file is due, if the file is a timer
-    /// or a set with one. A thread that waits for such a file sleeps until then, unless its own limit is earlier.
+    /// As [`sleep_call`](Sleeper::sleep_call), but includes timer files. `timer_due_ns` returns when the timer of a file is due, if the
+    /// file is a timer or a set with one. A thread that waits for such a file sleeps until then, unless its own limit is earlier.
     ///
     /// # Errors
     /// As [`sleep_call`](Sleeper::sleep_call).

@@ -21,7 +21,7 @@ pub struct TimerFiles {
     sets: Vec<TimerSet>,
 }
 
-/// The timers that wake a thread which waits for this file: the file itself, or timers in it.
+/// The timers that end a wait for `file`: the file itself, or the timers in its set.
 #[derive(Debug)]
 struct TimerSet {
     file: u32,
@@ -30,7 +30,7 @@ struct TimerSet {
 }
 
 impl TimerFiles {
-    /// For process `pid`. Nothing is read yet.
+    /// The timers of process `pid`. Nothing is read yet.
     pub fn new(pid: u32) -> TimerFiles {
         TimerFiles { pid, sets: Vec::new() }
     }

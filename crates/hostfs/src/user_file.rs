@@ -16,11 +16,11 @@ use rustix::time::Timespec;
 
 /// How long a FIFO may be without a writer. In `program > fifo & evenkeel … fifo` the writer may open it second.
 const WRITER_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-/// Files smaller than this may consist of holes, because reading them costs little.
+/// Smaller files may have holes, because reading them costs little.
 const HOLES_CHECKED_FROM_BYTES: u64 = 16 << 20;
 /// The maximum number of extents of a file to examine.
 const EXTENTS_MAX: usize = 65_536;
-/// At least one part in this many of a file must be data.
+/// A file is refused if less than one part in this many is data.
 const DATA_PART: u64 = 4;
 /// How much one `read` asks for.
 const PIECE_BYTES: usize = 64 << 10;
@@ -88,13 +88,13 @@ impl From<UserFileError> for std::io::Error {
 }
 
 impl UserFileError {
-    /// Whether the file is only denied to this user, and could be read by another.
+    /// Whether the kernel denied this user access. Another user may be able to read the file.
     pub fn is_denial(&self) -> bool {
         matches!(self, UserFileError::Kernel(errno) if errno.is_denial())
     }
 }
 
-/// An open file that was read as far as its head.
+/// An open file, of which at most the head was read so far.
 #[derive(Debug)]
 pub struct UserFile {
     file: File,
@@ -164,7 +164,7 @@ impl UserFile {
         self.modified
     }
 
-    /// Its first bytes, or fewer if it has no more. They show whether the rest is worth its memory.
+    /// Its first bytes, or all if it is shorter. The caller can check the format before it reads the rest into memory.
     ///
     /// # Errors
     /// As for [`UserFile::into_bytes`].
@@ -191,7 +191,7 @@ impl UserFile {
         Ok(self.read)
     }
 
-    /// A reader from the file's beginning, for a caller that holds only a piece of the file in memory.
+    /// Returns a reader from the file's beginning, for a caller that holds only a piece of the file in memory.
     pub fn into_reader(self) -> UserFileReader {
         UserFileReader { at: 0, passed_bytes: self.read.len() as u64, opened: self }
     }
@@ -202,14 +202,14 @@ impl UserFile {
             return Ok(());
         }
         if let Some(events) = poll(&self.file, Some(WRITER_WAIT))? {
-            // If the writer has gone again, the next read returns the rest.
+            // On a hangup without data, the writer opened and closed the pipe, and wrote nothing.
             self.is_at_end = events.contains(PollFlags::HUP) && !events.contains(PollFlags::IN);
             return Ok(());
         }
         if self.try_byte()? == Some(0) { Err(UserFileError::NoWriter) } else { Ok(()) }
     }
 
-    /// Reads one byte if there is one. Zero at the end; None if the read would have to wait.
+    /// Reads one byte if there is one. Returns zero at the end, and `None` if the read would have to wait.
     fn try_byte(&mut self) -> Result<Option<usize>, UserFileError> {
         let mut byte = [0; 1];
         match rustix::io::read(&self.file, &mut byte) {

@@ -1,4 +1,5 @@
-//! `HostWriter`: the only way to write to a host. It accepts only paths below /proc and /sys, so a path from data can reach nothing else.
+//! `HostWriter`: the only way to write to a host. It accepts only paths below /proc and /sys, so a path from a file or the user can reach
+//! nothing else.
 
 use std::sync::{Arc, Mutex};
 

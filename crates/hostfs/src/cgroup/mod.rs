@@ -16,14 +16,14 @@ pub use place::{Membership, Place, parse_membership};
 /// The name prefix of the groups that evenkeel creates. It removes only groups with this prefix.
 pub const PREFIX: &str = "evenkeel-";
 
-/// Limits on the depth and number of groups that a command may have created inside. Groups beyond them are ignored.
+/// Limits on the groups that a command may have created below its own: their depth and their number. Deeper or further groups are ignored.
 const DEPTH_MAX: usize = 8;
 const GROUPS_MAX: usize = 1000;
 
 /// The pause between two checks of a group that is not empty yet.
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
-/// The maximum of a process list that is read: 8,192 processes and more.
+/// The maximum size of a process list that is read, in bytes. It is enough for 8,192 processes.
 const LIST_BYTES_MAX: u64 = 1 << 16;
 
 /// Whether `path` is a control group that may be removed: below a mount of control groups, and with our name.
@@ -92,7 +92,7 @@ fn kill_all(group: &Path) {
     for pid in members(group) {
         let Some(named) = Pid::from_raw(pid) else { continue };
         let Ok(held) = rustix::process::pidfd_open(named, PidfdFlags::empty()) else { continue };
-        // The number may have passed to another process before we opened it. The opened process keeps it.
+        // The kernel may have given the pid to another process before we opened it. The open pidfd stays with one process, so check again.
         if members(group).contains(&pid) {
             let _ = rustix::process::pidfd_send_signal(&held, Signal::KILL);
         }

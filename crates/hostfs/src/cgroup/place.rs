@@ -60,8 +60,8 @@ impl Place {
         Some(Place::new(mount, line.path, line.controllers.is_empty()))
     }
 
-    /// The same by the text of /proc/self/mountinfo: wherever the hierarchies are mounted, and in a container too, whose mount may show
-    /// only a part of the tree.
+    /// As [`Place::from_membership`], but with the mount points in the text of /proc/self/mountinfo. It also works in a container, whose
+    /// mount may show only a part of the tree.
     pub fn from_mounts(controller: &str, mountinfo: &str, membership: &[Membership<'_>]) -> Option<Place> {
         let mounts: Vec<Mount<'_>> = parse_mounts(mountinfo).collect();
         let has = |mount: &&Mount<'_>| mount.options.split(',').any(|name| name == controller);
@@ -83,15 +83,15 @@ impl Place {
         format!("{}{}", self.mount, self.path)
     }
 
-    /// Whether it is in this namespace: a group outside is shown as `/../NAME`, and has no directory here.
+    /// Whether the group is visible in this cgroup namespace. The kernel shows a group outside as `/../NAME`, and it has no directory here.
     pub fn is_visible(&self) -> bool {
         self.path.split('/').all(|part| part != "..")
     }
 
     /// The directories of the group and its ancestors, the innermost first; `None` if it is not visible, or deeper than any real group.
     ///
-    /// In a version 1 container the path is the host's, but the mount is our own group: the inner directories do not exist, and the mount
-    /// itself, the last one, is the right one.
+    /// In a version 1 container, the path is the host's, but the mount shows only our own group. So the inner directories do not exist. The
+    /// last one, the mount itself, is the right one.
     pub fn levels(&self) -> Option<Vec<String>> {
         let ends = self.path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0);
         let inner = (!self.path.is_empty()).then_some(self.path.len());

@@ -12,9 +12,9 @@ const UDP_V4_FLOW: u32 = 0x02;
 
 /// `ETH_GSTRING_LEN`.
 const NAME_BYTES: usize = 32;
-/// The maximum number of entries of a queue table that are read: drivers have up to some thousands.
+/// The maximum number of entries that are read from a table of queues. Drivers have up to a few thousand.
 const TABLE_MAX: u32 = 1 << 16;
-/// The maximum number of counters that are reported; a driver has some for each queue.
+/// The maximum number of counters that are reported. A driver has several for each queue.
 const STATS_MAX: usize = 256;
 /// Parts of the names of loss counters; the other counters are not reported.
 const LOSSES: [&str; 5] = ["allowance", "drop", "overrun", "miss", "error"];
@@ -109,7 +109,7 @@ fn function(bits: u8) -> String {
     }
 }
 
-/// The letters that `ethtool -N … rx-flow-hash` accepts for the fields. `none` if there are none.
+/// The letters that `ethtool -N … rx-flow-hash` accepts for the fields. `none` without a field.
 fn hash_fields(bits: u32) -> String {
     const LETTERS: [(u32, char); 8] = [(1, 'm'), (2, 'v'), (3, 't'), (4, 's'), (5, 'd'), (6, 'f'), (7, 'n'), (31, 'r')];
     let letters: String = LETTERS.iter().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, letter)| *letter).collect();

@@ -54,7 +54,7 @@ impl<'a> Row<'a> {
         self.rest.split_ascii_whitespace().take(self.columns).map_while(|word| word.parse().ok())
     }
 
-    /// The name of the device, or the kernel's explanation of the letters; empty if there is none.
+    /// The name of the device, or the kernel's explanation of the letters; empty if the line has neither.
     ///
     /// Whatever columns a kernel and an interrupt controller print, the name comes last, after two spaces (`show_interrupts` of the
     /// kernel's `kernel/irq/proc.c`).

@@ -1,8 +1,8 @@
-//! Parsers of the kernel's files in /proc and of their forms that /sys shares, one for each: every meter, fact and trial reads
-//! them through these.
+//! Parsers of the kernel's files in /proc, and of files in /sys with the same form. There is one parser per file, which every meter, fact
+//! and trial uses.
 //!
-//! Every function takes any text and returns nothing for one of the wrong form. A text that the runtime library reads too has its
-//! parser in `evenkeel-sys`: schedstat, pressure, the limits of control groups.
+//! Every function accepts any text, and returns nothing if the text has the wrong form. Files that the runtime library also reads have
+//! their parsers in `evenkeel-sys`: schedstat, pressure, the limits of control groups.
 
 mod devices;
 mod fields;

@@ -12,7 +12,7 @@ pub fn under_name<'a>(text: &'a str, group: Option<&str>, name: &str) -> Option<
     None
 }
 
-/// The sum of a column of hexadecimal numbers, counted from 0; `None` if a line lacks it, or there is none.
+/// The sum of a column of hexadecimal numbers, counted from 0; `None` without lines, or if a line lacks the column.
 pub fn hex_column(text: &str, column: usize) -> Option<u64> {
     let of_line = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(column)?, 16).ok();
     text.lines().map(of_line).reduce(|sum, number| Some(sum?.saturating_add(number?)))?

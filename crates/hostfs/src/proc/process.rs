@@ -57,14 +57,14 @@ pub fn parse_process(text: &str) -> Option<(ProcessStat, &str)> {
     let (pid, name) = before.split_once('(')?;
     let mut words = rest.split_ascii_whitespace();
     let mut state = words.next()?.chars();
-    // From here on numbered as in proc_pid_stat(5), where the parent is the fourth.
+    // From here on, field numbers are those of proc_pid_stat(5), where the parent is field 4.
     let mut at = 4;
     let mut word = |field: usize| {
         let word = words.nth(field - at);
         at = field + 1;
         word
     };
-    // A process that is going away has the group and session -1.
+    // A process that is exiting has the group and session -1.
     let small = |word: &str| word.parse::<i64>().ok().map(|number| u32::try_from(number).unwrap_or(0));
     let stat = ProcessStat {
         pid: pid.trim().parse().ok()?,

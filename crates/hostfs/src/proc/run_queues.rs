@@ -16,8 +16,8 @@ pub struct RunQueueCounts {
     pub waited_ns: u64,
 }
 
-/// The CPUs of /proc/schedstat; `None` if it has none, or one of their lines is short. Versions 15 to 17 have these numbers in the same
-/// columns (`show_schedstat` of `kernel/sched/stats.c`).
+/// Parses the CPUs of /proc/schedstat; `None` if it has no CPU, or a line of a CPU is too short. Versions 15 to 17 have these numbers in
+/// the same columns (`show_schedstat` of `kernel/sched/stats.c`).
 pub fn parse_run_queues(text: &str) -> Option<BTreeMap<usize, RunQueueCounts>> {
     let lines = text.lines().take(LINES_MAX).filter_map(|line| line.strip_prefix("cpu")?.split_once(' '));
     let queue = |(cpu, counts): (&str, &str)| {

@@ -1,6 +1,6 @@
 //! /proc/net/udp, udp6, tcp and tcp6: one line a socket.
 
-/// The maximum number of sockets of a table. The reader of files refuses longer texts long before.
+/// The maximum number of sockets in a table. The size limit of the caller's read is reached long before.
 const SOCKETS_MAX: usize = 1 << 19;
 
 /// A line of a table of sockets.

@@ -22,7 +22,7 @@ pub struct CpuTicks {
     pub steal: u64,
     /// Idle, including waiting for disks.
     pub idle: u64,
-    /// The part of `idle` in which a thread waited for a disk. The kernel lets this one go back.
+    /// The part of `idle` in which a thread waited for a disk. In the kernel, this count can decrease.
     pub iowait: u64,
 }
 
@@ -33,7 +33,7 @@ impl CpuTicks {
         [user, system, irq, softirq, steal, idle].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Neither idle nor stolen.
+    /// The time that is neither idle nor stolen.
     pub fn busy(&self) -> u64 {
         self.total().saturating_sub(self.idle).saturating_sub(self.steal)
     }
@@ -68,7 +68,7 @@ impl CpuTicks {
 /// The contents of /proc/stat. A number without its line is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// The sum of all CPUs, with those that went offline.
+    /// The sum of all CPUs, including CPUs that went offline.
     pub all: Option<CpuTicks>,
     /// The online CPUs.
     pub cpus: BTreeMap<usize, CpuTicks>,
@@ -84,7 +84,7 @@ pub struct Stat {
     pub boot_s: Option<u64>,
 }
 
-/// Parses /proc/stat; `None` without times of CPUs, or if a line that is read has no number, or a CPU two lines.
+/// Parses /proc/stat; `None` without any CPU times, if a line that we read has no number, or if a CPU has two lines.
 pub fn parse_stat(text: &str) -> Option<Stat> {
     let mut stat = Stat::default();
     for line in text.lines().take(LINES_MAX) {
@@ -110,7 +110,7 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
     (stat.all.is_some() || !stat.cpus.is_empty()).then_some(stat)
 }
 
-/// `USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL …`. Some kernels reported steal near the largest number, so sums saturate.
+/// Parses `USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL …`. Some kernels reported a steal time near `u64::MAX`, so sums saturate.
 fn parse_ticks(text: &str) -> Option<CpuTicks> {
     let mut kinds = [0_u64; 8];
     let mut words = text.split_ascii_whitespace();
@@ -145,7 +145,7 @@ mod tests {
         let mut sum = ticks;
         sum.add(&other);
         assert_eq!(sum.since(&other), ticks);
-        // Each number may be missing.
+        // Every line may be missing.
         let stat = parse_stat("cpu0 1 2 3 4 5 6 7 8\n").unwrap();
         assert_eq!(stat, Stat { cpus: BTreeMap::from([(0, other)]), ..Stat::default() });
     }
