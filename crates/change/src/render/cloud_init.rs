@@ -28,7 +28,11 @@ pub fn cloud_init(plan: &PlanFile) -> Result<String, RenderError> {
          \x20   content: |\n",
         comment(&plan.evenkeel),
         comment(&plan.title),
-        if plan.persist.is_some() { "" } else { " What must outlive that boot takes `evenkeel script --persist`." },
+        if plan.persist.is_some() {
+            ""
+        } else {
+            " For settings that persist over later boots, use `evenkeel script --persist`."
+        },
     );
     // A literal block takes every line unchanged. The script's texts contain only characters that YAML can show, and
     // its first line begins without a space, which sets the indentation.

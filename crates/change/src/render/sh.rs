@@ -21,7 +21,7 @@ pub fn script(plan: &PlanFile) -> Result<String, RenderError> {
     let mut text = head(plan);
     push(
         &mut text,
-        "\n# What it does. Nothing of it runs before the last lines of this file, so half a file does nothing.\nplan() {\n",
+        "\n# The plan. The last lines of this file start it, so an incomplete copy does nothing.\nplan() {\n",
     );
     for planned in &plan.steps {
         step(&mut text, planned, persist)?;
@@ -66,7 +66,7 @@ fn head(plan: &PlanFile) -> String {
 # EVENKEEL_ROOT=DIR works on the root at DIR, and only prints the commands that would run there.
 # EVENKEEL_UNDO=DIR keeps the undo script below DIR.
 # Exit codes: 3 not root, 4 failed before any change, 5 failed and restored everything, 6 failed and could not restore everything.
-# shellcheck disable=SC2016 # single quotes are meant: nothing in them is to be expanded
+# shellcheck disable=SC2016 # Single quotes on purpose: the shell must not expand the text in them.
 set -eu
 export LC_ALL=C
 umask 077
@@ -92,7 +92,7 @@ fn functions(text: &mut String, needs: &Needs) {
     push(text, include_str!("sh/own_root.sh"));
     push(text, "\n");
     push(text, include_str!("sh/run.sh"));
-    push(text, "\n# What every undo script begins and ends with.\nundo_head() {\n");
+    push(text, "\n# The beginning and the end of the undo script.\nundo_head() {\n");
     push(
         text,
         r#"    printf '#!/bin/sh\n# Undoes %s\n# shellcheck disable=SC2016 # single quotes are meant\n' "$title"

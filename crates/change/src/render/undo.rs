@@ -98,10 +98,10 @@ pub fn undo_script(plan: &PlanFile) -> Result<String, RenderError> {
         "#!/bin/sh\n\
          # evenkeel {}: undoes {}\n\
          #\n\
-         # Puts back the values that were seen when the plan was made, the last change first. Files of the plan are removed, and\n\
-         # ours is taken out of those that belong to somebody else: run it on the machine of the plan, as root.\n\
+         # Run it as root on the machine of the plan. It restores the values that evenkeel read when it made the plan, the last change\n\
+         # first. It removes the files of the plan, and removes evenkeel's part from files of other owners.\n\
          # EVENKEEL_ROOT=DIR works on the root at DIR, and only prints the commands that would run there.\n\
-         # shellcheck disable=SC2016 # single quotes are meant: nothing in them is to be expanded\n\
+         # shellcheck disable=SC2016 # Single quotes on purpose: the shell must not expand the text in them.\n\
          set -u\n\
          export LC_ALL=C\n\
          umask 077\n\

@@ -1,4 +1,4 @@
-# kernel_arguments PATH ARGUMENT...: adds them to the end of the first line of kernel arguments, before the word `--` and the
+# kernel_arguments PATH ARGUMENT...: adds the arguments to the end of the first line of kernel arguments, before the word `--` and the
 # arguments of init. Two spaces before them mark them as ours.
 kernel_arguments() {
     path=$1

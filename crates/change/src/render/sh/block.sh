@@ -1,4 +1,4 @@
-# block PATH: the lines of the standard input are to be at the end of somebody else's file, between two marks.
+# block PATH: adds the lines of the standard input to the end of another owner's file, between two marks.
 block() {
     path=$1 edit=block
     lines=$(cat; printf x)

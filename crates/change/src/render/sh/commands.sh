@@ -1,4 +1,4 @@
-# after PATH...: whether one of these files was changed, by this run or by one that was cut short.
+# after PATH...: whether this run, or an earlier run that was killed, changed one of these files.
 after() {
     for written in "$@"; do
         if [ -f "$dir/changed" ] && grep -qxF -- "$written" "$dir/changed"; then return 0; fi
@@ -6,10 +6,10 @@ after() {
     return 1
 }
 
-# not_run WORD...: whether a command that follows no file is still to be run: once is enough, until it is undone.
+# not_run WORD...: whether a command that depends on no file must still run. It runs once, until its undo.
 not_run() { [ ! -f "$dir/ran" ] || ! grep -qxF -- "$*" "$dir/ran"; }
 
-# undone_by WORD...: notes the command that undoes the next one.
+# undone_by WORD...: records the command that undoes the next one.
 undone_by() {
     if [ -n "$root" ]; then return; fi
     record=old_command
@@ -17,7 +17,7 @@ undone_by() {
     records old_command | grep -qxF -- "$record" || remember "$record"
 }
 
-# run WORD...: only on the running root: in an image, no program runs that could read the change.
+# run WORD...: runs a command, but only on the running root. In an image, no program runs that could read the change.
 run() {
     if [ -n "$root" ]; then
         say "to run in $root: $*"

@@ -1,4 +1,4 @@
-# current: the text of the file at $path that is somebody else's; nothing where there is no file.
+# current: sets $text to the text of another owner's file at $path; empty if there is no file.
 current() {
     if [ -L "$root$path" ]; then fail "edit $path: it is a symbolic link, and only files are edited"; fi
     text=

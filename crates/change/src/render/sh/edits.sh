@@ -21,9 +21,10 @@ without_ours() {
     esac
 }
 
-# kernel_line first|marked TEXT|worded ARGUMENT...: parts $text into $head, $body and $rest, where $body is a line of kernel arguments:
-# `options` in an entry of the Boot Loader Specification, in any other file what is no comment. It is the first one, or the first whose
-# own part has TEXT, else the last which has it, or the first that has one of the arguments as a word. $body is empty where there is none.
+# kernel_line first|marked TEXT|worded ARGUMENT...: splits $text into $head, $body and $rest, where $body is a line of kernel arguments. In
+# an entry of the Boot Loader Specification, these are the `options` lines; in any other file, all lines that are not comments. first: the
+# first such line. marked: the first whose own part has TEXT, otherwise the last that has TEXT anywhere. worded: the first that has one of
+# the arguments as a word. $body is empty if no line matches.
 kernel_line() {
     wanted=$1
     shift
@@ -46,7 +47,7 @@ kernel_line() {
     done
 }
 
-# is_wanted TEXT|ARGUMENT...: whether $line is one that `kernel_line` looks for; $is_found ends the search.
+# is_wanted TEXT|ARGUMENT...: whether $line matches the search of `kernel_line`. $is_found=yes ends the search.
 is_wanted() {
     case $wanted in
     first) is_found=yes ;;
@@ -66,8 +67,8 @@ is_wanted() {
     esac
 }
 
-# own_part: parts $body into $own and $inits, which begins with the white space before the word `--`: the kernel hands what follows to
-# init. In quotes it is no word.
+# own_part: splits $body into $own and $inits. $inits begins with the white space before the word `--`, because the kernel passes all words
+# after it to init. A `--` in quotes does not count.
 own_part() {
     own='' inits=$body
     case "$body " in --[[:space:]]*) return 0 ;; esac
@@ -93,7 +94,8 @@ own_part() {
     done
 }
 
-# without_arguments ARGUMENT...: two spaces stand before ours. Where somebody wrote the line anew, the last of each goes.
+# without_arguments ARGUMENT...: removes our arguments, which are marked by two spaces before them. If somebody rewrote the line, the last
+# word equal to each argument is removed.
 without_arguments() {
     kernel_line marked "  $*"
     if [ -z "$body" ]; then

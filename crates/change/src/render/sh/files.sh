@@ -1,4 +1,4 @@
-# make_folders: those above $path that are missing, the outermost first. Nothing is made outside the root.
+# make_folders: creates the missing folders above $path, the outermost first. Nothing is created outside of the root.
 make_folders() {
     folder=
     rest=${path%/*}
@@ -15,7 +15,7 @@ make_folders() {
     done
 }
 
-# arrive: the draft takes the place of the file.
+# arrive: replaces the file with the draft.
 arrive() {
     changed=$((changed + 1))
     printf '%s\n' "$path" >>"$dir/changed"
@@ -24,7 +24,7 @@ arrive() {
     say "written: $path"
 }
 
-# depart: notes what is at $path before it is changed; $edit is how to take ours out again.
+# depart: records the entry at $path before it is changed. $edit describes how to remove our part later.
 depart() {
     make_folders
     file=$root$path
@@ -55,7 +55,7 @@ has_text() {
     printf '%s' "$text" | cmp -s - "$root$path"
 }
 
-# put_text MODE: $text becomes the file at $path, whose owner stays, and whose mode does where MODE is `same`.
+# put_text MODE: writes $text to the file at $path. The file keeps its owner, and keeps its mode if MODE is `same`.
 put_text() {
     if has_text "$1"; then
         say "already set: $path"
@@ -73,7 +73,7 @@ put_text() {
     arrive
 }
 
-# place MODE PATH [cut]: the standard input is to be the file; cut: without its last newline.
+# place MODE PATH [cut]: writes the standard input to the file; with `cut`, without its last newline.
 place() {
     path=$2 edit=
     text=$(cat; printf x)

@@ -1,7 +1,7 @@
-# flush FILE: it is on disk when this returns.
+# flush FILE: syncs a file to disk.
 flush() { sync "$1" 2>/dev/null || sync; }
 
-# at_home FOLDER: whether a folder lies below the root, whatever links lead to it. The running root has no outside.
+# at_home FOLDER: whether a folder is really below the root, after following all links. On the running root, every folder is.
 at_home() {
     [ -n "$root" ] || return 0
     case $(cd -P "$1" && pwd)/ in

@@ -5,7 +5,7 @@ fail() {
 
 changed=0
 
-# What a failure, a signal or a command that went wrong leaves half done is put back.
+# give_up: after a failure, a signal or a failed command, restores what was changed so far.
 give_up() {
     status=$?
     trap - EXIT HUP INT TERM
@@ -22,14 +22,15 @@ trap 'exit 143' TERM
 
 quoted() { printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")"; }
 
-# records KIND: what the undo script holds of a kind, the last change first.
+# records KIND: prints the undo script's records of a kind, the last change first.
 records() { if [ -f "$dir/undo.sh" ]; then grep "^$1 " "$dir/undo.sh" || :; fi; }
 
-# knows START: whether the undo script has such a record. The first one stays: a later one would hold what we wrote.
+# knows START: whether the undo script has a record with this start. The first record stays, because a later one would contain what we
+# wrote.
 knows() { records "${1%% *}" | grep -qF -- "$1 "; }
 
-# remember RECORD: adds it to the undo script, which is on disk when this returns. The undo script restores files first, then runs
-# the programs that read them, then restores the values.
+# remember RECORD: adds a record to the undo script, and syncs it to disk. The undo script restores files first, then runs the programs that
+# read them, then restores the values.
 remember() {
     case $1 in
     *'
@@ -40,7 +41,7 @@ remember() {
         undo_head
         for kind in old_file old_command old_value; do
             case $1 in "$kind "*) [ "$kind" = old_command ] || printf '%s\n' "$1" ;; esac
-            # What the kernel forgot when it restarted is dropped.
+            # Drop values of an earlier boot, because the kernel has lost them.
             if [ "$kind" = old_value ]; then records "$kind $boot"; else records "$kind"; fi
             case $1 in "old_command "*) [ "$kind" != old_command ] || printf '%s\n' "$1" ;; esac
         done

@@ -1,5 +1,5 @@
-# draft_of FILE: $draft is a name beside it that is free; empty where none is. A file or link under such a name is what a killed script
-# left. Anything else is somebody else's, and the next name is taken.
+# draft_of FILE: sets $draft to a free name next to the file; empty if all names are taken. A file or link with such a name was left by a
+# killed script, and is removed. Anything else belongs to another owner, so the next name is tried.
 draft_of() {
     free=
     for number in '' -1 -2 -3 -4 -5 -6 -7; do
@@ -10,7 +10,7 @@ draft_of() {
     draft=$free
 }
 
-# take_place DRAFT FILE: a whole file, or none of it.
+# take_place DRAFT FILE: replaces the file with the draft, completely or not at all.
 take_place() {
     if [ -d "$2" ] && [ ! -L "$2" ]; then return 1; fi
     [ -L "$1" ] || flush "$1"

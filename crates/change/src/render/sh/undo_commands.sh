@@ -1,4 +1,4 @@
-# old_command WORD...: runs it, on the running root alone.
+# old_command WORD...: runs a command, but only on the running root.
 old_command() {
     if [ -n "$root" ]; then
         say "to run in $root: $*"

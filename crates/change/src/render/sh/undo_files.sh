@@ -1,5 +1,5 @@
-# old_file PATH KIND [MORE]...: what was there. KIND is absent, text (a copy lies beside this script), link TARGET, folder for one
-# that was made, or ours where nobody looked. After `edited`: how to take ours out of what somebody else changed since.
+# old_file PATH KIND [MORE]...: restores the entry that was at PATH. KIND is absent, text (a copy is next to this script), link TARGET,
+# folder (we created it) or ours (the original is unknown). After `edited`: how to remove our part if somebody has changed the file since.
 old_file() {
     path=$1 kind=$2
     shift 2

@@ -1,4 +1,4 @@
-# put_back READING PATH OLD: writes the old value unless it is there, and looks again.
+# put_back READING PATH OLD: writes the old value unless it is in force already, and reads it back.
 put_back() {
     file=$root$2
     if [ ! -f "$file" ]; then
@@ -22,8 +22,8 @@ put_back() {
     fi
 }
 
-# zero_bytes: the kernel takes no 0 there; only writing the other spelling of the limit zeroes it. Where that was in use, it was put
-# back first; else both were 0.
+# zero_bytes: sets a limit in bytes to 0. The kernel refuses to write 0 there; only a write to the ratio of the same limit sets it to 0. If
+# the ratio was in use, it was restored before this. Otherwise both were 0.
 zero_bytes() {
     if reads plain "${file%_bytes}_ratio" 0; then
         printf '1\n' >"${file%_bytes}_ratio" && printf '0\n' >"${file%_bytes}_ratio"
@@ -32,7 +32,7 @@ zero_bytes() {
     fi
 }
 
-# old_value BOOT READING PATH OLD [ALONG OLD]...: the file, then what writing it changes elsewhere.
+# old_value BOOT READING PATH OLD [ALONG OLD]...: restores a file, and then the files that a write to it changes.
 old_value() {
     if [ "$1" != any ] && [ "$1" != "$boot" ]; then
         say "forgotten by the kernel when it restarted: $3"
@@ -40,7 +40,7 @@ old_value() {
     fi
     reading=$2 path=$3 old=$4
     shift 4
-    # Of two spellings of one limit, the one that was in use comes first: writing it zeroes the other.
+    # In an exclusive pair, restore the file that was in use first, because a write to it sets the other to 0.
     case $path=$old in
     /proc/sys/vm/dirty_*ratio=0 | /proc/sys/vm/dirty_*bytes=0) later=yes ;;
     *)

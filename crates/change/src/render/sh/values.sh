@@ -1,4 +1,4 @@
-# cpus LIST: a CPU a line.
+# cpus LIST: prints one CPU per line.
 cpus() {
     printf '%s\n' "$1" | tr ',' '\n' | while IFS=- read -r first last; do
         if [ -z "$first" ]; then continue; fi
@@ -10,8 +10,8 @@ cpus() {
     done
 }
 
-# holds READING FILE TEXT [IN_FORCE]: whether the value is set, and in force if another file shows that: only some of the allowed
-# CPUs serve an interrupt.
+# holds READING FILE TEXT [IN_FORCE]: whether the file has the value, and the file IN_FORCE agrees: the CPUs that serve an interrupt must be
+# among the allowed ones.
 holds() {
     reads "$1" "$2" "$3" || return 1
     if [ -z "${4-}" ] || [ ! -f "$root$4" ]; then return 0; fi
@@ -21,8 +21,8 @@ holds() {
     done
 }
 
-# set_value READING PATH TEXT [IN_FORCE [ALONG]...]: writes TEXT unless it is so, and reads it back. The kernel changes the files
-# ALONG with it.
+# set_value READING PATH TEXT [IN_FORCE [ALONG]...]: writes TEXT unless it is in force already, and reads it back. The kernel changes the
+# files ALONG too.
 set_value() {
     reading=$1 path=$2 value=$3 in_force=${4-}
     file=$root$path
@@ -42,7 +42,7 @@ set_value() {
     knows "$start" || remember "$record"
     changed=$((changed + 1))
     printf '%s\n' "$value" >"$file" || fail "write $value to $path"
-    # An interrupt moves when it next fires, so what is in force follows a write by a while.
+    # An interrupt moves only when it next fires, so the file in force may change a moment after the write.
     looks=20
     until holds "$reading" "$file" "$value" "$in_force"; do
         looks=$((looks - 1))
