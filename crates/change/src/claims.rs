@@ -1,5 +1,5 @@
-//! `Claims` are locks on what one evenkeel changes on the running machine, across all journals. Without them, two processes could change
-//! one file in turn. Each would take the other's value for the original and restore that.
+//! `Claims` are locks on the host's files that this process changes, across all journals. Without them, two processes could change one file
+//! in turn. Each would record the other's value as the original, and restore that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const MAX_NAME_BYTES: usize = 240;
 /// The length of the part that is used in a register's name, in bytes.
 const MAX_REGISTER_NAME_BYTES: usize = 200;
 
-/// The places that we hold until this is dropped.
+/// The locks that we hold until this is dropped.
 #[derive(Default)]
 pub(crate) struct Claims {
     /// By lock name; `None` if the lock could not be made.
@@ -48,12 +48,12 @@ impl Claims {
         Ok(())
     }
 
-    /// Whether another evenkeel held one of the requested places.
+    /// Whether another evenkeel held one of the requested locks.
     pub(crate) fn met_another(&self) -> bool {
         !self.busy.is_empty()
     }
 
-    /// Whether we hold `path` exclusively: we locked it, and there is a place for locks.
+    /// Whether we hold `path` exclusively. `false` if its lock could not be made.
     pub(crate) fn has(&self, path: &str) -> bool {
         matches!(self.held.get(&name_of(path)), Some(Some(_)))
     }
@@ -72,7 +72,7 @@ pub(crate) fn register_name(path: &str) -> String {
 }
 
 /// The lock of a path. All interrupts share one lock, and so do all CPUs, queues and devices of a kind. A machine may have thousands, and a
-/// process may open only so many files. Sharing is harmless: it only excludes more.
+/// process may open only a limited number of files. Sharing is harmless: it only excludes other processes from more files than needed.
 fn name_of(path: &str) -> String {
     let mut name = String::new();
     for shown in path.trim_start_matches('/').chars() {
@@ -88,7 +88,7 @@ fn name_of(path: &str) -> String {
     name[cut.unwrap_or(0)..].to_owned()
 }
 
-/// The folder for claims on the running machine, for those who may change it.
+/// The folder for claims on the running machine; `None` without root, because only root may change the machine.
 pub(crate) fn dir_of_root() -> Option<PathBuf> {
     evenkeel_sys::process::is_root().then(|| CLAIMS_DIR.into())
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use evenkeel_sys::{clock, process};
 
-/// `update-grub` takes about a second, and most of a minute in an emulated machine.
+/// The time limit of a command. `update-grub` takes about a second, and most of a minute in an emulated machine.
 const TIME_LIMIT_NS: u64 = 600_000_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The maximum of a command's last output that an error repeats, in bytes.
+/// How many bytes of the end of a command's output an error repeats.
 const WORDS_MAX: u64 = 2000;
 
 /// The search path for programs: a user's PATH must not choose what runs as root.

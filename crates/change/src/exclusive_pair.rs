@@ -7,7 +7,7 @@ const EXCLUSIVE_PAIRS: [(&str, &str); 2] = [
     ("/proc/sys/vm/dirty_background_ratio", "/proc/sys/vm/dirty_background_bytes"),
 ];
 
-/// A file and the text that puts it back.
+/// A file and the text that restores it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Old<'a> {
     pub(crate) path: &'a str,

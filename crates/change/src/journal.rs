@@ -125,7 +125,8 @@ impl Journal {
             JournalFile::ReadOnly(_, errno) => return Err(StateError::add(&self.path, *errno)),
             JournalFile::Open(file) => {
                 if let Err(errno) = out.append(file, &line).and_then(|()| out.sync(file)) {
-                    // Half a record would be a torn end. A complete record that was reported as failed would later count as valid.
+                    // Cut off what was written. Half a record would be a torn end. A whole record would later count as valid, although it
+                    // is reported as failed.
                     self.dirty = out.truncate(file, self.end).is_err();
                     return Err(StateError::add(&self.path, errno));
                 }

@@ -62,8 +62,8 @@ pub(crate) trait Outside: Send {
         Ok(())
     }
 
-    /// The folder that records which places of `root` are being changed, if other processes might change them at the
-    /// same time.
+    /// The folder with the locks on the files of `root` that are being changed. `None` if no other process can change them at the same
+    /// time.
     fn claims_dir(&self, root: &Root) -> Option<PathBuf> {
         if root.kind() == RootKind::Live { claims::dir_of_root() } else { None }
     }

@@ -72,7 +72,7 @@ pub struct PersistedCommand {
     pub argv: Vec<String>,
     /// What undoes it once the files are restored; often the same command.
     pub undo: Vec<String>,
-    /// It runs only if one of these files was changed; always if there are none.
+    /// It runs only if one of these files was changed. Without files it always runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     /// Its purpose, in a few words.

@@ -169,7 +169,7 @@ fn odd(path: &str, text: &str) -> String {
     format!("read {path}: {start:?} is not a value")
 }
 
-/// A value that the writer could not put back must not be overwritten.
+/// Refuses to overwrite a value that the writer could not restore.
 fn restorable(path: &str, text: &str, value: &str) -> Result<(), String> {
     if text.len() > MAX_TEXT_BYTES || value.contains(['\n', '\0']) {
         return Err(format!(
@@ -177,7 +177,7 @@ fn restorable(path: &str, text: &str, value: &str) -> Result<(), String> {
             text.len()
         ));
     }
-    // The kernel takes an empty write to a sysctl as none.
+    // The kernel ignores an empty write to a sysctl.
     if value.is_empty() && path.starts_with("/proc/sys/") {
         return Err(format!("change {path}: it is empty, and evenkeel could not make it empty again"));
     }

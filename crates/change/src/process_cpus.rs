@@ -1,5 +1,5 @@
-//! The CPUs of a process that runs: set in all its threads, and put back. The kernel forgets them when the process ends, so no journal has them. A
-//! process of its own puts them back instead, also after a kill.
+//! Sets the CPUs of a running process in all its threads, and restores them. The kernel forgets them when the process ends, so no journal
+//! records them. A helper process restores them instead, also after SIGKILL.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,16 @@ use evenkeel_sys::{CpuSet, Errno, thread};
 
 /// The maximum number of threads of one process.
 const THREADS_MAX: usize = 4096;
-/// A process may start threads while its threads are set. New threads inherit their creator's CPUs, so look this many times for new ones.
+/// A process may start threads while we set the CPUs of its threads. New threads inherit their creator's CPUs, so look for new threads this
+/// many times.
 const LOOKS_MAX: usize = 8;
 
-/// A process that runs, with the CPUs that all its threads may use.
+/// A running process, with the CPUs that all its threads may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessCpus {
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
-    /// When it started, in the kernel's ticks. Together with its number, this identifies the process for ever.
+    /// When it started, in the kernel's ticks. Together with the pid, this identifies the process, even if the pid is used again.
     pub start_ticks: u64,
     /// The CPUs.
     pub cpus: CpuSet,
@@ -25,15 +26,15 @@ pub struct ProcessCpus {
 /// Why the CPUs of a process can't be set. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProcessCpusError {
-    /// It has ended, or another process now has its number.
+    /// It has ended, or another process now has its pid.
     #[error("place process {0}: it does not run")]
     Gone(u32),
-    /// It pins its threads.
+    /// Its threads may use different CPUs, so the process itself pins them.
     #[error(
         "place process {pid}: one thread may use CPU {one}, and another CPU {other}, so the process places its threads itself"
     )]
     Differ {
-        /// Its number.
+        /// Its pid.
         pid: u32,
         /// The CPUs of its first thread.
         one: CpuSet,
@@ -46,7 +47,7 @@ pub enum ProcessCpusError {
     /// The kernel refuses.
     #[error("place thread {tid} of process {pid}: {errno}")]
     Refused {
-        /// Its number.
+        /// Its pid.
         pid: u32,
         /// The number of the thread.
         tid: u32,
@@ -58,7 +59,7 @@ pub enum ProcessCpusError {
         "place process {pid}: it may use CPU {found} afterwards instead of {wanted}, because its control group allows no others"
     )]
     ReadsOtherwise {
-        /// Its number.
+        /// Its pid.
         pid: u32,
         /// The CPUs that its threads have.
         found: CpuSet,

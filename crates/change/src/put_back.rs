@@ -21,7 +21,8 @@ pub struct PutBack {
     pub persisted: Vec<PersistedUndo>,
     /// Whether everything is restored.
     pub all_undone: bool,
-    /// Why the journal could not record it, if it could not. The values are restored all the same. Another `revert` checks again.
+    /// Why the journal could not record the restore, if it failed to. The values are restored all the same. Another `revert` checks them
+    /// again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<String>,
 }

@@ -54,7 +54,8 @@ pub(crate) enum Event {
         /// The trial or the cluster's goal that it belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Owner>,
-        /// Whether it changes a captured machine in memory, so that no other machine has these values. Older programs wrote neither.
+        /// Whether it changes a captured machine in memory, so that no real machine has these values. Older programs did not write this
+        /// field.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         captured: Option<bool>,
     },

@@ -35,7 +35,7 @@ pub(crate) struct Holder {
     /// The transaction and the step of the first of them.
     pub(crate) txn: u64,
     pub(crate) step: usize,
-    /// The value to restore when the first of them is undone; `None` for a configuration file, whose journal has it.
+    /// The value to restore when the first of them is undone; empty for a configuration file, whose original content is in the journal.
     pub(crate) before: String,
     /// The kernel could have changed the file together with another one, but did not.
     #[serde(default, skip_serializing_if = "is_false")]

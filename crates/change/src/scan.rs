@@ -117,7 +117,7 @@ impl Scanner {
         }
         if !piece.is_line {
             if piece.is_overlong() {
-                // A crash never leaves so many bytes of a record.
+                // A crash cannot leave an incomplete record of this length.
                 self.unreadable(start, piece.bytes, format!("the line is longer than {MAX_LINE_BYTES} bytes"));
             }
             return Ok(());

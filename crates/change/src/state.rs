@@ -111,8 +111,8 @@ impl State {
         &self.log
     }
 
-    /// Whether another evenkeel held a place that was to be changed or restored since the journal was opened. Reports and errors mention it
-    /// only in words.
+    /// Whether another evenkeel held the lock of a file that we wanted to change or restore, since this journal was opened. Reports and
+    /// errors say so only in words.
     pub fn met_another(&self) -> bool {
         self.claims.met_another()
     }
@@ -153,7 +153,7 @@ impl State {
     }
 }
 
-/// The log, unless its journal in `dir` lost something.
+/// Returns the log, or an error if its journal in `dir` lost records.
 pub(crate) fn undamaged(log: Log, dir: &Path) -> Result<Log, StateError> {
     match log.losses() {
         [] => Ok(log),

@@ -146,24 +146,24 @@ fn later_changes_of_people_stay() {
     let content = arguments(&["isolcpus=2-3", "idle=poll"]);
     let texts = [
         ("words after ours", "root=/dev/sda1  isolcpus=2-3 idle=poll quiet\n"),
-        ("a space of ours is gone", "isolcpus=2-3 root=/dev/sda1 isolcpus=2-3 quiet idle=poll\n"),
+        ("one of our spaces is gone", "isolcpus=2-3 root=/dev/sda1 isolcpus=2-3 quiet idle=poll\n"),
         ("one is gone", "root=/dev/sda1 idle=poll\n"),
         ("in quotes", "root=/dev/sda1 x=\"y idle=poll z\"\n"),
         ("a part of a word", "root=/dev/sda1 xidle=poll idle=polls isolcpus=2-3,5\n"),
         ("ours alone", "isolcpus=2-3 idle=poll\n"),
-        ("nothing of ours", "root=/dev/sda1\n"),
+        ("without our arguments", "root=/dev/sda1\n"),
         ("nothing", ""),
     ];
     let as_text: String =
         texts.iter().map(|(label, now)| format!("{label}: {:?}\n", text(&without(&file(now), &content)))).collect();
     expect![[r#"
         words after ours: "root=/dev/sda1 quiet\n"
-        a space of ours is gone: "isolcpus=2-3 root=/dev/sda1 quiet\n"
+        one of our spaces is gone: "isolcpus=2-3 root=/dev/sda1 quiet\n"
         one is gone: "root=/dev/sda1\n"
         in quotes: "root=/dev/sda1 x=\"y idle=poll z\"\n"
         a part of a word: "root=/dev/sda1 xidle=poll idle=polls isolcpus=2-3,5\n"
         ours alone: "\n"
-        nothing of ours: "root=/dev/sda1\n"
+        without our arguments: "root=/dev/sda1\n"
         nothing: ""
     "#]]
     .assert_eq(&as_text);

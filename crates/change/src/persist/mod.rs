@@ -37,8 +37,8 @@ use evenkeel_host::{Clash, Facts, Place, Setting};
 use self::recipe::{Recipe, refuse};
 use crate::persist_plan::{Cannot, PersistPlan, PersistedCommand};
 
-/// The plan that makes `settings` persist over a boot. Of two settings that write the same place, or of which the kernel resets one when it
-/// gets the other, the later one counts.
+/// The plan that makes `settings` persist over a boot. If two settings write the same place, or the kernel resets one when the other is
+/// set, the later one counts.
 pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     let mut plan = PersistPlan::default();
     if !context.is_image && is_of_container(context.facts) {
@@ -65,8 +65,8 @@ pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     plan
 }
 
-/// Whether the root is that of an application's container, and not that of a host that a process of a container changed into, as the agent of a
-/// Kubernetes node does. The root of a container is on layers, and that of a virtual machine on a disk.
+/// Whether the root belongs to a container. The agent of a Kubernetes node runs in a container too, but has changed into the root of its
+/// host. A container's root is on an overlay of layers, and a host's root is on a disk.
 fn is_of_container(facts: &Facts) -> bool {
     let machine = &facts.machine;
     let is_in_container = machine.container.known().is_some_and(|container| *container != Container::None);

@@ -1,5 +1,5 @@
-//! Drop-ins for the systemd services of sessions: the CPUs and the memory node of each, and its weight. A placement of sessions decides them, so
-//! they come from no setting.
+//! Drop-ins for the systemd services of sessions: the CPUs and the memory node of each, and its weight. They come from a placement of
+//! sessions, not from a setting.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ use crate::persist_plan::{Carried, Content, PersistPlan, PersistedFile};
 /// The maximum number of services of one transaction, whose record the journal holds in one line.
 pub const SESSION_UNITS_MAX: usize = 1000;
 
-/// The name of our file in the folder of each service. `90-evenkeel.conf` is that of the settings of one server.
+/// The name of our file in the folder of each service. `90-evenkeel.conf` has the settings of the one server that the user names.
 const FILE: &str = "91-evenkeel-pack.conf";
 
 /// Shows whether systemd manages version 2 of control groups, and with which controllers.
@@ -34,7 +34,7 @@ pub enum UnitLines {
 }
 
 impl UnitLines {
-    /// What this machine offers.
+    /// Finds what this machine offers.
     ///
     /// # Errors
     /// Why that is unknown.
@@ -101,7 +101,7 @@ impl SessionUnit {
         format!("{}/{}.d/{FILE}", units::UNITS, self.unit)
     }
 
-    /// The text of its drop-in. systemd adds a list to that of an earlier file, so each list begins with an empty one.
+    /// The text of its drop-in. systemd adds a list to the list of an earlier file, so each list begins with an empty one, which clears it.
     fn text(&self, lines: UnitLines) -> String {
         let mut text = format!("{HEAD}[Service]\n");
         let cpus = &self.cpus;

@@ -95,8 +95,8 @@ impl Numbers {
     }
 }
 
-/// Regression: reverted oldest first, the journals ended with a value that the machine had never had before, and each reported that all was
-/// undone.
+/// Regression: when the journals were reverted oldest first, the machine ended with a value that it had never had before, and each journal
+/// reported that all was undone.
 #[test]
 fn twenty_journals_leave_in_any_order_and_the_last_restores_what_the_first_found() {
     const COUNT: usize = 20;
@@ -252,7 +252,8 @@ fn a_trial_over_another_journal_killed_anywhere_is_put_back() {
     );
 }
 
-/// The process is killed after its journal has recorded the undo, but before the register has. It holds nothing any more.
+/// The process is killed after its journal has recorded the undo, but before the register has. The journal must not count as a holder any
+/// more.
 #[test]
 fn a_removed_journal_holds_nothing() {
     let host = Host::new(HOST);

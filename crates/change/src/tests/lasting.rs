@@ -17,7 +17,7 @@ pub(super) const SYSCTL: &str = "/etc/sysctl.d/90-evenkeel.conf";
 const GRUB: &str = "/etc/default/grub.d/90-evenkeel.cfg";
 const BALANCE: &str = "/etc/default/irqbalance";
 
-/// The usual host, with a file of another owner and none of ours.
+/// The usual host, with a file of another owner and without any of ours.
 pub(super) fn host() -> String {
     let etc = format!("{GRUB} ! ENOENT\n{BALANCE} =\n| # a comment\n| IRQBALANCE_ARGS=\n{SYSCTL} ! ENOENT\n")
         + super::session_units::FILES;

@@ -28,7 +28,7 @@ fn an_argument_of_somebody_else_in_grubs_defaults_is_seen() {
     const GRUB: &str = "/etc/default/grub";
     let table: &[(&str, &[(&str, &str)])] = &[
         ("nothing", &[]),
-        ("beside ours", &[(GRUB, "GRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX=\"quiet isolcpus=1\"\n")]),
+        ("next to ours", &[(GRUB, "GRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX=\"quiet isolcpus=1\"\n")]),
         ("the same", &[(GRUB, "GRUB_CMDLINE_LINUX=\"quiet isolcpus=2-3\"\n")]),
         ("behind ours", &[(GRUB, "GRUB_CMDLINE_LINUX=\"\"\nGRUB_CMDLINE_LINUX_DEFAULT='quiet isolcpus=1'\n")]),
         (
@@ -65,7 +65,7 @@ fn an_argument_of_somebody_else_in_grubs_defaults_is_seen() {
         .collect();
     expect![[r#"
         nothing: taken: /etc/default/grub.d/90-evenkeel.cfg
-        beside ours: /etc/default/grub (line 2) of the image gives the kernel isolcpus=1, which evenkeel did not add
+        next to ours: /etc/default/grub (line 2) of the image gives the kernel isolcpus=1, which evenkeel did not add
            -> remove isolcpus=1 from /etc/default/grub; then run this again
         the same: taken: /etc/default/grub.d/90-evenkeel.cfg
         behind ours: /etc/default/grub (line 2) of the image gives the kernel isolcpus=1, which evenkeel did not add
@@ -106,7 +106,7 @@ fn an_argument_of_somebody_else_in_an_entry_is_seen() {
             "no kernel",
             vec![(ENTRY, "title memtest\nefi /memtest.efi\n".to_owned()), ("/etc/kernel/cmdline", "ro".to_owned())],
         ),
-        ("beside ours", with("options root=/dev/sda1 mitigations=auto\n")),
+        ("next to ours", with("options root=/dev/sda1 mitigations=auto\n")),
         ("the same", with("options root=/dev/sda1 mitigations=off\n")),
         ("for init", with("options root=/dev/sda1 -- mitigations=auto\n")),
         ("on another line", with("options root=/dev/sda1\noptions mitigations=auto\n")),
@@ -139,7 +139,7 @@ fn an_argument_of_somebody_else_in_an_entry_is_seen() {
         no options: evenkeel cannot add an argument to /boot/loader/entries/a.conf of the image: it has no `options` line with arguments: the boot loader gives such an entry its own default arguments, root= among them, and a line with ours alone would replace those
            -> correct /boot/loader/entries/a.conf, or remove it if nothing boots with it; then run this again
         no kernel: taken: /etc/kernel/cmdline
-        beside ours: /boot/loader/entries/a.conf (line 3) of the image gives the kernel mitigations=auto, which evenkeel did not add
+        next to ours: /boot/loader/entries/a.conf (line 3) of the image gives the kernel mitigations=auto, which evenkeel did not add
            -> remove mitigations=auto from /boot/loader/entries/a.conf; then run this again
         the same: taken: /boot/loader/entries/a.conf
         for init: taken: /boot/loader/entries/a.conf

@@ -142,8 +142,8 @@ fn systemd_takes_the_drop_ins_of_sessions() {
     }
 }
 
-/// Do not use `sysctl --dry-run`: procps still opens the kernel's files for writing. The reader of the facts follows systemd's rules, so
-/// compare with that.
+/// Compares with the reader of the facts, which follows systemd's rules. Do not use `sysctl --dry-run`: procps still opens the kernel's
+/// files for writing.
 #[test]
 fn readers_of_sysctl_files_read_the_drop_in() {
     let plan = everything("debian-12");
